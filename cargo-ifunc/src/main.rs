@@ -1,0 +1,2 @@
+//! cargo ifunc
+fn main() {}

@@ -1,0 +1,279 @@
+//! Frames: what travels on a connection, in both directions.
+//!
+//! A frame is three little-endian 64-bit words and a body:
+//!
+//! | word | bits | meaning |
+//! |---|---|---|
+//! | 0 | 32–63 | sequence: 1 for the first frame of a direction, then one more each, wrapping |
+//! |   | 0–31 | length of the body in bytes |
+//! | 1 | 32–63 | handle (requests), status code (completions) |
+//! |   | 16–31 | reserved, zero |
+//! |   | 8–15 | [`FrameFlags`] |
+//! |   | 0–7 | [`Kind`] |
+//! | 2 |  | token: what a completion is matched by; 0: none is wanted |
+//!
+//! Word 0 is the commit word: over memory it is stored last. A body of at most [`INLINE`] bytes that needs no more
+//! than 8-byte alignment may stand in the frame's own cache line, behind the words; any other starts at a multiple of
+//! [`BODY_ALIGN`].
+//!
+//! | kind | direction | handle | token | body |
+//! |---|---|---|---|---|
+//! | `Exec` | → target | the image's | completion's, or 0 | payload |
+//! | `Install` | → target | to be bound | completion's, or 0 | [`InstallHead`], signature, image |
+//! | `Unbind` | → target | to be released | 0 | – |
+//! | `Fragment` | → target | 0 | length of the whole | part of the body of the next `Exec` or `Install` |
+//! | `Sync` | → target | 0 | completion's | – |
+//! | `Completion` | → source | status | the request's | answer or detail |
+//! | `Report` | → source | status | the sequence of the frame that failed | handle (u32), then the detail |
+//! | `Fragment` | → source | 0 | length of the whole | part of the body of the next `Completion` |
+//!
+//! `Sync` completes when everything before it was consumed. A `Report` tells what became of a frame that wanted no completion and did not end
+//! well.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::ImageId;
+
+/// Size of a slot: one cache line, the words and room for an inline body.
+pub const SLOT: usize = 64;
+/// Size of the three words.
+pub const WORDS: usize = 24;
+/// Largest body that fits behind the words in a slot.
+pub const INLINE: usize = SLOT - WORDS;
+/// Alignment of a body that is not inline; also the largest alignment that a payload may ask for.
+pub const BODY_ALIGN: usize = 64;
+
+/// Kind of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Run the image bound to the handle on the payload.
+    Exec = 1,
+    /// Bind an image to a handle.
+    Install = 2,
+    /// Release a handle.
+    Unbind = 3,
+    /// A part of the next frame's body.
+    Fragment = 4,
+    /// Say when everything before this was consumed.
+    Sync = 5,
+    /// What became of a request.
+    Completion = 16,
+    /// What became of a request that wanted no completion.
+    Report = 17,
+}
+
+impl Kind {
+    /// The kind of a code.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Exec,
+            2 => Self::Install,
+            3 => Self::Unbind,
+            4 => Self::Fragment,
+            5 => Self::Sync,
+            16 => Self::Completion,
+            17 => Self::Report,
+            _ => return None,
+        })
+    }
+}
+
+/// Flags of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FrameFlags(u8);
+
+impl FrameFlags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// The body stands in the frame's own slot. Set by the transport.
+    pub const INLINE: Self = Self(1);
+    /// The body is the last part of one that began in `Fragment`s.
+    pub const ASSEMBLED: Self = Self(2);
+
+    /// Whether all of `other` is set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The bits.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+/// Words 1 and 2, judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Kind.
+    pub kind: Kind,
+    /// Flags.
+    pub flags: FrameFlags,
+    /// Handle, or status code.
+    pub handle: u32,
+    /// Token.
+    pub token: u64,
+}
+
+/// Why words are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Unknown kind.
+    #[error("unknown frame kind {0}")]
+    Kind(u8),
+    /// Unknown flags or reserved bits.
+    #[error("unknown frame flags {0:#x}")]
+    Flags(u32),
+    /// The body is shorter or longer than the kind allows.
+    #[error("a frame of kind {kind:?} has a body of {len} bytes")]
+    Body {
+        /// Kind.
+        kind: Kind,
+        /// Length of its body.
+        len: usize,
+    },
+}
+
+impl Header {
+    /// A header without flags.
+    #[must_use]
+    pub const fn new(kind: Kind, handle: u32, token: u64) -> Self {
+        Self {
+            kind,
+            flags: FrameFlags::NONE,
+            handle,
+            token,
+        }
+    }
+
+    /// Words 1 and 2.
+    #[must_use]
+    pub const fn words(self) -> [u64; 2] {
+        [
+            (self.handle as u64) << 32 | (self.flags.0 as u64) << 8 | self.kind as u64,
+            self.token,
+        ]
+    }
+
+    /// Judges words that were copied out of the transport's memory.
+    ///
+    /// # Errors
+    /// A kind, flags or reserved bits that this version does not know.
+    pub const fn parse(words: [u64; 2]) -> Result<Self, FrameError> {
+        let low = words[0] as u32;
+        let Some(kind) = Kind::from_code(low as u8) else {
+            return Err(FrameError::Kind(low as u8));
+        };
+        if low >> 8 > 3 {
+            return Err(FrameError::Flags(low >> 8));
+        }
+        Ok(Self {
+            kind,
+            flags: FrameFlags((low >> 8) as u8),
+            handle: (words[0] >> 32) as u32,
+            token: words[1],
+        })
+    }
+}
+
+/// The commit word of a sequence number and a body's length.
+#[must_use]
+pub const fn commit_word(sequence: u32, len: u32) -> u64 {
+    (sequence as u64) << 32 | len as u64
+}
+
+/// Sequence number and body length of a commit word.
+#[must_use]
+pub const fn split_commit_word(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+/// First bytes of the body of an `Install`. The signature and the image follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct InstallHead {
+    /// The id under which the image is sent.
+    pub id: ImageId,
+    /// Length of the signature that follows; 0: none.
+    pub signature_len: U16,
+    /// Scheme of the signature; 0: none, 1: ed25519 over the id (room kept: not checked yet).
+    pub signature_scheme: U16,
+    /// Zero.
+    pub reserved: U32,
+}
+
+impl InstallHead {
+    /// Size in bytes.
+    pub const SIZE: usize = size_of::<Self>();
+
+    /// A head without signature.
+    #[must_use]
+    pub const fn unsigned(id: ImageId) -> Self {
+        Self {
+            id,
+            signature_len: U16::ZERO,
+            signature_scheme: U16::ZERO,
+            reserved: U32::ZERO,
+        }
+    }
+
+    /// Splits an `Install` body into head, signature and image.
+    ///
+    /// # Errors
+    /// A body shorter than it says, or reserved bits set.
+    pub fn split(body: &[u8]) -> Result<(Self, &[u8], &[u8]), FrameError> {
+        let bad = FrameError::Body {
+            kind: Kind::Install,
+            len: body.len(),
+        };
+        let (head, rest) = Self::read_from_prefix(body).map_err(|_| bad)?;
+        if head.reserved != 0 {
+            return Err(FrameError::Flags(head.reserved.get()));
+        }
+        let (signature, image) = rest
+            .split_at_checked(head.signature_len.get().into())
+            .ok_or(bad)?;
+        Ok((head, signature, image))
+    }
+}
+
+/// What a target tells each source before the first frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest payload in bytes.
+    pub max_payload: u64,
+    /// Largest image in bytes.
+    pub max_image: u64,
+    /// Largest answer in bytes.
+    pub max_answer: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_survive_the_way() {
+        let header = Header {
+            kind: Kind::Exec,
+            flags: FrameFlags::ASSEMBLED,
+            handle: 0xdead_beef,
+            token: u64::MAX,
+        };
+        assert_eq!(Header::parse(header.words()), Ok(header));
+        assert_eq!(Header::parse([0, 0]), Err(FrameError::Kind(0)));
+        assert!(matches!(Header::parse([0x1_0001, 0]), Err(FrameError::Flags(_))));
+        assert_eq!(split_commit_word(commit_word(7, 9)), (7, 9));
+    }
+}

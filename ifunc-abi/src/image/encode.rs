@@ -1,0 +1,303 @@
+//! From the parts to bytes. What [`Image::parse`](super::Image::parse) accepts is what this writes, byte for byte.
+
+#![cfg(feature = "alloc")]
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use zerocopy::IntoBytes;
+
+use super::{
+    Flags, Image, ImageError, ImportFlags, MAGIC, NO_SLOT, RawHeader, RawImport, RawImportReloc, RawRelative,
+    RawStr, Relocation,
+};
+use crate::{ABI_VERSION, Fingerprint};
+
+/// An import to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// The symbol.
+    pub symbol: String,
+    /// Flags.
+    pub flags: ImportFlags,
+    /// Fingerprint of the signature; 0: not stated.
+    pub fingerprint: Fingerprint,
+}
+
+/// Everything that an image is made of.
+#[derive(Clone, Debug, Default)]
+pub struct ImageParts {
+    /// Name of the ifunc.
+    pub name: String,
+    /// ELF `e_machine`.
+    pub arch: u16,
+    /// Flags.
+    pub flags: Flags,
+    /// CPU features needed.
+    pub cpu_features: u64,
+    /// Fingerprint of the payload type.
+    pub payload: Fingerprint,
+    /// Fingerprint of the target type.
+    pub target: Fingerprint,
+    /// Fingerprint of the answer type.
+    pub answer: Fingerprint,
+    /// Log2 of the payload's alignment.
+    pub payload_align_log2: u8,
+    /// Offset of `X_main` in `rx`.
+    pub entry: u32,
+    /// Offset of the slot in `rx`.
+    pub slot: Option<u32>,
+    /// Log2 of the alignment of `rx`.
+    pub rx_align_log2: u8,
+    /// The read-execute part.
+    pub rx: Vec<u8>,
+    /// Where the read-write part lies; 0 if there is none.
+    pub rw_at: u32,
+    /// The read-write part that travels.
+    pub rw: Vec<u8>,
+    /// Its length in memory.
+    pub rw_mem: u32,
+    /// The imports, in GOT order.
+    pub imports: Vec<Import>,
+    /// The install relocations, in any order.
+    pub relocations: Vec<Relocation>,
+    /// Sonames of needed shared libraries.
+    pub needed: Vec<String>,
+}
+
+impl ImageParts {
+    /// The image's bytes.
+    ///
+    /// # Errors
+    /// What [`Image::parse`] would say of them: parts that make no image are never written.
+    pub fn encode(&self) -> Result<Vec<u8>, ImageError> {
+        let too_many = |field, value: usize| ImageError::OutOfRange {
+            field,
+            value: value as u64,
+        };
+        let mut strings = String::from(&*self.name);
+        let mut intern = |s: &str, flags: u16| -> Result<RawStr, ImageError> {
+            let at = u32::try_from(strings.len()).map_err(|_| too_many("strings_len", strings.len()))?;
+            let len = u16::try_from(s.len()).map_err(|_| ImageError::Name { table: "strings" })?;
+            strings.push_str(s);
+            Ok(RawStr {
+                at: at.into(),
+                len: len.into(),
+                flags: flags.into(),
+            })
+        };
+        let imports = self
+            .imports
+            .iter()
+            .map(|import| {
+                Ok(RawImport {
+                    symbol: intern(&import.symbol, import.flags.bits())?,
+                    fingerprint: import.fingerprint.into(),
+                })
+            })
+            .collect::<Result<Vec<_>, ImageError>>()?;
+        let needed = self
+            .needed
+            .iter()
+            .map(|s| intern(s, 0))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut relocations = self.relocations.clone();
+        relocations.sort_unstable_by_key(|r| r.offset());
+        let mut relatives = Vec::new();
+        let mut import_relocs = Vec::new();
+        for relocation in relocations {
+            match relocation {
+                Relocation::Relative { offset, addend } => {
+                    relatives.push(RawRelative {
+                        offset: offset.into(),
+                        addend: addend.into(),
+                    });
+                }
+                Relocation::Import {
+                    offset,
+                    import,
+                    addend,
+                } => import_relocs.push(RawImportReloc {
+                    offset: offset.into(),
+                    import: import.into(),
+                    addend: addend.into(),
+                }),
+            }
+        }
+
+        let size32 = |field, n: usize| u32::try_from(n).map_err(|_| too_many(field, n));
+        let size16 = |field, n: usize| u16::try_from(n).map_err(|_| too_many(field, n));
+        let mut header = RawHeader {
+            magic: MAGIC,
+            abi: ABI_VERSION.into(),
+            arch: self.arch.into(),
+            flags: self.flags.bits().into(),
+            total_len: 0.into(),
+            cpu_features: self.cpu_features.into(),
+            payload: self.payload.into(),
+            target: self.target.into(),
+            answer: self.answer.into(),
+            entry: self.entry.into(),
+            slot: self.slot.unwrap_or(NO_SLOT).into(),
+            rx_len: size32("rx_len", self.rx.len())?.into(),
+            rw_at: self.rw_at.into(),
+            rw_len: size32("rw_len", self.rw.len())?.into(),
+            rw_mem: self.rw_mem.into(),
+            rx_align_log2: self.rx_align_log2,
+            payload_align_log2: self.payload_align_log2,
+            name_len: size16("name_len", self.name.len())?.into(),
+            import_count: size16("import_count", imports.len())?.into(),
+            needed_count: size16("needed_count", needed.len())?.into(),
+            relative_count: size32("relative_count", relatives.len())?.into(),
+            import_reloc_count: size32("import_reloc_count", import_relocs.len())?.into(),
+            strings_len: size32("strings_len", strings.len())?.into(),
+            reserved: 0.into(),
+        };
+        let parts: [&[u8]; 7] = [
+            imports.as_bytes(),
+            relatives.as_bytes(),
+            import_relocs.as_bytes(),
+            needed.as_bytes(),
+            strings.as_bytes(),
+            &self.rx,
+            &self.rw,
+        ];
+        let total = size_of::<RawHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+        header.total_len = size32("total_len", total)?.into();
+        let mut out = Vec::with_capacity(total);
+        out.extend_from_slice(header.as_bytes());
+        for part in parts {
+            out.extend_from_slice(part);
+        }
+        Image::parse(&out)?;
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn parts() -> ImageParts {
+        ImageParts {
+            name: "add".into(),
+            arch: super::super::ARCH_X86_64,
+            payload: 1,
+            target: 2,
+            answer: 3,
+            rx_align_log2: 6,
+            rx: vec![0xc3; 64],
+            slot: Some(56),
+            rw_at: 4096,
+            rw: vec![1; 16],
+            rw_mem: 32,
+            imports: vec![Import {
+                symbol: "put".into(),
+                flags: ImportFlags::WEAK,
+                fingerprint: 4,
+            }],
+            relocations: vec![
+                Relocation::Import {
+                    offset: 4096,
+                    import: 0,
+                    addend: -8,
+                },
+                Relocation::Relative {
+                    offset: 8,
+                    addend: 16,
+                },
+                Relocation::Relative {
+                    offset: 4104,
+                    addend: 4096,
+                },
+            ],
+            needed: vec!["libz.so.1".into()],
+            ..ImageParts::default()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = parts().encode().unwrap();
+        let image = Image::parse(&bytes).unwrap();
+        assert_eq!(size_of::<RawHeader>(), 96);
+        assert_eq!(
+            (image.name(), image.slot(), image.rw_range()),
+            ("add", Some(56), Some((4096, 32)))
+        );
+        assert_eq!(
+            image.imports().next(),
+            Some(super::super::Import {
+                symbol: "put",
+                flags: ImportFlags::WEAK,
+                fingerprint: 4
+            })
+        );
+        assert_eq!(image.needed().next(), Some("libz.so.1"));
+        assert_eq!(image.relocations().count(), 3);
+        assert_eq!(image.rx().len(), 64);
+        assert_eq!(image.rw(), &[1; 16]);
+    }
+
+    #[test]
+    fn refuses_what_does_not_hold() {
+        let refused = |change: fn(&mut ImageParts)| {
+            let mut parts = parts();
+            change(&mut parts);
+            parts.encode().unwrap_err().stage()
+        };
+        use super::super::Stage::{Layout, Relocations, Tables};
+        assert_eq!(refused(|p| p.name = "1x".into()), Tables);
+        assert_eq!(refused(|p| p.imports[0].symbol = "a b".into()), Tables);
+        assert_eq!(refused(|p| p.needed[0] = "../x".into()), Tables);
+        assert_eq!(refused(|p| p.entry = 64), Layout);
+        assert_eq!(refused(|p| p.slot = Some(60)), Layout);
+        assert_eq!(refused(|p| p.rw_at = 0), Layout);
+        assert_eq!(refused(|p| p.rw_mem = 8), Layout);
+        assert_eq!(refused(|p| p.rw_mem = u32::MAX), Layout);
+        assert_eq!(
+            refused(|p| p.relocations.push(Relocation::Relative {
+                offset: 50,
+                addend: 0
+            })),
+            Relocations
+        );
+        assert_eq!(
+            refused(|p| p.relocations.push(Relocation::Relative { offset: 4, addend: 0 })),
+            Relocations
+        );
+        assert_eq!(
+            refused(|p| p.relocations.push(Relocation::Relative {
+                offset: 4108,
+                addend: 0
+            })),
+            Relocations
+        );
+        assert_eq!(
+            refused(|p| p.relocations.push(Relocation::Import {
+                offset: 16,
+                import: 1,
+                addend: 0
+            })),
+            Relocations
+        );
+        assert_eq!(
+            refused(|p| p.relocations.push(Relocation::Import {
+                offset: 12,
+                import: 0,
+                addend: 0
+            })),
+            Relocations
+        );
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        let bytes = parts().encode().unwrap();
+        for len in 0..bytes.len() {
+            assert!(Image::parse(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Images: the part of an injected function that travels.
+//!
+//! An image is one contiguous run of bytes, all numbers little-endian:
+//!
+//! | part | size |
+//! |---|---|
+//! | [`RawHeader`] | 96 |
+//! | imports, [`RawImport`] each | 16 × `import_count` |
+//! | RELATIVE install relocations, [`RawRelative`] each, by ascending offset | 8 × `relative_count` |
+//! | IMPORT install relocations, [`RawImportReloc`] each, by ascending offset | 16 × `import_reloc_count` |
+//! | needed shared libraries, [`RawStr`] each | 8 × `needed_count` |
+//! | strings: the name first, then what the tables refer to | `strings_len` |
+//! | read-execute part: text, read-only data, the slot | `rx_len` |
+//! | read-write part: initialised data | `rw_len` |
+//!
+//! There is no padding and nothing behind the end. In memory the read-execute part lies at offset 0 of the image's
+//! address space, aligned to `1 << rx_align_log2`; the read-write part lies at `rw_at` (a multiple of 4096) and is
+//! `rw_mem` bytes long, of which those beyond `rw_len` are zero. Distances between the two are link-time constants.
+//!
+//! Code reaches every import through the *slot*: eight bytes at `slot` in the read-execute part that the target fills
+//! with the address of a GOT, one 8-byte address per import in table order. A RELATIVE relocation stores the image's
+//! address plus an addend; an IMPORT relocation stores an import's address plus an addend (static data that holds a
+//! function's address, and the few operand forms that cannot go through the slot).
+
+mod encode;
+mod parse;
+
+#[cfg(feature = "alloc")]
+pub use encode::{ImageParts, Import as ImportPart};
+pub use parse::{Image, ImageError, Stage};
+
+use zerocopy::little_endian::{I32, I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Fingerprint;
+
+/// First four bytes of every image.
+pub const MAGIC: [u8; 4] = *b"IFNC";
+/// Granularity of `rw_at`: the page of x86-64. AArch64 linkers use 64 KiB.
+pub const RW_GRANULE: u32 = 4096;
+/// Largest log2 of the alignment of the read-execute part: a page.
+pub const MAX_RX_ALIGN_LOG2: u8 = 12;
+/// Value of `slot` in an image that reaches no import through code.
+pub const NO_SLOT: u32 = u32::MAX;
+/// ELF `e_machine` of x86-64, the `arch` of its images.
+pub const ARCH_X86_64: u16 = 62;
+/// ELF `e_machine` of AArch64, the `arch` of its images.
+pub const ARCH_AARCH64: u16 = 183;
+
+/// The header.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawHeader {
+    /// [`MAGIC`].
+    pub magic: [u8; 4],
+    /// [`ABI_VERSION`](crate::ABI_VERSION).
+    pub abi: U16,
+    /// ELF `e_machine`.
+    pub arch: U16,
+    /// [`Flags`].
+    pub flags: U32,
+    /// Length of the image in bytes.
+    pub total_len: U32,
+    /// CPU features that the code needs beyond the architecture's baseline; bits are the architecture's
+    /// (x86-64: bit 0 v2, bit 1 v3, bit 2 v4).
+    pub cpu_features: U64,
+    /// Fingerprint of the payload type; 0: not stated.
+    pub payload: U64,
+    /// Fingerprint of the target type; 0: not stated.
+    pub target: U64,
+    /// Fingerprint of the answer type; 0: not stated.
+    pub answer: U64,
+    /// Offset of `X_main` in the read-execute part.
+    pub entry: U32,
+    /// Offset of the slot in the read-execute part, or [`NO_SLOT`].
+    pub slot: U32,
+    /// Length of the read-execute part.
+    pub rx_len: U32,
+    /// Offset of the read-write part in the image's address space; 0 if there is none.
+    pub rw_at: U32,
+    /// Bytes of the read-write part that travel.
+    pub rw_len: U32,
+    /// Bytes of the read-write part in memory.
+    pub rw_mem: U32,
+    /// Log2 of the alignment of the read-execute part.
+    pub rx_align_log2: u8,
+    /// Log2 of the alignment of the payload.
+    pub payload_align_log2: u8,
+    /// Length of the name, the first string.
+    pub name_len: U16,
+    /// Number of imports.
+    pub import_count: U16,
+    /// Number of needed shared libraries.
+    pub needed_count: U16,
+    /// Number of RELATIVE relocations.
+    pub relative_count: U32,
+    /// Number of IMPORT relocations.
+    pub import_reloc_count: U32,
+    /// Length of the strings.
+    pub strings_len: U32,
+    /// Zero.
+    pub reserved: U32,
+}
+
+/// One import. Which entry of the GOT is its own, its place in the table tells.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawImport {
+    /// The symbol.
+    pub symbol: RawStr,
+    /// Fingerprint of the signature; 0: not stated.
+    pub fingerprint: U64,
+}
+
+/// A string: a range of the image's strings. In an import, [`flags`](Self::flags) are [`ImportFlags`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawStr {
+    /// Offset in the strings.
+    pub at: U32,
+    /// Length in bytes.
+    pub len: U16,
+    /// Zero where nothing else is said.
+    pub flags: U16,
+}
+
+/// A RELATIVE install relocation: eight bytes at `offset` become image address + `addend`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawRelative {
+    /// Offset in the image's address space.
+    pub offset: U32,
+    /// Addend.
+    pub addend: I32,
+}
+
+/// An IMPORT install relocation: eight bytes at `offset` become the import's address + `addend`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawImportReloc {
+    /// Offset in the image's address space.
+    pub offset: U32,
+    /// Index of the import.
+    pub import: U32,
+    /// Addend.
+    pub addend: I64,
+}
+
+macro_rules! bitset {
+    ($(#[$meta:meta])* $name:ident: $ty:ty { $($(#[$doc:meta])* $flag:ident = $bit:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct $name($ty);
+        impl $name {
+            $($(#[$doc])* pub const $flag: Self = Self(1 << $bit);)*
+            /// No flag.
+            pub const NONE: Self = Self(0);
+            const KNOWN: $ty = 0 $(| 1 << $bit)*;
+            /// The flags of `bits`, unless one is unknown.
+            #[must_use]
+            pub const fn from_bits(bits: $ty) -> Option<Self> {
+                if bits & !Self::KNOWN == 0 { Some(Self(bits)) } else { None }
+            }
+            /// The bits.
+            #[must_use]
+            pub const fn bits(self) -> $ty { self.0 }
+            /// Whether all of `other` is set.
+            #[must_use]
+            pub const fn has(self, other: Self) -> bool { self.0 & other.0 == other.0 }
+            /// Both.
+            #[must_use]
+            pub const fn with(self, other: Self) -> Self { Self(self.0 | other.0) }
+            /// This, and `other` if `condition`.
+            #[must_use]
+            pub const fn with_if(self, condition: bool, other: Self) -> Self {
+                if condition { self.with(other) } else { self }
+            }
+        }
+    };
+}
+
+bitset! {
+    /// Flags of an image.
+    Flags: u32 {
+        /// `X_main` returns nothing (C): what is in the result register is no code.
+        IGNORE_RESULT = 0;
+        /// May be run again when nobody knows whether it ran.
+        IDEMPOTENT = 1;
+        /// Never evicted: it gave its address away.
+        PINNED = 2;
+        /// Takes the target arguments by shared reference.
+        SHARED = 3;
+    }
+}
+
+bitset! {
+    /// Flags of an import.
+    ImportFlags: u16 {
+        /// Missing is not an error: its GOT entry is null.
+        WEAK = 0;
+        /// An object, not a function (as far as the linker could tell).
+        DATA = 1;
+    }
+}
+
+/// An import, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Import<'a> {
+    /// The symbol.
+    pub symbol: &'a str,
+    /// Flags.
+    pub flags: ImportFlags,
+    /// Fingerprint of the signature; 0: not stated.
+    pub fingerprint: Fingerprint,
+}
+
+/// An install relocation, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Relocation {
+    /// Eight bytes at `offset` become image address + `addend`.
+    Relative {
+        /// Offset in the image's address space.
+        offset: u32,
+        /// Addend.
+        addend: i32,
+    },
+    /// Eight bytes at `offset` become the address of import `import` + `addend`.
+    Import {
+        /// Offset in the image's address space.
+        offset: u32,
+        /// Index in the import table.
+        import: u32,
+        /// Addend.
+        addend: i64,
+    },
+}
+
+impl Relocation {
+    /// Where it writes.
+    #[must_use]
+    pub const fn offset(self) -> u32 {
+        match self {
+            Self::Relative { offset, .. } | Self::Import { offset, .. } => offset,
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! From bytes to an [`Image`], or to the reason why they are none.
+
+use zerocopy::FromBytes;
+
+use super::{
+    Flags, Import, ImportFlags, MAGIC, MAX_RX_ALIGN_LOG2, NO_SLOT, RW_GRANULE, RawHeader, RawImport,
+    RawImportReloc, RawRelative, RawStr, Relocation,
+};
+use crate::{ABI_VERSION, Fingerprint, frame, name};
+
+/// How far a parse got; for tests that want to know what their mutations reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Magic, version, flags.
+    Header,
+    /// Lengths and offsets of the parts.
+    Layout,
+    /// Name, imports, needed libraries.
+    Tables,
+    /// Relocations.
+    Relocations,
+    /// Everything holds.
+    Done,
+}
+
+/// Why bytes are no image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// Fewer bytes than a header.
+    #[error("{len} bytes are too few for an image header of {need}", need = size_of::<RawHeader>())]
+    Truncated {
+        /// Bytes there are.
+        len: usize,
+    },
+    /// The magic is missing.
+    #[error("not an image: the first bytes are not `IFNC`")]
+    Magic,
+    /// Another ABI version.
+    #[error(
+        "image uses ABI {found}, this version supports {ABI_VERSION}; help: build it again with the `cargo-ifunc` of this version"
+    )]
+    AbiVersion {
+        /// The image's.
+        found: u16,
+    },
+    /// Bits that this version does not know.
+    #[error("unknown bits {bits:#x} in field `{field}`")]
+    UnknownBits {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        bits: u64,
+    },
+    /// The image says another length than it has.
+    #[error("the header says {stated} bytes, its parts make {parts}, {found} are there")]
+    Length {
+        /// `total_len`.
+        stated: u64,
+        /// Sum of the parts.
+        parts: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// A number that does not fit the others.
+    #[error("field `{field}` is out of range: {value:#x}")]
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        value: u64,
+    },
+    /// A string that is not what it should be.
+    #[error("a name in `{table}` is not valid")]
+    Name {
+        /// The table.
+        table: &'static str,
+    },
+    /// A relocation that writes where it must not.
+    #[error(
+        "relocation {index} of `{table}` at {offset:#x} is outside the image's data, overlaps another or is out of order"
+    )]
+    Relocation {
+        /// The table.
+        table: &'static str,
+        /// Index in the table.
+        index: u32,
+        /// Its offset.
+        offset: u32,
+    },
+}
+
+impl ImageError {
+    /// The stage that found it.
+    #[must_use]
+    pub const fn stage(&self) -> Stage {
+        match self {
+            Self::Truncated { .. } | Self::Magic | Self::AbiVersion { .. } | Self::UnknownBits { .. } => {
+                Stage::Header
+            }
+            Self::Length { .. } | Self::OutOfRange { .. } => Stage::Layout,
+            Self::Name { .. } => Stage::Tables,
+            Self::Relocation { .. } => Stage::Relocations,
+        }
+    }
+}
+
+/// A well-formed image: every offset, length, name and relocation in it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    header: &'a RawHeader,
+    flags: Flags,
+    name: &'a str,
+    imports: &'a [RawImport],
+    relatives: &'a [RawRelative],
+    import_relocs: &'a [RawImportReloc],
+    needed: &'a [RawStr],
+    strings: &'a [u8],
+    rx: &'a [u8],
+    rw: &'a [u8],
+}
+
+fn table<T: FromBytes + zerocopy::Immutable + zerocopy::Unaligned + zerocopy::KnownLayout>(
+    bytes: &[u8],
+    count: usize,
+) -> Option<(&[T], &[u8])> {
+    <[T]>::ref_from_prefix_with_elems(bytes, count).ok()
+}
+
+fn string(strings: &[u8], raw: RawStr) -> Option<&str> {
+    let at = raw.at.get() as usize;
+    core::str::from_utf8(strings.get(at..at.checked_add(raw.len.get().into())?)?).ok()
+}
+
+impl<'a> Image<'a> {
+    /// Parses an image and judges everything in it that can be judged without a target.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ImageError> {
+        let (header, rest) =
+            RawHeader::ref_from_prefix(bytes).map_err(|_| ImageError::Truncated { len: bytes.len() })?;
+        if header.magic != MAGIC {
+            return Err(ImageError::Magic);
+        }
+        if header.abi != ABI_VERSION {
+            return Err(ImageError::AbiVersion {
+                found: header.abi.get(),
+            });
+        }
+        let unknown = |field, bits| ImageError::UnknownBits { field, bits };
+        let flags =
+            Flags::from_bits(header.flags.get()).ok_or(unknown("flags", header.flags.get().into()))?;
+        if header.reserved != 0 {
+            return Err(unknown("reserved", header.reserved.get().into()));
+        }
+
+        let parts = size_of::<RawHeader>() as u64
+            + u64::from(header.import_count.get()) * size_of::<RawImport>() as u64
+            + u64::from(header.relative_count.get()) * size_of::<RawRelative>() as u64
+            + u64::from(header.import_reloc_count.get()) * size_of::<RawImportReloc>() as u64
+            + u64::from(header.needed_count.get()) * size_of::<RawStr>() as u64
+            + u64::from(header.strings_len.get())
+            + u64::from(header.rx_len.get())
+            + u64::from(header.rw_len.get());
+        let (stated, found) = (u64::from(header.total_len.get()), bytes.len() as u64);
+        let length = ImageError::Length { stated, parts, found };
+        if stated != parts || stated != found {
+            return Err(length);
+        }
+        let (imports, rest) = table::<RawImport>(rest, header.import_count.get().into()).ok_or(length)?;
+        let (relatives, rest) = table(rest, header.relative_count.get() as usize).ok_or(length)?;
+        let (import_relocs, rest) = table(rest, header.import_reloc_count.get() as usize).ok_or(length)?;
+        let (needed, rest) = table::<RawStr>(rest, header.needed_count.get().into()).ok_or(length)?;
+        let (strings, rest) = rest
+            .split_at_checked(header.strings_len.get() as usize)
+            .ok_or(length)?;
+        let (rx, rw) = rest
+            .split_at_checked(header.rx_len.get() as usize)
+            .ok_or(length)?;
+
+        check_layout(header)?;
+
+        let name = strings
+            .get(..header.name_len.get().into())
+            .and_then(|name| core::str::from_utf8(name).ok())
+            .filter(|name| name::is_valid(name))
+            .ok_or(ImageError::Name { table: "name" })?;
+        for import in imports {
+            string(strings, import.symbol)
+                .filter(|s| {
+                    name::is_valid_symbol(s) && ImportFlags::from_bits(import.symbol.flags.get()).is_some()
+                })
+                .ok_or(ImageError::Name { table: "imports" })?;
+        }
+        for soname in needed {
+            string(strings, *soname)
+                .filter(|s| name::is_valid_symbol(s) && !s.contains('/') && soname.flags == 0)
+                .ok_or(ImageError::Name { table: "needed" })?;
+        }
+
+        let image = Self {
+            header,
+            flags,
+            name,
+            imports,
+            relatives,
+            import_relocs,
+            needed,
+            strings,
+            rx,
+            rw,
+        };
+        image.check_relocations()?;
+        Ok(image)
+    }
+
+    /// Both tables ascend, nothing overlaps (the slot included) and every target lies in bytes that travel.
+    fn check_relocations(&self) -> Result<(), ImageError> {
+        let rw_at = u64::from(self.header.rw_at.get());
+        let slot = self.slot().map(u64::from);
+        let inside = |offset: u64| {
+            let end = offset + 8;
+            let apart_from_slot = slot.is_none_or(|slot| end <= slot || slot + 8 <= offset);
+            apart_from_slot
+                && (end <= self.rx.len() as u64
+                    || (!self.rw.is_empty() && rw_at <= offset && end <= rw_at + self.rw.len() as u64))
+        };
+        let bad = |table, index: usize, offset| ImageError::Relocation {
+            table,
+            index: index as u32,
+            offset,
+        };
+        let mut free = 0;
+        for (index, raw) in self.relatives.iter().enumerate() {
+            let offset = u64::from(raw.offset.get());
+            if offset < free || !inside(offset) {
+                return Err(bad("relative", index, raw.offset.get()));
+            }
+            free = offset + 8;
+        }
+        let mut relatives = self
+            .relatives
+            .iter()
+            .map(|r| u64::from(r.offset.get()))
+            .peekable();
+        let mut free = 0;
+        for (index, raw) in self.import_relocs.iter().enumerate() {
+            let offset = u64::from(raw.offset.get());
+            while relatives.next_if(|&relative| relative + 8 <= offset).is_some() {}
+            let overlaps = relatives.peek().is_some_and(|&relative| relative < offset + 8);
+            if offset < free || overlaps || !inside(offset) || raw.import.get() as usize >= self.imports.len()
+            {
+                return Err(bad("import", index, raw.offset.get()));
+            }
+            free = offset + 8;
+        }
+        Ok(())
+    }
+
+    /// The header as it stands.
+    #[must_use]
+    pub fn header(&self) -> &'a RawHeader {
+        self.header
+    }
+
+    /// The ifunc's name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Flags.
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        self.flags
+    }
+
+    /// ELF `e_machine`.
+    #[must_use]
+    pub fn arch(&self) -> u16 {
+        self.header.arch.get()
+    }
+
+    /// CPU features needed.
+    #[must_use]
+    pub fn cpu_features(&self) -> u64 {
+        self.header.cpu_features.get()
+    }
+
+    /// Fingerprint of the payload type; 0: not stated.
+    #[must_use]
+    pub fn payload(&self) -> Fingerprint {
+        self.header.payload.get()
+    }
+
+    /// Fingerprint of the target type; 0: not stated.
+    #[must_use]
+    pub fn target(&self) -> Fingerprint {
+        self.header.target.get()
+    }
+
+    /// Fingerprint of the answer type; 0: not stated.
+    #[must_use]
+    pub fn answer(&self) -> Fingerprint {
+        self.header.answer.get()
+    }
+
+    /// Offset of `X_main` in the read-execute part.
+    #[must_use]
+    pub fn entry(&self) -> u32 {
+        self.header.entry.get()
+    }
+
+    /// Offset of the slot in the read-execute part.
+    #[must_use]
+    pub fn slot(&self) -> Option<u32> {
+        Some(self.header.slot.get()).filter(|&slot| slot != NO_SLOT)
+    }
+
+    /// Alignment of the payload in bytes: 1 to 64.
+    #[must_use]
+    pub fn payload_align(&self) -> usize {
+        1 << self.header.payload_align_log2
+    }
+
+    /// Alignment of the read-execute part in bytes: 1 to 4096.
+    #[must_use]
+    pub fn rx_align(&self) -> usize {
+        1 << self.header.rx_align_log2
+    }
+
+    /// The read-execute part before relocation.
+    #[must_use]
+    pub fn rx(&self) -> &'a [u8] {
+        self.rx
+    }
+
+    /// The read-write part that travels, before relocation.
+    #[must_use]
+    pub fn rw(&self) -> &'a [u8] {
+        self.rw
+    }
+
+    /// Where the read-write part lies in the image's address space, and its length in memory; `None` if there is none.
+    #[must_use]
+    pub fn rw_range(&self) -> Option<(u32, u32)> {
+        (self.header.rw_mem != 0).then_some((self.header.rw_at.get(), self.header.rw_mem.get()))
+    }
+
+    /// The imports in the order of their GOT entries.
+    pub fn imports(&self) -> impl ExactSizeIterator<Item = Import<'a>> + use<'a> {
+        let strings = self.strings;
+        self.imports.iter().map(move |raw| Import {
+            symbol: string(strings, raw.symbol).unwrap_or_default(),
+            flags: ImportFlags::from_bits(raw.symbol.flags.get()).unwrap_or_default(),
+            fingerprint: raw.fingerprint.get(),
+        })
+    }
+
+    /// The sonames of needed shared libraries.
+    pub fn needed(&self) -> impl ExactSizeIterator<Item = &'a str> + use<'a> {
+        let strings = self.strings;
+        self.needed
+            .iter()
+            .map(move |raw| string(strings, *raw).unwrap_or_default())
+    }
+
+    /// The install relocations: RELATIVE first, then IMPORT, each by ascending offset.
+    pub fn relocations(&self) -> impl Iterator<Item = Relocation> + use<'a> {
+        let relatives = self.relatives.iter().map(|raw| Relocation::Relative {
+            offset: raw.offset.get(),
+            addend: raw.addend.get(),
+        });
+        let imports = self.import_relocs.iter().map(|raw| Relocation::Import {
+            offset: raw.offset.get(),
+            import: raw.import.get(),
+            addend: raw.addend.get(),
+        });
+        relatives.chain(imports)
+    }
+
+    /// Number of install relocations.
+    #[must_use]
+    pub fn relocation_count(&self) -> usize {
+        self.relatives.len() + self.import_relocs.len()
+    }
+}
+
+fn check_layout(header: &RawHeader) -> Result<(), ImageError> {
+    let out = |field, value| Err(ImageError::OutOfRange { field, value });
+    let rx_len = header.rx_len.get();
+    if header.entry.get() >= rx_len {
+        return out("entry", header.entry.get().into());
+    }
+    let slot = header.slot.get();
+    if slot != NO_SLOT && (!slot.is_multiple_of(8) || slot.checked_add(8).is_none_or(|end| end > rx_len)) {
+        return out("slot", slot.into());
+    }
+    if header.rx_align_log2 > MAX_RX_ALIGN_LOG2 || (slot != NO_SLOT && header.rx_align_log2 < 3) {
+        return out("rx_align_log2", header.rx_align_log2.into());
+    }
+    if header.payload_align_log2 > frame::BODY_ALIGN.trailing_zeros() as u8 {
+        return out("payload_align_log2", header.payload_align_log2.into());
+    }
+    let (rw_at, rw_len, rw_mem) = (header.rw_at.get(), header.rw_len.get(), header.rw_mem.get());
+    if rw_len > rw_mem {
+        return out("rw_len", rw_len.into());
+    }
+    if rw_mem == 0 {
+        return if rw_at == 0 {
+            Ok(())
+        } else {
+            out("rw_at", rw_at.into())
+        };
+    }
+    // Behind the read-execute part, at most one AArch64 page away, and all of it addressable by the relocations.
+    let furthest = u64::from(rx_len).next_multiple_of(64 * 1024);
+    if !rw_at.is_multiple_of(RW_GRANULE) || rw_at < rx_len || u64::from(rw_at) > furthest {
+        return out("rw_at", rw_at.into());
+    }
+    if u64::from(rw_at) + u64::from(rw_mem) > i32::MAX as u64 {
+        return out("rw_mem", rw_mem.into());
+    }
+    Ok(())
+}

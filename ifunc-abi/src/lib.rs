@@ -1,0 +1,35 @@
+//! What crosses a process or a version, and nothing else: the [image](image) (the part of an injected function that
+//! travels), the [frame](frame)s that carry it, the [context](context) an injected function is called with, the
+//! [status](status) of an invocation, the [text](text)s that types and signatures are compared by, and the
+//! [records](meta) that the attributes leave for the builder.
+//!
+//! Everything here is `no_std`, little-endian and free of `unsafe`. Bytes that come from a peer are parsed by this
+//! crate before anybody acts on them; no input makes it panic, read out of bounds or allocate.
+//!
+//! `docs/architecture.md` draws the formats; the doc comments here are their definition.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+pub mod about;
+pub mod context;
+pub mod frame;
+pub mod image;
+pub mod meta;
+pub mod name;
+pub mod status;
+pub mod symbols;
+pub mod text;
+
+/// Version of the image format, of the call of `X_main` and of [`context::Context`].
+pub const ABI_VERSION: u16 = 1;
+
+/// A fingerprint: the first eight bytes, little-endian, of BLAKE3 of a canonical [text](text::Text). Zero: not stated
+/// (C ifuncs, whose types nobody described).
+pub type Fingerprint = u64;
+
+/// An image's identity: BLAKE3 of all its bytes.
+pub type ImageId = [u8; 32];

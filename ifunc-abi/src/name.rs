@@ -1,0 +1,40 @@
+//! Names of injected functions.
+
+/// Longest name of an ifunc, in bytes.
+pub const MAX_NAME: usize = 255;
+/// Longest symbol in an import table, in bytes.
+pub const MAX_SYMBOL: usize = 1024;
+
+/// Whether `name` may name an ifunc: a C identifier of at most [`MAX_NAME`] bytes, because `NAME_main` is a C symbol.
+#[must_use]
+pub const fn is_valid(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() > MAX_NAME || bytes[0].is_ascii_digit() {
+        return false;
+    }
+    let mut i = 0;
+    while i < bytes.len() {
+        if !(bytes[i].is_ascii_alphanumeric() || bytes[i] == b'_') {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Whether `symbol` may stand in an import table: printable ASCII without blanks, at most [`MAX_SYMBOL`] bytes.
+#[must_use]
+pub const fn is_valid_symbol(symbol: &str) -> bool {
+    let bytes = symbol.as_bytes();
+    if bytes.is_empty() || bytes.len() > MAX_SYMBOL {
+        return false;
+    }
+    let mut i = 0;
+    while i < bytes.len() {
+        if !bytes[i].is_ascii_graphic() {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}

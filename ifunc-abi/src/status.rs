@@ -1,0 +1,211 @@
+//! What became of an invocation, as it travels back: a 32-bit code in the completion frame's `handle` field and a body.
+//!
+//! | code | body |
+//! |---|---|
+//! | [`Status::Executed`] | the answer |
+//! | [`Status::Failed`] with [`Failure::Panic`] | a [`PanicDetail`] |
+//! | any other | a UTF-8 text that explains it; for [`Rejection::TargetType`] and [`Rejection::ImportSignature`] see there |
+
+use core::fmt;
+
+/// The outcome that a target reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// It ran to its end.
+    Executed,
+    /// It was started and did not end well.
+    Failed(Failure),
+    /// It was not started.
+    Rejected(Rejection),
+}
+
+macro_rules! reasons {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $code:literal, $say:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum $name { $($(#[$doc])* $variant = $code,)* }
+        impl $name {
+            /// Every reason, in order of its code.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            const fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $say,)* })
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why an invocation that was started did not end well.
+    Failure {
+        /// The payload did not decode as the type that the ifunc takes.
+        Payload = 1, "the payload does not decode";
+        /// The ifunc panicked.
+        Panic = 2, "the ifunc panicked";
+        /// The ifunc raised a fault (room kept: not contained yet).
+        Fault = 3, "the ifunc raised a fault";
+        /// The ifunc ran over its deadline (room kept: not enforced yet).
+        Deadline = 4, "the ifunc ran over its execution deadline";
+        /// A host function was called with too little stack left.
+        StackLow = 5, "too little stack is left for a host function";
+        /// A host function panicked.
+        HostPanic = 6, "a host function panicked";
+        /// The answer is larger than the connection allows, or does not encode.
+        Answer = 7, "the answer does not fit";
+        /// `X_main` returned a code that this version does not know.
+        UnknownResult = 8, "the ifunc returned an unknown code";
+    }
+}
+
+reasons! {
+    /// Why an invocation was not started, or an image not installed.
+    Rejection {
+        /// The handle is bound to no image.
+        Unbound = 1, "no image is bound to the handle";
+        /// The target does not accept code from this source.
+        Policy = 2, "the target's policy refuses the image";
+        /// The image does not parse.
+        BadImage = 3, "the image is malformed";
+        /// The bytes are not those of the id.
+        IdMismatch = 4, "the image's bytes do not have the id they were sent under";
+        /// Built for another ABI version.
+        AbiVersion = 5, "the image has another ABI version";
+        /// Built for another architecture.
+        Architecture = 6, "the image is for another architecture";
+        /// Needs a CPU feature that the target lacks.
+        CpuFeature = 7, "the target's CPU lacks a feature";
+        /// Built for another type of target arguments. Body: the text of the target's type.
+        TargetType = 8, "the image is for another type of target arguments";
+        /// An import is not provided. Body: the symbols, one a line.
+        MissingImport = 9, "the target does not provide an import";
+        /// An import is provided with another signature. Body: lines `SYMBOL SIGNATURE`, as the target has it.
+        ImportSignature = 10, "the target provides an import with another signature";
+        /// A needed shared library is not allowed.
+        NeededLibrary = 11, "the image needs a shared library that the target does not allow";
+        /// The code cache is full of images in use.
+        CacheFull = 12, "the target's code cache is full";
+        /// Larger than the target's limits. Body says which.
+        TooLarge = 13, "a limit of the target is exceeded";
+        /// The signature is missing or wrong (room kept: not checked yet).
+        Signature = 14, "the image's signature is not accepted";
+        /// The frame breaks the protocol; the connection is closed.
+        Malformed = 15, "the frame breaks the protocol";
+        /// The image takes `&mut T` and the target serves on several threads.
+        NotShareable = 16, "the target runs shareable ifuncs only";
+        /// The target could not map or write memory.
+        Resources = 17, "the target is out of resources";
+    }
+}
+
+const EXECUTED: u32 = 0;
+const FAILED: u32 = 1;
+const REJECTED: u32 = 2;
+
+impl Status {
+    /// The 32-bit code: class in bits 0–7, reason in bits 8–15.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Executed => EXECUTED,
+            Self::Failed(why) => FAILED | (why as u32) << 8,
+            Self::Rejected(why) => REJECTED | (why as u32) << 8,
+        }
+    }
+
+    /// The status of a code; `None` for one that no version up to this one sends.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        if code >> 16 != 0 {
+            return None;
+        }
+        let reason = (code >> 8) as u8;
+        match code & 0xff {
+            EXECUTED if reason == 0 => Some(Self::Executed),
+            FAILED => match Failure::from_code(reason) {
+                Some(why) => Some(Self::Failed(why)),
+                None => None,
+            },
+            REJECTED => match Rejection::from_code(reason) {
+                Some(why) => Some(Self::Rejected(why)),
+                None => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Executed => f.write_str("executed"),
+            Self::Failed(why) => write!(f, "failed: {why}"),
+            Self::Rejected(why) => write!(f, "rejected: {why}"),
+        }
+    }
+}
+
+/// Body of a [`Failure::Panic`]: `line u32, column u32, file length u32`, little-endian, then the file, then the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PanicDetail<'a> {
+    /// Line in `file`; 0 when the panic policy kept no location.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+    /// Source file as the compiler saw it; empty when not kept.
+    pub file: &'a str,
+    /// The message; empty when not kept.
+    pub message: &'a str,
+}
+
+/// Size of the fixed part of a [`PanicDetail`].
+const PANIC_HEAD: usize = 12;
+
+impl<'a> PanicDetail<'a> {
+    /// The fixed part; `file` and `message` follow it.
+    #[must_use]
+    pub fn head(&self) -> [u8; PANIC_HEAD] {
+        let mut head = [0; PANIC_HEAD];
+        head[..4].copy_from_slice(&self.line.to_le_bytes());
+        head[4..8].copy_from_slice(&self.column.to_le_bytes());
+        head[8..].copy_from_slice(&(self.file.len() as u32).to_le_bytes());
+        head
+    }
+
+    /// Reads a body; `None` if it is too short or not UTF-8.
+    #[must_use]
+    pub fn parse(body: &'a [u8]) -> Option<Self> {
+        let (head, rest) = body.split_at_checked(PANIC_HEAD)?;
+        let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let (file, message) = rest.split_at_checked(word(8)? as usize)?;
+        Some(Self {
+            line: word(0)?,
+            column: word(4)?,
+            file: core::str::from_utf8(file).ok()?,
+            message: core::str::from_utf8(message).ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_a_bijection() {
+        let mut known = 0;
+        for code in 0..=0xffff {
+            if let Some(status) = Status::from_code(code) {
+                assert_eq!(status.code(), code);
+                known += 1;
+            }
+        }
+        assert_eq!(known, 1 + Failure::ALL.len() + Rejection::ALL.len());
+        assert_eq!(Status::from_code(0x1_0000), None);
+    }
+}

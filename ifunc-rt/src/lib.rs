@@ -1,0 +1,2 @@
+//! placeholder: the runtime's front page.
+mod transports;

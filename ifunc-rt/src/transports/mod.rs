@@ -1,0 +1,154 @@
+//! How frames get from one side to the other. One file or folder per transport; nothing above this module knows which
+//! one carries a connection.
+//!
+//! A [`Link`] is one side of a connection: frames out, frames in, and a way to sleep. The two sides are alike; who is
+//! source and who is target is the business of the layers above.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use ifunc_abi::frame::{Header, Limits};
+
+pub(crate) mod address;
+
+/// The other side is gone, or broke the transport's rules. Whatever it sent before was delivered first.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Gone {
+    /// It closed the connection or died.
+    #[error("the peer closed the connection or died")]
+    Closed,
+    /// It wrote something that this transport never writes.
+    #[error("the peer broke the protocol: {0}")]
+    Malformed(&'static str),
+}
+
+/// Frames out.
+pub(crate) trait Outbound: Send {
+    /// Largest body of one frame. Larger ones travel in fragments, which the layers above cut.
+    fn max_body(&self) -> usize;
+
+    /// Room for a frame with a body of at most `len` bytes, aligned to `align` (at most
+    /// [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN)); `None` while the peer has not consumed enough. A second `reserve` without
+    /// `commit` replaces the first.
+    ///
+    /// # Panics
+    /// When `len` is larger than [`max_body`](Self::max_body): the layers above see to it.
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone>;
+
+    /// Publishes the last `reserve`, of which the first `len` bytes are the body, and returns its sequence number.
+    /// Rings if the peer sleeps.
+    fn commit(&mut self, header: Header, len: usize) -> u32;
+}
+
+/// A frame as it lies in the transport's memory. The words were copied out once; the body may be changed by the peer
+/// at any time while it is looked at, if the transport is shared memory.
+pub(crate) struct Arrived<'a> {
+    /// Sequence number; transports may deliver out of order.
+    pub(crate) sequence: u32,
+    /// Words 1 and 2, not judged yet.
+    pub(crate) words: [u64; 2],
+    /// The body.
+    pub(crate) body: Body<'a>,
+}
+
+/// Bytes that a peer may still be able to write.
+#[derive(Clone, Copy)]
+pub(crate) struct Body<'a> {
+    ptr: *const u8,
+    len: usize,
+    memory: std::marker::PhantomData<&'a [u8]>,
+}
+
+impl<'a> Body<'a> {
+    /// # Safety
+    /// `ptr` must stay readable for `len` bytes during `'a`.
+    pub(crate) unsafe fn new(ptr: *const u8, len: usize) -> Self {
+        Self { ptr, len, memory: std::marker::PhantomData }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        self.ptr
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends the bytes to `out`: read once, whatever the peer does meanwhile.
+    pub(crate) fn copy_to(&self, out: &mut Vec<u8>) {
+        out.reserve(self.len);
+        // SAFETY: readable for `len` by the constructor's contract; room was reserved; the ranges cannot overlap
+        // because `out` owns its memory. A concurrent writer can only make the copied bytes arbitrary.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr().add(out.len()), self.len);
+            out.set_len(out.len() + self.len);
+        }
+    }
+}
+
+/// Frames in.
+pub(crate) trait Inbound: Send {
+    /// The next frame, if one has arrived; the same one until [`release`](Self::release).
+    ///
+    /// # Errors
+    /// [`Gone`], once everything that arrived was released.
+    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone>;
+
+    /// Gives the memory of the frame that `peek` returned back to the peer.
+    fn release(&mut self);
+
+    /// Publishes the credits of all that was released. Called when nothing more has arrived.
+    fn settle(&mut self);
+
+    /// Announces that this side is about to sleep and must be rung; `false` if something arrived in the meantime (or
+    /// the peer is gone): then do not sleep.
+    fn arm(&mut self) -> bool;
+
+    /// Takes the announcement back.
+    fn disarm(&mut self);
+}
+
+/// Who is on the other side, as far as the kernel vouches for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// User id; `None` where the transport cannot know.
+    pub(crate) uid: Option<u32>,
+    /// Process id, for people.
+    pub(crate) pid: Option<i32>,
+}
+
+/// Sleeping on a link's own, for a source. A target sleeps on its listener's bell.
+pub(crate) trait Waiter: Send {
+    /// Sleeps until the peer rang, is gone, or `until`. May wake for nothing. The caller has armed.
+    fn sleep(&mut self, until: Instant);
+
+    /// Whether the peer is known to be gone. Costs one load; the transport watches in the background.
+    fn is_gone(&self) -> bool;
+}
+
+/// One side of a connection.
+pub(crate) struct Link {
+    pub(crate) tx: Box<dyn Outbound>,
+    pub(crate) rx: Box<dyn Inbound>,
+    pub(crate) waiter: Box<dyn Waiter>,
+    pub(crate) peer: Peer,
+    /// What the target said it takes (on the target: what it said).
+    pub(crate) limits: Limits,
+    /// A number that the target chose for this run of itself: another one after a restart.
+    pub(crate) epoch: u64,
+}
+
+/// Where a target is reached.
+pub(crate) trait Listener: Send {
+    /// The address to be given to [`connect`], as text.
+    fn address(&self) -> String;
+
+    /// A connection that was made meanwhile. Never blocks; costs one load when there is none.
+    fn accept(&mut self) -> Option<Link>;
+
+    /// Readable when a peer rang, connected or left. One bell for all links of the listener.
+    fn bell(&self) -> BorrowedFd<'_>;
+
+    /// Stops the bell.
+    fn silence(&self);
+}
