@@ -1,1 +1,41 @@
-//! placeholder
+//! From the source of an injected function to the library that carries its image.
+//!
+//! Two builders share one static linker:
+//!
+//! * [`build_packages`] builds the ifunc packages of a Cargo workspace: one `cargo rustc` per package, in a target
+//!   directory of its own, with everything it needs on the command line. The user's manifest needs the dependency on
+//!   `ifunc` and nothing else.
+//! * [`build_c`] builds C files, one ifunc per `X_main`.
+//!
+//! Each ifunc becomes `target/ifunc/release/X.so`: an ordinary shared library for the source that holds the *image*,
+//! the part that travels, in a section of its own. [`read_library`] reads it back.
+//!
+//! ```no_run
+//! use ifunc_build::{BuildOptions, Quiet, build_packages};
+//!
+//! let options = BuildOptions { packages: vec!["hello-ifuncs".into()], ..BuildOptions::default() };
+//! for built in build_packages(&options, &mut Quiet)? {
+//!     println!("{}: {} bytes in {}", built.name, built.image.len(), built.path.display());
+//! }
+//! # Ok::<(), ifunc_build::BuildError>(())
+//! ```
+//!
+//! [`link`] is the linker by itself, for those who have objects already.
+
+mod built;
+mod c;
+mod error;
+mod library;
+pub mod link;
+mod options;
+mod progress;
+mod recipe;
+mod shared;
+
+pub use built::{BuiltIfunc, Language};
+pub use c::build_c;
+pub use error::BuildError;
+pub use library::{Library, LibraryError, LibraryImage, read_library};
+pub use options::{BuildOptions, COptions, Color};
+pub use progress::{Progress, Quiet};
+pub use recipe::build_packages;

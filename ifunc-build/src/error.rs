@@ -1,0 +1,120 @@
+//! What stops a build.
+
+use std::path::PathBuf;
+
+use crate::link::LinkError;
+
+/// What stops a build. The text says what was being done, what was found and, in lines that begin with `help: `,
+/// what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// `cargo metadata` failed.
+    #[error("`cargo metadata` failed: {0}")]
+    Metadata(String),
+    /// No package of this name is in the workspace.
+    #[error("package `{name}` is not a member of this workspace\nhelp: the ifunc packages are: {known}")]
+    UnknownPackage {
+        /// What was asked for.
+        name: String,
+        /// The ifunc packages there are.
+        known: String,
+    },
+    /// A package that was named has no ifuncs.
+    #[error("package `{package}` has no ifunc\nhelp: {help}")]
+    NoIfuncs {
+        /// The package.
+        package: String,
+        /// What to do.
+        help: String,
+    },
+    /// The manifest says something that we do not understand.
+    #[error("`[package.metadata.ifunc]` of package `{package}`: {reason}")]
+    Manifest {
+        /// The package.
+        package: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The compiler refused the package; its diagnostics went to [`Progress`](crate::Progress).
+    #[error("could not compile ifunc package `{package}`{}", helps.iter().map(|h| format!("\nhelp: {h}")).collect::<String>())]
+    Compile {
+        /// The package.
+        package: String,
+        /// What to do about what the compiler said, as far as we know it.
+        helps: Vec<String>,
+    },
+    /// The C compiler refused.
+    #[error("could not compile `{}` with `{compiler}`\n{stderr}", file.display())]
+    CompileC {
+        /// The file.
+        file: PathBuf,
+        /// The compiler.
+        compiler: String,
+        /// What it wrote.
+        stderr: String,
+    },
+    /// A C file holds no ifunc, or half of one.
+    #[error("`{}`: {reason}\nhelp: {help}", file.display())]
+    CIfunc {
+        /// The file.
+        file: PathBuf,
+        /// What is missing or too much.
+        reason: String,
+        /// What to do.
+        help: String,
+    },
+    /// Two ifuncs of one name.
+    #[error("two ifuncs are named `{name}`: one in {first}, one in {second}\nhelp: {help}")]
+    DuplicateName {
+        /// The name.
+        name: String,
+        /// Where the first is.
+        first: String,
+        /// Where the second is.
+        second: String,
+        /// What to rename.
+        help: String,
+    },
+    /// A record in `.ifunc.meta` cannot be read.
+    #[error("package `{package}`: {source}")]
+    Meta {
+        /// The package.
+        package: String,
+        /// Why.
+        source: ifunc_abi::meta::MetaError,
+    },
+    /// The linker refused; every reason is named.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// `cc -shared` failed.
+    #[error("could not link the library `{library}` with `{compiler}`\n{stderr}")]
+    LinkShared {
+        /// The library.
+        library: String,
+        /// The compiler.
+        compiler: String,
+        /// What it wrote.
+        stderr: String,
+    },
+    /// A program cannot be started.
+    #[error("cannot run `{program}`: {source}\nhelp: {help}")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+        /// What to do.
+        help: String,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}

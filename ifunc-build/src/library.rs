@@ -1,0 +1,115 @@
+//! Reads the images back out of ifunc libraries.
+
+use std::path::{Path, PathBuf};
+
+use ifunc_abi::about::About;
+use ifunc_abi::symbols::{ABOUT_SECTION, IMAGE_SECTION};
+use object::{Object, ObjectSection};
+
+/// What an ifunc library holds.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    /// The images, by name.
+    pub images: Vec<LibraryImage>,
+}
+
+/// One image of a library.
+#[derive(Clone, Debug)]
+pub struct LibraryImage {
+    /// Name of the ifunc, as the section says it.
+    pub name: String,
+    /// The image. [`ifunc_abi::image::Image::parse`] judges it.
+    pub image: Vec<u8>,
+    /// The text beside it; empty if there is none.
+    pub about: String,
+}
+
+impl LibraryImage {
+    /// BLAKE3 of the image.
+    #[must_use]
+    pub fn id(&self) -> ifunc_abi::ImageId {
+        *blake3::hash(&self.image).as_bytes()
+    }
+
+    /// View of the text.
+    #[must_use]
+    pub fn about(&self) -> About<'_> {
+        About::new(self.about.as_bytes()).unwrap_or_default()
+    }
+}
+
+/// Why a file is no ifunc library.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LibraryError {
+    /// It cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no ELF file.
+    #[error("`{}` is not an ELF file: {reason}", path.display())]
+    NotElf {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// No image is in it.
+    #[error(
+        "`{}` holds no image (no section `{IMAGE_SECTION}NAME`)\nhelp: a library that `cargo ifunc build` made has one; was this made by something else?",
+        path.display()
+    )]
+    NoImage {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Reads the images and texts of an ifunc library.
+///
+/// # Errors
+/// The file cannot be read, is no ELF file, or holds no image.
+pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
+    let path = path.as_ref();
+    let data = std::fs::read(path).map_err(|source| LibraryError::Io {
+        path: path.into(),
+        source,
+    })?;
+    let not_elf = |e: object::Error| LibraryError::NotElf {
+        path: path.into(),
+        reason: e.to_string(),
+    };
+    let file = object::File::parse(&*data).map_err(not_elf)?;
+    let mut images = Vec::new();
+    let mut texts = Vec::new();
+    for section in file.sections() {
+        let Ok(section_name) = section.name() else {
+            continue;
+        };
+        if let Some(name) = section_name.strip_prefix(IMAGE_SECTION) {
+            let image = section.data().map_err(not_elf)?.to_vec();
+            images.push(LibraryImage {
+                name: name.into(),
+                image,
+                about: String::new(),
+            });
+        } else if let Some(name) = section_name.strip_prefix(ABOUT_SECTION) {
+            let text = String::from_utf8_lossy(section.data().map_err(not_elf)?).into_owned();
+            texts.push((name.to_owned(), text));
+        }
+    }
+    if images.is_empty() {
+        return Err(LibraryError::NoImage { path: path.into() });
+    }
+    for (name, text) in texts {
+        if let Some(image) = images.iter_mut().find(|image| image.name == name) {
+            image.about = text;
+        }
+    }
+    images.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Library { images })
+}

@@ -1,0 +1,42 @@
+//! What a build tells while it works.
+
+use crate::BuiltIfunc;
+
+/// Listens to a build. Every method does nothing unless it is written.
+pub trait Progress {
+    /// A package or a C file is about to be compiled.
+    fn compiling(&mut self, what: &str) {
+        let _ = what;
+    }
+
+    /// A line that cargo wrote to its standard error (`   Compiling serde v1.0`), without its line end.
+    fn cargo(&mut self, line: &str) {
+        let _ = line;
+    }
+
+    /// A warning or an error of the compiler or of the linker, rendered, ending with a line end.
+    fn diagnostic(&mut self, rendered: &str) {
+        let _ = rendered;
+    }
+
+    /// An image is about to be linked.
+    fn linking(&mut self, ifunc: &str) {
+        let _ = ifunc;
+    }
+
+    /// A library is in its place.
+    fn built(&mut self, ifunc: &BuiltIfunc) {
+        let _ = ifunc;
+    }
+
+    /// A command line that is about to be run; only when the options say `verbose`.
+    fn command(&mut self, line: &str) {
+        let _ = line;
+    }
+}
+
+/// Listens to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Progress for Quiet {}
