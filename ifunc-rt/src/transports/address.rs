@@ -18,7 +18,9 @@ pub enum Address {
 #[non_exhaustive]
 pub enum AddressError {
     /// The part before the colon is no transport of this version.
-    #[error("`{0}` names no transport; help: write `shm:NAME` for a process of this host, `loopback:NAME` for this process")]
+    #[error(
+        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `loopback:NAME` for this process"
+    )]
     Scheme(String),
     /// The part behind the colon is no name.
     #[error("`{0}` is not a name: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`")]
@@ -29,11 +31,21 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let Some((scheme, name)) = text.split_once(':') else { return Err(AddressError::Scheme(text.into())) };
+        let Some((scheme, name)) = text.split_once(':') else {
+            return Err(AddressError::Scheme(text.into()));
+        };
         let fits = (1..=64).contains(&name.len())
             && !name.starts_with('.')
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-        let name = || if fits { Ok(name.to_owned()) } else { Err(AddressError::Name(name.into())) };
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        let name = || {
+            if fits {
+                Ok(name.to_owned())
+            } else {
+                Err(AddressError::Name(name.into()))
+            }
+        };
         match scheme {
             "loopback" => Ok(Self::Loopback(name()?)),
             "shm" => Ok(Self::Shm(name()?)),

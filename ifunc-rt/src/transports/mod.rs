@@ -9,7 +9,46 @@ use std::time::Instant;
 
 use ifunc_abi::frame::{Header, Limits};
 
+use address::Address;
+pub(crate) use config::{ListenConfig, RingSize};
+pub use error::{ConnectError, ListenError};
+
 pub(crate) mod address;
+mod bell;
+mod config;
+mod error;
+mod loopback;
+mod shm;
+
+/// Makes this process a target at `address`.
+///
+/// # Errors
+/// The address is in use, or the system refuses what the transport needs.
+pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    for size in [config.to_target, config.to_source] {
+        if !size.is_valid() {
+            return Err(ListenError::Ring {
+                slots: size.slots,
+                data: size.data,
+            });
+        }
+    }
+    match address {
+        Address::Loopback(name) => Ok(Box::new(loopback::listen(name, config)?)),
+        Address::Shm(name) => shm::listen(name, config),
+    }
+}
+
+/// Connects to the target at `address`.
+///
+/// # Errors
+/// Nobody listens there, the target refuses, or it does not answer until `deadline`.
+pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, ConnectError> {
+    match address {
+        Address::Loopback(name) => loopback::connect(name),
+        Address::Shm(name) => shm::connect(name, deadline),
+    }
+}
 
 /// The other side is gone, or broke the transport's rules. Whatever it sent before was delivered first.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,7 +102,11 @@ impl<'a> Body<'a> {
     /// # Safety
     /// `ptr` must stay readable for `len` bytes during `'a`.
     pub(crate) unsafe fn new(ptr: *const u8, len: usize) -> Self {
-        Self { ptr, len, memory: std::marker::PhantomData }
+        Self {
+            ptr,
+            len,
+            memory: std::marker::PhantomData,
+        }
     }
 
     pub(crate) fn as_ptr(&self) -> *const u8 {
@@ -83,6 +126,23 @@ impl<'a> Body<'a> {
             std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr().add(out.len()), self.len);
             out.set_len(out.len() + self.len);
         }
+    }
+
+    /// Copies the first bytes to `out`; `false` if there are fewer than it holds.
+    pub(crate) fn prefix(&self, out: &mut [u8]) -> bool {
+        if self.len < out.len() {
+            return false;
+        }
+        // SAFETY: readable for `len` by the constructor's contract; `out` is no longer and, being `&mut`, elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), out.len()) };
+        true
+    }
+
+    /// Copies the bytes to `out`, which must be as long: read once, whatever the peer does meanwhile.
+    pub(crate) fn copy_to_slice(&self, out: &mut [u8]) {
+        assert_eq!(out.len(), self.len, "the caller measured");
+        // SAFETY: readable for `len` by the constructor's contract; `out` is as long and, being `&mut`, elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), self.len) };
     }
 }
 

@@ -1,0 +1,76 @@
+//! What a target chooses when it listens.
+
+use ifunc_abi::frame::Limits;
+
+/// Size of the ring that carries one direction of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingSize {
+    /// Frames that may be on their way: the credits of the sender. A power of two, at least 2.
+    pub(crate) slots: u32,
+    /// Bytes for the bodies that are not inline; a body may have half of them. A power of two, at least
+    /// [`MIN_DATA`](Self::MIN_DATA).
+    pub(crate) data: u32,
+}
+
+impl RingSize {
+    /// Most slots: sequence numbers of one lap must differ from those of the lap before.
+    pub(crate) const MAX_SLOTS: u32 = 1 << 20;
+    /// Fewest bytes of a data ring: mapped twice, it must be a multiple of the page size of every supported machine.
+    pub(crate) const MIN_DATA: u32 = 1 << 16;
+    /// Most bytes of a data ring.
+    pub(crate) const MAX_DATA: u32 = 1 << 30;
+
+    /// Whether a ring of this size can be.
+    pub(crate) const fn is_valid(self) -> bool {
+        self.slots.is_power_of_two()
+            && self.slots >= 2
+            && self.slots <= Self::MAX_SLOTS
+            && self.data.is_power_of_two()
+            && self.data >= Self::MIN_DATA
+            && self.data <= Self::MAX_DATA
+    }
+
+    /// Largest body of one frame: half the data ring, so that one can be written while the one before is read.
+    pub(crate) const fn max_body(self) -> usize {
+        self.data as usize / 2
+    }
+}
+
+/// What a target chooses when it listens.
+#[derive(Clone, Debug)]
+pub(crate) struct ListenConfig {
+    /// Told to every source.
+    pub(crate) limits: Limits,
+    /// Whether processes of other users may connect. Off: they are refused, and told why.
+    pub(crate) other_users: bool,
+    /// Requests.
+    pub(crate) to_target: RingSize,
+    /// Completions and reports.
+    pub(crate) to_source: RingSize,
+    /// `loopback` only, for tests: deliver out of order, as the seed says.
+    pub(crate) shuffle: Option<u64>,
+}
+
+impl ListenConfig {
+    /// The defaults, with `limits`.
+    ///
+    /// A slot ring must exceed the peer's first-level cache and stay in the second: 4096 slots are 256 KiB (4.5 ns per
+    /// message where 64 KiB cost 15). As every request may want an answer, both directions have as many. Bodies of
+    /// requests are the larger ones (images, payloads), so their data ring is twice the answers'. Memory is only taken
+    /// once it was written.
+    pub(crate) const fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            other_users: false,
+            to_target: RingSize {
+                slots: 4096,
+                data: 2 << 20,
+            },
+            to_source: RingSize {
+                slots: 4096,
+                data: 1 << 20,
+            },
+            shuffle: None,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a target cannot listen, and why a source cannot connect.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a target cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// A living target has the name.
+    #[error(
+        "`{address}` is in use{}; help: stop that target or choose another name",
+        holder.map(|pid| format!(" by process {pid}")).unwrap_or_default()
+    )]
+    InUse {
+        /// The address.
+        address: String,
+        /// Process id of the target that has it, if it said so.
+        holder: Option<i32>,
+    },
+    /// The directory for sockets cannot be trusted.
+    #[error("`{}` cannot hold sockets: {problem}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// Ring sizes that cannot be.
+    #[error(
+        "a ring of {slots} slots and {data} bytes cannot be; help: use powers of two, 2 to 2^20 slots, 2^16 to 2^30 bytes"
+    )]
+    Ring {
+        /// Slots asked for.
+        slots: u32,
+        /// Bytes asked for.
+        data: u32,
+    },
+    /// The system refused something.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why a source cannot connect.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No target listens there.
+    #[error("no target listens at `{address}`{}; help: start the target first",
+        path.as_ref().map(|path| format!(" (`{}`)", path.display())).unwrap_or_default())]
+    NobodyListens {
+        /// The address.
+        address: String,
+        /// Where its socket was looked for.
+        path: Option<PathBuf>,
+    },
+    /// The target said no.
+    #[error("the target at `{address}` refused the connection: {reason}")]
+    Refused {
+        /// The address.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The target speaks another version of the transport.
+    #[error(
+        "the target at `{address}` speaks version {theirs} of the transport, this process speaks version {ours}; help: build both with the same release of ifunc-rt"
+    )]
+    Version {
+        /// The address.
+        address: String,
+        /// The target's version.
+        theirs: u32,
+        /// This process's version.
+        ours: u32,
+    },
+    /// The deadline passed first.
+    #[error("the target at `{address}` did not answer in time: {waiting_for}")]
+    Timeout {
+        /// The address.
+        address: String,
+        /// What the source was waiting for.
+        waiting_for: &'static str,
+    },
+    /// What listens there does not follow the protocol.
+    #[error("what listens at `{address}` is no target of ifunc: {problem}")]
+    Protocol {
+        /// The address.
+        address: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The directory for sockets cannot be trusted.
+    #[error("`{}` cannot hold sockets: {problem}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// The system refused something.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
