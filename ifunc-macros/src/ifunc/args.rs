@@ -1,0 +1,104 @@
+//! The arguments of `#[ifunc(...)]`.
+
+use proc_macro2::{Span, TokenStream};
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::punctuated::Punctuated;
+use syn::{Ident, LitStr, Token};
+
+use crate::errors::Errors;
+
+/// Which codec the author asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CodecName {
+    Zerocopy,
+    Postcard,
+    Raw,
+    Custom,
+}
+
+/// What the author asked for.
+#[derive(Default)]
+pub(crate) struct Args {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) codec: Option<(CodecName, Span)>,
+    pub(crate) idempotent: bool,
+    pub(crate) pinned: bool,
+}
+
+enum Arg {
+    Name(Ident, LitStr),
+    Codec(Ident, Ident),
+    Flag(Ident),
+    Unknown(Ident),
+}
+
+impl Parse for Arg {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let key: Ident = input.parse()?;
+        if key == "name" {
+            input.parse::<Token![=]>()?;
+            return Ok(Self::Name(key, input.parse()?));
+        }
+        if key == "codec" {
+            input.parse::<Token![=]>()?;
+            return Ok(Self::Codec(key, input.parse()?));
+        }
+        if key == "idempotent" || key == "pinned" {
+            return Ok(Self::Flag(key));
+        }
+        // What follows an unknown key is skipped, so that the arguments behind it are still read.
+        while !input.is_empty() && !input.peek(Token![,]) {
+            input.parse::<proc_macro2::TokenTree>()?;
+        }
+        Ok(Self::Unknown(key))
+    }
+}
+
+const KNOWN: &str = "the arguments are `name = \"..\"`, `codec = zerocopy | postcard | raw | custom`, `idempotent` and `pinned`";
+
+impl Args {
+    /// Reads the tokens; what is wrong goes to `errors`.
+    pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut args = Self::default();
+        let list = match Punctuated::<Arg, Token![,]>::parse_terminated.parse2(tokens) {
+            Ok(list) => list,
+            Err(error) => {
+                errors.span(error.span(), &error, KNOWN);
+                return args;
+            }
+        };
+        let mut seen = Vec::<Ident>::new();
+        for arg in list {
+            let (Arg::Name(key, _) | Arg::Codec(key, _) | Arg::Flag(key) | Arg::Unknown(key)) = &arg;
+            if seen.contains(key) {
+                errors.at(key, format_args!("`{key}` is given twice"), "keep one");
+            }
+            seen.push(key.clone());
+            match arg {
+                Arg::Name(_, name) => args.name = Some(name),
+                Arg::Codec(_, codec) => {
+                    let name = match codec.to_string().as_str() {
+                        "zerocopy" => CodecName::Zerocopy,
+                        "postcard" => CodecName::Postcard,
+                        "raw" => CodecName::Raw,
+                        "custom" => CodecName::Custom,
+                        other => {
+                            errors.at(
+                                &codec,
+                                format_args!("there is no codec `{other}`"),
+                                "`zerocopy` (fixed layouts, the default), `postcard` (serde types), `raw` (`&[u8]`, `&str`) or \
+                                 `custom` (a type with a `Payload` of its own)",
+                            );
+                            continue;
+                        }
+                    };
+                    args.codec = Some((name, codec.span()));
+                }
+                Arg::Flag(flag) if flag == "idempotent" => args.idempotent = true,
+                Arg::Flag(_) => args.pinned = true,
+                Arg::Unknown(key) => errors.at(&key, format_args!("unknown argument `{key}`"), KNOWN),
+            }
+        }
+        args
+    }
+}

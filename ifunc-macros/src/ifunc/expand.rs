@@ -1,0 +1,306 @@
+//! The typed handle, and what an image build adds to it.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::Attribute;
+
+use super::model::{Answer, Model, Payload, Target};
+use crate::errors::span_of;
+use crate::types;
+
+impl Model {
+    /// The function, its handle, and under `cfg(ifunc_image)` its three C symbols and its record.
+    pub(crate) fn expand(self) -> TokenStream {
+        let Self {
+            function,
+            name,
+            name_span,
+            payload,
+            target,
+            has_context,
+            answer,
+            idempotent,
+            pinned,
+        } = &self;
+        let handle = &function.sig.ident;
+        let vis = &function.vis;
+        let cfgs: Vec<&Attribute> = attributes(&function.attrs, &["cfg"]);
+        let about: Vec<&Attribute> = attributes(&function.attrs, &["cfg", "doc", "deprecated"]);
+        let summary = format!("The typed handle of the ifunc `{name}`.");
+        let checks = checks(payload, target);
+        let implementation = implementation(
+            handle,
+            name,
+            payload,
+            target,
+            *has_context,
+            answer.as_ref(),
+            *idempotent,
+        );
+        let entry = entry(
+            handle,
+            name,
+            *name_span,
+            payload,
+            target,
+            *has_context,
+            answer.as_ref(),
+        );
+        let source = source(name, *name_span, payload);
+        let record = record(handle, name, *idempotent, *pinned, !target.mutable);
+
+        quote! {
+            #function
+
+            #(#about)*
+            #[doc = ""]
+            #[doc = #summary]
+            #[allow(non_camel_case_types, missing_debug_implementations, dead_code)]
+            #vis enum #handle {}
+
+            // `unexpected_cfgs` is allowed here, on the outer item: on what has the `cfg` it would not help.
+            #(#cfgs)*
+            #[allow(unexpected_cfgs, unused, clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+            const _: () = {
+                // The function counts as used, whether it is called here or only sent.
+                let _ = #handle;
+                #checks
+                #implementation
+                #entry
+                #source
+                #record
+            };
+        }
+    }
+}
+
+fn attributes<'a>(all: &'a [Attribute], names: &[&str]) -> Vec<&'a Attribute> {
+    all.iter()
+        .filter(|attr| names.iter().any(|name| attr.path().is_ident(name)))
+        .collect()
+}
+
+/// Bounds and limits, each checked at its type, so that an error points there.
+fn checks(payload: &Payload, target: &Target) -> TokenStream {
+    let ty = types::with_lifetime(&payload.ty, "'static");
+    let codec = codec(payload.codec);
+    let span = span_of(&payload.ty);
+    let align = quote_spanned! {span=>
+        const _: () = assert!(
+            <#ty as ::ifunc::Payload<'static, #codec>>::ALIGN <= ::ifunc::abi::frame::BODY_ALIGN,
+            "a payload is aligned to at most 64 bytes; help: lower the `align` of this type, or take it by `codec = postcard`",
+        );
+    };
+    let span = span_of(&target.ty);
+    let ty = &target.ty;
+    let shared = if target.mutable {
+        TokenStream::new()
+    } else {
+        // `&T` marks the image as one that several serving threads may run at the same time.
+        quote_spanned! {span=>
+            const fn shared_between_serving_threads<T: ::core::marker::Sync>() {}
+            const _: () = shared_between_serving_threads::<#ty>();
+        }
+    };
+    quote! { #align #shared }
+}
+
+fn implementation(
+    handle: &Ident,
+    name: &str,
+    payload: &Payload,
+    target: &Target,
+    has_context: bool,
+    answer: Option<&Answer>,
+    idempotent: bool,
+) -> TokenStream {
+    let codec = codec(payload.codec);
+    let any = types::with_lifetime(&payload.ty, "'ifunc");
+    let fixed = types::with_lifetime(&payload.ty, "'static");
+    let target = &target.ty;
+    let (answer_ty, answer_text, decode) = match answer {
+        Some(Answer { ty, codec: name }) => {
+            let codec = self::codec(name);
+            let span = span_of(ty);
+            (
+                quote!(#ty),
+                quote_spanned!(span=> &<#ty as ::ifunc::Answer<#codec>>::TEXT),
+                quote!(<#ty as ::ifunc::Answer<#codec>>::decode(bytes)),
+            )
+        }
+        // What was answered by `ctx.answer(..)` is for who asked for bytes.
+        None if has_context => (
+            quote!(()),
+            quote!(&::ifunc::__private::RAW_BYTES),
+            quote!(::core::result::Result::Ok(())),
+        ),
+        None => (
+            quote!(()),
+            quote!(&<() as ::ifunc::Layout>::TEXT),
+            quote!(<() as ::ifunc::Answer<::ifunc::codec::Zerocopy>>::decode(bytes)),
+        ),
+    };
+    quote! {
+        impl ::ifunc::Ifunc for #handle {
+            type Payload<'ifunc> = <#any as ::ifunc::Payload<'ifunc, #codec>>::Source;
+            type Target = #target;
+            type Answer = #answer_ty;
+            const NAME: &'static str = #name;
+            const PAYLOAD: &'static ::ifunc::abi::text::Text = &<#fixed as ::ifunc::Payload<'static, #codec>>::TEXT;
+            const TARGET: &'static ::ifunc::abi::text::Text = &<#target as ::ifunc::TargetArgs>::TEXT;
+            const ANSWER: &'static ::ifunc::abi::text::Text = #answer_text;
+            const ALIGN: usize = <#fixed as ::ifunc::Payload<'static, #codec>>::ALIGN;
+            const IDEMPOTENT: bool = #idempotent;
+
+            fn bound<'ifunc>(payload: &Self::Payload<'ifunc>) -> usize {
+                <#any as ::ifunc::Payload<'ifunc, #codec>>::bound(payload)
+            }
+
+            fn encode<'ifunc>(
+                payload: &Self::Payload<'ifunc>,
+                out: &mut [u8],
+            ) -> ::core::result::Result<usize, ::ifunc::EncodeError> {
+                <#any as ::ifunc::Payload<'ifunc, #codec>>::encode(payload, out)
+            }
+
+            fn decode_answer(bytes: &[u8]) -> ::core::result::Result<Self::Answer, ::ifunc::DecodeError> {
+                #decode
+            }
+        }
+    }
+}
+
+/// `X_main`.
+fn entry(
+    handle: &Ident,
+    name: &str,
+    span: Span,
+    payload: &Payload,
+    target: &Target,
+    has_context: bool,
+    answer: Option<&Answer>,
+) -> TokenStream {
+    let symbol = symbol(name, "_main", span);
+    let ty = types::with_lifetime(&payload.ty, "'_");
+    let codec = codec(payload.codec);
+    let lent = payload.lend.then(|| quote!(&));
+    let target_ty = &target.ty;
+    let target = if target.mutable {
+        quote!(&mut *target.cast::<#target_ty>())
+    } else {
+        quote!(&*target.cast::<#target_ty>())
+    };
+    let context = (has_context || answer.is_some()).then(|| {
+        quote! {
+            // SAFETY: the target calls with a context that is null, or valid and this invocation's own.
+            let mut ctx = unsafe { ::ifunc::Context::from_raw(ctx) };
+        }
+    });
+    let third = has_context.then(|| quote!(, &mut ctx));
+    let finish = match answer {
+        Some(Answer { codec, .. }) => {
+            let codec = self::codec(codec);
+            quote!(::ifunc::__private::finish::<#codec, _>(&mut ctx, &answer))
+        }
+        None if has_context => quote!(::ifunc::__private::finish_by_context(&ctx)),
+        None => quote!(::ifunc::__private::MAIN_OK),
+    };
+    quote! {
+        #[cfg(ifunc_image)]
+        #[unsafe(export_name = #symbol)]
+        unsafe extern "C" fn main(
+            payload: *const ::core::ffi::c_void,
+            payload_size: usize,
+            target: *mut ::core::ffi::c_void,
+            ctx: *mut ::ifunc::__private::RawContext,
+        ) -> u32 {
+            // SAFETY: the target calls with a payload that nobody writes while the ifunc runs.
+            let payload = unsafe { ::ifunc::__private::bytes(payload, payload_size) };
+            let ::core::result::Result::Ok(payload) = <#ty as ::ifunc::Payload<'_, #codec>>::decode(payload) else {
+                return ::ifunc::__private::MAIN_BAD_PAYLOAD;
+            };
+            #context
+            // SAFETY: the target compared the fingerprint of this type with that of its own data, and lends it as the
+            // image's flags say: exclusively unless it is shared.
+            let target = unsafe { #target };
+            let answer = #handle(#lent payload, target #third);
+            #finish
+        }
+    }
+}
+
+/// `X_payload_bound` and `X_payload_init`.
+fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
+    let bound = symbol(name, "_payload_bound", span);
+    let init = symbol(name, "_payload_init", span);
+    let ty = types::with_lifetime(&payload.ty, "'_");
+    let codec = codec(payload.codec);
+    quote! {
+        #[cfg(ifunc_image)]
+        #[unsafe(export_name = #bound)]
+        unsafe extern "C" fn payload_bound(args: *const ::core::ffi::c_void, len: usize) -> usize {
+            // SAFETY: the caller's arguments are `len` bytes.
+            let args = unsafe { ::ifunc::__private::bytes(args, len) };
+            <#ty as ::ifunc::Payload<'_, #codec>>::bound_from_args(args)
+        }
+
+        #[cfg(ifunc_image)]
+        #[unsafe(export_name = #init)]
+        unsafe extern "C" fn payload_init(
+            args: *const ::core::ffi::c_void,
+            len: usize,
+            payload: *mut ::core::ffi::c_void,
+            payload_size: *mut usize,
+        ) -> ::core::ffi::c_int {
+            // SAFETY: the caller's arguments are `len` bytes, its buffer is `*payload_size` bytes that are its own.
+            unsafe {
+                let args = ::ifunc::__private::bytes(args, len);
+                ::ifunc::__private::init(
+                    payload,
+                    payload_size,
+                    |out| <#ty as ::ifunc::Payload<'_, #codec>>::encode_from_args(args, out),
+                    |payload| <#ty as ::ifunc::Payload<'_, #codec>>::decode(payload).is_ok(),
+                )
+            }
+        }
+    }
+}
+
+/// What the builder reads of the ifunc: `ifunc_abi::meta`.
+fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, shared: bool) -> TokenStream {
+    let flags: Vec<&str> = [("idempotent", idempotent), ("pinned", pinned), ("shared", shared)]
+        .into_iter()
+        .filter_map(|(flag, set)| set.then_some(flag))
+        .collect();
+    let head = format!("ifunc 1\nname {name}\ncrate ");
+    let tail = format!("\nflags {}\n\0", flags.join(" "));
+    quote! {
+        #[cfg(ifunc_image)]
+        const RECORD: &[&str] = &[
+            #head,
+            ::core::env!("CARGO_CRATE_NAME"),
+            "\npayload ",
+            <#handle as ::ifunc::Ifunc>::PAYLOAD.as_str(),
+            "\ntarget ",
+            <#handle as ::ifunc::Ifunc>::TARGET.as_str(),
+            "\nanswer ",
+            <#handle as ::ifunc::Ifunc>::ANSWER.as_str(),
+            "\nalign ",
+            ::ifunc::abi::text::Text::new().number(<#handle as ::ifunc::Ifunc>::ALIGN).as_str(),
+            #tail,
+        ];
+        #[cfg(ifunc_image)]
+        #[used]
+        #[unsafe(link_section = ".ifunc.meta")]
+        static META: [u8; ::ifunc::__private::total(RECORD)] = ::ifunc::__private::concat(RECORD);
+    }
+}
+
+fn codec(name: &str) -> TokenStream {
+    let name = format_ident!("{name}");
+    quote!(::ifunc::codec::#name)
+}
+
+fn symbol(name: &str, suffix: &str, span: Span) -> syn::LitStr {
+    syn::LitStr::new(&format!("{name}{suffix}"), span.resolved_at(Span::call_site()))
+}

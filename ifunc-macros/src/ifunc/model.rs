@@ -1,0 +1,306 @@
+//! What an ifunc is, read from its signature.
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use syn::spanned::Spanned;
+use syn::{FnArg, ItemFn, Pat, PatType, ReturnType, Type};
+
+use super::args::{Args, CodecName};
+use crate::errors::Errors;
+use crate::{signature, types};
+
+/// An ifunc.
+pub(crate) struct Model {
+    /// As the author wrote it.
+    pub(crate) function: ItemFn,
+    pub(crate) name: String,
+    pub(crate) name_span: Span,
+    pub(crate) payload: Payload,
+    pub(crate) target: Target,
+    pub(crate) has_context: bool,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) idempotent: bool,
+    pub(crate) pinned: bool,
+}
+
+/// The first parameter.
+pub(crate) struct Payload {
+    /// The type that implements `Payload`.
+    pub(crate) ty: Type,
+    /// Which implementation: a type of `ifunc::codec`.
+    pub(crate) codec: &'static str,
+    /// The function takes a reference to the decoded value.
+    pub(crate) lend: bool,
+}
+
+/// The second parameter.
+pub(crate) struct Target {
+    pub(crate) ty: Type,
+    pub(crate) mutable: bool,
+}
+
+/// The return type.
+pub(crate) struct Answer {
+    pub(crate) ty: Type,
+    pub(crate) codec: &'static str,
+}
+
+const SHAPE: &str = "write `fn name(payload: P, target: &mut T)`, and `ctx: &mut Context` as a third parameter if it is needed";
+
+impl Model {
+    /// Reads attribute and function; all errors at once.
+    pub(crate) fn new(args: TokenStream, function: ItemFn) -> syn::Result<Self> {
+        let mut errors = Errors::default();
+        let args = Args::parse(args, &mut errors);
+        let sig = &function.sig;
+
+        signature::refuse_common(sig, "an ifunc", &mut errors);
+        signature::refuse_abi(sig, "an ifunc", &mut errors);
+        signature::refuse_unsafe(sig, "an ifunc", &mut errors);
+
+        let (name, name_span) = match &args.name {
+            Some(name) => (name.value(), name.span()),
+            None => (
+                syn::ext::IdentExt::unraw(&sig.ident).to_string(),
+                sig.ident.span(),
+            ),
+        };
+        match &args.name {
+            Some(literal) => signature::check_name(&name, literal, &mut errors),
+            None => signature::check_name(&name, &sig.ident, &mut errors),
+        }
+
+        let typed: Vec<&PatType> = sig
+            .inputs
+            .iter()
+            .filter_map(|input| match input {
+                FnArg::Typed(typed) => Some(typed),
+                FnArg::Receiver(_) => None,
+            })
+            .collect();
+        let has_self = sig.receiver().is_some();
+        if typed.len() < 2 && !has_self {
+            errors.span(
+                sig.paren_token.span.join(),
+                format_args!(
+                    "an ifunc takes a payload and the target's data: {} parameters are missing",
+                    2 - typed.len()
+                ),
+                format_args!(
+                    "{SHAPE}; `_: ()` stands for an empty payload or a target without data: `&mut ()`"
+                ),
+            );
+        }
+        for extra in typed.iter().skip(3) {
+            errors.at(
+                extra,
+                "an ifunc takes at most three parameters",
+                format_args!("{SHAPE}; put more into the payload"),
+            );
+        }
+        for param in &typed {
+            if let Some(attr) = param.attrs.iter().find(|attr| attr.path().is_ident("ifunc")) {
+                errors.at(
+                    attr,
+                    "parameters take no `#[ifunc]`",
+                    "put the arguments on the function",
+                );
+            }
+            if let Pat::Ident(pat) = &*param.pat
+                && let Some(by_ref) = &pat.by_ref
+            {
+                errors.at(
+                    by_ref,
+                    "`ref` borrows from the parameter itself",
+                    "take a reference: `payload: &P`",
+                );
+            }
+        }
+
+        let payload = typed
+            .first()
+            .map(|param| payload(&param.ty, args.codec, &mut errors));
+        let target = typed.get(1).and_then(|param| target(&param.ty, &mut errors));
+        if let Some(param) = typed.get(2) {
+            context(&param.ty, &mut errors);
+        }
+        let answer = answer(&sig.output, args.codec, &mut errors);
+
+        errors.or(())?;
+        let (Some(payload), Some(target)) = (payload, target) else {
+            // Every way to miss one has put an error; without one this is a mistake of ours, said as such.
+            return Err(syn::Error::new(
+                sig.ident.span(),
+                "this signature is not understood",
+            ));
+        };
+        Ok(Self {
+            name,
+            name_span,
+            payload,
+            target,
+            has_context: typed.len() == 3,
+            answer,
+            idempotent: args.idempotent,
+            pinned: args.pinned,
+            function,
+        })
+    }
+}
+
+fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> Payload {
+    types::refuse_unportable(ty, "a payload", errors);
+    let whole = types::bare(ty).clone();
+    let Type::Reference(reference) = &whole else {
+        let codec = match codec {
+            None | Some((CodecName::Zerocopy, _)) => "Zerocopy",
+            Some((CodecName::Postcard, _)) => "Postcard",
+            Some((CodecName::Custom, _)) => "Custom",
+            Some((CodecName::Raw, _)) => {
+                errors.at(
+                    ty,
+                    "a `raw` payload is bytes",
+                    "take `&[u8]` or `&str`, or choose another codec",
+                );
+                "Raw"
+            }
+        };
+        if let Type::Slice(_) = whole {
+            errors.at(
+                ty,
+                "a slice has no size of its own",
+                format_args!("take `&{}`", tokens(ty)),
+            );
+        } else if types::is_named(&whole, "str") {
+            errors.at(ty, "`str` has no size of its own", "take `&str`");
+        }
+        return Payload {
+            ty: whole,
+            codec,
+            lend: false,
+        };
+    };
+    if let Some(token) = &reference.mutability {
+        errors.at(
+            token,
+            "a payload is read-only: it may lie in memory that the source sees too",
+            "take it by value to change it, or by `&`",
+        );
+    }
+    let inner = &*reference.elem;
+    let is_text = types::is_bytes(inner) || types::is_named(inner, "str");
+    let (ty, codec, lend) = match codec {
+        None if is_text => (whole.clone(), "Raw", false),
+        None | Some((CodecName::Zerocopy, _)) => (whole.clone(), "InPlace", false),
+        Some((CodecName::Raw, _)) => {
+            if !is_text {
+                errors.at(
+                    ty,
+                    "a `raw` payload is bytes",
+                    "take `&[u8]` or `&str`, or choose another codec",
+                );
+            }
+            (whole.clone(), "Raw", false)
+        }
+        // serde borrows these by themselves.
+        Some((CodecName::Postcard, _)) if is_text => (whole.clone(), "Postcard", false),
+        Some((CodecName::Postcard, _)) => (inner.clone(), "Postcard", true),
+        Some((CodecName::Custom, _)) => (inner.clone(), "Custom", true),
+    };
+    Payload { ty, codec, lend }
+}
+
+fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
+    let Type::Reference(reference) = types::bare(ty) else {
+        errors.at(
+            ty,
+            "the target keeps its data: an ifunc only borrows it",
+            format_args!(
+                "take `&mut {0}`, or `&{0}` if invocations may run at the same time",
+                tokens(types::bare(ty))
+            ),
+        );
+        return None;
+    };
+    types::refuse_unportable(&reference.elem, "the target's data", errors);
+    match types::bare(&reference.elem) {
+        Type::Slice(_) => errors.at(
+            ty,
+            "the target hands over one pointer, and a slice is two words",
+            "take an array `&mut [T; N]`, a struct, or an opaque type with host functions that give access",
+        ),
+        inner if types::is_named(inner, "str") => errors.at(
+            ty,
+            "the target hands over one pointer, and `str` is two words",
+            "take a struct, or an opaque type with host functions that give access",
+        ),
+        inner => {
+            if let Some(span) = types::borrows(inner) {
+                errors.span(
+                    span,
+                    "the target's data cannot hold references: both sides compile the type apart",
+                    "keep the type opaque (`#[derive(Opaque)]`) and reach what it borrows through host functions",
+                );
+            }
+        }
+    }
+    Some(Target {
+        ty: types::bare(&reference.elem).clone(),
+        mutable: reference.mutability.is_some(),
+    })
+}
+
+fn context(ty: &Type, errors: &mut Errors) {
+    let is_context = matches!(
+        types::bare(ty),
+        Type::Reference(reference) if reference.mutability.is_some() && types::is_named(&reference.elem, "Context")
+    );
+    if !is_context {
+        errors.at(
+            ty,
+            "the third parameter of an ifunc is its context",
+            "write `ctx: &mut Context`",
+        );
+    }
+}
+
+fn answer(output: &ReturnType, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> Option<Answer> {
+    let ReturnType::Type(_, ty) = output else {
+        return None;
+    };
+    let ty = types::bare(ty);
+    if types::is_unit(ty) {
+        return None;
+    }
+    types::refuse_unportable(ty, "an answer", errors);
+    if let Some(span) = types::borrows(ty) {
+        let span = if matches!(ty, Type::Reference(_)) {
+            ty.span()
+        } else {
+            span
+        };
+        errors.span(
+            span,
+            "an answer cannot borrow: it leaves for another process",
+            "return an owned value; for bytes return nothing and call `ctx.answer(..)`",
+        );
+    }
+    let codec = match codec {
+        Some((CodecName::Postcard, _)) => "Postcard",
+        _ if types::is_named(ty, "String") => "Raw",
+        _ if types::arguments_of(ty, "Vec")
+            .is_some_and(|args| args.iter().all(|ty| types::is_named(ty, "u8"))) =>
+        {
+            "Raw"
+        }
+        _ => "Zerocopy",
+    };
+    Some(Answer {
+        ty: ty.clone(),
+        codec,
+    })
+}
+
+fn tokens(ty: &Type) -> String {
+    crate::types::spelled(&ty.to_token_stream())
+}

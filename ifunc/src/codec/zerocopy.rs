@@ -1,0 +1,84 @@
+//! Fixed layouts: the bytes of the value, checked and used where they lie.
+
+use ::zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+use ifunc_abi::text::Text;
+
+use super::{InPlace, Zerocopy};
+use crate::layout::Layout;
+use crate::payload::{Answer, DecodeError, EncodeError, Payload, copy};
+
+impl<'a, T> Payload<'a, Zerocopy> for T
+where
+    T: Layout + TryFromBytes + IntoBytes + Immutable + KnownLayout,
+{
+    type Source = T;
+    const TEXT: Text = <T as Layout>::TEXT;
+    const ALIGN: usize = align_of::<T>();
+
+    #[inline]
+    fn bound(_: &T) -> usize {
+        size_of::<T>()
+    }
+
+    #[inline]
+    fn encode(source: &T, out: &mut [u8]) -> Result<usize, EncodeError> {
+        copy(source.as_bytes(), out)
+    }
+
+    #[inline]
+    fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        read(payload)
+    }
+}
+
+impl<'a, T> Payload<'a, InPlace> for &'a T
+where
+    T: ?Sized + Layout + TryFromBytes + IntoBytes + Immutable + KnownLayout,
+{
+    type Source = T;
+    const TEXT: Text = <T as Layout>::TEXT;
+    const ALIGN: usize = <T as Layout>::ALIGN;
+
+    #[inline]
+    fn bound(source: &T) -> usize {
+        size_of_val(source)
+    }
+
+    #[inline]
+    fn encode(source: &T, out: &mut [u8]) -> Result<usize, EncodeError> {
+        copy(source.as_bytes(), out)
+    }
+
+    #[inline]
+    fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        T::try_ref_from_bytes(payload).map_err(|why| match why {
+            ::zerocopy::ConvertError::Validity(_) => DecodeError::Invalid,
+            _ => DecodeError::Length,
+        })
+    }
+}
+
+impl<T> Answer<Zerocopy> for T
+where
+    T: Layout + TryFromBytes + IntoBytes + Immutable,
+{
+    const TEXT: Text = <T as Layout>::TEXT;
+
+    #[inline]
+    fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
+        copy(self.as_bytes(), out)
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        read(bytes)
+    }
+}
+
+#[inline]
+fn read<T: TryFromBytes>(bytes: &[u8]) -> Result<T, DecodeError> {
+    T::try_read_from_bytes(bytes).map_err(|why| match why {
+        ::zerocopy::ConvertError::Validity(_) => DecodeError::Invalid,
+        _ => DecodeError::Length,
+    })
+}

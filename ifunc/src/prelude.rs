@@ -1,0 +1,6 @@
+//! What an ifunc crate brings in: `use ifunc::prelude::*;`.
+
+pub use crate::abi::text::Text;
+pub use crate::payload::{DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
+pub use crate::{Context, Layout, Level, Shape, ifunc};
+pub use crate::{debug, error, info, trace, warn};
