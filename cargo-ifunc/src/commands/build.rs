@@ -1,0 +1,146 @@
+//! `cargo ifunc build`
+
+use std::io::Write;
+use std::time::Instant;
+
+use ifunc_build::{BuildOptions, BuiltIfunc, COptions, Color, Language, build_c, build_packages};
+use serde::Serialize;
+
+use crate::cli::{BuildArgs, MessageFormat};
+use crate::error::Failure;
+use crate::progress::BuildProgress;
+use crate::shell::Shell;
+use crate::workspace::{HOW_TO_START, Workspace};
+
+pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
+    let started = Instant::now();
+    let color = if shell.colors() {
+        Color::Always
+    } else {
+        Color::Never
+    };
+    let verbose = shell.is_verbose();
+    let built = if args.files.is_empty() {
+        let options = BuildOptions {
+            current_dir: None,
+            manifest_path: args.cargo.manifest_path.clone(),
+            packages: args.package.clone(),
+            profile: args.profile.clone(),
+            features: args.cargo.features.clone(),
+            all_features: args.cargo.all_features,
+            no_default_features: args.cargo.no_default_features,
+            target_dir: args.target_dir.clone(),
+            locked: args.cargo.locked,
+            offline: args.cargo.offline,
+            verbose,
+            color,
+        };
+        if args.package.is_empty() {
+            let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
+            if workspace.ifunc_packages().is_empty() {
+                return Err(Failure::Said(format!(
+                    "no package of the workspace at `{}` depends on `ifunc`\n{HOW_TO_START}",
+                    workspace.root().display(),
+                )));
+            }
+        }
+        build_packages(&options, &mut BuildProgress::new(shell))?
+    } else {
+        check_files(args)?;
+        let options = COptions {
+            profile: args.profile.clone(),
+            target_dir: args.target_dir.clone(),
+            cflags: args.cflag.clone(),
+            link_args: args.link_arg.clone(),
+            verbose,
+            color,
+        };
+        build_c(&args.files, &options, &mut BuildProgress::new(shell))?
+    };
+    if args.message_format == MessageFormat::Json {
+        let mut out = std::io::stdout().lock();
+        for ifunc in &built {
+            serde_json::to_writer(&mut out, &Message::of(ifunc)).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    shell.status(
+        "Finished",
+        format_args!(
+            "{} in {:.2}s",
+            counted(built.len()),
+            started.elapsed().as_secs_f64()
+        ),
+    );
+    Ok(())
+}
+
+/// Says what a path that is no C file was probably meant to be.
+fn check_files(args: &BuildArgs) -> Result<(), Failure> {
+    for file in &args.files {
+        let said = |what: &str, help: &str| {
+            Err(Failure::Usage(format!(
+                "`{}` {what}\nhelp: {help}",
+                file.display()
+            )))
+        };
+        if file.extension().is_none_or(|extension| extension != "c") {
+            return said(
+                "is not a C file (`.c`)",
+                "PATH names C files only; build a Rust package with `cargo ifunc build -p PACKAGE`",
+            );
+        }
+        if !file.is_file() {
+            return said("does not exist", "PATH is looked for from the current directory");
+        }
+    }
+    Ok(())
+}
+
+/// `1 ifunc`, `2 ifuncs`
+pub(crate) fn counted(n: usize) -> String {
+    format!("{n} ifunc{}", if n == 1 { "" } else { "s" })
+}
+
+/// One line of `--message-format json`.
+#[derive(Serialize)]
+struct Message<'a> {
+    reason: &'static str,
+    name: &'a str,
+    path: &'a std::path::Path,
+    id: String,
+    image_bytes: usize,
+    package: Option<&'a str>,
+    source: &'a std::path::Path,
+    language: &'static str,
+    fresh: bool,
+}
+
+impl<'a> Message<'a> {
+    fn of(ifunc: &'a BuiltIfunc) -> Self {
+        let BuiltIfunc {
+            name,
+            path,
+            id,
+            image,
+            package,
+            source,
+            fresh,
+            language,
+        } = ifunc;
+        Self {
+            reason: "ifunc-built",
+            name,
+            path,
+            id: super::inspect::hex(id),
+            image_bytes: image.len(),
+            package: package.as_deref(),
+            source,
+            language: match language {
+                Language::Rust => "rust",
+                Language::C => "c",
+            },
+            fresh: *fresh,
+        }
+    }
+}

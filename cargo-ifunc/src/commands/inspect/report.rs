@@ -1,0 +1,190 @@
+//! What there is to say of an image; the shape of `--json`.
+
+use ifunc_abi::about::About;
+use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Flags, Image, Import, ImportFlags, Relocation};
+use ifunc_build::LibraryImage;
+use serde::Serialize;
+
+use super::prototype;
+
+/// An image, told.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) name: String,
+    /// BLAKE3 of the image, in hexadecimal.
+    pub(super) id: String,
+    pub(super) abi: u16,
+    pub(super) arch: String,
+    /// What the code needs beyond the architecture's baseline.
+    pub(super) cpu_features: Vec<String>,
+    pub(super) flags: Vec<&'static str>,
+    /// What travels.
+    pub(super) image_bytes: usize,
+    /// The read-execute part: text, read-only data, the slot.
+    pub(super) code_bytes: usize,
+    /// The read-write part that travels.
+    pub(super) data_bytes: usize,
+    /// The read-write part in memory.
+    pub(super) data_memory_bytes: u32,
+    /// Offset of `NAME_main` in the code.
+    pub(super) entry: u32,
+    /// Offset of the alternative GOT pointer in the code.
+    pub(super) slot: Option<u32>,
+    pub(super) payload_align: usize,
+    pub(super) payload: Type,
+    pub(super) target: Type,
+    pub(super) answer: Type,
+    /// Argument order of `NAME_payload_init`: `bound` or `max-size`.
+    pub(super) convention: Option<String>,
+    pub(super) imports: Vec<ImportReport>,
+    pub(super) relocations: Vec<RelocationReport>,
+    /// Shared libraries needed on the target.
+    pub(super) needed: Vec<String>,
+}
+
+/// A type: what is compared, and the text behind it.
+#[derive(Debug, Serialize)]
+pub(super) struct Type {
+    /// In hexadecimal; none: not stated (C).
+    pub(super) fingerprint: Option<String>,
+    /// None: not stated, or a bare image, which has none.
+    pub(super) text: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ImportReport {
+    pub(super) symbol: String,
+    /// `function` or `data`.
+    pub(super) kind: &'static str,
+    /// May be missing on the target.
+    pub(super) weak: bool,
+    pub(super) fingerprint: Option<String>,
+    pub(super) signature: Option<String>,
+    /// The signature as C writes it.
+    pub(super) prototype: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(super) enum RelocationReport {
+    Relative {
+        offset: u32,
+        addend: i32,
+    },
+    Import {
+        offset: u32,
+        symbol: String,
+        addend: i64,
+    },
+}
+
+impl Report {
+    pub(super) fn new(library: &LibraryImage, image: &Image<'_>) -> Self {
+        let about = library.about();
+        let imports: Vec<_> = image
+            .imports()
+            .map(|import| ImportReport::new(&import, &about))
+            .collect();
+        let relocations = image.relocations().map(|relocation| match relocation {
+            Relocation::Relative { offset, addend } => RelocationReport::Relative { offset, addend },
+            Relocation::Import {
+                offset,
+                import,
+                addend,
+            } => RelocationReport::Import {
+                offset,
+                symbol: imports[import as usize].symbol.clone(),
+                addend,
+            },
+        });
+        Self {
+            name: image.name().to_owned(),
+            id: hex(&library.id()),
+            abi: image.header().abi.get(),
+            arch: arch(image.arch()),
+            cpu_features: cpu_features(image.arch(), image.cpu_features()),
+            flags: flags(image.flags()),
+            image_bytes: library.image.len(),
+            code_bytes: image.rx().len(),
+            data_bytes: image.rw().len(),
+            data_memory_bytes: image.rw_range().map_or(0, |(_, len)| len),
+            entry: image.entry(),
+            slot: image.slot(),
+            payload_align: image.payload_align(),
+            payload: Type::new(image.payload(), about.payload()),
+            target: Type::new(image.target(), about.target()),
+            answer: Type::new(image.answer(), about.answer()),
+            convention: about.convention().map(Into::into),
+            relocations: relocations.collect(),
+            needed: image.needed().map(Into::into).collect(),
+            imports,
+        }
+    }
+}
+
+impl Type {
+    fn new(fingerprint: u64, text: Option<&str>) -> Self {
+        Self {
+            fingerprint: stated(fingerprint),
+            text: text.map(Into::into),
+        }
+    }
+}
+
+impl ImportReport {
+    fn new(import: &Import<'_>, about: &About<'_>) -> Self {
+        let signature = about.import(import.symbol);
+        Self {
+            symbol: import.symbol.to_owned(),
+            kind: if import.flags.has(ImportFlags::DATA) {
+                "data"
+            } else {
+                "function"
+            },
+            weak: import.flags.has(ImportFlags::WEAK),
+            fingerprint: stated(import.fingerprint),
+            signature: signature.map(Into::into),
+            prototype: signature.and_then(|signature| prototype::of(import.symbol, signature)),
+        }
+    }
+}
+
+fn stated(fingerprint: u64) -> Option<String> {
+    (fingerprint != 0).then(|| format!("{fingerprint:016x}"))
+}
+
+fn arch(machine: u16) -> String {
+    match machine {
+        ARCH_X86_64 => "x86_64".into(),
+        ARCH_AARCH64 => "aarch64".into(),
+        other => format!("elf-{other}"),
+    }
+}
+
+fn cpu_features(machine: u16, bits: u64) -> Vec<String> {
+    let set = (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1);
+    set.map(|bit| match (machine, bit) {
+        (ARCH_X86_64, 0..=2) => format!("x86-64-v{}", bit + 2),
+        _ => format!("bit-{bit}"),
+    })
+    .collect()
+}
+
+fn flags(flags: Flags) -> Vec<&'static str> {
+    let known = [
+        (Flags::IGNORE_RESULT, "ignore-result"),
+        (Flags::IDEMPOTENT, "idempotent"),
+        (Flags::PINNED, "pinned"),
+        (Flags::SHARED, "shared"),
+    ];
+    known
+        .into_iter()
+        .filter(|(flag, _)| flags.has(*flag))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

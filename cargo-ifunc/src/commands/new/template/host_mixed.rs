@@ -1,0 +1,37 @@
+//! The two sides: a target that owns a counter, and a source that sends code to work on it.
+
+use std::error::Error;
+
+use ifunc_rt::{Source, Target};
+
+/// A function of the target that the code it receives may call.
+#[ifunc::export]
+pub fn announce(counter: u64) {
+    println!("the counter is {counter}");
+}
+
+/// Serves until it is told to stop.
+pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
+    let mut counter = 0_u64;
+    // SAFETY: whoever reaches `addr` runs code with this process's authority: by default, only programs of the same
+    // user. The data they work on is the counter; C ifuncs do not say which type they expect, so the two must agree.
+    let builder = unsafe { Target::builder().accept_code() };
+    let mut target = builder.listen(addr)?;
+    println!("ifunc: ready {}", target.address());
+    target.serve(&mut counter)?;
+    Ok(())
+}
+
+/// Sends `add` (Rust) and `c_add` (C) over one connection; the code of each travels once.
+pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
+    let source = Source::connect(addr)?;
+    let add = source.register::<{{ifuncs_crate}}::add>()?;
+    // SAFETY: opens `c_add.so`, which this workspace built, and calls its `c_add_payload_init`.
+    let c_add = unsafe { source.load("c_add")? };
+    for delta in [1_u64, 20, 300] {
+        println!("add({delta}): the counter is {}", add.call(&delta)?.wait()?);
+        println!("c_add({delta})");
+        c_add.call(&delta.to_ne_bytes())?.wait()?;
+    }
+    Ok(())
+}

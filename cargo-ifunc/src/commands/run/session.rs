@@ -1,0 +1,332 @@
+//! A target and a source, from start to end.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::process::{Event, Process, code, told};
+use super::show::{self, Side, Stream};
+use crate::error::Failure;
+use crate::shell::Shell;
+
+/// What a target prints when sources may connect.
+const READY: &str = "ifunc: ready ";
+/// How long a program that was asked to end may take.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long a source may take to notice that its target is gone.
+const NOTICE: Duration = Duration::from_secs(10);
+/// How long the last lines of a program that ended may take to arrive.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// What every program of a session is given.
+pub(super) struct Session<'a> {
+    pub(super) environment: Vec<(&'static str, OsString)>,
+    pub(super) args: &'a [OsString],
+    pub(super) timeout: Duration,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// All went well.
+    Done,
+    /// `who` failed first.
+    Failed {
+        who: &'static str,
+        what: String,
+        code: u8,
+    },
+    /// Somebody stopped us; the exit code that says so.
+    Interrupted(u8),
+}
+
+/// Events, and when to stop waiting for them.
+struct Watch {
+    send: Sender<Event>,
+    events: Receiver<Event>,
+    signals: signal_hook::iterator::Handle,
+    deadline: Instant,
+    timeout: Duration,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.signals.close();
+    }
+}
+
+impl Session<'_> {
+    /// `both` alone.
+    pub(super) fn one_process(
+        &self,
+        both: &Path,
+        address: &str,
+        shell: &mut Shell,
+    ) -> Result<Stopped, Failure> {
+        let mut watch = Watch::new(self.timeout)?;
+        let mut both = self.start(Side::Both, both, address, &watch, shell)?;
+        let end = watch.run(&mut [&mut both], |event, _| matches!(event, Event::Exited(_)))?;
+        watch.stop(&mut [&mut both])?;
+        if let Some(stopped) = end {
+            return Ok(stopped);
+        }
+        Ok(judge(&mut both)?.unwrap_or(Stopped::Done))
+    }
+
+    /// The target, then the source.
+    pub(super) fn two_processes(
+        &self,
+        target: &Path,
+        source: &Path,
+        address: &str,
+        shell: &mut Shell,
+    ) -> Result<Stopped, Failure> {
+        let mut watch = Watch::new(self.timeout)?;
+        let mut target = self.start(Side::Target, target, address, &watch, shell)?;
+        let mut ready = None;
+        let end = watch.run(&mut [&mut target], |event, _| {
+            if let Event::Line(_, Stream::Out, line) = event {
+                ready = line
+                    .strip_prefix(READY.as_bytes())
+                    .map(|at| String::from_utf8_lossy(at).trim().to_owned());
+            }
+            ready.is_some() || matches!(event, Event::Exited(_))
+        })?;
+        if let Some(stopped) = end {
+            watch.stop(&mut [&mut target])?;
+            return Ok(stopped);
+        }
+        let Some(address) = ready else {
+            watch.stop(&mut [&mut target])?;
+            let early = Stopped::Failed {
+                who: "target",
+                what: format!(
+                    "ended without the line `{READY}ADDRESS`\nhelp: print it with `println!` once the target listens"
+                ),
+                code: 1,
+            };
+            return Ok(judge(&mut target)?.unwrap_or(early));
+        };
+
+        let mut source = self.start(Side::Source, source, &address, &watch, shell)?;
+        // The first that failed is the one to report; what the other says then is a consequence.
+        let mut first = None;
+        let mut end = watch.run(&mut [&mut target, &mut source], |event, running| match event {
+            Event::Exited(Side::Source) => true,
+            Event::Exited(Side::Target) => {
+                first = running
+                    .iter_mut()
+                    .find(|p| p.side() == Side::Target)
+                    .map(|p| judge(p));
+                matches!(first, Some(Ok(Some(_)) | Err(_)))
+            }
+            _ => false,
+        })?;
+        let first = first.transpose()?.flatten();
+        if first.is_some() && end.is_none() {
+            // The source may still tell what it makes of the target's end.
+            watch.deadline = watch.deadline.min(Instant::now() + NOTICE);
+            end = watch.run(&mut [&mut target, &mut source], |event, _| {
+                matches!(event, Event::Exited(Side::Source))
+            })?;
+        }
+        if let Some(interrupted @ Stopped::Interrupted(_)) = end {
+            watch.stop(&mut [&mut target, &mut source])?;
+            return Ok(interrupted);
+        }
+        if let Some(failed) = first.or(end) {
+            watch.stop(&mut [&mut target, &mut source])?;
+            return Ok(failed);
+        }
+        // The source has ended: well or not, the target has nothing left to wait for.
+        let failed = judge(&mut source)?;
+        let was_running = target.runs();
+        let by_force = watch.stop(&mut [&mut target, &mut source])?;
+        if let Some(failed) = failed {
+            return Ok(failed);
+        }
+        if by_force {
+            let what = format!(
+                "did not end within {} seconds of SIGTERM and was killed",
+                GRACE.as_secs()
+            );
+            return Ok(Stopped::Failed {
+                who: "target",
+                what,
+                code: 1,
+            });
+        }
+        let status = target.reap().map_err(Failure::Output)?;
+        let asked = was_running && std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGTERM);
+        Ok(if asked {
+            Stopped::Done
+        } else {
+            judge(&mut target)?.unwrap_or(Stopped::Done)
+        })
+    }
+
+    fn start(
+        &self,
+        side: Side,
+        program: &Path,
+        address: &str,
+        watch: &Watch,
+        shell: &mut Shell,
+    ) -> Result<Process, Failure> {
+        let mut command = Command::new(program);
+        command.args(self.args).env("IFUNC_ADDR", address);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        shell.status(
+            "Running",
+            format_args!("`{}` ({address})", crate::shell::shown(program)),
+        );
+        Process::start(side, command, &watch.send).map_err(|source| Failure::Spawn {
+            program: program.display().to_string(),
+            source,
+        })
+    }
+}
+
+impl Watch {
+    fn new(timeout: Duration) -> Result<Self, Failure> {
+        let (send, events) = channel();
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let handle = signals.handle();
+        let told = send.clone();
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                let _ = told.send(Event::Signal(signal));
+            }
+        });
+        Ok(Self {
+            send,
+            events,
+            signals: handle,
+            deadline: Instant::now() + timeout,
+            timeout,
+        })
+    }
+
+    /// Shows what `running` say until `done` says that it is enough (`None`), or the time is over or we are stopped.
+    fn run(
+        &mut self,
+        running: &mut [&mut Process],
+        mut done: impl FnMut(&Event, &mut [&mut Process]) -> bool,
+    ) -> Result<Option<Stopped>, Failure> {
+        loop {
+            let event = match self
+                .events
+                .recv_timeout(self.deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return Ok(Some(self.too_late(running)));
+                }
+            };
+            handle(&event, running)?;
+            if let Event::Signal(signal) = event {
+                return Ok(Some(Stopped::Interrupted(
+                    u8::try_from(128 + signal).unwrap_or(1),
+                )));
+            }
+            if done(&event, running) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Which side the time was lost on: the source, if it was started.
+    fn too_late(&self, running: &[&mut Process]) -> Stopped {
+        let side = running
+            .iter()
+            .rev()
+            .find(|p| p.runs())
+            .map_or(Side::Both, |p| p.side());
+        let seconds = self.timeout.as_secs();
+        let what = match side {
+            Side::Target => format!(
+                "did not print `{READY}ADDRESS` within {seconds} seconds and was killed\nhelp: print it once the target listens; \
+                 `--timeout SECS` waits longer"
+            ),
+            _ => format!(
+                "did not finish within {seconds} seconds and was killed, the target with it\nhelp: `--timeout SECS` waits longer"
+            ),
+        };
+        Stopped::Failed {
+            who: side.name(),
+            what,
+            code: 1,
+        }
+    }
+
+    /// Ends whatever still runs: asked first, killed after a grace. Returns whether one had to be killed. Shows the
+    /// last lines of all.
+    fn stop(&mut self, running: &mut [&mut Process]) -> Result<bool, Failure> {
+        running.iter().for_each(|process| process.signal(Signal::TERM));
+        self.listen(GRACE, running, |running| running.iter().all(|p| !p.runs()))?;
+        let mut by_force = false;
+        for process in &mut *running {
+            by_force |= process.runs();
+            process.reap().map_err(Failure::Output)?;
+        }
+        self.listen(LAST_LINES, running, |running| running.iter().all(|p| !p.speaks()))?;
+        Ok(by_force)
+    }
+
+    fn listen(
+        &mut self,
+        time: Duration,
+        running: &mut [&mut Process],
+        done: impl Fn(&[&mut Process]) -> bool,
+    ) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        while !done(running) {
+            match self
+                .events
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
+                // A second Ctrl-C: enough of grace.
+                Ok(Event::Signal(_)) | Err(_) => break,
+                Ok(event) => handle(&event, running)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows a line; keeps count of the streams; takes the status of what has ended.
+fn handle(event: &Event, running: &mut [&mut Process]) -> Result<(), Failure> {
+    let by = |side: Side, running: &mut [&mut Process]| running.iter().position(|p| p.side() == side);
+    match event {
+        Event::Line(side, stream, line) => show::line(*side, *stream, line),
+        Event::Eof(side) => {
+            if let Some(at) = by(*side, running) {
+                running[at].ended();
+            }
+        }
+        Event::Exited(side) => {
+            if let Some(at) = by(*side, running) {
+                running[at].reap().map_err(Failure::Output)?;
+            }
+        }
+        Event::Signal(_) => {}
+    }
+    Ok(())
+}
+
+/// `None` if the program, which has ended, ended well.
+fn judge(process: &mut Process) -> Result<Option<Stopped>, Failure> {
+    let status = process.reap().map_err(Failure::Output)?;
+    Ok((!status.success()).then(|| Stopped::Failed {
+        who: process.side().name(),
+        what: told(status),
+        code: code(status),
+    }))
+}

@@ -1,0 +1,206 @@
+//! What cargo knows of the workspace: which packages hold ifuncs, which are hosts.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+
+use crate::cli::CargoArgs;
+use crate::error::Failure;
+
+/// The help of every error that comes from having nothing to build or to run.
+pub(crate) const HOW_TO_START: &str = "\
+help: start a project with `cargo ifunc new NAME`, or make an ifunc package by hand: `cargo new --lib NAME`, \
+`cargo add ifunc` in it, `#![no_std]` and an `#[ifunc]` function in its src/lib.rs
+help: a C file by itself is built with `cargo ifunc build PATH.c`";
+
+/// The binaries of a host package.
+pub(crate) const HOST_BINS: [&str; 3] = ["target", "source", "both"];
+
+/// A cargo workspace.
+pub(crate) struct Workspace {
+    metadata: Metadata,
+}
+
+impl Workspace {
+    /// Asks `cargo metadata` about the workspace around the current directory, or of `manifest_path`.
+    pub(crate) fn read(manifest_path: Option<&Path>, args: &CargoArgs) -> Result<Self, Failure> {
+        let mut command = MetadataCommand::new();
+        if let Some(path) = manifest_path {
+            command.manifest_path(path);
+        }
+        let flags = [(args.locked, "--locked"), (args.offline, "--offline")];
+        command.other_options(
+            flags
+                .into_iter()
+                .filter(|(on, _)| *on)
+                .map(|(_, flag)| flag.into())
+                .collect::<Vec<_>>(),
+        );
+        let metadata = command.exec().map_err(|e| match e {
+            cargo_metadata::Error::CargoMetadata { stderr } => Failure::Metadata(format!(
+                "{}\n{HOW_TO_START}",
+                stderr.trim().trim_start_matches("error: ")
+            )),
+            other => Failure::Metadata(other.to_string()),
+        })?;
+        Ok(Self { metadata })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.metadata.workspace_root.as_std_path()
+    }
+
+    pub(crate) fn target_directory(&self) -> &Path {
+        self.metadata.target_directory.as_std_path()
+    }
+
+    /// Members that can hold ifuncs: a direct dependency on `ifunc`, none on `ifunc-rt`.
+    pub(crate) fn ifunc_packages(&self) -> Vec<&Package> {
+        self.members().filter(|package| holds_ifuncs(package)).collect()
+    }
+
+    /// Members that can be run: the three binaries and a dependency on `ifunc-rt`.
+    pub(crate) fn host_packages(&self) -> Vec<&Package> {
+        self.members().filter(|package| is_host(package)).collect()
+    }
+
+    /// The ifunc packages among what `host` depends on, near and far.
+    pub(crate) fn ifunc_packages_of(&self, host: &Package) -> Vec<&Package> {
+        let mut seen = HashSet::new();
+        let mut next = vec![&host.id];
+        let nodes = self
+            .metadata
+            .resolve
+            .as_ref()
+            .map(|resolve| &resolve.nodes[..])
+            .unwrap_or_default();
+        while let Some(id) = next.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let Some(node) = nodes.iter().find(|node| node.id == *id) else {
+                continue;
+            };
+            let normal = node.deps.iter().filter(|dep| {
+                dep.dep_kinds.is_empty()
+                    || dep
+                        .dep_kinds
+                        .iter()
+                        .any(|kind| kind.kind == DependencyKind::Normal)
+            });
+            next.extend(normal.map(|dep| &dep.pkg));
+        }
+        self.ifunc_packages()
+            .into_iter()
+            .filter(|package| seen.contains(&package.id))
+            .collect()
+    }
+
+    /// The host package that `name` means; without one, that of the current directory or the only one.
+    pub(crate) fn host(&self, name: Option<&str>) -> Result<&Package, Failure> {
+        let hosts = self.host_packages();
+        let Some(name) = name else {
+            return self.only_host(&hosts);
+        };
+        // `examples/01-hello` and `examples/01-hello/`, as a shell completes them.
+        let name = name.trim_end_matches('/').trim_start_matches("examples/");
+        let example = format!("example-{name}");
+        if let Some(host) = hosts
+            .iter()
+            .find(|host| host.name.as_str() == name || *host.name.as_str() == example)
+        {
+            return Ok(host);
+        }
+        if let Some(package) = self
+            .members()
+            .find(|p| p.name.as_str() == name || *p.name.as_str() == example)
+        {
+            return Err(Failure::Said(format!(
+                "package `{}` is not a host package\nhelp: `run` needs a library with `target(addr)` and \
+                 `source(addr)`, the binaries {}, and a dependency on `ifunc-rt`{}",
+                package.name,
+                HOST_BINS.map(|bin| format!("`{bin}`")).join(", "),
+                known(&hosts),
+            )));
+        }
+        Err(Failure::Said(format!(
+            "no example or host package is named `{name}`{}",
+            known(&hosts)
+        )))
+    }
+
+    fn only_host<'a>(&self, hosts: &[&'a Package]) -> Result<&'a Package, Failure> {
+        let here = std::env::current_dir().unwrap_or_default();
+        let around = |host: &&&Package| here.starts_with(directory(host));
+        match hosts {
+            [] => Err(Failure::Said(format!(
+                "the workspace at `{}` has no host package\n{HOW_TO_START}",
+                self.root().display()
+            ))),
+            [host] => Ok(host),
+            several => several.iter().find(around).copied().ok_or_else(|| {
+                Failure::Usage(format!(
+                    "the workspace has several host packages{}",
+                    known(several)
+                ))
+            }),
+        }
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Package> {
+        let members: HashSet<&PackageId> = self.metadata.workspace_members.iter().collect();
+        self.metadata
+            .packages
+            .iter()
+            .filter(move |package| members.contains(&package.id))
+    }
+}
+
+/// Where the manifest of `package` lies.
+pub(crate) fn directory(package: &Package) -> PathBuf {
+    package
+        .manifest_path
+        .parent()
+        .map(|dir| dir.as_std_path().to_owned())
+        .unwrap_or_default()
+}
+
+/// What a person calls a host package: `01-hello` for `example-01-hello`.
+pub(crate) fn short_name(package: &Package) -> &str {
+    let name = package.name.as_str();
+    name.strip_prefix("example-").unwrap_or(name)
+}
+
+fn known(hosts: &[&Package]) -> String {
+    if hosts.is_empty() {
+        return format!("\n{HOW_TO_START}");
+    }
+    let names: Vec<_> = hosts.iter().map(|host| short_name(host)).collect();
+    format!(
+        "\nhelp: there are: {}; run one with `cargo ifunc run {}`",
+        names.join(", "),
+        names[0]
+    )
+}
+
+fn depends_on(package: &Package, name: &str) -> bool {
+    package
+        .dependencies
+        .iter()
+        .any(|dep| dep.kind == DependencyKind::Normal && dep.name == name)
+}
+
+fn holds_ifuncs(package: &Package) -> bool {
+    depends_on(package, "ifunc") && !depends_on(package, "ifunc-rt") && package.name.as_str() != "ifunc-rt"
+}
+
+fn is_host(package: &Package) -> bool {
+    let has = |bin: &&str| {
+        package
+            .targets
+            .iter()
+            .any(|target| target.is_bin() && target.name == **bin)
+    };
+    depends_on(package, "ifunc-rt") && HOST_BINS.iter().all(has)
+}
