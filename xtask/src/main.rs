@@ -1,2 +1,66 @@
-//! xtask
-fn main() {}
+//! The project's own commands: `cargo xtask help` lists them. Nothing but the standard library, so that it is built in
+//! a second or two.
+
+mod blocks;
+mod debian;
+mod lint;
+mod miri;
+mod readme;
+mod steps;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use steps::Steps;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test      install what the tests need, run all of them, and the examples on both transports
+  lint      formatting, clippy and the documentation, warnings denied
+  readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
+  ci        test, lint and readme
+  miri      the tests that Miri can run, under Miri
+  help      this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => &[test::run],
+        ["lint"] => &[lint::run],
+        ["readme"] => &[readme::run],
+        ["ci"] => &[test::run, lint::run, readme::run],
+        ["miri"] => &[miri::run],
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        [] => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+        _ => {
+            eprint!("error: `cargo xtask {}` is no command\n\n{HELP}", args.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    let mut steps = Steps::default();
+    for part in run {
+        part(&mut steps);
+    }
+    steps.summary()
+}
+
+/// The checkout.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// A folder for what these commands make, in cargo's target directory.
+fn scratch() -> PathBuf {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir));
+    target.join("xtask")
+}

@@ -1,0 +1,77 @@
+//! What the tests need beside Rust, from Debian.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::steps::status;
+
+/// A program, and the package that brings it.
+const PROGRAMS: &[(&str, &str)] = &[("cc", "gcc"), ("git", "git"), ("nm", "binutils")];
+/// A header, and the package that brings it.
+const HEADERS: &[(&str, &str)] = &[("/usr/include/stdint.h", "libc6-dev")];
+
+/// Installs what is missing, or says what to install.
+pub(crate) fn ensure() -> Result<String, String> {
+    let missing: Vec<&str> = PROGRAMS
+        .iter()
+        .filter(|(program, _)| !exists(program))
+        .chain(
+            HEADERS
+                .iter()
+                .filter(|(header, _)| !Path::new(header).exists() && !compiles()),
+        )
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        return Ok("nothing is missing".into());
+    }
+    let list = missing.join(" ");
+    if !exists("apt-get") {
+        return Err(format!(
+            "missing: {list} (names of Debian packages)\nhelp: install them, then run this again"
+        ));
+    }
+    // Without `sudo -n` a password would be asked for, and a CI machine would wait for ever.
+    let (program, before): (_, &[&str]) = match is_root() {
+        true => ("apt-get", &[]),
+        false if exists("sudo") => ("sudo", &["-n", "apt-get"]),
+        false => return Err(format!("missing: {list}\nhelp: as root: apt-get install {list}")),
+    };
+    eprintln!("    installing {list}");
+    let apt = |args: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(before)
+            .args(args)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null());
+        status(&mut command)
+    };
+    let mut install = vec!["install", "--yes", "--no-install-recommends"];
+    install.extend(&missing);
+    if apt(&install).is_err() {
+        apt(&["update"])?;
+        apt(&install)?;
+    }
+    Ok(format!("installed {list}"))
+}
+
+fn exists(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+}
+
+/// Elsewhere than on Debian, the header may lie somewhere else.
+fn compiles() -> bool {
+    let mut cc = Command::new("cc");
+    cc.args(["-include", "stdint.h", "-xc", "-fsyntax-only", "/dev/null"]);
+    cc.stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,31 @@
+//! `cargo xtask lint`
+
+use crate::steps::{Steps, cargo};
+
+/// Formatting, clippy, documentation.
+pub(crate) fn run(steps: &mut Steps) {
+    steps.command("format", &mut cargo(["fmt", "--all", "--check"]));
+    steps.command(
+        "clippy",
+        &mut cargo([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    );
+    steps.command(
+        "docs",
+        cargo([
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+            "--locked",
+        ])
+        .env("RUSTDOCFLAGS", "-D warnings"),
+    );
+}

@@ -1,0 +1,79 @@
+//! `cargo xtask readme`: what README.md says, works.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::blocks::{Block, blocks};
+use crate::steps::{Steps, cargo, status};
+
+/// Compiles the rust blocks, each as a library of its own; runs the sh blocks, one behind the other in one shell each,
+/// in a fresh clone of what is committed.
+pub(crate) fn run(steps: &mut Steps) {
+    let Ok(text) = fs::read_to_string(crate::root().join("README.md")) else {
+        steps.step("README.md", || Err("README.md cannot be read".into()));
+        return;
+    };
+    let all = blocks(&text);
+    for block in all.iter().filter(|block| block.language() == "rust") {
+        steps.step(&format!("README.md:{} (rust)", block.line), || compile(block));
+    }
+    let run: Vec<_> = all
+        .iter()
+        .filter(|block| block.language() == "sh" && !block.is_only_read())
+        .collect();
+    let clone = crate::scratch().join("clone");
+    if run.is_empty() || !steps.step("fresh clone", || fresh_clone(&clone)) {
+        return;
+    }
+    for block in run {
+        steps.step(&format!("README.md:{} (sh)", block.line), || {
+            let mut bash = Command::new("bash");
+            bash.args(["-euo", "pipefail", "-c", &block.text])
+                .current_dir(&clone)
+                .stdin(Stdio::null());
+            // The clone builds in its own folder, as its reader's would.
+            for (name, _) in std::env::vars_os() {
+                if name
+                    .to_str()
+                    .is_some_and(|name| name.starts_with("CARGO") && name != "CARGO_HOME")
+                {
+                    bash.env_remove(name);
+                }
+            }
+            status(&mut bash).map(|()| String::new())
+        });
+    }
+}
+
+fn fresh_clone(to: &Path) -> Result<String, String> {
+    let _ = fs::remove_dir_all(to);
+    let mut git = Command::new("git");
+    git.args(["clone", "--quiet", "--local"])
+        .arg(crate::root())
+        .arg(to)
+        .stdin(Stdio::null());
+    status(&mut git).map(|()| "what is committed".into())
+}
+
+fn compile(block: &Block<'_>) -> Result<String, String> {
+    let folder = crate::scratch().join("readme");
+    let io = |e: std::io::Error| format!("cannot write to `{}`: {e}", folder.display());
+    fs::create_dir_all(folder.join("src")).map_err(io)?;
+    let root = crate::root().canonicalize().map_err(|e| e.to_string())?;
+    let krate = |name: &str| format!("{name} = {{ path = {:?} }}\n", root.join(name));
+    let manifest = format!(
+        "[package]\nname = \"readme\"\nedition = \"2024\"\n\n[dependencies]\n{}{}\n[workspace]\n",
+        krate("ifunc"),
+        krate("ifunc-rt"),
+    );
+    fs::write(folder.join("Cargo.toml"), manifest).map_err(io)?;
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).map_err(io)?;
+    fs::write(folder.join("src/lib.rs"), &block.text).map_err(io)?;
+    let mut check = cargo(["check", "--quiet"]);
+    check
+        .current_dir(&folder)
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .env("RUSTFLAGS", "-D warnings");
+    status(&mut check).map(|()| String::new())
+}

@@ -1,0 +1,106 @@
+//! `cargo xtask test`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::debian;
+use crate::steps::{Steps, cargo, output};
+
+/// How many files the database example is shown with.
+const MANY: usize = 1000;
+const TRANSPORTS: [&str; 2] = ["shm", "loopback"];
+
+/// Everything that a test can say.
+pub(crate) fn run(steps: &mut Steps) {
+    if !steps.step("what the tests need", debian::ensure) {
+        return;
+    }
+    steps.tests(
+        "tests",
+        &mut cargo(["test", "--workspace", "--locked", "--no-fail-fast"]),
+    );
+    for transport in TRANSPORTS {
+        steps.step(&format!("01-hello over {transport}"), || {
+            let said = output(&mut ifunc(["run", "01-hello", "--transport", transport]))?;
+            let line = said
+                .lines()
+                .rfind(|line| !line.trim().is_empty())
+                .unwrap_or_default();
+            Ok(line.trim().to_owned())
+        });
+    }
+    for transport in TRANSPORTS {
+        steps.step(&format!("02-compressed-insert over {transport}"), || {
+            let folder = many_files()?;
+            let folder = folder.to_str().ok_or("the folder's name is not UTF-8")?;
+            let said = output(&mut ifunc([
+                "run",
+                "02-compressed-insert",
+                "--transport",
+                transport,
+                "--",
+                folder,
+            ]))?;
+            let verified = said
+                .lines()
+                .find_map(|line| line.split_once("verified ").map(|(_, rest)| rest));
+            let verified = verified.ok_or("the example did not say `verified N files`")?;
+            Ok(format!("{verified} of {folder}"))
+        });
+    }
+}
+
+fn ifunc<const N: usize>(args: [&str; N]) -> std::process::Command {
+    let mut command = cargo([
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "cargo-ifunc",
+        "--",
+        "ifunc",
+    ]);
+    command.args(args);
+    command
+}
+
+/// A folder with at least [`MANY`] real files: the C headers, which are there wherever there is a C compiler, or what
+/// else a machine has many of.
+fn many_files() -> Result<PathBuf, String> {
+    let mut folders: Vec<PathBuf> = [
+        "/usr/include",
+        "/usr/share/perl",
+        "/usr/share/doc",
+        "/usr/share/zoneinfo",
+    ]
+    .into_iter()
+    .map(PathBuf::from)
+    .collect();
+    folders.push(
+        crate::scratch()
+            .parent()
+            .map(Path::to_owned)
+            .unwrap_or_default()
+            .join("debug/deps"),
+    );
+    folders
+        .into_iter()
+        .find(|folder| count(folder, MANY) >= MANY)
+        .ok_or_else(|| format!("no folder with {MANY} files was found"))
+}
+
+/// Readable regular files below `folder`; counting ends at `enough`.
+fn count(folder: &Path, enough: usize) -> usize {
+    let mut files = 0;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files += count(&entry.path(), enough.saturating_sub(files)),
+            Ok(kind) if kind.is_file() => files += usize::from(fs::File::open(entry.path()).is_ok()),
+            _ => {}
+        }
+        if files >= enough {
+            break;
+        }
+    }
+    files
+}
