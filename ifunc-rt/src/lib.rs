@@ -1,2 +1,40 @@
-//! placeholder: the runtime's front page.
+//! The runtime of injected functions: a [`Source`] sends a payload and, once per connection, the machine code of a
+//! function; a [`Target`] installs the code and runs it on its own data.
+//!
+//! ```no_run
+//! // In one process …
+//! let mut counter = 0u64;
+//! // SAFETY: only processes of this user connect, and they may do here whatever they like.
+//! let mut target = unsafe { ifunc_rt::Target::builder().accept_code() }.listen("shm:counter")?;
+//! target.serve(&mut counter)?;
+//! # Ok::<(), ifunc_rt::TargetError>(())
+//! ```
+//!
+//! ```no_run
+//! # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+//! // … and in another. `hello` is the crate that holds `#[ifunc] pub fn add(..)`.
+//! let source = ifunc_rt::Source::connect("shm:counter")?;
+//! let add = source.register::<hello::add>()?;
+//! let now: u64 = add.call(&5)?.wait()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What travels, and who checks what, is drawn in `docs/architecture.md`.
+
+mod exec;
+mod fingerprint;
+mod load;
+mod source;
+mod target;
 mod transports;
+mod wire;
+
+pub use load::names::DuplicateExport;
+pub use source::{
+    Call, Error, LibraryError, Loaded, LoadedMessage, Message, Registered, Source, SourceError, SourceOptions,
+};
+pub use target::{ImageInfo, SourceInfo, StopHandle, Target, TargetBuilder, TargetError};
+pub use transports::address::{Address, AddressError};
+pub use transports::{ConnectError, ListenError};
+
+pub use ifunc_abi::status::{Failure, Rejection};

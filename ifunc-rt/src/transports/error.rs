@@ -112,3 +112,13 @@ pub enum ConnectError {
         source: io::Error,
     },
 }
+
+impl ConnectError {
+    /// Whether trying again may help: a target that is being restarted is not there for a moment.
+    pub(crate) fn may_pass(&self) -> bool {
+        !matches!(
+            self,
+            Self::Refused { .. } | Self::Version { .. } | Self::Directory { .. }
+        )
+    }
+}

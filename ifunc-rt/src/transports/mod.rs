@@ -77,6 +77,12 @@ pub(crate) trait Outbound: Send {
     /// Publishes the last `reserve`, of which the first `len` bytes are the body, and returns its sequence number.
     /// Rings if the peer sleeps.
     fn commit(&mut self, header: Header, len: usize) -> u32;
+
+    /// Whether the peer, as far as it has said, has not consumed this sequence number yet. Asked when the peer is gone;
+    /// a transport that cannot know says `true`.
+    fn is_unconsumed(&mut self, _sequence: u32) -> bool {
+        true
+    }
 }
 
 /// A frame as it lies in the transport's memory. The words were copied out once; the body may be changed by the peer
@@ -184,6 +190,15 @@ pub(crate) trait Waiter: Send {
 
     /// Whether the peer is known to be gone. Costs one load; the transport watches in the background.
     fn is_gone(&self) -> bool;
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("peer", &self.peer)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One side of a connection.

@@ -1,0 +1,330 @@
+//! The line between host and injected code, and what happens on it.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ifunc_abi::context::Context;
+
+use super::stack::Stack;
+
+/// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
+const HOST_STACK_ROOM: usize = 256 * 1024;
+/// Longest message and file name kept of a panic, in bytes.
+const MAX_DETAIL: usize = 4096;
+
+unsafe extern "C" {
+    fn ifunc_rt_enter(
+        frame: *const c_void,
+        main: *const c_void,
+        payload: *const u8,
+        size: usize,
+        target: *mut c_void,
+        ctx: *mut Context,
+    ) -> u32;
+    fn ifunc_rt_escape(frame: *const c_void) -> !;
+}
+
+/// On which side of the line the thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Side {
+    /// No invocation runs.
+    Idle = 0,
+    /// Injected code runs.
+    Ifunc = 1,
+    /// A host function runs, called by injected code.
+    Host = 2,
+}
+
+/// Why an invocation was left other than by return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Escape {
+    /// It panicked.
+    Panic {
+        message: String,
+        file: String,
+        line: u32,
+        column: u32,
+    },
+    /// A host function would have had too little stack.
+    StackLow,
+    /// A host function panicked, with this message.
+    HostPanic(String),
+}
+
+/// What the shim and the imports share. The assembly knows the first two fields.
+#[repr(C)]
+#[derive(Debug)]
+struct Frame {
+    saved_rsp: UnsafeCell<usize>,
+    stack_top: usize,
+    stack_low: usize,
+    /// Sequence number of the invocation in bits 8–63, [`Side`] in bits 0–7: what a watchdog reads.
+    published: AtomicU64,
+    escape: UnsafeCell<Option<Escape>>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Frame> = const { Cell::new(std::ptr::null()) };
+}
+
+/// A stack and the state of the line: one per serving thread.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Boxed: the imports find it by address while an invocation runs.
+    frame: Box<Frame>,
+    _stack: Stack,
+    sequence: u64,
+}
+
+// SAFETY: between invocations nothing points into the frame (`CURRENT` is restored by `Session`), so it may move
+// between threads.
+unsafe impl Send for Entry {}
+
+impl Entry {
+    /// Maps a stack of `stack_size` bytes.
+    pub(crate) fn new(stack_size: usize) -> rustix::io::Result<Self> {
+        let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
+        let frame = Box::new(Frame {
+            saved_rsp: UnsafeCell::new(0),
+            stack_top: stack.top(),
+            stack_low: stack.low(),
+            published: AtomicU64::new(Side::Idle as u64),
+            escape: UnsafeCell::new(None),
+        });
+        Ok(Self {
+            frame,
+            _stack: stack,
+            sequence: 0,
+        })
+    }
+
+    /// Makes this the line of the current thread for a batch of invocations.
+    pub(crate) fn session(&mut self) -> Session<'_> {
+        let outer = CURRENT.replace(&raw const *self.frame);
+        Session { entry: self, outer }
+    }
+}
+
+/// While it lives, imports called on this thread find their way back.
+pub(crate) struct Session<'a> {
+    entry: &'a mut Entry,
+    outer: *const Frame,
+}
+
+impl Session<'_> {
+    /// Calls `main(payload, size, target, ctx)` on the injected stack.
+    ///
+    /// # Safety
+    /// `main` must be the entry of an installed image that the host accepted, and the image must stay installed until this
+    /// returns; `payload` must be readable for `size` bytes and `target` be what the image takes; `ctx` must be valid or null.
+    pub(crate) unsafe fn run(
+        &mut self,
+        main: *const c_void,
+        payload: *const u8,
+        size: usize,
+        target: *mut c_void,
+        ctx: *mut Context,
+    ) -> Result<u32, Escape> {
+        let frame = &*self.entry.frame;
+        self.entry.sequence += 1;
+        frame
+            .published
+            .store(self.entry.sequence << 8 | Side::Ifunc as u64, Ordering::Relaxed);
+        // SAFETY: the frame is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is
+        // the caller's promise.
+        let code = unsafe { ifunc_rt_enter((&raw const *frame).cast(), main, payload, size, target, ctx) };
+        frame.published.store(Side::Idle as u64, Ordering::Relaxed);
+        // SAFETY: the invocation is over and `&mut self` says that there is no other: nobody else looks at the cell.
+        match unsafe { (*frame.escape.get()).take() } {
+            None => Ok(code),
+            Some(escape) => Err(escape),
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        CURRENT.set(self.outer);
+    }
+}
+
+impl Frame {
+    fn is(&self, side: Side) -> bool {
+        self.published.load(Ordering::Relaxed) as u8 == side as u8
+    }
+
+    fn cross(&self, to: Side) {
+        let sequence = self.published.load(Ordering::Relaxed) & !0xff;
+        self.published.store(sequence | to as u64, Ordering::Relaxed);
+    }
+
+    /// Leaves the invocation.
+    ///
+    /// # Safety
+    /// An invocation must be running on this thread and frame, and no frame between here and the shim may own
+    /// anything that must be dropped.
+    unsafe fn escape(&self, why: Escape) -> ! {
+        // SAFETY: this thread runs the invocation, the host's side looks at the cell only after it.
+        unsafe {
+            *self.escape.get() = Some(why);
+            ifunc_rt_escape((&raw const *self).cast())
+        }
+    }
+}
+
+/// The frame of the invocation that called the current import; `None` when the host called it itself.
+fn caller<'a>() -> Option<&'a Frame> {
+    // SAFETY: `CURRENT` is null or points to the frame of a living `Session` of this thread.
+    let frame = unsafe { CURRENT.get().as_ref()? };
+    frame.is(Side::Ifunc).then_some(frame)
+}
+
+/// Runs `call` on the host's side of the line: the guard of every exported function.
+pub(crate) fn guard(call: &mut dyn FnMut()) {
+    let Some(frame) = caller() else { return call() };
+    let here = &raw const frame as usize;
+    if here < frame.stack_low + HOST_STACK_ROOM {
+        // SAFETY: an invocation of this thread called us; this function and the shims above it (`host::guarded` and
+        // the generated `extern "C"` function) hold nothing that needs dropping before the call.
+        unsafe { frame.escape(Escape::StackLow) };
+    }
+    frame.cross(Side::Host);
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut *call)) {
+        Ok(()) => frame.cross(Side::Ifunc),
+        Err(payload) => {
+            let message = panic_message(&*payload);
+            // A payload whose drop panics must not unwind into injected code.
+            std::mem::forget(payload);
+            // SAFETY: as above; the call has unwound, what it owned is dropped.
+            unsafe { frame.escape(Escape::HostPanic(message)) };
+        }
+    }
+}
+
+/// Marks the host's side around a runtime import that cannot panic.
+pub(super) fn on_host_side<R>(call: impl FnOnce() -> R) -> R {
+    let Some(frame) = caller() else { return call() };
+    frame.cross(Side::Host);
+    let result = call();
+    frame.cross(Side::Ifunc);
+    result
+}
+
+/// Ends the current invocation with a panic.
+///
+/// # Safety
+/// No frame between the caller and the shim may own anything that must be dropped.
+pub(super) unsafe fn escape_with_panic(message: &[u8], file: &[u8], line: u32, column: u32) -> ! {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_DETAIL)]).into_owned();
+    let Some(frame) = caller() else {
+        // Only injected code is given this function's address, and injected code runs in invocations only.
+        eprintln!(
+            "ifunc: an injected function panicked outside of an invocation: {}",
+            text(message)
+        );
+        std::process::abort();
+    };
+    frame.cross(Side::Host);
+    let why = Escape::Panic {
+        message: text(message),
+        file: text(file),
+        line,
+        column,
+    };
+    // SAFETY: the caller's promise; `why` is moved.
+    unsafe { frame.escape(why) }
+}
+
+fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(s), _) => s,
+        (_, Some(s)) => s.as_str(),
+        _ => "(no message)",
+    };
+    let mut end = message.len().min(MAX_DETAIL);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn twice(payload: *const u8, size: usize, target: *mut c_void, _: *mut Context) -> u32 {
+        // SAFETY: the tests pass eight readable bytes and a `u64`.
+        unsafe { *target.cast::<u64>() += payload.cast::<u64>().read_unaligned() };
+        size as u32
+    }
+
+    unsafe extern "C" fn panics(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        // SAFETY: this function owns nothing.
+        unsafe { escape_with_panic(b"no more", b"src/x.rs", 7, 9) }
+    }
+
+    unsafe extern "C" fn host_panics(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        guard(&mut || panic!("the disk is on fire"));
+        3
+    }
+
+    unsafe extern "C" fn deep(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        fn down(n: usize) -> usize {
+            let room = std::hint::black_box([n as u8; 4096]);
+            guard(&mut || {});
+            down(n + 1) + room[7] as usize
+        }
+        down(0) as u32
+    }
+
+    type Main = unsafe extern "C" fn(*const u8, usize, *mut c_void, *mut Context) -> u32;
+
+    fn run(entry: &mut Entry, main: Main, value: &mut u64) -> Result<u32, Escape> {
+        let payload = 5u64.to_le_bytes();
+        let mut session = entry.session();
+        // SAFETY: `main` is one of the functions above, which take these arguments.
+        unsafe {
+            session.run(
+                main as *const c_void,
+                payload.as_ptr(),
+                payload.len(),
+                (&raw mut *value).cast(),
+                std::ptr::null_mut(),
+            )
+        }
+    }
+
+    #[test]
+    fn returns_and_escapes() {
+        let mut entry = Entry::new(1 << 20).unwrap();
+        let mut value = 2;
+        for _ in 0..3 {
+            assert_eq!(run(&mut entry, twice, &mut value), Ok(8));
+            assert_eq!(
+                run(&mut entry, panics, &mut value),
+                Err(Escape::Panic {
+                    message: "no more".into(),
+                    file: "src/x.rs".into(),
+                    line: 7,
+                    column: 9
+                })
+            );
+            assert_eq!(
+                run(&mut entry, host_panics, &mut value),
+                Err(Escape::HostPanic("the disk is on fire".into()))
+            );
+            assert_eq!(run(&mut entry, deep, &mut value), Err(Escape::StackLow));
+        }
+        assert_eq!(value, 17);
+    }
+
+    #[test]
+    fn the_guard_is_transparent_to_the_host() {
+        let mut called = false;
+        guard(&mut || called = true);
+        assert!(called);
+        assert!(std::panic::catch_unwind(|| guard(&mut || panic!("up"))).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! The imports that every target provides: what the SDK calls, and what compilers call on their own.
+
+use std::alloc::Layout;
+use std::ffi::{c_char, c_int, c_void};
+
+use ifunc_abi::symbols;
+
+use super::entry::{escape_with_panic, on_host_side};
+
+unsafe extern "C" {
+    fn memcpy(to: *mut c_void, from: *const c_void, n: usize) -> *mut c_void;
+    fn memmove(to: *mut c_void, from: *const c_void, n: usize) -> *mut c_void;
+    fn memset(to: *mut c_void, byte: c_int, n: usize) -> *mut c_void;
+    fn memcmp(a: *const c_void, b: *const c_void, n: usize) -> c_int;
+    fn bcmp(a: *const c_void, b: *const c_void, n: usize) -> c_int;
+    fn strlen(s: *const c_char) -> usize;
+}
+
+/// Name and address of every import that needs no permission.
+pub(crate) fn always_allowed() -> [(&'static str, *const ()); 11] {
+    [
+        (symbols::PANIC, panic as *const ()),
+        (symbols::ALLOC, alloc as *const ()),
+        (symbols::DEALLOC, dealloc as *const ()),
+        (symbols::REALLOC, realloc as *const ()),
+        ("memcpy", memcpy as *const ()),
+        ("memmove", memmove as *const ()),
+        ("memset", memset as *const ()),
+        ("memcmp", memcmp as *const ()),
+        ("bcmp", bcmp as *const ()),
+        ("strlen", strlen as *const ()),
+        ("__stack_chk_fail", stack_chk_fail as *const ()),
+    ]
+}
+
+/// # Safety
+/// `ptr` must be readable for `len` bytes, or `len` zero.
+unsafe fn bytes<'a>(ptr: *const u8, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(ptr, len) }
+}
+
+unsafe extern "C" fn panic(
+    message: *const u8,
+    message_len: usize,
+    file: *const u8,
+    file_len: usize,
+    line: u32,
+    column: u32,
+) -> ! {
+    // SAFETY: the SDK's panic handler passes two strings; this frame and its caller's (panic=abort) own nothing.
+    unsafe { escape_with_panic(bytes(message, message_len), bytes(file, file_len), line, column) }
+}
+
+extern "C" fn stack_chk_fail() -> ! {
+    // SAFETY: called by compiled C only, whose frames own nothing; the way out does not use the smashed stack.
+    unsafe { escape_with_panic(b"stack smashing detected", b"", 0, 0) }
+}
+
+// Memory that an invocation holds when it panics is lost to the process: nobody can know whether the image's statics
+// or the target's data point to it.
+
+extern "C" fn alloc(size: usize, align: usize) -> *mut u8 {
+    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: the size is not zero.
+    on_host_side(|| unsafe { std::alloc::alloc(layout) })
+}
+
+unsafe extern "C" fn dealloc(ptr: *mut u8, size: usize, align: usize) {
+    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
+        return;
+    };
+    // SAFETY: the ifunc's global allocator passes what `alloc` or `realloc` returned, with the same size and alignment.
+    on_host_side(|| unsafe { std::alloc::dealloc(ptr, layout) });
+}
+
+unsafe extern "C" fn realloc(ptr: *mut u8, size: usize, align: usize, new_size: usize) -> *mut u8 {
+    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
+        return std::ptr::null_mut();
+    };
+    if Layout::from_size_align(new_size, align).is_err() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: as in `dealloc`; the new size fits a layout.
+    on_host_side(|| unsafe { std::alloc::realloc(ptr, layout, new_size.max(1)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provides_what_the_abi_promises() {
+        let names: Vec<_> = always_allowed().iter().map(|(name, _)| *name).collect();
+        for promised in symbols::RUNTIME_IMPORTS.iter().chain(&symbols::COMPILER_IMPORTS) {
+            assert!(names.contains(promised), "{promised}");
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_null() {
+        assert!(alloc(usize::MAX, 8).is_null());
+        assert!(alloc(8, 3).is_null());
+        let ptr = alloc(8, 64);
+        assert!(ptr.addr().is_multiple_of(64));
+        // SAFETY: `ptr` came from `alloc` with these values.
+        unsafe {
+            assert!(realloc(ptr, 8, 64, usize::MAX).is_null());
+            dealloc(ptr, 8, 64);
+        }
+    }
+}

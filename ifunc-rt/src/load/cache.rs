@@ -1,0 +1,117 @@
+//! The code cache of a target: what is installed, by id, and what goes when room is needed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::{Flags, Image};
+use ifunc_abi::status::Rejection;
+
+use super::Refusal;
+use super::install::{Installed, install};
+use crate::exec::arena::{Arena, ArenaError};
+
+/// Installed images. One that no connection has bound stays until its room is needed, least recently bound first.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    arena: Arena,
+    images: HashMap<ImageId, Entry>,
+    max_images: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    image: Arc<Installed>,
+    last_bound: u64,
+}
+
+impl Cache {
+    pub(crate) fn new(bytes: usize, max_images: usize) -> rustix::io::Result<Self> {
+        Ok(Self {
+            arena: Arena::new(bytes)?,
+            images: HashMap::new(),
+            max_images,
+            clock: 0,
+        })
+    }
+
+    /// The installed image of this id.
+    pub(crate) fn get(&mut self, id: &ImageId) -> Option<Arc<Installed>> {
+        self.clock += 1;
+        let entry = self.images.get_mut(id)?;
+        entry.last_bound = self.clock;
+        Some(entry.image.clone())
+    }
+
+    /// Installs an image that was judged, evicting what nobody has bound.
+    pub(crate) fn insert(
+        &mut self,
+        id: ImageId,
+        image: &Image<'_>,
+        got: &[usize],
+    ) -> Result<Arc<Installed>, Refusal> {
+        while self.images.len() >= self.max_images {
+            if !self.evict_one() {
+                let detail = format!("all {} images are in use", self.max_images);
+                return Err(Refusal::new(Rejection::CacheFull, detail));
+            }
+        }
+        let installed = loop {
+            match install(&mut self.arena, id, image, got) {
+                Ok(installed) => break Arc::new(installed),
+                Err(error @ ArenaError::Full(_)) => {
+                    if !self.evict_one() {
+                        return Err(Refusal::new(Rejection::CacheFull, error.to_string()));
+                    }
+                }
+                Err(error @ ArenaError::Os(_)) => {
+                    return Err(Refusal::new(Rejection::Resources, error.to_string()));
+                }
+            }
+        };
+        tracing::debug!(name = %installed.name, bytes = installed.footprint(), "installed");
+        self.clock += 1;
+        self.images.insert(
+            id,
+            Entry {
+                image: installed.clone(),
+                last_bound: self.clock,
+            },
+        );
+        Ok(installed)
+    }
+
+    /// Evicts the unbound image that was bound longest ago; `false` if every image is bound or pinned.
+    fn evict_one(&mut self) -> bool {
+        let oldest = self
+            .images
+            .iter()
+            .filter(|(_, entry)| {
+                Arc::strong_count(&entry.image) == 1 && !entry.image.flags.has(Flags::PINNED)
+            })
+            .min_by_key(|(_, entry)| entry.last_bound)
+            .map(|(id, _)| *id);
+        let Some(entry) = oldest.and_then(|id| self.images.remove(&id)) else {
+            return false;
+        };
+        let Some(installed) = Arc::into_inner(entry.image) else {
+            return false;
+        };
+        tracing::debug!(name = %installed.name, "evicted");
+        // SAFETY: no connection has it bound (the count was one), so no invocation runs in it, and it did not declare
+        // that its address outlives its invocations.
+        unsafe {
+            self.arena.free(installed.code);
+            if let Some(got) = installed.got {
+                self.arena.free(got);
+            }
+        }
+        true
+    }
+
+    /// Number of installed images.
+    pub(crate) fn len(&self) -> usize {
+        self.images.len()
+    }
+}

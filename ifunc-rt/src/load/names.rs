@@ -1,0 +1,73 @@
+//! The names of the host that images may bind: what was exported, what the builder allowed, and the few that need no permission.
+
+use std::collections::HashMap;
+
+use ifunc::host::EXPORTS;
+use ifunc_abi::Fingerprint;
+
+use crate::exec::host::always_allowed;
+use crate::fingerprint;
+
+/// What a name is bound to.
+#[derive(Clone, Debug)]
+pub(crate) struct HostName {
+    pub(crate) address: *const (),
+    /// The signature's text and fingerprint, where it is known.
+    pub(crate) signature: Option<(&'static str, Fingerprint)>,
+}
+
+// SAFETY: an address of code or data of the host; what the builder allowed lives as long as the target by its contract.
+unsafe impl Send for HostName {}
+
+/// The allow-list of a target.
+#[derive(Clone, Debug)]
+pub(crate) struct HostNames(HashMap<String, HostName>);
+
+/// Two exports with one name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("two functions are exported under the name `{0}`; help: rename one")]
+pub struct DuplicateExport(pub String);
+
+impl HostNames {
+    /// The exports of this process and what is always allowed.
+    pub(crate) fn new() -> Result<Self, DuplicateExport> {
+        let mut names: HashMap<_, _> = always_allowed()
+            .into_iter()
+            .map(|(name, address)| {
+                (
+                    name.to_owned(),
+                    HostName {
+                        address,
+                        signature: None,
+                    },
+                )
+            })
+            .collect();
+        for export in EXPORTS {
+            let signature = Some((export.signature, fingerprint::of(export.signature)));
+            let name = HostName {
+                address: export.address,
+                signature,
+            };
+            if names.insert(export.name.to_owned(), name).is_some() {
+                return Err(DuplicateExport(export.name.to_owned()));
+            }
+        }
+        Ok(Self(names))
+    }
+
+    /// Adds or replaces a name.
+    pub(crate) fn allow(&mut self, name: String, address: *const ()) {
+        self.0.insert(
+            name,
+            HostName {
+                address,
+                signature: None,
+            },
+        );
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&HostName> {
+        self.0.get(name)
+    }
+}

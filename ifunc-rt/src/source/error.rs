@@ -1,0 +1,202 @@
+//! What can go wrong on the source.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ifunc::payload::{DecodeError, EncodeError};
+use ifunc_abi::image::ImageError;
+use ifunc_abi::status::{Failure, Rejection};
+
+/// Why a call has no answer, or a send did not go out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The ifunc panicked on the target. The target lives.
+    #[error("`{ifunc}` panicked on the target{}: {message}", at(file, *line, *column))]
+    Panic {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// The panic's message, as far as the package's panic policy kept it.
+        message: String,
+        /// Source file; empty if not kept.
+        file: String,
+        /// Line; 0 if not kept.
+        line: u32,
+        /// Column; 0 if not kept.
+        column: u32,
+    },
+    /// The ifunc was started and did not end well.
+    #[error("`{ifunc}` failed on the target: {why}{}", behind(detail))]
+    Failed {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// Why.
+        why: Failure,
+        /// More, for people.
+        detail: String,
+    },
+    /// The target did not start it.
+    #[error("the target rejected `{ifunc}`: {why}{}", behind(detail))]
+    Rejected {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// Why.
+        why: Rejection,
+        /// More, for people; for types and signatures both texts.
+        detail: String,
+    },
+    /// The target is gone, and this was never sent.
+    #[error("`{what}` was not sent: the target is gone: {why}")]
+    PeerGone {
+        /// What would have been sent.
+        what: String,
+        /// Why it could not be reached again.
+        why: String,
+    },
+    /// It was sent, then the connection died: it may or may not have run.
+    #[error(
+        "`{what}` was sent, then the target went away: it may or may not have run; help: declare the ifunc `idempotent` if it may run twice"
+    )]
+    Indeterminate {
+        /// What was sent.
+        what: String,
+    },
+    /// The deadline passed. A call may still be running; its answer is dropped.
+    #[error("`{what}` is not done after {waited:?}; the target is there but does not consume or answer")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// The deadline's length.
+        waited: Duration,
+    },
+    /// There is no credit now; nothing was sent.
+    #[error("no room to send `{what}` now")]
+    WouldBlock {
+        /// What would have been sent.
+        what: String,
+    },
+    /// The payload does not encode; nothing was sent.
+    #[error("the payload of `{ifunc}` cannot be sent: {error}")]
+    Payload {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// Why.
+        error: EncodeError,
+    },
+    /// `payload_init` of a library said no, or panicked; nothing was sent.
+    #[error("`{ifunc}_payload_init` returned {code}")]
+    PayloadInit {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// What it returned.
+        code: i32,
+    },
+    /// The payload is larger than the target takes; nothing was sent.
+    #[error("a payload of {len} bytes for `{ifunc}`; the target takes {limit}")]
+    PayloadTooLarge {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// Its length.
+        len: u64,
+        /// The target's limit.
+        limit: u64,
+    },
+    /// The image is larger than the target takes; nothing was sent.
+    #[error("`{ifunc}` is an image of {len} bytes; the target takes {limit}")]
+    ImageTooLarge {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// Its length.
+        len: u64,
+        /// The target's limit.
+        limit: u64,
+    },
+    /// The answer came and is no value of its type.
+    #[error("the answer of `{ifunc}` does not decode: {error}")]
+    Answer {
+        /// Name of the ifunc.
+        ifunc: String,
+        /// Why.
+        error: DecodeError,
+    },
+    /// An earlier `send` did not end well. What was asked for now was *not* sent.
+    #[error("an earlier send did not end well: {0}")]
+    Earlier(Box<Error>),
+}
+
+fn at(file: &str, line: u32, column: u32) -> String {
+    if file.is_empty() {
+        String::new()
+    } else {
+        format!(" at {file}:{line}:{column}")
+    }
+}
+
+fn behind(detail: &str) -> String {
+    if detail.is_empty() {
+        String::new()
+    } else {
+        format!(": {detail}")
+    }
+}
+
+/// Why an ifunc library cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LibraryError {
+    /// Nowhere.
+    #[error("no library `{name}.so`; looked in: {}; help: `cargo ifunc build` in the workspace of the ifunc, or set IFUNC_LIB_DIR", searched.join(", "))]
+    NotFound {
+        /// Name of the ifunc.
+        name: String,
+        /// Where it was looked for.
+        searched: Vec<String>,
+    },
+    /// The name is no name of an ifunc.
+    #[error("`{0}` cannot name an ifunc: a C identifier of at most 255 bytes")]
+    Name(String),
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        error: std::io::Error,
+    },
+    /// The file is no ifunc library.
+    #[error("`{}` is no ifunc library: {why}; help: `cargo ifunc build` makes one", path.display())]
+    NotALibrary {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// The image in it does not parse.
+    #[error("the image in `{}` cannot be used: {error}", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: ImageError,
+    },
+    /// Built from other types than this program.
+    #[error("`{}` was built with another {what} type\n  this program: {ours}\n  the library:  {theirs}\nhelp: `cargo ifunc build`, then build this program again", path.display())]
+    Type {
+        /// The file.
+        path: PathBuf,
+        /// `payload`, `target` or `answer`.
+        what: &'static str,
+        /// Text of this program's type.
+        ours: String,
+        /// Text of the library's type.
+        theirs: String,
+    },
+    /// It could not be opened, or lacks a symbol.
+    #[error("cannot open `{}`: {why}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The loader's word.
+        why: String,
+    },
+}

@@ -1,0 +1,266 @@
+//! Ifuncs that a source can send: typed, and by name.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ifunc::payload::Ifunc;
+
+use super::Source;
+use super::call::Call;
+use super::connection::Submission;
+use super::error::Error;
+use super::library::{Entries, Library};
+use super::message::{LoadedMessage, Message};
+
+/// What typed and named handles share: an image bound to a handle of the connection.
+#[derive(Clone, Debug)]
+pub(super) struct Handle(Arc<Bound>);
+
+#[derive(Debug)]
+struct Bound {
+    source: Source,
+    library: Arc<Library>,
+    index: u32,
+    align: usize,
+}
+
+impl Handle {
+    pub(super) fn new(source: Source, library: Arc<Library>, align: usize) -> Self {
+        let index = source.lock().bind(Arc::clone(&library));
+        Self(Arc::new(Bound {
+            source,
+            library,
+            index,
+            align,
+        }))
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.0.source
+    }
+
+    pub(super) fn library(&self) -> &Library {
+        &self.0.library
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.0.library.name
+    }
+
+    /// Sends, waiting for room if `block`; returns the token if one is wanted.
+    pub(super) fn submit(
+        &self,
+        bound: usize,
+        wants: bool,
+        block: bool,
+        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<u64, Error> {
+        let mut submission = Submission {
+            handle: self.0.index,
+            bound,
+            align: self.0.align,
+            wants,
+            encode,
+        };
+        let source = &self.0.source;
+        // The clock is only looked at when there is something to wait for.
+        let first = source.lock().try_submit(&mut submission)?;
+        let token = match first {
+            Some(token) => token,
+            None if !block => {
+                return Err(Error::WouldBlock {
+                    what: self.name().to_owned(),
+                });
+            }
+            None => {
+                let deadline = source.deadline();
+                source.retry(deadline, self.name(), |connection| {
+                    connection.try_submit(&mut submission)
+                })?
+            }
+        };
+        if block && !source.lock().try_drain() {
+            let deadline = source.deadline();
+            source.retry(deadline, self.name(), |connection| {
+                Ok(connection.try_drain().then_some(()))
+            })?;
+        }
+        Ok(token)
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.source.lock().unbind(self.index);
+    }
+}
+
+/// The typed handle of an ifunc: sends payloads of its type, brings back answers of its type.
+pub struct Registered<F: Ifunc> {
+    handle: Handle,
+    ifunc: PhantomData<fn() -> F>,
+}
+
+impl<F: Ifunc> Registered<F> {
+    pub(super) fn new(handle: Handle) -> Self {
+        Self {
+            handle,
+            ifunc: PhantomData,
+        }
+    }
+
+    /// BLAKE3 of the image.
+    #[must_use]
+    pub fn id(&self) -> &[u8; 32] {
+        &self.handle.library().id
+    }
+
+    /// Sends the payload and returns what to wait for.
+    ///
+    /// # Errors
+    /// What keeps it from being sent, see [`Error`].
+    pub fn call(&self, payload: &F::Payload<'_>) -> Result<Call<F::Answer>, Error> {
+        let token = self.submit(payload, true, true)?;
+        Ok(Call::new(self.handle.clone(), token, F::decode_answer))
+    }
+
+    /// Sends the payload and forgets it. What goes wrong with it later is said by the next `send`, or by
+    /// [`Source::flush`].
+    ///
+    /// # Errors
+    /// What keeps it from being sent; [`Error::Earlier`] for an earlier one, and then this one was not sent.
+    pub fn send(&self, payload: &F::Payload<'_>) -> Result<(), Error> {
+        self.submit(payload, false, true).map(drop)
+    }
+
+    /// As [`send`](Self::send), but never waits for room.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when there is no room; otherwise as `send`.
+    pub fn try_send(&self, payload: &F::Payload<'_>) -> Result<(), Error> {
+        self.submit(payload, false, false).map(drop)
+    }
+
+    /// A message: a payload encoded once, to be rewritten in place and sent many times.
+    ///
+    /// # Errors
+    /// A payload that does not encode.
+    pub fn message(&self, payload: &F::Payload<'_>) -> Result<Message<F>, Error> {
+        Message::new(self.handle.clone(), payload)
+    }
+
+    fn submit(&self, payload: &F::Payload<'_>, wants: bool, block: bool) -> Result<u64, Error> {
+        self.handle.submit(F::bound(payload), wants, block, &mut |room| {
+            F::encode(payload, room).map_err(|error| Error::Payload {
+                ifunc: F::NAME.into(),
+                error,
+            })
+        })
+    }
+}
+
+impl<F: Ifunc> Clone for Registered<F> {
+    fn clone(&self) -> Self {
+        Self::new(self.handle.clone())
+    }
+}
+
+impl<F: Ifunc> fmt::Debug for Registered<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registered")
+            .field("name", &F::NAME)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The handle of an ifunc by name, Rust or C: its payloads are made by its library's `payload_init`.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    handle: Handle,
+    entries: Option<Arc<Entries>>,
+}
+
+impl Loaded {
+    pub(super) fn new(handle: Handle, entries: Option<Entries>) -> Self {
+        Self {
+            handle,
+            entries: entries.map(Arc::new),
+        }
+    }
+
+    /// The ifunc's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.handle.name()
+    }
+
+    /// BLAKE3 of the image.
+    #[must_use]
+    pub fn id(&self) -> &[u8; 32] {
+        &self.handle.library().id
+    }
+
+    /// Sends what `payload_init` makes of `source_args` and returns what to wait for: the answer's bytes.
+    ///
+    /// # Errors
+    /// What keeps it from being sent, see [`Error`].
+    pub fn call(&self, source_args: &[u8]) -> Result<Call<Vec<u8>>, Error> {
+        let token = self.submit(source_args, true, true)?;
+        Ok(Call::new(self.handle.clone(), token, |bytes| Ok(bytes.to_vec())))
+    }
+
+    /// As [`Registered::send`].
+    ///
+    /// # Errors
+    /// As [`Registered::send`].
+    pub fn send(&self, source_args: &[u8]) -> Result<(), Error> {
+        self.submit(source_args, false, true).map(drop)
+    }
+
+    /// As [`Registered::try_send`].
+    ///
+    /// # Errors
+    /// As [`Registered::try_send`].
+    pub fn try_send(&self, source_args: &[u8]) -> Result<(), Error> {
+        self.submit(source_args, false, false).map(drop)
+    }
+
+    /// A message: a payload made once, to be rewritten in place and sent many times.
+    ///
+    /// # Errors
+    /// A payload that `payload_init` refuses.
+    pub fn message(&self, source_args: &[u8]) -> Result<LoadedMessage, Error> {
+        LoadedMessage::new(self.clone(), source_args)
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// How many bytes the payload takes at most.
+    pub(super) fn bound(&self, source_args: &[u8]) -> usize {
+        self.entries
+            .as_ref()
+            .map_or(source_args.len(), |entries| entries.bound(source_args))
+    }
+
+    /// Writes the payload.
+    pub(super) fn encode(&self, source_args: &[u8], room: &mut [u8]) -> Result<usize, Error> {
+        match &self.entries {
+            Some(entries) => entries.init(source_args, room),
+            None => {
+                room[..source_args.len()].copy_from_slice(source_args);
+                Ok(source_args.len())
+            }
+        }
+    }
+
+    fn submit(&self, source_args: &[u8], wants: bool, block: bool) -> Result<u64, Error> {
+        let bound = self.bound(source_args);
+        self.handle.submit(bound, wants, block, &mut |room| {
+            // A library sees exactly what it asked for: the transport may have more room.
+            self.encode(source_args, &mut room[..bound])
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! Ifunc libraries: reading the image out of one, and opening one for its `payload_init`.
+
+use std::ffi::c_void;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ifunc::payload::Ifunc;
+use ifunc_abi::about::About;
+use ifunc_abi::image::{Flags, Image, MAGIC};
+use ifunc_abi::{ImageId, symbols};
+use object::{Object, ObjectSection};
+
+use super::error::{Error, LibraryError};
+use crate::fingerprint;
+
+/// An image and what its library says about it.
+#[derive(Debug)]
+pub(super) struct Library {
+    path: PathBuf,
+    pub(super) name: String,
+    pub(super) id: ImageId,
+    pub(super) image: Vec<u8>,
+    about: Vec<u8>,
+    flags: Flags,
+    payload_align: usize,
+}
+
+impl Library {
+    pub(super) fn read(path: &Path, name: Option<&str>) -> Result<Arc<Self>, LibraryError> {
+        let bytes = std::fs::read(path).map_err(|error| LibraryError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        Self::parse(&bytes, name, path)
+    }
+
+    /// From the bytes of a library or of an image. Without a name a library must hold one image.
+    pub(super) fn parse(bytes: &[u8], name: Option<&str>, path: &Path) -> Result<Arc<Self>, LibraryError> {
+        let not = |why: String| LibraryError::NotALibrary {
+            path: path.to_owned(),
+            why,
+        };
+        let (image, about) = if bytes.starts_with(&MAGIC) {
+            (bytes.to_vec(), Vec::new())
+        } else {
+            let file = object::File::parse(bytes).map_err(|error| not(error.to_string()))?;
+            let found: Vec<&str> = file
+                .sections()
+                .filter_map(|section| section.name().ok()?.strip_prefix(symbols::IMAGE_SECTION))
+                .filter(|found| name.is_none_or(|name| name == *found))
+                .collect();
+            let name = match (found.as_slice(), name) {
+                ([one], _) => (*one).to_owned(),
+                ([], Some(name)) => return Err(not(format!("it holds no image of `{name}`"))),
+                ([], None) => return Err(not("it holds no image".into())),
+                (several, _) => return Err(not(format!("it holds several images: {}", several.join(", ")))),
+            };
+            let section = |prefix: &str| {
+                let data = file
+                    .section_by_name(&format!("{prefix}{name}"))
+                    .and_then(|section| section.data().ok());
+                data.unwrap_or_default().to_vec()
+            };
+            (section(symbols::IMAGE_SECTION), section(symbols::ABOUT_SECTION))
+        };
+        let parsed = Image::parse(&image).map_err(|error| LibraryError::Image {
+            path: path.to_owned(),
+            error,
+        })?;
+        if let Some(name) = name
+            && name != parsed.name()
+        {
+            return Err(not(format!(
+                "its image is of `{}`, not of `{name}`",
+                parsed.name()
+            )));
+        }
+        Ok(Arc::new(Self {
+            path: path.to_owned(),
+            name: parsed.name().to_owned(),
+            id: *blake3::hash(&image).as_bytes(),
+            flags: parsed.flags(),
+            payload_align: parsed.payload_align(),
+            about,
+            image,
+        }))
+    }
+
+    pub(super) fn payload_align(&self) -> usize {
+        self.payload_align
+    }
+
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.flags.has(Flags::IDEMPOTENT)
+    }
+
+    pub(super) fn about(&self) -> About<'_> {
+        About::new(&self.about).unwrap_or_default()
+    }
+
+    /// Compares the image's types with those that this program was compiled with.
+    pub(super) fn check_types<F: Ifunc>(&self) -> Result<(), LibraryError> {
+        // It parsed when this value was made.
+        let Ok(image) = Image::parse(&self.image) else {
+            return Ok(());
+        };
+        let about = self.about();
+        let types = [
+            ("payload", F::PAYLOAD, image.payload(), about.payload()),
+            ("target", F::TARGET, image.target(), about.target()),
+            ("answer", F::ANSWER, image.answer(), about.answer()),
+        ];
+        for (what, ours, fingerprint, theirs) in types {
+            if fingerprint != fingerprint::of(ours.as_str()) {
+                return Err(LibraryError::Type {
+                    path: self.path.clone(),
+                    what,
+                    ours: ours.as_str().to_owned(),
+                    theirs: theirs
+                        .unwrap_or("(not stated: a C ifunc, or an image without its library)")
+                        .to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+type Bound = unsafe extern "C" fn(source_args: *const c_void, n: usize) -> usize;
+/// `X_payload_init` beside `X_payload_bound`.
+type InitBound =
+    unsafe extern "C" fn(source_args: *const c_void, n: usize, payload: *mut c_void, size: *mut usize) -> i32;
+/// `X_payload_init` beside `X_payload_get_max_size`.
+type InitMaxSize =
+    unsafe extern "C" fn(payload: *mut c_void, size: usize, source_args: *const c_void, n: usize) -> i32;
+
+#[derive(Clone, Copy, Debug)]
+enum Init {
+    Bound(InitBound),
+    MaxSize(InitMaxSize),
+}
+
+/// The source's side of an opened library.
+#[derive(Debug)]
+pub(super) struct Entries {
+    name: String,
+    bound: Bound,
+    init: Init,
+    /// Keeps the functions where they are.
+    _library: libloading::Library,
+}
+
+impl Entries {
+    /// # Safety
+    /// The file must be an ifunc library whose author is trusted with this process.
+    pub(super) unsafe fn open(path: &Path, library: &Library) -> Result<Self, LibraryError> {
+        let open = |why: String| LibraryError::Open {
+            path: path.to_owned(),
+            why,
+        };
+        // `dlopen` takes a name without a slash for one to be searched for.
+        let absolute = std::path::absolute(path).map_err(|error| open(error.to_string()))?;
+        // SAFETY: the caller's promise.
+        let opened =
+            unsafe { libloading::Library::new(absolute) }.map_err(|error| open(error.to_string()))?;
+        let name = library.name.clone();
+        // SAFETY: the symbols' types are those that the names stand for in an ifunc library.
+        let (bound, max_size) = unsafe {
+            let get = |suffix: &str| {
+                opened
+                    .get::<Bound>(format!("{name}{suffix}\0").as_bytes())
+                    .ok()
+                    .map(|s| *s)
+            };
+            (get(symbols::BOUND_SUFFIX), get(symbols::MAX_SIZE_SUFFIX))
+        };
+        let init_name = format!("{name}{}\0", symbols::INIT_SUFFIX);
+        let missing = |error: libloading::Error| open(error.to_string());
+        // SAFETY: as above; which of the two types, the other symbol tells.
+        let (bound, init) = unsafe {
+            match (bound, max_size) {
+                (Some(bound), None) => (
+                    bound,
+                    Init::Bound(*opened.get(init_name.as_bytes()).map_err(missing)?),
+                ),
+                (None, Some(bound)) => (
+                    bound,
+                    Init::MaxSize(*opened.get(init_name.as_bytes()).map_err(missing)?),
+                ),
+                _ => {
+                    let (a, b) = (symbols::BOUND_SUFFIX, symbols::MAX_SIZE_SUFFIX);
+                    return Err(open(format!(
+                        "it must define exactly one of `{name}{a}` and `{name}{b}`"
+                    )));
+                }
+            }
+        };
+        Ok(Self {
+            name,
+            bound,
+            init,
+            _library: opened,
+        })
+    }
+
+    /// How many bytes the payload takes at most.
+    pub(super) fn bound(&self, source_args: &[u8]) -> usize {
+        // SAFETY: an ifunc library's function, trusted by whoever opened it, and a readable range.
+        unsafe { (self.bound)(source_args.as_ptr().cast(), source_args.len()) }
+    }
+
+    /// Writes the payload and returns its length.
+    pub(super) fn init(&self, source_args: &[u8], payload: &mut [u8]) -> Result<usize, Error> {
+        let (args, n) = (source_args.as_ptr().cast::<c_void>(), source_args.len());
+        let (to, mut size) = (payload.as_mut_ptr().cast::<c_void>(), payload.len());
+        // SAFETY: as above, and a writable range of `size` bytes.
+        let code = unsafe {
+            match self.init {
+                Init::Bound(init) => init(args, n, to, &raw mut size),
+                Init::MaxSize(init) => init(to, size, args, n),
+            }
+        };
+        if code != 0 {
+            return Err(Error::PayloadInit {
+                ifunc: self.name.clone(),
+                code,
+            });
+        }
+        // It may only shrink the size.
+        Ok(size.min(payload.len()))
+    }
+}

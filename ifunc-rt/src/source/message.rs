@@ -1,0 +1,170 @@
+//! Messages: payloads that are encoded once, rewritten in place and sent many times.
+
+use std::marker::PhantomData;
+
+use ifunc::payload::Ifunc;
+
+use super::call::Call;
+use super::error::Error;
+use super::handle::{Handle, Loaded};
+use crate::wire::buffer::AlignedBuffer;
+
+/// Handle and payload: what typed and named messages share.
+#[derive(Clone, Debug)]
+struct Encoded {
+    handle: Handle,
+    payload: AlignedBuffer,
+}
+
+impl Encoded {
+    fn write(
+        &mut self,
+        bound: usize,
+        encode: impl FnOnce(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<(), Error> {
+        self.payload
+            .try_resize(bound)
+            .ok_or_else(|| Error::PayloadTooLarge {
+                ifunc: self.handle.name().to_owned(),
+                len: bound as u64,
+                limit: isize::MAX as u64,
+            })?;
+        let len = encode(self.payload.as_mut_slice())?;
+        self.payload.resize(len);
+        Ok(())
+    }
+
+    fn submit(&self, wants: bool, block: bool) -> Result<u64, Error> {
+        let payload = self.payload.as_slice();
+        self.handle.submit(payload.len(), wants, block, &mut |room| {
+            room[..payload.len()].copy_from_slice(payload);
+            Ok(payload.len())
+        })
+    }
+}
+
+/// A message of a typed ifunc.
+#[derive(Clone, Debug)]
+pub struct Message<F: Ifunc> {
+    encoded: Encoded,
+    ifunc: PhantomData<fn() -> F>,
+}
+
+impl<F: Ifunc> Message<F> {
+    pub(super) fn new(handle: Handle, payload: &F::Payload<'_>) -> Result<Self, Error> {
+        let encoded = Encoded {
+            handle,
+            payload: AlignedBuffer::default(),
+        };
+        let mut message = Self {
+            encoded,
+            ifunc: PhantomData,
+        };
+        message.set(payload)?;
+        Ok(message)
+    }
+
+    /// Replaces the payload. After an error the message must be set again before it is sent.
+    ///
+    /// # Errors
+    /// A payload that does not encode.
+    pub fn set(&mut self, payload: &F::Payload<'_>) -> Result<(), Error> {
+        self.encoded.write(F::bound(payload), |room| {
+            F::encode(payload, room).map_err(|error| Error::Payload {
+                ifunc: F::NAME.into(),
+                error,
+            })
+        })
+    }
+
+    /// The encoded payload, to be changed in place. Bytes that are no payload are refused by the target.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.encoded.payload.as_mut_slice()
+    }
+
+    /// As [`Registered::call`](super::Registered::call).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn call(&self) -> Result<Call<F::Answer>, Error> {
+        let token = self.encoded.submit(true, true)?;
+        Ok(Call::new(self.encoded.handle.clone(), token, F::decode_answer))
+    }
+
+    /// As [`Registered::send`](super::Registered::send).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send(&self) -> Result<(), Error> {
+        self.encoded.submit(false, true).map(drop)
+    }
+
+    /// As [`Registered::try_send`](super::Registered::try_send).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_send(&self) -> Result<(), Error> {
+        self.encoded.submit(false, false).map(drop)
+    }
+}
+
+/// A message of an ifunc by name.
+#[derive(Clone, Debug)]
+pub struct LoadedMessage {
+    encoded: Encoded,
+    loaded: Loaded,
+}
+
+impl LoadedMessage {
+    pub(super) fn new(loaded: Loaded, source_args: &[u8]) -> Result<Self, Error> {
+        let encoded = Encoded {
+            handle: loaded.handle().clone(),
+            payload: AlignedBuffer::default(),
+        };
+        let mut message = Self { encoded, loaded };
+        message.set(source_args)?;
+        Ok(message)
+    }
+
+    /// Makes the payload anew. After an error the message must be set again before it is sent.
+    ///
+    /// # Errors
+    /// What `payload_init` says.
+    pub fn set(&mut self, source_args: &[u8]) -> Result<(), Error> {
+        let loaded = &self.loaded;
+        self.encoded
+            .write(loaded.bound(source_args), |room| loaded.encode(source_args, room))
+    }
+
+    /// The payload, to be changed in place.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.encoded.payload.as_mut_slice()
+    }
+
+    /// As [`Loaded::call`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn call(&self) -> Result<Call<Vec<u8>>, Error> {
+        let token = self.encoded.submit(true, true)?;
+        Ok(Call::new(self.encoded.handle.clone(), token, |bytes| {
+            Ok(bytes.to_vec())
+        }))
+    }
+
+    /// As [`Loaded::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send(&self) -> Result<(), Error> {
+        self.encoded.submit(false, true).map(drop)
+    }
+
+    /// As [`Loaded::try_send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_send(&self) -> Result<(), Error> {
+        self.encoded.submit(false, false).map(drop)
+    }
+}

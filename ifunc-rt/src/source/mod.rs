@@ -1,0 +1,206 @@
+//! The sending side: finds images, sends them ahead of their first use, and brings answers back.
+
+mod call;
+mod connection;
+mod error;
+mod handle;
+mod library;
+mod message;
+mod options;
+mod search;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ifunc::payload::Ifunc;
+
+pub use call::Call;
+pub use error::{Error, LibraryError};
+pub use handle::{Loaded, Registered};
+pub use message::{LoadedMessage, Message};
+pub use options::SourceOptions;
+
+use connection::Connection;
+use handle::Handle;
+use library::{Entries, Library};
+
+use crate::transports::ConnectError;
+use crate::transports::address::{Address, AddressError};
+
+/// A connection to a target. Clones share it.
+///
+/// ```no_run
+/// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+/// let source = ifunc_rt::Source::connect("shm:counter")?;
+/// let add = source.register::<hello::add>()?;
+/// println!("{}", add.call(&5)?.wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// When the target goes away and comes back, the next call or send connects again and sends the code again, unasked.
+#[derive(Clone, Debug)]
+pub struct Source {
+    shared: Arc<Mutex<Connection>>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The address does not parse.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The target cannot be reached, or does not want this source.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+impl Source {
+    /// Connects to a target: `shm:NAME` or `loopback:NAME`.
+    ///
+    /// # Errors
+    /// An address that does not parse, a target that is not there, refuses or speaks another version.
+    pub fn connect(address: &str) -> Result<Self, SourceError> {
+        Self::connect_with(address, SourceOptions::default())
+    }
+
+    /// Connects with other deadlines than the usual ones.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_with(address: &str, options: SourceOptions) -> Result<Self, SourceError> {
+        let address: Address = address.parse()?;
+        Ok(Self {
+            shared: Arc::new(Mutex::new(Connection::connect(address, options)?)),
+        })
+    }
+
+    /// The typed handle of an ifunc. Its library is looked for as `NAME.so` in `IFUNC_LIB_DIR`, then
+    /// `UCX_IFUNC_LIB_DIR`, beside the executable, and in `target/ifunc/release` of the workspace. The library is read, not opened: no code
+    /// of it runs in this process.
+    ///
+    /// # Errors
+    /// No such library, one that is no ifunc library, or one that was built from other types than this program.
+    pub fn register<F: Ifunc>(&self) -> Result<Registered<F>, LibraryError> {
+        let path = search::find(F::NAME)?;
+        self.register_path::<F>(path)
+    }
+
+    /// As [`register`](Self::register), from this file.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn register_path<F: Ifunc>(&self, path: impl AsRef<Path>) -> Result<Registered<F>, LibraryError> {
+        let library = Library::read(path.as_ref(), Some(F::NAME))?;
+        library.check_types::<F>()?;
+        Ok(Registered::new(Handle::new(self.clone(), library, F::ALIGN)))
+    }
+
+    /// As [`register`](Self::register), from the bytes of an image (or of a library that holds it), as a program carries them that ships as one
+    /// file.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn register_bytes<F: Ifunc>(&self, bytes: &[u8]) -> Result<Registered<F>, LibraryError> {
+        let library = Library::parse(bytes, Some(F::NAME), Path::new(F::NAME))?;
+        library.check_types::<F>()?;
+        Ok(Registered::new(Handle::new(self.clone(), library, F::ALIGN)))
+    }
+
+    /// The handle of an ifunc by name, Rust or C. It is looked for as in [`register`](Self::register), then opened, so that its
+    /// `payload_init` can be called.
+    ///
+    /// # Safety
+    /// Opening a library runs its constructors, and sending runs its `payload_init` on what is passed to
+    /// [`Loaded::call`]: the file must be an ifunc library whose author is trusted with this process.
+    ///
+    /// # Errors
+    /// No such library, or one that is no ifunc library.
+    pub unsafe fn load(&self, name: &str) -> Result<Loaded, LibraryError> {
+        let path = search::find(name)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.open(&path, Some(name)) }
+    }
+
+    /// As [`load`](Self::load), from this file.
+    ///
+    /// # Safety
+    /// As for [`load`](Self::load).
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub unsafe fn load_path(&self, path: impl AsRef<Path>) -> Result<Loaded, LibraryError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.open(path.as_ref(), None) }
+    }
+
+    /// A handle from the bytes of an image (or of a library that holds it). Nothing is opened, so there is no `payload_init`: what is passed to
+    /// [`Loaded::call`] is the payload.
+    ///
+    /// # Errors
+    /// Bytes that are no image.
+    pub fn load_bytes(&self, bytes: &[u8]) -> Result<Loaded, LibraryError> {
+        let library = Library::parse(bytes, None, Path::new("(bytes)"))?;
+        let align = library.payload_align();
+        Ok(Loaded::new(Handle::new(self.clone(), library, align), None))
+    }
+
+    unsafe fn open(&self, path: &Path, name: Option<&str>) -> Result<Loaded, LibraryError> {
+        let library = Library::read(path, name)?;
+        // SAFETY: the caller's promise.
+        let entries = unsafe { Entries::open(path, &library)? };
+        let align = library.payload_align();
+        Ok(Loaded::new(
+            Handle::new(self.clone(), library, align),
+            Some(entries),
+        ))
+    }
+
+    /// Waits until the target has consumed everything that was sent before.
+    ///
+    /// # Errors
+    /// What went wrong with an earlier `send`, if anything did; the target gone; the deadline of
+    /// [`SourceOptions::timeout`].
+    pub fn flush(&self) -> Result<(), Error> {
+        let deadline = self.deadline();
+        let token = self.retry(deadline, "flush", |connection| connection.try_sync())?;
+        connection::wait(self, token, deadline, "flush")?;
+        self.lock().take_report().map_or(Ok(()), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        // A panic while the lock was held came from `encode` of a payload; the connection's state is whole at every
+        // such point.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.lock().options().timeout
+    }
+
+    /// Tries until it succeeds, fails or `deadline`, letting others have the connection in between.
+    fn retry<R>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        mut attempt: impl FnMut(&mut Connection) -> Result<Option<R>, Error>,
+    ) -> Result<R, Error> {
+        let mut backoff = connection::Backoff::new();
+        loop {
+            let mut connection = self.lock();
+            if let Some(result) = attempt(&mut connection)? {
+                return Ok(result);
+            }
+            if !backoff.pause(&mut connection, deadline) {
+                return Err(Error::Timeout {
+                    what: what.into(),
+                    waited: connection.options().timeout,
+                });
+            }
+        }
+    }
+}
+
+/// How long waits last unless said otherwise.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,56 @@
+//! Where ifunc libraries are looked for.
+
+use std::path::{Path, PathBuf};
+
+use super::error::LibraryError;
+
+/// The library of an ifunc: the first of `IFUNC_LIB_DIR`, `UCX_IFUNC_LIB_DIR`, the executable's folder, and `target/ifunc/release` of the
+/// workspace that holds the executable or the working directory. The variables hold folders separated by colons.
+pub(super) fn find(name: &str) -> Result<PathBuf, LibraryError> {
+    if !ifunc_abi::name::is_valid(name) {
+        return Err(LibraryError::Name(name.to_owned()));
+    }
+    let file = format!("{name}.so");
+    let mut searched = Vec::new();
+    for folder in folders() {
+        let path = folder.join(&file);
+        if path.is_file() {
+            return Ok(path);
+        }
+        searched.push(format!("`{}`", folder.display()));
+    }
+    Err(LibraryError::NotFound {
+        name: name.to_owned(),
+        searched,
+    })
+}
+
+fn folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for variable in ["IFUNC_LIB_DIR", "UCX_IFUNC_LIB_DIR"] {
+        if let Some(value) = std::env::var_os(variable) {
+            folders.extend(std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()));
+        }
+    }
+    let executable = std::env::current_exe().ok();
+    let beside = executable.as_deref().and_then(Path::parent);
+    folders.extend(beside.map(Path::to_owned));
+    // An executable built by cargo lies in `TARGET/release` or `TARGET/release/examples`.
+    folders.extend(beside.and_then(|folder| {
+        folder
+            .ancestors()
+            .take(4)
+            .map(|target| target.join("ifunc/release"))
+            .find(|built| built.is_dir())
+    }));
+    if let Ok(here) = std::env::current_dir() {
+        let workspace = here
+            .ancestors()
+            .filter(|folder| folder.join("Cargo.lock").is_file())
+            .last();
+        folders.push(workspace.unwrap_or(&here).join("target/ifunc/release"));
+    }
+    let mut seen = std::collections::HashSet::new();
+    folders.retain(|folder| seen.insert(folder.clone()));
+    folders
+}

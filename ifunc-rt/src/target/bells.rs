@@ -1,0 +1,75 @@
+//! What a target sleeps on: its listener's bell and its stop.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{EventfdFlags, Timespec, epoll};
+
+#[derive(Debug)]
+pub(super) struct Bells {
+    epoll: OwnedFd,
+    stop: Arc<Stop>,
+}
+
+#[derive(Debug)]
+struct Stop {
+    flag: AtomicBool,
+    bell: OwnedFd,
+}
+
+/// Ends [`Target::serve`](super::Target::serve), from any thread.
+#[derive(Clone, Debug)]
+pub struct StopHandle(Arc<Stop>);
+
+impl StopHandle {
+    /// Makes `serve` return soon, now and in every later call.
+    pub fn stop(&self) {
+        self.0.flag.store(true, Ordering::Release);
+        // Fails only when the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.0.bell, &1u64.to_ne_bytes());
+    }
+}
+
+impl Bells {
+    pub(super) fn new(listener: BorrowedFd<'_>) -> rustix::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        for (fd, data) in [(listener, 0), (bell.as_fd(), 1)] {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(data), epoll::EventFlags::IN)?;
+        }
+        Ok(Self {
+            epoll,
+            stop: Arc::new(Stop {
+                flag: AtomicBool::new(false),
+                bell,
+            }),
+        })
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.flag.load(Ordering::Acquire)
+    }
+
+    pub(super) fn stop_handle(&self) -> StopHandle {
+        StopHandle(self.stop.clone())
+    }
+
+    /// Sleeps until a bell rings, or for `timeout`.
+    pub(super) fn sleep(&self, timeout: Option<&Timespec>) -> rustix::io::Result<()> {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 2];
+        match epoll::wait(&self.epoll, &mut events[..], timeout) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Bells {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}

@@ -1,0 +1,219 @@
+//! How a target is made.
+
+use std::ffi::c_void;
+
+use ifunc_abi::frame::Limits;
+
+use super::Target;
+use super::policy::{ImageInfo, Policy, SourceInfo};
+use crate::load::names::{DuplicateExport, HostNames};
+use crate::transports::address::AddressError;
+use crate::transports::{ListenConfig, ListenError};
+
+/// Settings of a [`Target`]. Sizes are bytes.
+#[derive(Debug)]
+#[must_use]
+pub struct TargetBuilder {
+    pub(super) policy: Policy,
+    pub(super) allowed: Vec<(String, usize)>,
+    pub(super) limits: Limits,
+    pub(super) max_image_memory: usize,
+    pub(super) max_handles: usize,
+    pub(super) code_bytes: usize,
+    pub(super) max_images: usize,
+    pub(super) stack_bytes: usize,
+    pub(super) copy_payloads: bool,
+    pub(super) other_users: bool,
+    pub(super) slots: Option<u32>,
+    pub(super) ring_bytes: Option<u32>,
+    pub(super) shuffle: Option<u64>,
+}
+
+/// Why a target could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// The address does not parse.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Nothing can listen there.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Two exports with one name.
+    #[error(transparent)]
+    Export(#[from] DuplicateExport),
+    /// The kernel refused memory or a descriptor.
+    #[error("cannot {what}: {error}")]
+    Os {
+        /// What was being done.
+        what: &'static str,
+        /// The kernel's word.
+        error: std::io::Error,
+    },
+}
+
+impl TargetError {
+    pub(super) fn os(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {
+        move |error| Self::Os {
+            what,
+            error: error.into(),
+        }
+    }
+}
+
+impl Default for TargetBuilder {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Nothing,
+            allowed: Vec::new(),
+            limits: Limits {
+                max_payload: 64 << 20,
+                max_image: 16 << 20,
+                max_answer: 64 << 10,
+            },
+            max_image_memory: 64 << 20,
+            max_handles: 4096,
+            code_bytes: 256 << 20,
+            max_images: 4096,
+            stack_bytes: 4 << 20,
+            copy_payloads: false,
+            other_users: false,
+            slots: None,
+            ring_bytes: None,
+            shuffle: None,
+        }
+    }
+}
+
+impl TargetBuilder {
+    /// Accepts code from every source that may connect: by default, processes of the same user.
+    ///
+    /// # Safety
+    /// Accepted code runs with all the rights of this process. Nothing confines it: a signature says whose it is, not
+    /// what it does. Whoever may connect must be trusted with this process's memory, and the names given to
+    /// [`allow`](Self::allow) must be what the accepted code takes them for.
+    pub unsafe fn accept_code(mut self) -> Self {
+        self.policy = Policy::Everything;
+        self
+    }
+
+    /// Accepts code that `judge` says yes to. It is asked at every install, after the image's bytes were copied out and
+    /// hashed.
+    ///
+    /// # Safety
+    /// As for [`accept_code`](Self::accept_code), for the code that `judge` accepts.
+    pub unsafe fn accept_code_if(
+        mut self,
+        judge: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static,
+    ) -> Self {
+        self.policy = Policy::Judged(Box::new(judge));
+        self
+    }
+
+    /// Lets processes of other users connect. Their payloads are copied out of shared memory before they are used.
+    ///
+    /// # Safety
+    /// With [`accept_code`](Self::accept_code), every user who reaches the address runs code in this process.
+    pub unsafe fn accept_other_users(mut self) -> Self {
+        self.other_users = true;
+        self
+    }
+
+    /// Allows images to import `pointer` under `name`: a function or data of the host, beside what
+    /// `#[ifunc::export]` registered. It must stay valid as long as the target lives, and must be what the accepted
+    /// code takes it for (see [`accept_code`](Self::accept_code)). Called from injected code it runs on the injected
+    /// stack, unguarded: a panic in it aborts the process.
+    pub fn allow(mut self, name: impl Into<String>, pointer: *const c_void) -> Self {
+        self.allowed.push((name.into(), pointer.expose_provenance()));
+        self
+    }
+
+    /// Largest payload. Default 64 MiB.
+    pub fn max_payload(mut self, bytes: usize) -> Self {
+        self.limits.max_payload = bytes as u64;
+        self
+    }
+
+    /// Largest image. Default 16 MiB.
+    pub fn max_image(mut self, bytes: usize) -> Self {
+        self.limits.max_image = bytes as u64;
+        self
+    }
+
+    /// Largest memory of one image, zero-initialised data included. Default 64 MiB.
+    pub fn max_image_memory(mut self, bytes: usize) -> Self {
+        self.max_image_memory = bytes;
+        self
+    }
+
+    /// Largest answer; at most what one frame of the transport carries. Default 64 KiB.
+    pub fn max_answer(mut self, bytes: usize) -> Self {
+        self.limits.max_answer = bytes as u64;
+        self
+    }
+
+    /// Most handles of one connection. Default 4096.
+    pub fn max_handles(mut self, handles: usize) -> Self {
+        self.max_handles = handles;
+        self
+    }
+
+    /// Address space for installed code, all connections together; memory is used as images come. Default 256 MiB.
+    pub fn code_cache(mut self, bytes: usize, images: usize) -> Self {
+        self.code_bytes = bytes;
+        self.max_images = images;
+        self
+    }
+
+    /// Stack that injected code runs on, at least 512 KiB. Default 4 MiB; memory is used as it is touched.
+    pub fn stack(mut self, bytes: usize) -> Self {
+        self.stack_bytes = bytes;
+        self
+    }
+
+    /// Copies every payload out of the transport's memory before it is used, also those of the same user.
+    pub fn copy_payloads(mut self, yes: bool) -> Self {
+        self.copy_payloads = yes;
+        self
+    }
+
+    /// Credits: how many frames may be under way per connection and direction, a power of two. Default 4096.
+    pub fn credits(mut self, frames: u32) -> Self {
+        self.slots = Some(frames);
+        self
+    }
+
+    /// Memory for the bodies of frames under way, per connection and direction, a power of two. Default 2 MiB for
+    /// requests and 1 MiB for answers. A larger body than half of it travels in fragments; an answer cannot.
+    pub fn ring(mut self, bytes: u32) -> Self {
+        self.ring_bytes = Some(bytes);
+        self
+    }
+
+    /// For tests of order: `loopback` delivers out of order, as the seed says.
+    #[doc(hidden)]
+    pub fn shuffle(mut self, seed: u64) -> Self {
+        self.shuffle = Some(seed);
+        self
+    }
+
+    /// Starts listening on `address`: `shm:NAME` or `loopback:NAME`.
+    ///
+    /// # Errors
+    /// An address that does not parse or is taken, two exports of one name, no memory.
+    pub fn listen(self, address: &str) -> Result<Target, TargetError> {
+        let mut names = HostNames::new()?;
+        for (name, pointer) in &self.allowed {
+            names.allow(name.clone(), std::ptr::with_exposed_provenance(*pointer));
+        }
+        let mut config = ListenConfig::new(self.limits);
+        config.other_users = self.other_users;
+        config.shuffle = self.shuffle;
+        for ring in [&mut config.to_target, &mut config.to_source] {
+            ring.slots = self.slots.unwrap_or(ring.slots);
+            ring.data = self.ring_bytes.unwrap_or(ring.data);
+        }
+        let listener = crate::transports::listen(&address.parse()?, config)?;
+        Target::new(self, names, listener)
+    }
+}

@@ -1,0 +1,156 @@
+//! One invocation: the context it is called with, and what its end means.
+
+use std::ffi::c_void;
+
+use ifunc_abi::ABI_VERSION;
+use ifunc_abi::context::{self, Context};
+use ifunc_abi::image::Flags;
+use ifunc_abi::status::{Failure, PanicDetail};
+
+use crate::exec::entry::{Escape, Session};
+use crate::load::install::Installed;
+
+/// Everything that an invocation is given.
+pub(super) struct Invocation<'a> {
+    pub(super) image: &'a Installed,
+    pub(super) payload: *const u8,
+    pub(super) size: usize,
+    pub(super) target: *mut c_void,
+    pub(super) sender: u64,
+}
+
+/// How it ended.
+pub(super) enum Outcome {
+    /// With an answer of so many bytes, which stand in the room it was given.
+    Executed { answer_len: usize },
+    /// Not well.
+    Failed { why: Failure, detail: Vec<u8> },
+}
+
+/// What `Context::log` finds behind `Context::host`.
+struct Caller<'a> {
+    ifunc: &'a str,
+    sender: u64,
+}
+
+/// Runs it. `room` is where an answer goes; `None` when nobody waits for one.
+pub(super) fn invoke(
+    session: &mut Session<'_>,
+    invocation: &Invocation<'_>,
+    room: Option<&mut [u8]>,
+) -> Outcome {
+    let caller = Caller {
+        ifunc: &invocation.image.name,
+        sender: invocation.sender,
+    };
+    let (answer, answer_capacity) =
+        room.map_or((std::ptr::null_mut(), 0), |room| (room.as_mut_ptr(), room.len()));
+    let mut ctx = Context {
+        version: ABI_VERSION.into(),
+        size: size_of::<Context>() as u32,
+        sender: invocation.sender,
+        answer,
+        answer_capacity,
+        answer_len: 0,
+        log,
+        host: (&raw const caller).cast_mut().cast(),
+    };
+    // SAFETY: the image is installed and held by the caller's `Arc`; the builder accepted its code; its target type was
+    // compared with that of `target`; the payload is readable for `size` bytes and aligned as the image asks.
+    let result = unsafe {
+        session.run(
+            invocation.image.main,
+            invocation.payload,
+            invocation.size,
+            invocation.target,
+            &raw mut ctx,
+        )
+    };
+    let failed = |why, detail: &str| Outcome::Failed {
+        why,
+        detail: detail.as_bytes().to_vec(),
+    };
+    let executed = |ctx: &Context| {
+        // Without a waiting source there is no room and an answer goes nowhere: that is no failure.
+        if ctx.answer.is_null() || ctx.answer_len <= ctx.answer_capacity {
+            Outcome::Executed {
+                answer_len: if ctx.answer.is_null() { 0 } else { ctx.answer_len },
+            }
+        } else {
+            let (len, limit) = (ctx.answer_len, ctx.answer_capacity);
+            failed(
+                Failure::Answer,
+                &format!("an answer of {len} bytes, the limit is {limit}"),
+            )
+        }
+    };
+    match result {
+        Ok(_) if invocation.image.flags.has(Flags::IGNORE_RESULT) => executed(&ctx),
+        Ok(context::MAIN_OK) => executed(&ctx),
+        Ok(context::MAIN_BAD_PAYLOAD) => failed(
+            Failure::Payload,
+            &format!(
+                "{} bytes that are no value of the payload's type",
+                invocation.size
+            ),
+        ),
+        Ok(context::MAIN_BAD_ANSWER) => match executed(&ctx) {
+            Outcome::Executed { .. } if ctx.answer.is_null() => Outcome::Executed { answer_len: 0 },
+            Outcome::Executed { .. } => failed(Failure::Answer, "the answer does not encode"),
+            failed => failed,
+        },
+        Ok(code) => failed(Failure::UnknownResult, &format!("code {code}")),
+        Err(Escape::Panic {
+            message,
+            file,
+            line,
+            column,
+        }) => {
+            let detail = PanicDetail {
+                line,
+                column,
+                file: &file,
+                message: &message,
+            };
+            let mut bytes = detail.head().to_vec();
+            bytes.extend_from_slice(file.as_bytes());
+            bytes.extend_from_slice(message.as_bytes());
+            Outcome::Failed {
+                why: Failure::Panic,
+                detail: bytes,
+            }
+        }
+        Err(Escape::StackLow) => failed(
+            Failure::StackLow,
+            "help: `Target::builder().stack(..)` gives more",
+        ),
+        Err(Escape::HostPanic(message)) => failed(Failure::HostPanic, &message),
+    }
+}
+
+/// `Context::log`.
+unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len: usize) {
+    crate::exec::entry::guard(&mut || {
+        if message.is_null() || len > isize::MAX as usize {
+            return;
+        }
+        // SAFETY: injected code passes the context it was called with, whose `host` is the `Caller` of its invocation,
+        // and a message of `len` bytes.
+        let (caller, message) = unsafe {
+            let Some(ctx) = ctx.as_ref() else { return };
+            (
+                &*ctx.host.cast::<Caller<'_>>(),
+                std::slice::from_raw_parts(message, len),
+            )
+        };
+        let message = String::from_utf8_lossy(message);
+        let (ifunc, source) = (caller.ifunc, caller.sender);
+        match level {
+            1 => tracing::error!(target: "ifunc", ifunc, source, "{message}"),
+            2 => tracing::warn!(target: "ifunc", ifunc, source, "{message}"),
+            3 => tracing::info!(target: "ifunc", ifunc, source, "{message}"),
+            4 => tracing::debug!(target: "ifunc", ifunc, source, "{message}"),
+            _ => tracing::trace!(target: "ifunc", ifunc, source, "{message}"),
+        }
+    });
+}

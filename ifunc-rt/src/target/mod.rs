@@ -1,0 +1,280 @@
+//! The receiving side: installs what sources send and runs it on its own data.
+
+mod bells;
+mod builder;
+mod connection;
+mod invoke;
+mod policy;
+
+use std::any::TypeId;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use ifunc::payload::TargetArgs;
+use ifunc_abi::frame::Limits;
+
+pub use bells::StopHandle;
+pub use builder::{TargetBuilder, TargetError};
+pub use policy::{ImageInfo, SourceInfo};
+
+use bells::Bells;
+use connection::{Connection, End};
+use policy::Policy;
+
+use crate::exec::entry::{Entry, guard};
+use crate::fingerprint;
+use crate::load::cache::Cache;
+use crate::load::install::TargetType;
+use crate::load::names::HostNames;
+use crate::transports::Listener;
+
+/// Frames of one connection that are looked at before the next connection has its turn.
+const FAIR_SHARE: usize = 64;
+/// How long [`Target::serve`] looks for work before it sleeps: longer than a wake-up takes.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// A target: listens, installs and runs.
+///
+/// ```no_run
+/// let mut counter = 0u64;
+/// // SAFETY: only processes of this user connect, and they may do here whatever they like.
+/// let builder = unsafe { ifunc_rt::Target::builder().accept_code() };
+/// let mut target = builder.listen("shm:counter")?;
+/// println!("ifunc: ready {}", target.address());
+/// target.serve(&mut counter)?;
+/// # Ok::<(), ifunc_rt::TargetError>(())
+/// ```
+///
+/// Nothing happens behind the caller's back: frames are looked at in [`poll`](Self::poll) and [`serve`](Self::serve)
+/// only, on the calling thread, one invocation at a time.
+pub struct Target {
+    // Connections hold images, images live in the cache's arena: dropped in this order.
+    connections: Vec<Connection>,
+    host: Host,
+    entry: Entry,
+    listener: Box<dyn Listener>,
+    bells: Bells,
+    target_type: Option<(TypeId, TargetType)>,
+    next_number: u64,
+    first: usize,
+}
+
+/// What connections share.
+struct Host {
+    policy: Policy,
+    names: HostNames,
+    cache: Cache,
+    limits: Limits,
+    max_image_memory: usize,
+    max_handles: usize,
+    copy_payloads: bool,
+}
+
+impl Target {
+    /// Settings for a target. Without [`accept_code`](TargetBuilder::accept_code) it refuses every image.
+    pub fn builder() -> TargetBuilder {
+        TargetBuilder::default()
+    }
+
+    fn new(
+        builder: TargetBuilder,
+        names: HostNames,
+        listener: Box<dyn Listener>,
+    ) -> Result<Self, TargetError> {
+        ifunc::host::set_guard(guard);
+        let cache = Cache::new(builder.code_bytes, builder.max_images)
+            .map_err(TargetError::os("reserve memory for code"))?;
+        Ok(Self {
+            connections: Vec::new(),
+            host: Host {
+                policy: builder.policy,
+                names,
+                cache,
+                limits: builder.limits,
+                max_image_memory: builder.max_image_memory,
+                max_handles: builder.max_handles,
+                copy_payloads: builder.copy_payloads,
+            },
+            entry: Entry::new(builder.stack_bytes)
+                .map_err(TargetError::os("map a stack for injected code"))?,
+            bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
+            listener,
+            target_type: None,
+            next_number: 1,
+            first: 0,
+        })
+    }
+
+    /// The address that sources connect to.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.listener.address()
+    }
+
+    /// Number of connected sources.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Number of installed images.
+    #[must_use]
+    pub fn images(&self) -> usize {
+        self.host.cache.len()
+    }
+
+    /// Looks once at every connection and runs what has arrived, a fair share of each. Returns how many frames were dealt
+    /// with; never blocks.
+    pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
+        let target_type = self.target_type::<T>();
+        self.accept();
+        if self.connections.is_empty() {
+            return 0;
+        }
+        let target: *mut std::ffi::c_void = (&raw mut *target).cast();
+        let mut session = self.entry.session();
+        let count = self.connections.len();
+        self.first = (self.first + 1) % count;
+        let mut done = 0;
+        let mut ended = false;
+        let mut ends: Vec<(u64, End)> = Vec::new();
+        for i in 0..count {
+            let connection = &mut self.connections[(self.first + i) % count];
+            match connection.poll(&mut self.host, &mut session, (target_type, target), FAIR_SHARE) {
+                Ok(frames) => done += frames,
+                Err(end) => {
+                    ended = true;
+                    ends.push((connection.source().connection, end));
+                }
+            }
+        }
+        if ended {
+            for (number, end) in ends {
+                match end {
+                    End::Left => tracing::info!(source = number, "source left"),
+                    End::Broke(what) => {
+                        tracing::warn!(source = number, %what, "source broke the protocol; closed")
+                    }
+                }
+                self.connections
+                    .retain(|connection| connection.source().connection != number);
+            }
+        }
+        done
+    }
+
+    /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
+    ///
+    /// # Errors
+    /// The kernel's, from waiting.
+    pub fn serve<T: TargetArgs + 'static>(&mut self, target: &mut T) -> Result<(), TargetError> {
+        self.serve_until(target, |_| false)
+    }
+
+    /// Serves until `done` says so, which is asked after every batch of invocations, or until [`StopHandle::stop`].
+    ///
+    /// # Errors
+    /// The kernel's, from waiting.
+    pub fn serve_until<T: TargetArgs + 'static>(
+        &mut self,
+        target: &mut T,
+        mut done: impl FnMut(&T) -> bool,
+    ) -> Result<(), TargetError> {
+        let mut idle_since: Option<Instant> = None;
+        while !self.bells.stopped() {
+            if self.poll(target) > 0 {
+                idle_since = None;
+                if done(target) {
+                    break;
+                }
+                continue;
+            }
+            if idle_since.get_or_insert_with(Instant::now).elapsed() < SPIN {
+                for _ in 0..32 {
+                    std::hint::spin_loop();
+                }
+                continue;
+            }
+            if self.arm() {
+                self.bells
+                    .sleep(None)
+                    .map_err(TargetError::os("wait for sources"))?;
+            }
+            self.disarm();
+            idle_since = None;
+        }
+        Ok(())
+    }
+
+    /// For event loops: announces that the caller is about to wait for [`as_fd`](AsFd::as_fd) to become readable.
+    /// `false`: there is something to do already; poll instead of waiting.
+    ///
+    /// The loop is: `poll` until it returns 0; `arm`; if that says `true`, wait; `disarm`; again.
+    pub fn arm(&mut self) -> bool {
+        self.listener.silence();
+        // Every connection must be armed, also behind one that says no.
+        let quiet = self
+            .connections
+            .iter_mut()
+            .fold(true, |quiet, connection| connection.arm() && quiet);
+        !self.accept() && quiet && !self.bells.stopped()
+    }
+
+    /// Takes the announcement of [`arm`](Self::arm) back.
+    pub fn disarm(&mut self) {
+        for connection in &mut self.connections {
+            connection.disarm();
+        }
+    }
+
+    /// A handle that ends [`serve`](Self::serve) from another thread.
+    #[must_use]
+    pub fn stop_handle(&self) -> StopHandle {
+        self.bells.stop_handle()
+    }
+
+    /// Takes in the connections that were made meanwhile; whether there were any.
+    fn accept(&mut self) -> bool {
+        let before = self.next_number;
+        while let Some(link) = self.listener.accept() {
+            let connection = Connection::new(self.next_number, link, &self.host);
+            tracing::info!(source = ?connection.source(), "source connected");
+            self.connections.push(connection);
+            self.next_number += 1;
+        }
+        self.next_number != before
+    }
+
+    fn target_type<T: TargetArgs + 'static>(&mut self) -> TargetType {
+        let id = TypeId::of::<T>();
+        match self.target_type {
+            Some((known, target_type)) if known == id => target_type,
+            _ => {
+                let text = const { &T::TEXT }.as_str();
+                let target_type = TargetType {
+                    fingerprint: fingerprint::of(text),
+                    text,
+                };
+                self.target_type = Some((id, target_type));
+                target_type
+            }
+        }
+    }
+}
+
+/// Readable when there may be something to do, once the target is [`arm`](Target::arm)ed.
+impl AsFd for Target {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bells.as_fd()
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target")
+            .field("address", &self.address())
+            .field("connections", &self.connections.len())
+            .field("images", &self.images())
+            .finish_non_exhaustive()
+    }
+}
