@@ -1,20 +1,45 @@
-//! Processes of one host, over a ring in shared memory.
+//! Processes of one host, over rings in shared memory.
+//!
+//! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`place`]). A source that connects to it is judged by the
+//! user that the kernel names ([`policy`]) and gets a segment of memory over the socket ([`handshake`], [`segment`]), which holds
+//! a ring for each direction ([`layout`], [`ring`]). The socket stays: a byte on it wakes a sleeper, and its end is how one
+//! process learns that the other one died ([`connection`]). Nothing of a connection is in the file system, so nothing of it can stay there.
+//!
+//! One background thread per process does what needs system calls ([`watch`]); sending, receiving and looking whether the peer is gone need
+//! none, except to ring a peer that sleeps ([`barrier`]).
+//!
+//! A connection does not survive a `fork` without `exec` in the child: the rings are one producer's and one consumer's. A child may connect anew.
+//! A parent that is killed while such a child lives is not noticed until the child ends, because the child holds the socket.
 
 use std::time::Instant;
 
 use super::{ConnectError, Link, ListenConfig, ListenError, Listener};
 
-pub(super) fn listen(name: &str, _config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    let source = std::io::ErrorKind::Unsupported.into();
-    Err(ListenError::Io {
-        doing: format!("listening at `shm:{name}`"),
-        source,
-    })
+mod barrier;
+mod bells;
+mod connection;
+mod directory;
+mod handshake;
+mod layout;
+mod listener;
+mod mapped;
+mod place;
+mod policy;
+mod ring;
+mod segment;
+mod source;
+mod waiter;
+mod watch;
+
+/// Makes this process the target `name`.
+pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    listener::listen(name, config)
 }
 
-pub(super) fn connect(name: &str, _deadline: Instant) -> Result<Link, ConnectError> {
-    Err(ConnectError::NobodyListens {
-        address: format!("shm:{name}"),
-        path: None,
-    })
+/// Connects to the target `name`.
+pub(super) fn connect(name: &str, deadline: Instant) -> Result<Link, ConnectError> {
+    source::connect(name, deadline)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

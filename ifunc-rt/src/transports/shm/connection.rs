@@ -1,0 +1,157 @@
+//! One side of a connection: the segment, the socket that rings and tells when the peer is gone, and what the kernel said about the peer.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ifunc_abi::frame::Limits;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+use super::barrier::Barriers;
+use super::bells::Bells;
+use super::layout::{Apart, Side};
+use super::mapped::Mapped;
+use super::ring::consumer::Consumer;
+use super::ring::producer::Producer;
+use super::segment::Segment;
+use super::waiter::SocketWaiter;
+use super::watch::{Token, Watched, Watcher};
+use crate::transports::{Link, Peer};
+
+/// Messages taken from the socket at a time: a peer that sends more of them keeps nobody busy.
+const DRAINED_AT_ONCE: usize = 16;
+
+/// One side of a connection. The parts of a [`Link`] share it; it closes when the last of them is dropped.
+pub(super) struct Connection {
+    pub(super) segment: Segment,
+    pub(super) side: Side,
+    pub(super) barriers: Barriers,
+    /// Closed by the kernel when the peer's process ends, however it ends. A byte on it rings. (An eventfd would be
+    /// one file for both processes: the peer could take our rings out of it, or make it block.)
+    socket: OwnedFd,
+    gone: AtomicBool,
+    watched: (Arc<Watcher>, Token),
+    /// A target's: where its listener sleeps.
+    bells: OnceLock<Arc<Bells>>,
+}
+
+impl Connection {
+    /// `socket` is connected, non-blocking, and watched as `watched`.
+    pub(super) fn new(
+        segment: Segment,
+        side: Side,
+        barriers: Barriers,
+        socket: OwnedFd,
+        watched: (Arc<Watcher>, Token),
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            segment,
+            side,
+            barriers,
+            socket,
+            gone: AtomicBool::new(false),
+            watched,
+            bells: OnceLock::new(),
+        })
+    }
+
+    /// Rings a target's `bells` from now on.
+    pub(super) fn hang(self: &Arc<Self>, bells: &Arc<Bells>) -> rustix::io::Result<()> {
+        bells.add(self)?;
+        let _ = self.bells.set(Arc::clone(bells));
+        Ok(())
+    }
+
+    /// The two rings, a way to sleep, and what is known of the peer.
+    pub(super) fn into_link(self: Arc<Self>, peer: Peer, limits: Limits, epoch: u64) -> Link {
+        let ring = |towards: Side| self.segment.layout().ring(towards);
+        let (incoming, outgoing) = (self.side, self.side.other());
+        Link {
+            tx: Box::new(Producer::new(Mapped::new(Arc::clone(&self), outgoing), ring(outgoing))),
+            rx: Box::new(Consumer::new(Mapped::new(Arc::clone(&self), incoming), ring(incoming))),
+            waiter: Box::new(SocketWaiter::new(Arc::clone(&self))),
+            peer,
+            limits,
+            epoch,
+        }
+    }
+
+    pub(super) fn token(&self) -> Token {
+        self.watched.1
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether the peer is known to be gone. If so, all that it ever stored is visible.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// Rings the peer if it announced that it sleeps. Once per announcement.
+    pub(super) fn wake_peer(&self) {
+        self.barriers.after_publishing();
+        let Apart(asleep) = &self.segment.control().asleep[self.side.other() as usize];
+        if asleep.load(Ordering::Relaxed) != 0 {
+            self.ring(asleep);
+        }
+    }
+
+    #[cold]
+    fn ring(&self, asleep: &AtomicU32) {
+        if asleep.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
+        match send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            // Full of rings: it is being rung.
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => {}
+            Err(_) => self.set_gone(),
+        }
+    }
+
+    /// Announces that this side sleeps, or that it does not.
+    pub(super) fn announce(&self, sleeps: bool) {
+        let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
+        asleep.store(sleeps.into(), Ordering::Relaxed);
+        if sleeps {
+            self.barriers.after_announcing();
+        }
+    }
+
+    /// Takes rings out of the socket; notices that the peer is gone.
+    pub(super) fn drain(&self) {
+        let mut buffer = [0; 64];
+        for _ in 0..DRAINED_AT_ONCE {
+            match recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return self.set_gone(),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => return self.set_gone(),
+            }
+        }
+    }
+}
+
+impl Watched for Connection {
+    /// The watcher waits for nothing but the peer's end.
+    fn ready(self: Arc<Self>, _: Token) {
+        self.set_gone();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The peer learns it even if a child of this process, forked without exec, holds the socket too.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        if let Some(bells) = self.bells.get() {
+            bells.remove(self.watched.1, self.socket.as_fd());
+        }
+        self.watched.0.forget(self.watched.1, self.socket.as_fd());
+    }
+}

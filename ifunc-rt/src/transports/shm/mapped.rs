@@ -1,0 +1,103 @@
+//! A ring in the mapped segment.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::connection::Connection;
+use super::layout::{Apart, Side, Slot};
+use super::ring::shared::Shared;
+
+/// The ring towards a side, as the mapping of one side shows it.
+pub(super) struct Mapped {
+    connection: Arc<Connection>,
+    /// The direction.
+    towards: Side,
+    /// `connection`'s, so that the hot path has them at hand.
+    slots: NonNull<Slot>,
+    data: NonNull<u8>,
+}
+
+// SAFETY: the pointers lead into the mapping that `connection` keeps; slots are reached through atomics, bodies through
+// the one producer or consumer that owns this value.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    /// The ring towards a side.
+    pub(super) fn new(connection: Arc<Connection>, towards: Side) -> Self {
+        let (slots, data) = (connection.segment.slots(towards), connection.segment.data(towards));
+        Self { connection, towards, slots, data }
+    }
+
+    fn slot(&self, index: usize) -> &Slot {
+        debug_assert!(index < self.connection.segment.layout().ring(self.towards).slots as usize);
+        // SAFETY: the ring's own counters, masked by its size, are the only indices (`Producer::slot`, `Consumer::slot`), and
+        // the mapping has that many slots. `Slot` holds only atomics and a cell: a concurrent writer is fine.
+        unsafe { self.slots.add(index).as_ref() }
+    }
+
+    fn credits(&self) -> &[AtomicU64; 2] {
+        let Apart(credits) = &self.connection.segment.control().credits[self.towards as usize];
+        credits
+    }
+}
+
+// SAFETY: the inline bytes are a field of the slot; `data` of `Segment` begins a range of twice the data ring's length, so that from any
+// place in its first half on there is room for a whole one. `connection` keeps the mapping.
+unsafe impl Shared for Mapped {
+    fn load_commit(&self, slot: usize) -> u64 {
+        self.slot(slot).commit.load(Ordering::Acquire)
+    }
+
+    fn store_commit(&self, slot: usize, word: u64) {
+        self.slot(slot).commit.store(word, Ordering::Release);
+    }
+
+    fn load_words(&self, slot: usize) -> [u64; 2] {
+        let [one, two] = &self.slot(slot).words;
+        [one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)]
+    }
+
+    fn store_words(&self, slot: usize, words: [u64; 2]) {
+        for (word, value) in self.slot(slot).words.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn inline(&self, slot: usize) -> *mut u8 {
+        self.slot(slot).inline.get().cast()
+    }
+
+    fn data(&self, at: usize) -> *mut u8 {
+        debug_assert!(at < self.connection.segment.layout().data_len(self.towards));
+        // SAFETY: `at` is a cursor masked by the length of the data ring, which is mapped there twice.
+        unsafe { self.data.add(at) }.as_ptr()
+    }
+
+    fn load_credits(&self) -> [u64; 2] {
+        let [frames, bytes] = self.credits();
+        [frames.load(Ordering::Acquire), bytes.load(Ordering::Acquire)]
+    }
+
+    fn store_credits(&self, credits: [u64; 2]) {
+        for (line, value) in self.credits().iter().zip(credits) {
+            line.store(value, Ordering::Release);
+        }
+    }
+
+    fn wake_peer(&self) {
+        self.connection.wake_peer();
+    }
+
+    fn announce_sleep(&self) {
+        self.connection.announce(true);
+    }
+
+    fn withdraw_sleep(&self) {
+        self.connection.announce(false);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.connection.is_gone()
+    }
+}

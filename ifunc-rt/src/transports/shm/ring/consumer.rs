@@ -1,0 +1,157 @@
+//! The reading side of a ring.
+
+use ifunc_abi::frame::{FrameFlags, INLINE, split_commit_word};
+
+use super::producer::footprint;
+use super::shared::Shared;
+use crate::transports::{Arrived, Body, Gone, Inbound, RingSize};
+
+/// The reading side of a ring.
+pub(in super::super) struct Consumer<S> {
+    shared: S,
+    size: RingSize,
+    /// Frames released.
+    taken: u64,
+    /// Bytes of the data ring released.
+    cursor: u64,
+    /// The credits published last.
+    published: [u64; 2],
+    /// How much of each is released at most before it is published.
+    lap: [u64; 2],
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Idle,
+    Holding(Held),
+    Broken(&'static str),
+}
+
+/// The frame that `peek` found: copied out of shared memory once.
+#[derive(Clone, Copy)]
+struct Held {
+    words: [u64; 2],
+    len: usize,
+    inline: bool,
+}
+
+impl<S: Shared> Consumer<S> {
+    /// The reading side of an unused ring of `size`, which is what `shared` reaches.
+    pub(in super::super) fn new(shared: S, size: RingSize) -> Self {
+        Self {
+            shared,
+            size,
+            taken: 0,
+            cursor: 0,
+            published: [0; 2],
+            lap: [(u64::from(size.slots) / 4).max(1), u64::from(size.data) / 4],
+            state: State::Idle,
+        }
+    }
+
+    fn slot(&self) -> usize {
+        (self.taken & u64::from(self.size.slots - 1)) as usize
+    }
+
+    /// Sequence of the next frame.
+    fn expected(&self) -> u32 {
+        (self.taken as u32).wrapping_add(1)
+    }
+
+    /// Judges the slot of the next frame once.
+    fn look(&mut self) -> Result<Option<Held>, Gone> {
+        let slot = self.slot();
+        let (sequence, len) = split_commit_word(self.shared.load_commit(slot));
+        if sequence != self.expected() {
+            return self.nothing(sequence);
+        }
+        let words = self.shared.load_words(slot);
+        let len = len as usize;
+        let inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0;
+        if len > if inline { INLINE } else { self.size.max_body() } {
+            return self.malformed("a body larger than a frame can have");
+        }
+        let held = Held { words, len, inline };
+        self.state = State::Holding(held);
+        Ok(Some(held))
+    }
+
+    /// The next frame has not arrived; its slot must be as the frame of the last lap left it.
+    fn nothing(&mut self, sequence: u32) -> Result<Option<Held>, Gone> {
+        let slots = u64::from(self.size.slots);
+        let left = if self.taken < slots { 0 } else { ((self.taken - slots) as u32).wrapping_add(1) };
+        if sequence != left {
+            return self.malformed("a commit word that is neither new nor old");
+        }
+        // In this order: a peer that is gone has stored all that it ever will.
+        if self.shared.is_gone() {
+            let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
+            return if sequence == self.expected() { self.look() } else { Err(Gone::Closed) };
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn malformed(&mut self, why: &'static str) -> Result<Option<Held>, Gone> {
+        self.state = State::Broken(why);
+        Err(Gone::Malformed(why))
+    }
+}
+
+impl<S: Shared> Inbound for Consumer<S> {
+    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+        let held = match self.state {
+            State::Idle => match self.look()? {
+                Some(held) => held,
+                None => return Ok(None),
+            },
+            State::Holding(held) => held,
+            State::Broken(why) => return Err(Gone::Malformed(why)),
+        };
+        let ptr = if held.inline {
+            self.shared.inline(self.slot())
+        } else {
+            self.shared.data((self.cursor & u64::from(self.size.data - 1)) as usize)
+        };
+        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `look` judged
+        // that `len` is at most that.
+        let body = unsafe { Body::new(ptr, held.len) };
+        Ok(Some(Arrived { sequence: self.expected(), words: held.words, body }))
+    }
+
+    fn release(&mut self) {
+        let State::Holding(held) = self.state else { return };
+        self.state = State::Idle;
+        self.taken += 1;
+        if !held.inline {
+            self.cursor += footprint(held.len);
+        }
+        if self.taken - self.published[0] >= self.lap[0] || self.cursor - self.published[1] >= self.lap[1] {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.published[0] != self.taken {
+            self.published = [self.taken, self.cursor];
+            self.shared.store_credits(self.published);
+            self.shared.wake_peer();
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.shared.announce_sleep();
+        let idle = matches!(self.state, State::Idle)
+            && split_commit_word(self.shared.load_commit(self.slot())).0 != self.expected()
+            && !self.shared.is_gone();
+        if !idle {
+            self.disarm();
+        }
+        idle
+    }
+
+    fn disarm(&mut self) {
+        self.shared.withdraw_sleep();
+    }
+}

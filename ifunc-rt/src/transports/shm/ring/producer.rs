@@ -1,0 +1,114 @@
+//! The writing side of a ring.
+
+use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, commit_word};
+
+use super::shared::Shared;
+use crate::transports::{Gone, Outbound, RingSize};
+
+/// The writing side of a ring.
+pub(in super::super) struct Producer<S> {
+    shared: S,
+    size: RingSize,
+    /// Frames committed.
+    sent: u64,
+    /// Bytes of the data ring given to their bodies.
+    cursor: u64,
+    /// The last credits that were read and judged: never more than `sent` and `cursor`.
+    credits: [u64; 2],
+    reserved: Option<Reserved>,
+    broken: Option<&'static str>,
+}
+
+/// What `reserve` handed out.
+#[derive(Clone, Copy)]
+struct Reserved {
+    len: usize,
+    inline: bool,
+}
+
+/// Bytes of the data ring that a body takes.
+pub(super) fn footprint(len: usize) -> u64 {
+    len.next_multiple_of(BODY_ALIGN) as u64
+}
+
+impl<S: Shared> Producer<S> {
+    /// The writing side of an unused ring of `size`, which is what `shared` reaches.
+    pub(in super::super) fn new(shared: S, size: RingSize) -> Self {
+        Self { shared, size, sent: 0, cursor: 0, credits: [0; 2], reserved: None, broken: None }
+    }
+
+    fn slot(&self) -> usize {
+        (self.sent & u64::from(self.size.slots - 1)) as usize
+    }
+
+    /// Whether there is a slot and `bytes` of the data ring, by the credits read last.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.sent - self.credits[0] < u64::from(self.size.slots)
+            && self.cursor - self.credits[1] + bytes <= u64::from(self.size.data)
+    }
+
+    #[cold]
+    fn read_credits(&mut self) -> Result<(), Gone> {
+        let credits = self.shared.load_credits();
+        let old = self.credits;
+        if credits[0] < old[0] || credits[0] > self.sent || credits[1] < old[1] || credits[1] > self.cursor {
+            let why = "credits for frames that were never sent";
+            self.broken = Some(why);
+            return Err(Gone::Malformed(why));
+        }
+        self.credits = credits;
+        Ok(())
+    }
+}
+
+impl<S: Shared> Outbound for Producer<S> {
+    fn max_body(&self) -> usize {
+        self.size.max_body()
+    }
+
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+        assert!(len <= self.size.max_body() && align <= BODY_ALIGN, "a body larger than the transport takes");
+        if self.shared.is_gone() {
+            return Err(Gone::Closed);
+        }
+        if let Some(why) = self.broken {
+            return Err(Gone::Malformed(why));
+        }
+        let inline = len <= INLINE && align <= 8;
+        let bytes = if inline { 0 } else { footprint(len) };
+        if !self.has_room(bytes) {
+            self.read_credits()?;
+            if !self.has_room(bytes) {
+                return Ok(None);
+            }
+        }
+        let ptr = if inline {
+            self.shared.inline(self.slot())
+        } else {
+            self.shared.data((self.cursor & u64::from(self.size.data - 1)) as usize)
+        };
+        self.reserved = Some(Reserved { len, inline });
+        // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The consumer gave
+        // this region back (`has_room`) and does not look at it before `commit`; this side makes no other reference to
+        // it while `self` is borrowed. A peer that breaks the protocol can still write there: that changes what bytes we
+        // send, and nothing else, because any bytes are valid `u8`s and nothing is decided by reading them back.
+        Ok(Some(unsafe { std::slice::from_raw_parts_mut(ptr, len) }))
+    }
+
+    fn commit(&mut self, mut header: Header, len: usize) -> u32 {
+        let reserved = self.reserved.take().expect("`reserve` comes before `commit`");
+        assert!(len <= reserved.len, "a body larger than what was reserved");
+        if reserved.inline {
+            header.flags = header.flags.with(FrameFlags::INLINE);
+        } else {
+            self.cursor += footprint(len);
+        }
+        let slot = self.slot();
+        self.sent += 1;
+        let sequence = self.sent as u32;
+        self.shared.store_words(slot, header.words());
+        self.shared.store_commit(slot, commit_word(sequence, len as u32));
+        self.shared.wake_peer();
+        sequence
+    }
+}

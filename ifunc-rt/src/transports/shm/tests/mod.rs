@@ -1,0 +1,3 @@
+//! Both sides in one process, and in two.
+
+mod one_process;

@@ -1,0 +1,29 @@
+//! Sleeping until the peer of one connection rings.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::connection::Connection;
+use crate::transports::Waiter;
+use crate::transports::bell::sleep_on;
+
+/// Sleeps on the connection's socket.
+pub(super) struct SocketWaiter(Arc<Connection>);
+
+impl SocketWaiter {
+    pub(super) fn new(connection: Arc<Connection>) -> Self {
+        Self(connection)
+    }
+}
+
+impl Waiter for SocketWaiter {
+    fn sleep(&mut self, until: Instant) {
+        if !self.0.is_gone() && sleep_on(self.0.socket(), until) {
+            self.0.drain();
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.is_gone()
+    }
+}
