@@ -26,6 +26,8 @@ mod fingerprint;
 mod load;
 mod source;
 mod target;
+#[cfg(test)]
+mod tests;
 mod transports;
 mod wire;
 

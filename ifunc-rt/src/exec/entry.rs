@@ -271,6 +271,7 @@ mod tests {
     }
 
     unsafe extern "C" fn deep(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        #[expect(unconditional_recursion, reason = "the guard ends it")]
         fn down(n: usize) -> usize {
             let room = std::hint::black_box([n as u8; 4096]);
             guard(&mut || {});

@@ -101,12 +101,7 @@ impl Cache {
         tracing::debug!(name = %installed.name, "evicted");
         // SAFETY: no connection has it bound (the count was one), so no invocation runs in it, and it did not declare
         // that its address outlives its invocations.
-        unsafe {
-            self.arena.free(installed.code);
-            if let Some(got) = installed.got {
-                self.arena.free(got);
-            }
-        }
+        unsafe { installed.free(&mut self.arena) };
         true
     }
 

@@ -29,8 +29,8 @@ pub(crate) struct Installed {
     pub(crate) target: Fingerprint,
     /// Address of `X_main`.
     pub(crate) main: *const c_void,
-    pub(super) code: Range,
-    pub(super) got: Option<Range>,
+    code: Range,
+    got: Option<Range>,
 }
 
 // SAFETY: addresses of the arena, which the target owns together with this.
@@ -39,6 +39,20 @@ unsafe impl Send for Installed {}
 unsafe impl Sync for Installed {}
 
 impl Installed {
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// Nothing may run in the image or reach it any more.
+    pub(crate) unsafe fn free(self, arena: &mut Arena) {
+        // SAFETY: the caller's promise; the GOT is reached through the image only.
+        unsafe {
+            arena.free(self.code);
+            if let Some(got) = self.got {
+                arena.free(got);
+            }
+        }
+    }
+
     /// Bytes of the arena that it takes.
     pub(crate) fn footprint(&self) -> usize {
         self.code.len() + self.got.as_ref().map_or(0, Range::len)

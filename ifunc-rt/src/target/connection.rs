@@ -366,10 +366,12 @@ impl State {
         }
         let (head, _signature, image) =
             InstallHead::split(&body).map_err(|error| End::Broke(error.to_string()))?;
-        let bound = self.accept(host, target_type, &head.id, image);
         if self.bindings.len() <= handle {
             self.bindings.resize_with(handle + 1, || Binding::Free);
         }
+        // What the handle stood for goes first: its room may be what the new image needs.
+        self.bindings[handle] = Binding::Free;
+        let bound = self.accept(host, target_type, &head.id, image);
         let (status, detail) = match &bound {
             Ok(_) => (Status::Executed, String::new()),
             Err(refusal) => (Status::Rejected(refusal.reason), refusal.detail.clone()),

@@ -1,5 +1,7 @@
 //! The receiving side: installs what sources send and runs it on its own data.
 
+#[cfg(test)]
+pub(crate) mod bench;
 mod bells;
 mod builder;
 mod connection;

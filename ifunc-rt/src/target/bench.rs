@@ -1,0 +1,68 @@
+//! For tests: a target without a listener, that looks at whatever frames it is given.
+
+use std::ffi::c_void;
+
+use ifunc_abi::frame::Limits;
+
+use super::Host;
+use super::connection::{Connection, End};
+use super::policy::Policy;
+use crate::exec::entry::Entry;
+use crate::fingerprint;
+use crate::load::cache::Cache;
+use crate::load::install::TargetType;
+use crate::load::names::HostNames;
+use crate::transports::{Inbound, Link, Outbound, Peer, Waiter};
+
+/// A target of type `u64` that accepts everything.
+pub(crate) struct Bench {
+    host: Host,
+    entry: Entry,
+}
+
+struct NeverWaits;
+
+impl Waiter for NeverWaits {
+    fn sleep(&mut self, _: std::time::Instant) {}
+
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let limits = Limits { max_payload: 1 << 20, max_image: 1 << 20, max_answer: 1 << 10 };
+        Self {
+            host: Host {
+                policy: Policy::Everything,
+                names: HostNames::new().unwrap(),
+                cache: Cache::new(1 << 20, 64).unwrap(),
+                limits,
+                max_image_memory: 1 << 16,
+                max_handles: 64,
+                copy_payloads: false,
+            },
+            entry: Entry::new(1 << 20).unwrap(),
+        }
+    }
+
+    /// Looks at every frame of `rx`; an error says why the connection was closed before the last.
+    pub(crate) fn look(&mut self, tx: Box<dyn Outbound>, rx: Box<dyn Inbound>) -> Result<(), String> {
+        let peer = Peer { uid: Some(rustix::process::geteuid().as_raw()), pid: None };
+        let link = Link { tx, rx, waiter: Box::new(NeverWaits), peer, limits: self.host.limits, epoch: 0 };
+        let mut connection = Connection::new(1, link, &self.host);
+        let mut value = 0u64;
+        let target_type = TargetType { fingerprint: fingerprint::of("u64"), text: "u64" };
+        let target: *mut c_void = (&raw mut value).cast();
+        let mut session = self.entry.session();
+        loop {
+            match connection.poll(&mut self.host, &mut session, (target_type, target), 16) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(End::Left) => return Err("left".into()),
+                Err(End::Broke(why)) => return Err(why),
+            }
+        }
+    }
+}

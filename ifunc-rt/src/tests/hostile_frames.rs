@@ -1,0 +1,230 @@
+//! Frames that no source of ours would send: whatever stands in them, the target answers, drops or closes.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
+use ifunc_abi::status::Status;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use zerocopy::IntoBytes;
+
+use super::images;
+use crate::target::bench::Bench;
+use crate::transports::{Arrived, Body, Gone, Inbound, Outbound};
+use crate::wire::buffer::AlignedBuffer;
+
+/// A frame as a hostile peer may write it.
+#[derive(Clone, Debug)]
+pub(crate) struct Raw {
+    sequence: u32,
+    words: [u64; 2],
+    body: Vec<u8>,
+}
+
+/// Delivers what it was given, body aligned as transports do, until it is through.
+struct Script {
+    frames: std::vec::IntoIter<Raw>,
+    current: Option<(u32, [u64; 2], AlignedBuffer)>,
+}
+
+impl Inbound for Script {
+    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+        if self.current.is_none() {
+            self.current = self.frames.next().map(|raw| {
+                let mut body = AlignedBuffer::default();
+                body.resize(raw.body.len());
+                body.as_mut_slice().copy_from_slice(&raw.body);
+                (raw.sequence, raw.words, body)
+            });
+        }
+        Ok(self.current.as_ref().map(|(sequence, words, body)| {
+            // SAFETY: borrowed for the lifetime of the result.
+            let body = unsafe { Body::new(body.as_slice().as_ptr(), body.len()) };
+            Arrived { sequence: *sequence, words: *words, body }
+        }))
+    }
+
+    fn release(&mut self) {
+        self.current = None;
+    }
+
+    fn settle(&mut self) {}
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+/// How often each status was said.
+type Said = Arc<Mutex<BTreeMap<String, u64>>>;
+
+/// Takes whatever the target says, and counts it.
+struct Ear {
+    room: Vec<u8>,
+    said: Said,
+    sequence: u32,
+}
+
+impl Outbound for Ear {
+    fn max_body(&self) -> usize {
+        self.room.len()
+    }
+
+    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
+        Ok(Some(&mut self.room[..len]))
+    }
+
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
+        assert!(len <= self.room.len());
+        assert!(matches!(header.kind, Kind::Completion | Kind::Report));
+        let status = Status::from_code(header.handle).expect("a target sends statuses that exist");
+        *self.said.lock().unwrap().entry(status.to_string()).or_default() += 1;
+        self.sequence += 1;
+        self.sequence
+    }
+}
+
+fn honest(sequence: u32, header: Header, body: Vec<u8>) -> Raw {
+    Raw { sequence, words: header.words(), body }
+}
+
+/// What an honest source would send.
+fn conversation() -> Vec<Raw> {
+    let install = |image: ifunc_abi::image::ImageParts| {
+        let image = image.encode().unwrap();
+        let mut body = InstallHead::unsigned(*blake3::hash(&image).as_bytes()).as_bytes().to_vec();
+        body.extend_from_slice(&image);
+        body
+    };
+    let counts = install(images::counts());
+    let (first, last) = counts.split_at(100);
+    vec![
+        honest(1, Header::new(Kind::Install, 0, 0), install(images::add())),
+        honest(2, Header::new(Kind::Exec, 0, 7), 5u64.to_le_bytes().to_vec()),
+        honest(3, Header::new(Kind::Exec, 0, 0), 5u64.to_le_bytes().to_vec()),
+        honest(4, Header::new(Kind::Install, 1, 9), install(images::panics())),
+        honest(5, Header::new(Kind::Exec, 1, 8), vec![]),
+        honest(6, Header::new(Kind::Fragment, 1, counts.len() as u64), first.to_vec()),
+        honest(
+            7,
+            Header { flags: FrameFlags::ASSEMBLED, ..Header::new(Kind::Install, 2, 0) },
+            last.to_vec(),
+        ),
+        honest(8, Header::new(Kind::Unbind, 1, 0), vec![]),
+        honest(9, Header::new(Kind::Sync, 0, 10), vec![]),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Mutation {
+    Flip { frame: usize, bit: usize },
+    FlipBody { frame: usize, bit: usize },
+    Truncate { frame: usize, len: usize },
+    Lengthen { frame: usize, by: usize },
+    Sequence { frame: usize, to: u32 },
+    Handle { frame: usize, to: u32 },
+    Swap { a: usize, b: usize },
+    Repeat { frame: usize },
+    Drop { frame: usize },
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let frame = 0..9usize;
+    prop_oneof![
+        (frame.clone(), 0..128usize).prop_map(|(frame, bit)| Mutation::Flip { frame, bit }),
+        (frame.clone(), any::<usize>()).prop_map(|(frame, bit)| Mutation::FlipBody { frame, bit }),
+        (frame.clone(), any::<usize>()).prop_map(|(frame, len)| Mutation::Truncate { frame, len }),
+        (frame.clone(), 1..200usize).prop_map(|(frame, by)| Mutation::Lengthen { frame, by }),
+        (frame.clone(), prop_oneof![0..20u32, any::<u32>()])
+            .prop_map(|(frame, to)| Mutation::Sequence { frame, to }),
+        (frame.clone(), prop_oneof![0..5u32, any::<u32>()]).prop_map(|(frame, to)| Mutation::Handle { frame, to }),
+        (frame.clone(), frame.clone()).prop_map(|(a, b)| Mutation::Swap { a, b }),
+        frame.clone().prop_map(|frame| Mutation::Repeat { frame }),
+        frame.prop_map(|frame| Mutation::Drop { frame }),
+    ]
+}
+
+fn mutate(frames: &mut Vec<Raw>, mutation: &Mutation) {
+    let last = frames.len().saturating_sub(1);
+    let at = |frame: usize| frame.min(last);
+    match *mutation {
+        _ if frames.is_empty() => {}
+        Mutation::Flip { frame, bit } => frames[at(frame)].words[bit / 64] ^= 1 << (bit % 64),
+        Mutation::FlipBody { frame, bit } => {
+            let body = &mut frames[at(frame)].body;
+            if !body.is_empty() {
+                let bit = bit % (body.len() * 8);
+                body[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        Mutation::Truncate { frame, len } => {
+            let body = &mut frames[at(frame)].body;
+            body.truncate(len % (body.len() + 1));
+        }
+        Mutation::Lengthen { frame, by } => frames[at(frame)].body.extend(std::iter::repeat_n(0xa5, by)),
+        Mutation::Sequence { frame, to } => frames[at(frame)].sequence = to,
+        Mutation::Handle { frame, to } => {
+            let words = &mut frames[at(frame)].words;
+            words[0] = words[0] & 0xffff_ffff | u64::from(to) << 32;
+        }
+        Mutation::Swap { a, b } => frames.swap(at(a), at(b)),
+        Mutation::Repeat { frame } => {
+            let again = frames[at(frame)].clone();
+            frames.push(again);
+        }
+        Mutation::Drop { frame } => drop(frames.remove(at(frame))),
+    }
+}
+
+#[test]
+fn mutated_frames_are_refused_or_harmless() {
+    let said = Said::default();
+    let mut ended = BTreeMap::<String, u64>::new();
+    let mut bench = Bench::new();
+    // A body that was changed under its id is refused by its hash, so that only our own code ever runs here.
+    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
+    let strategy = proptest::collection::vec(mutation(), 1..5);
+    let looks = RefCell::new((&mut bench, &mut ended));
+    TestRunner::new(config)
+        .run(&strategy, |mutations| {
+            let mut frames = conversation();
+            for mutation in &mutations {
+                mutate(&mut frames, mutation);
+            }
+            let rx = Script { frames: frames.into_iter(), current: None };
+            let tx = Ear { room: vec![0; 1 << 16], said: said.clone(), sequence: 0 };
+            let (bench, ended) = &mut *looks.borrow_mut();
+            let how = match bench.look(Box::new(tx), Box::new(rx)) {
+                Ok(()) => "all frames were dealt with".to_owned(),
+                // Without the numbers in it.
+                Err(why) => format!("closed: {}", why.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default()),
+            };
+            *ended.entry(how).or_default() += 1;
+            Ok(())
+        })
+        .unwrap();
+    let mut cases = 0;
+    for (how, count) in &ended {
+        println!("{count:>6}  {how}");
+        cases += count;
+    }
+    let said = said.lock().unwrap();
+    for (status, count) in said.iter() {
+        println!("{count:>6}  said: {status}");
+    }
+    assert!(cases >= 10_000);
+    assert!(ended.len() > 5, "the mutations reach several ways to be closed");
+    for reached in [
+        "executed",
+        "failed: the payload does not decode",
+        "failed: the ifunc panicked",
+        "rejected: the image's bytes do not have the id",
+        "rejected: no image is bound",
+    ] {
+        assert!(said.keys().any(|key| key.starts_with(reached)), "no case reached `{reached}`");
+    }
+}

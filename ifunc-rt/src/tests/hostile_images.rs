@@ -1,0 +1,124 @@
+//! Images whose header and tables were changed and whose id was sealed again: the hash does not help, the parser and the
+//! loader have to.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use ifunc_abi::image::{Image, RawHeader, Stage};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::images;
+use crate::exec::arena::Arena;
+use crate::load::install::judge;
+use crate::load::names::HostNames;
+
+#[derive(Clone, Debug)]
+enum Mutation {
+    /// A bit anywhere in front of the code.
+    Flip(usize),
+    /// Four bytes at a multiple of two in front of the code.
+    Word(usize, u32),
+    /// A field of the header, nudged.
+    Nudge(usize, i32),
+    /// Bytes cut off or added, and the stated length made to fit.
+    Resize(isize),
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let interesting = prop_oneof![
+        Just(0),
+        Just(1),
+        Just(8),
+        Just(4096),
+        Just(65536),
+        Just(i32::MAX as u32),
+        Just(u32::MAX - 7),
+        Just(u32::MAX),
+        any::<u32>()
+    ];
+    prop_oneof![
+        any::<usize>().prop_map(Mutation::Flip),
+        (any::<usize>(), interesting).prop_map(|(at, value)| Mutation::Word(at, value)),
+        (0..24usize, -9..9i32).prop_map(|(field, by)| Mutation::Nudge(field, by)),
+        (-64..64isize).prop_map(Mutation::Resize),
+    ]
+}
+
+fn mutate(bytes: &mut Vec<u8>, tables: usize, mutation: &Mutation) {
+    let tables = tables.min(bytes.len());
+    if tables < size_of::<RawHeader>() {
+        return;
+    }
+    match *mutation {
+        Mutation::Flip(bit) => bytes[bit / 8 % tables] ^= 1 << (bit % 8),
+        Mutation::Word(at, value) => {
+            let at = at % (tables / 2 - 1) * 2;
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        Mutation::Nudge(field, by) => {
+            let at = field * 4;
+            let old = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            bytes[at..at + 4].copy_from_slice(&old.wrapping_add_signed(by).to_le_bytes());
+        }
+        Mutation::Resize(by) => {
+            bytes.resize(bytes.len().saturating_add_signed(by).max(16), 0);
+            let len = bytes.len() as u32;
+            bytes[12..16].copy_from_slice(&len.to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn mutated_images_are_refused_or_installed_whole() {
+    let seeds: Vec<Vec<u8>> = [images::everything(), images::counts(), images::panics(), images::add()]
+        .iter()
+        .map(|parts| parts.encode().unwrap())
+        .collect();
+    let tables = |bytes: &[u8]| {
+        let image = Image::parse(bytes).unwrap();
+        bytes.len() - image.rx().len() - image.rw().len()
+    };
+    let names = HostNames::new().unwrap();
+    let mut arena = Arena::new(1 << 20).unwrap();
+    let mut stages = BTreeMap::<Stage, u64>::new();
+    let mut outcomes = BTreeMap::<String, u64>::new();
+    let state = RefCell::new((&mut arena, &mut stages, &mut outcomes));
+    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
+    let strategy = (0..seeds.len(), proptest::collection::vec(mutation(), 1..4));
+    TestRunner::new(config)
+        .run(&strategy, |(seed, mutations)| {
+            let mut bytes = seeds[seed].clone();
+            for mutation in &mutations {
+                mutate(&mut bytes, tables(&seeds[seed]), mutation);
+            }
+            let (arena, stages, outcomes) = &mut *state.borrow_mut();
+            let stage = Image::parse(&bytes).map_or_else(|error| error.stage(), |_| Stage::Done);
+            *stages.entry(stage).or_default() += 1;
+            let outcome = match judge(&bytes, &names, 1 << 16) {
+                Err(refusal) => refusal.reason.to_string(),
+                Ok((image, got)) => {
+                    let installed = crate::load::install::install(arena, [0; 32], &image, &got).unwrap();
+                    assert!(installed.footprint() <= 1 << 17);
+                    // SAFETY: nothing was run in it.
+                    unsafe { installed.free(arena) };
+                    "installed".to_owned()
+                }
+            };
+            *outcomes.entry(outcome).or_default() += 1;
+            Ok(())
+        })
+        .unwrap();
+    for (stage, count) in &stages {
+        println!("{count:>6}  reached {stage:?}");
+    }
+    for (outcome, count) in &outcomes {
+        println!("{count:>6}  {outcome}");
+    }
+    assert_eq!(stages.values().sum::<u64>(), 10_000);
+    for stage in [Stage::Header, Stage::Layout, Stage::Tables, Stage::Relocations, Stage::Done] {
+        assert!(stages.contains_key(&stage), "no case reached {stage:?}");
+    }
+    assert!(outcomes.contains_key("installed"));
+    assert_eq!(size_of::<RawHeader>(), 96, "`Nudge` covers the header");
+}

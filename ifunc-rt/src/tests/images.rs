@@ -1,0 +1,151 @@
+//! Images whose machine code is written out here.
+
+use ifunc::payload::{DecodeError, EncodeError, Ifunc};
+use ifunc_abi::image::{ARCH_X86_64, Flags, ImageParts, ImportFlags, ImportPart, Relocation};
+use ifunc_abi::text::Text;
+
+use crate::fingerprint;
+
+/// ```text
+/// cmp rsi, 8 ; jne bad ; mov rax, [rdi] ; add rax, [rdx] ; mov [rdx], rax
+/// test rcx, rcx ; jz ok ; mov rdi, [rcx+16] ; test rdi, rdi ; jz ok ; mov [rdi], rax ; mov qword [rcx+32], 8
+/// ok: xor eax, eax ; ret
+/// bad: mov eax, 1 ; ret
+/// ```
+const ADD: &[u8] = &[
+    0x48, 0x83, 0xfe, 0x08, 0x75, 0x27, 0x48, 0x8b, 0x07, 0x48, 0x03, 0x02, 0x48, 0x89, 0x02, 0x48, 0x85, 0xc9, 0x74,
+    0x14, 0x48, 0x8b, 0x79, 0x10, 0x48, 0x85, 0xff, 0x74, 0x0b, 0x48, 0x89, 0x07, 0x48, 0xc7, 0x41, 0x20, 0x08, 0x00,
+    0x00, 0x00, 0x31, 0xc0, 0xc3, 0x90, 0x90, 0xb8, 0x01, 0x00, 0x00, 0x00, 0xc3,
+];
+
+/// The typed handle of `add`, as the attribute would write it.
+pub(super) enum Add {}
+
+static U64: Text = Text::new().str("u64");
+
+impl Ifunc for Add {
+    type Payload<'a> = u64;
+    type Target = u64;
+    type Answer = u64;
+    const NAME: &'static str = "add";
+    const PAYLOAD: &'static Text = &U64;
+    const TARGET: &'static Text = &U64;
+    const ANSWER: &'static Text = &U64;
+    const ALIGN: usize = 8;
+    const IDEMPOTENT: bool = false;
+
+    fn bound(_: &u64) -> usize {
+        8
+    }
+
+    fn encode(payload: &u64, out: &mut [u8]) -> Result<usize, EncodeError> {
+        out[..8].copy_from_slice(&payload.to_le_bytes());
+        Ok(8)
+    }
+
+    fn decode_answer(bytes: &[u8]) -> Result<u64, DecodeError> {
+        bytes.try_into().map(u64::from_le_bytes).map_err(|_| DecodeError::Length)
+    }
+}
+
+/// `add`: adds the payload to the target and answers the sum.
+pub(super) fn add() -> ImageParts {
+    ImageParts {
+        name: "add".into(),
+        arch: ARCH_X86_64,
+        payload: fingerprint::of("u64"),
+        target: fingerprint::of("u64"),
+        answer: fingerprint::of("u64"),
+        payload_align_log2: 3,
+        rx_align_log2: 4,
+        rx: ADD.to_vec(),
+        ..ImageParts::default()
+    }
+}
+
+/// `add` that may be run again.
+pub(super) fn add_again() -> ImageParts {
+    ImageParts { flags: Flags::IDEMPOTENT, ..add() }
+}
+
+/// Panics through the slot: `mov rax, [rip+slot] ; lea rdi, [rip+text] ; mov esi, 4 ; lea rdx, [rip+file] ; mov ecx, 4 ;
+/// mov r8d, 7 ; mov r9d, 9 ; call [rax]`.
+pub(super) fn panics() -> ImageParts {
+    let mut rx = vec![
+        0x50, // push rax: aligns the stack
+        0x48, 0x8b, 0x05, 0x38, 0, 0, 0, // mov rax, [rip+0x38] → 0x40
+        0x48, 0x8d, 0x3d, 0x39, 0, 0, 0, // lea rdi, [rip+0x39] → 0x48
+        0xbe, 4, 0, 0, 0, // mov esi, 4
+        0x48, 0x8d, 0x15, 0x31, 0, 0, 0, // lea rdx, [rip+0x31] → 0x4c
+        0xb9, 4, 0, 0, 0, // mov ecx, 4
+        0x41, 0xb8, 7, 0, 0, 0, // mov r8d, 7
+        0x41, 0xb9, 9, 0, 0, 0, // mov r9d, 9
+        0xff, 0x10, // call [rax]
+    ];
+    rx.resize(0x48, 0xcc);
+    rx.extend_from_slice(b"ouchx.rs");
+    ImageParts {
+        name: "panics".into(),
+        arch: ARCH_X86_64,
+        rx_align_log2: 4,
+        slot: Some(0x40),
+        rx,
+        imports: vec![import("__ifunc_panic")],
+        ..ImageParts::default()
+    }
+}
+
+/// Counts its own invocations in a static and answers the count: `inc qword [rip+counter] ; …`.
+pub(super) fn counts() -> ImageParts {
+    let rx = vec![
+        0x48, 0xff, 0x05, 0xf9, 0x0f, 0, 0, // inc qword [rip+0xff9] → 0x1000
+        0x48, 0x8b, 0x05, 0xf2, 0x0f, 0, 0, // mov rax, [rip+0xff2] → 0x1000
+        0x48, 0x8b, 0x79, 0x10, // mov rdi, [rcx+16]
+        0x48, 0x85, 0xff, 0x74, 0x0b, // test rdi, rdi ; jz done
+        0x48, 0x89, 0x07, // mov [rdi], rax
+        0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, // mov qword [rcx+32], 8
+        0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
+    ];
+    ImageParts {
+        name: "counts".into(),
+        arch: ARCH_X86_64,
+        rx_align_log2: 4,
+        rx,
+        rw_at: 4096,
+        rw: 100u64.to_le_bytes().to_vec(),
+        rw_mem: 64,
+        ..ImageParts::default()
+    }
+}
+
+/// Everything an image can have, for mutations: imports, both kinds of relocations, read-write pages.
+pub(super) fn everything() -> ImageParts {
+    ImageParts {
+        slot: Some(64),
+        rx: {
+            let mut rx = ADD.to_vec();
+            rx.resize(160, 0);
+            rx
+        },
+        rw_at: 4096,
+        rw: vec![1; 48],
+        rw_mem: 4096,
+        imports: vec![
+            import("memcpy"),
+            import("__ifunc_alloc"),
+            ImportPart { symbol: "not_there".into(), flags: ImportFlags::WEAK, fingerprint: 5 },
+        ],
+        relocations: vec![
+            Relocation::Relative { offset: 72, addend: 16 },
+            Relocation::Relative { offset: 80, addend: 4096 },
+            Relocation::Relative { offset: 4096, addend: 0 },
+            Relocation::Import { offset: 88, import: 0, addend: 0 },
+            Relocation::Import { offset: 4104, import: 2, addend: 8 },
+        ],
+        ..add()
+    }
+}
+
+fn import(symbol: &str) -> ImportPart {
+    ImportPart { symbol: symbol.into(), flags: ImportFlags::NONE, fingerprint: 0 }
+}

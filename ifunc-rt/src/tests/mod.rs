@@ -1,0 +1,6 @@
+//! The runtime against itself, with images made by hand: what needs neither the builder nor a second process.
+
+mod hostile_frames;
+mod hostile_images;
+mod images;
+mod sessions;

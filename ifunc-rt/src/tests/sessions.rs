@@ -1,0 +1,341 @@
+//! Sources and targets of one process, over every transport.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::images::{self, Add};
+use crate::{Error, Failure, Rejection, Source, SourceOptions, StopHandle, Target, TargetBuilder};
+
+fn unique(transport: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{transport}:rt-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+struct Running {
+    stop: StopHandle,
+    thread: Option<thread::JoinHandle<u64>>,
+}
+
+impl Running {
+    fn start(address: &str, builder: TargetBuilder) -> Self {
+        let mut target = builder.listen(address).unwrap();
+        let stop = target.stop_handle();
+        let thread = thread::spawn(move || {
+            let mut counter = 0u64;
+            target.serve(&mut counter).unwrap();
+            counter
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    fn finish(mut self) -> u64 {
+        self.stop.stop();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+fn accepting() -> TargetBuilder {
+    // SAFETY: the images of these tests.
+    unsafe { Target::builder().accept_code() }
+}
+
+fn source(address: &str) -> Source {
+    let options = SourceOptions::default().timeout(Duration::from_secs(20));
+    Source::connect_with(address, options).unwrap()
+}
+
+/// Every transport, with the usual rings and with the smallest, in order and shuffled.
+fn everywhere(test: impl Fn(&str, &dyn Fn() -> TargetBuilder)) {
+    let smallest = || accepting().credits(2).ring(1 << 16);
+    test(&unique("loopback"), &accepting);
+    test(&unique("loopback"), &smallest);
+    for seed in 1..4 {
+        test(&unique("loopback"), &|| accepting().shuffle(seed));
+        test(&unique("loopback"), &|| accepting().shuffle(seed).credits(16).ring(1 << 16));
+    }
+    test(&unique("shm"), &accepting);
+    test(&unique("shm"), &smallest);
+}
+
+#[test]
+fn calls_and_sends_in_order() {
+    everywhere(|address, builder| {
+        let target = Running::start(address, builder());
+        let source = source(address);
+        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        assert_eq!(add.call(&5).unwrap().wait().unwrap(), 5);
+        for _ in 0..500 {
+            add.send(&1).unwrap();
+        }
+        assert_eq!(add.call(&0).unwrap().wait().unwrap(), 505);
+        let mut calls: Vec<_> = (0..20).map(|_| add.call(&1).unwrap()).collect();
+        let sums: Vec<u64> = calls.drain(..).map(|call| call.wait().unwrap()).collect();
+        assert_eq!(sums, (506..526).collect::<Vec<_>>());
+        let mut message = add.message(&10).unwrap();
+        message.send().unwrap();
+        message.payload_mut()[0] = 20;
+        message.send().unwrap();
+        message.set(&30).unwrap();
+        assert_eq!(message.call().unwrap().wait().unwrap(), 585);
+        source.flush().unwrap();
+        drop(add.call(&15).unwrap());
+        source.flush().unwrap();
+        assert_eq!(target.finish(), 600);
+    });
+}
+
+#[test]
+fn several_images_and_statics() {
+    everywhere(|address, builder| {
+        let target = Running::start(address, builder());
+        let source = source(address);
+        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let image = images::counts().encode().unwrap();
+        let counts = source.load_bytes(&image).unwrap();
+        let count = |of: &crate::Loaded| {
+            u64::from_le_bytes(of.call(b"").unwrap().wait().unwrap().try_into().unwrap())
+        };
+        assert_eq!((count(&counts), count(&counts)), (101, 102));
+        add.send(&1).unwrap();
+        // The same image under another handle, and on another connection, has the same statics.
+        let other = super::sessions::source(address);
+        assert_eq!(count(&other.load_bytes(&image).unwrap()), 103);
+        drop(counts);
+        assert_eq!(count(&source.load_bytes(&image).unwrap()), 104);
+        source.flush().unwrap();
+        assert_eq!(target.finish(), 1);
+    });
+}
+
+#[test]
+fn large_payloads_travel_in_fragments() {
+    everywhere(|address, builder| {
+        let _target = Running::start(address, builder().max_payload(5_000_000));
+        let source = source(address);
+        // A payload that is no u64: `add` says that it does not decode, and that it has seen all of it.
+        let add = source.load_bytes(&images::add().encode().unwrap()).unwrap();
+        for len in [0, 7, 39, 40, 41, 4096, 32 << 10, (32 << 10) + 1, 1 << 20, 3_000_001] {
+            match add.call(&vec![7; len]).unwrap().wait() {
+                Err(Error::Failed { why: Failure::Payload, detail, .. }) => {
+                    assert!(detail.starts_with(&format!("{len} bytes")), "{detail}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(add.call(&vec![7; 5_000_001]), Err(Error::PayloadTooLarge { limit: 5_000_000, .. })));
+        assert_eq!(add.call(&9u64.to_le_bytes()).unwrap().wait().unwrap(), 9u64.to_le_bytes());
+    });
+}
+
+#[test]
+fn a_panic_ends_the_invocation_only() {
+    everywhere(|address, builder| {
+        let _target = Running::start(address, builder());
+        let source = source(address);
+        let panics = source.load_bytes(&images::panics().encode().unwrap()).unwrap();
+        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        for _ in 0..3 {
+            match panics.call(b"").unwrap().wait() {
+                Err(Error::Panic { ifunc, message, file, line: 7, column: 9 }) => {
+                    assert_eq!((&*ifunc, &*message, &*file), ("panics", "ouch", "x.rs"));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // Fire and forget: the next send or flush says it, once.
+        panics.send(b"").unwrap();
+        assert!(matches!(source.flush(), Err(Error::Panic { .. })));
+        source.flush().unwrap();
+        panics.send(b"").unwrap();
+        assert_eq!(add.call(&3).unwrap().wait().unwrap(), 3);
+        assert!(matches!(add.send(&1), Err(Error::Earlier(_))));
+        add.send(&1).unwrap();
+        assert_eq!(add.call(&0).unwrap().wait().unwrap(), 4);
+    });
+}
+
+#[test]
+fn refusals_carry_their_reason() {
+    let rejected = |builder: TargetBuilder, image: ifunc_abi::image::ImageParts| {
+        let address = unique("shm");
+        let target = Running::start(&address, builder);
+        let source = source(&address);
+        let loaded = source.load_bytes(&image.encode().unwrap()).unwrap();
+        let result = loaded.call(&1u64.to_le_bytes()).unwrap().wait();
+        assert_eq!(target.finish(), 0, "nothing was run");
+        match result {
+            Err(Error::Rejected { why, detail, .. }) => (why, detail),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (why, detail) = rejected(Target::builder(), images::add());
+    assert_eq!(why, Rejection::Policy);
+    assert!(detail.contains("accept_code"), "{detail}");
+    // SAFETY: nothing is accepted.
+    let judged = unsafe { Target::builder().accept_code_if(|_, image| image.name != "add") };
+    assert_eq!(rejected(judged, images::add()).0, Rejection::Policy);
+
+    let mut image = images::add();
+    image.target = 1;
+    let (why, detail) = rejected(accepting(), image);
+    assert_eq!(why, Rejection::TargetType);
+    assert!(detail.contains("u64"), "{detail}");
+
+    let mut image = images::panics();
+    image.imports[0].symbol = "no_such_function".into();
+    let (why, detail) = rejected(accepting(), image);
+    assert_eq!(why, Rejection::MissingImport);
+    assert!(detail.contains("`no_such_function`"), "{detail}");
+
+    let mut image = images::add();
+    image.arch = ifunc_abi::image::ARCH_AARCH64;
+    assert_eq!(rejected(accepting(), image).0, Rejection::Architecture);
+    let mut image = images::add();
+    image.cpu_features = 1 << 40;
+    assert_eq!(rejected(accepting(), image).0, Rejection::CpuFeature);
+    let mut image = images::counts();
+    image.rw_mem = 1 << 30;
+    assert_eq!(rejected(accepting(), image).0, Rejection::TooLarge);
+    let mut image = images::add();
+    image.needed.push("libz.so.1".into());
+    assert_eq!(rejected(accepting(), image).0, Rejection::NeededLibrary);
+    assert_eq!(rejected(accepting().code_cache(4096, 0), images::add()).0, Rejection::CacheFull);
+}
+
+#[test]
+fn types_are_compared_at_registration() {
+    let address = unique("loopback");
+    let _target = Running::start(&address, accepting());
+    let source = source(&address);
+    let mut image = images::add();
+    image.payload = 1;
+    let error = source.register_bytes::<Add>(&image.encode().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("another payload type") && error.contains("u64"), "{error}");
+    image.name = "sub".into();
+    assert!(source.register_bytes::<Add>(&image.encode().unwrap()).is_err());
+}
+
+#[test]
+fn the_cache_evicts_what_nobody_has_bound() {
+    let address = unique("loopback");
+    let target = Running::start(&address, accepting().code_cache(1 << 20, 2));
+    let source = source(&address);
+    let variant = |n: u8| {
+        let mut image = images::add();
+        image.rx.push(n);
+        image.encode().unwrap()
+    };
+    let one = source.load_bytes(&variant(1)).unwrap();
+    let two = source.load_bytes(&variant(2)).unwrap();
+    let run = |of: &crate::Loaded| of.call(&1u64.to_le_bytes()).unwrap().wait();
+    run(&one).unwrap();
+    run(&two).unwrap();
+    let three = source.load_bytes(&variant(3)).unwrap();
+    assert!(matches!(run(&three), Err(Error::Rejected { why: Rejection::CacheFull, .. })));
+    drop((one, three));
+    for n in 4..40 {
+        run(&source.load_bytes(&variant(n)).unwrap()).unwrap();
+    }
+    run(&two).unwrap();
+    assert_eq!(target.finish(), 39);
+}
+
+#[test]
+fn a_target_that_comes_back_is_used_again() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let first = Running::start(&address, accepting());
+        let source = source(&address);
+        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        assert_eq!(add.call(&1).unwrap().wait().unwrap(), 1);
+        assert_eq!(first.finish(), 1);
+        let second = Running::start(&address, accepting());
+        // Another target, without the code: it is sent again, unasked.
+        assert_eq!(add.call(&2).unwrap().wait().unwrap(), 2);
+        add.send(&3).unwrap();
+        source.flush().unwrap();
+        assert_eq!(second.finish(), 5);
+        let impatient = SourceOptions::default().reconnect(Duration::from_millis(50));
+        let third = Running::start(&address, accepting());
+        let other = Source::connect_with(&address, impatient).unwrap();
+        let other_add = other.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        assert_eq!(third.finish(), 0);
+        let began = Instant::now();
+        assert!(matches!(other_add.call(&1), Err(Error::PeerGone { .. })));
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn a_target_that_does_not_serve_runs_into_the_deadline() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let mut target = accepting().credits(2).listen(&address).unwrap();
+        let options = SourceOptions::default().timeout(Duration::from_millis(100));
+        let source = Source::connect_with(&address, options).unwrap();
+        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let mut call = add.call(&1).unwrap();
+        assert!(matches!(call.wait_timeout(Duration::from_millis(20)), Err(Error::Timeout { .. })));
+        assert!(call.poll().is_none());
+        assert!(matches!(add.try_send(&1), Err(Error::WouldBlock { .. })));
+        assert!(matches!(add.send(&1), Err(Error::Timeout { .. })));
+        // It goes on, and so does the connection.
+        let mut counter = 0u64;
+        while target.poll(&mut counter) > 0 || counter == 0 {}
+        assert_eq!(call.wait_timeout(Duration::from_secs(10)).unwrap(), 1);
+        add.send(&1).unwrap();
+        while target.poll(&mut counter) > 0 || counter < 2 {}
+        drop(source);
+    }
+}
+
+#[test]
+fn calls_in_flight_are_indeterminate_or_run_again() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let first = accepting().listen(&address).unwrap();
+        let source = source(&address);
+        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let again = source.register_bytes::<Add>(&images::add_again().encode().unwrap()).unwrap();
+        let lost = add.call(&1).unwrap();
+        let kept = again.call(&2).unwrap();
+        add.send(&4).unwrap();
+        drop(first);
+        let second = Running::start(&address, accepting());
+        assert!(matches!(lost.wait(), Err(Error::Indeterminate { .. })));
+        assert_eq!(kept.wait().unwrap(), 2);
+        assert!(matches!(source.flush(), Err(Error::Indeterminate { .. })));
+        source.flush().unwrap();
+        assert_eq!(second.finish(), 2);
+    }
+}
+
+#[test]
+fn many_sources_are_served() {
+    let address = unique("shm");
+    let target = Running::start(&address, accepting());
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let address = address.clone();
+            thread::spawn(move || {
+                let source = source(&address);
+                let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+                for _ in 0..1000 {
+                    add.send(&1).unwrap();
+                }
+                source.flush().unwrap();
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(target.finish(), 8000);
+}
