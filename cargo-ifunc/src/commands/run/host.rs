@@ -20,7 +20,7 @@ pub(super) struct Bins {
 }
 
 /// Builds them with plain cargo. Every host package has binaries of the same names, which cargo puts into one folder:
-/// they are moved to a folder of the package's own, under a lock, before another run can build over them.
+/// all that the package has are copied to a folder of its own, under a lock, before another run can build over them.
 pub(super) fn build(
     workspace: &Workspace,
     host: &Package,
@@ -37,14 +37,15 @@ pub(super) fn build(
     let built = executables(host, cargo, shell)?;
     let folder = folder.join(host.name.as_str());
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
-    let own = |bin: &str| {
-        let Some((_, path)) = built.iter().find(|(name, _)| name == bin) else {
-            return Err(Failure::Said(format!(
-                "cargo built no binary `{bin}` of package `{}`",
-                host.name
-            )));
-        };
-        replace(path, &folder.join(bin))
+    for (bin, path) in &built {
+        replace(path, &folder.join(bin))?;
+    }
+    let own = |bin: &str| match built.iter().any(|(name, _)| name == bin) {
+        true => Ok(folder.join(bin)),
+        false => Err(Failure::Said(format!(
+            "cargo built no binary `{bin}` of package `{}`",
+            host.name
+        ))),
     };
     let [target, source, both] = HOST_BINS;
     Ok(Bins {
@@ -109,15 +110,10 @@ fn executables(host: &Package, cargo: &CargoArgs, shell: &Shell) -> Result<Vec<(
     }
 }
 
-/// Puts `from` at `to` in one step, so that a program that runs from there is not written to.
-fn replace(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
+/// Puts a copy of `from` at `to` in one step, so that a program that runs from there is not written to.
+fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     let new = to.with_extension(format!("new-{}", std::process::id()));
-    let _ = fs::remove_file(&new);
-    fs::hard_link(from, &new)
-        .or_else(|_| fs::copy(from, &new).map(|_| ()))
-        .and_then(|()| fs::rename(&new, to))
-        .map_err(Failure::io("write", to))?;
-    // `rename` does nothing if both are the same file already.
-    let _ = fs::remove_file(&new);
-    Ok(to.to_owned())
+    fs::copy(from, &new)
+        .and_then(|_| fs::rename(&new, to))
+        .map_err(Failure::io("write", to))
 }

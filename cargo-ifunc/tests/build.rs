@@ -1,0 +1,150 @@
+//! `build` and `inspect`.
+
+mod common;
+
+use std::path::Path;
+
+use common::{c_ifunc, ifunc, ifunc_manifest, write};
+use serde_json::Value;
+
+const ADD: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter }\n";
+
+fn inspected(folder: &Path, file: &str) -> Value {
+    let out = ifunc(folder, &["inspect", "--json", file]).well().out;
+    serde_json::from_str(&out).expect("JSON")
+}
+
+#[test]
+fn a_c_file_by_itself() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
+    let ran = ifunc(folder.path(), &["build", "foo.c"]).well();
+    assert!(ran.err.contains("    Finished 1 ifunc in "), "{}", ran.err);
+    assert_eq!(ran.out, "");
+
+    let foo = inspected(folder.path(), "target/ifunc/release/foo.so");
+    assert_eq!(foo["name"], "foo");
+    assert_eq!(foo["arch"], "x86_64");
+    assert_eq!(foo["id"].as_str().map(str::len), Some(64));
+    assert_eq!(foo["flags"][0], "ignore-result");
+    assert_eq!(foo["convention"], "bound");
+    let bytes = |field: &str| foo[field].as_u64().unwrap_or_else(|| panic!("{field} in {foo}"));
+    assert!((1..bytes("image_bytes")).contains(&bytes("code_bytes")));
+    assert!(foo["relocations"].is_array());
+    let imports = foo["imports"].as_array().expect("imports");
+    assert!(
+        imports.iter().any(|import| import["symbol"] == "announce"),
+        "{imports:?}"
+    );
+
+    let table = ifunc(folder.path(), &["inspect", "target/ifunc/release/foo.so"])
+        .well()
+        .out;
+    assert!(table.starts_with("foo\n          id  "), "{table}");
+    assert!(table.contains("     imports  announce"), "{table}");
+}
+
+#[test]
+fn quiet_and_json() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
+    let ran = ifunc(
+        folder.path(),
+        &["build", "-q", "--message-format", "json", "foo.c"],
+    )
+    .well();
+    assert_eq!(ran.err, "");
+    let message: Value = serde_json::from_str(&ran.out).expect("one line of JSON");
+    assert_eq!(message["reason"], "ifunc-built");
+    assert_eq!(message["name"], "foo");
+    assert_eq!(message["language"], "c");
+    assert!(Path::new(message["path"].as_str().expect("path")).ends_with("target/ifunc/release/foo.so"));
+}
+
+#[test]
+fn a_rust_package_and_its_profile() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[("Cargo.toml", &ifunc_manifest("adder")), ("src/lib.rs", ADD)],
+    );
+    let ran = ifunc(folder.path(), &["build"]).well();
+    assert!(ran.err.contains("     Linking add\n"), "{}", ran.err);
+
+    let add = inspected(folder.path(), "target/ifunc/release/add.so");
+    assert_eq!(add["name"], "add");
+    assert_eq!(add["payload"]["text"], "u64");
+    assert_eq!(add["target"]["text"], "u64");
+    assert_eq!(add["answer"]["text"], "u64");
+    assert_eq!(add["payload"]["fingerprint"].as_str().map(str::len), Some(16));
+    let bytes = add["image_bytes"].as_u64().expect("a number");
+    assert!(bytes <= 256, "the image of `add` has {bytes} bytes");
+
+    ifunc(folder.path(), &["build", "--profile", "dev"]).well();
+    assert!(folder.path().join("target/ifunc/debug/add.so").is_file());
+}
+
+#[test]
+fn a_bare_image() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
+    ifunc(folder.path(), &["build", "foo.c"]).well();
+    let library =
+        ifunc_build::read_library(folder.path().join("target/ifunc/release/foo.so")).expect("library");
+    std::fs::write(folder.path().join("foo.image"), &library.images[0].image).expect("file");
+    let of_library = inspected(folder.path(), "target/ifunc/release/foo.so");
+    let of_image = inspected(folder.path(), "foo.image");
+    for field in [
+        "name",
+        "id",
+        "image_bytes",
+        "code_bytes",
+        "imports",
+        "relocations",
+    ] {
+        assert_eq!(of_library[field], of_image[field], "{field}");
+    }
+}
+
+#[test]
+fn one_name_in_two_packages_is_an_error() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[
+            (
+                "Cargo.toml",
+                "[workspace]\nresolver = \"3\"\nmembers = [\"one\", \"two\"]\n",
+            ),
+            ("one/Cargo.toml", &ifunc_manifest("one")),
+            ("one/src/lib.rs", ADD),
+            ("two/Cargo.toml", &ifunc_manifest("two")),
+            ("two/src/lib.rs", ADD),
+        ],
+    );
+    ifunc(folder.path(), &["build"]).failed(1, &["two ifuncs are named `add`", "one", "two", "help: "]);
+}
+
+#[test]
+fn what_does_not_compile_is_shown() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[
+            ("Cargo.toml", &ifunc_manifest("wrong")),
+            (
+                "src/lib.rs",
+                "#![no_std]\nuse ifunc::prelude::*;\n#[ifunc]\npub fn wrong(x: u64, c: &mut u64) { *c = y; }\n",
+            ),
+            ("wrong.c", "void wrong_main(void) { return 1 }\n"),
+        ],
+    );
+    ifunc(folder.path(), &["build", "-q"]).failed(
+        1,
+        &[
+            "cannot find value `y`",
+            "error: could not compile ifunc package `wrong`",
+        ],
+    );
+    ifunc(folder.path(), &["build", "-q", "wrong.c"]).failed(1, &["error: could not compile `wrong.c`"]);
+}

@@ -1,0 +1,162 @@
+//! The command line: help, usage, errors that teach, colour.
+
+mod common;
+
+use common::{checkout, command, ifunc, ifunc_manifest, ran, write};
+
+#[test]
+fn help_names_every_subcommand() {
+    let here = checkout();
+    let help = ifunc(&here, &["--help"]).well().out;
+    for (name, about) in [
+        ("build", "Build the ifunc packages"),
+        ("inspect", "Show what an ifunc library"),
+        ("run", "start its target and its source"),
+        ("new", "Start a project"),
+    ] {
+        let line = help.lines().find(|line| line.trim_start().starts_with(name));
+        assert!(line.is_some_and(|line| line.contains(about)), "{name} in\n{help}");
+        let own = ifunc(&here, &[name, "--help"]).well().out;
+        assert!(own.contains(&format!("Usage: cargo ifunc {name}")), "{own}");
+    }
+    let run = ifunc(&here, &["run", "--help"]).well().out;
+    for said in [
+        "--transport",
+        "--timeout",
+        "[-- <ARGS>...]",
+        "IFUNC_ADDR",
+        "loopback",
+        "default: 300",
+    ] {
+        assert!(run.contains(said), "{said} in\n{run}");
+    }
+}
+
+#[test]
+fn works_with_and_without_cargo() {
+    let version = ifunc(&checkout(), &["--version"]).well().out;
+    assert!(
+        version.starts_with("cargo-ifunc") || version.starts_with("cargo ifunc"),
+        "{version}"
+    );
+    let mut by_hand = std::process::Command::new(env!("CARGO_BIN_EXE_cargo-ifunc"));
+    assert_eq!(ran(by_hand.arg("--version")).well().out, version);
+}
+
+#[test]
+fn bad_usage_is_exit_code_2() {
+    let here = checkout();
+    for args in [
+        &["nonsense"][..],
+        &[],
+        &["build", "--nonsense"],
+        &["build", "x.c", "--package", "p"],
+        &["build", "--cflag=-O0"],
+        &["build", "ifunc/src/lib.rs"],
+        &["build", "missing.c"],
+        &["inspect"],
+        &["run", "01-hello", "--timeout", "0"],
+        &["run", "01-hello", "--transport", "pigeon"],
+        &["new"],
+        &["new", "x", "--path", ".", "--git", "file:///x"],
+        &["-v", "-q", "build"],
+    ] {
+        let ran = ifunc(&here, args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_unknown_example_lists_the_examples() {
+    ifunc(&checkout(), &["run", "03-nothing"]).failed(
+        1,
+        &[
+            "error: no example or host package is named `03-nothing`",
+            "help: there are: 01-hello, 02-compressed-insert",
+        ],
+    );
+    ifunc(&checkout(), &["run", "01-hello-ifuncs"]).failed(1, &["is not a host package", "01-hello"]);
+    ifunc(&checkout(), &["run"]).failed(2, &["several host packages", "01-hello"]);
+}
+
+#[test]
+fn nothing_to_build_says_how_to_start() {
+    let folder = tempfile::tempdir().expect("folder");
+    ifunc(folder.path(), &["build"]).failed(
+        1,
+        &[
+            "error: cannot read the workspace",
+            "Cargo.toml",
+            "cargo ifunc new NAME",
+        ],
+    );
+    write(
+        folder.path(),
+        &[
+            ("Cargo.toml", "[package]\nname = \"plain\"\nedition = \"2024\"\n"),
+            ("src/lib.rs", ""),
+        ],
+    );
+    ifunc(folder.path(), &["build"]).failed(
+        1,
+        &[
+            "depends on `ifunc`",
+            "cargo ifunc new NAME",
+            "cargo ifunc build PATH.c",
+        ],
+    );
+    ifunc(folder.path(), &["run"]).failed(1, &["no host package", "cargo ifunc new NAME"]);
+    ifunc(folder.path(), &["run", "plain"]).failed(1, &["is not a host package", "ifunc-rt"]);
+}
+
+#[test]
+fn an_ifunc_package_without_ifuncs_is_an_error_when_it_is_named() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[
+            ("Cargo.toml", &ifunc_manifest("empty")),
+            ("src/lib.rs", "#![no_std]\n"),
+        ],
+    );
+    ifunc(folder.path(), &["build", "-p", "empty"]).failed(1, &["package `empty` has no ifunc", "help: "]);
+    ifunc(folder.path(), &["build", "-p", "absent"]).failed(1, &["`absent`", "help: "]);
+}
+
+#[test]
+fn color_is_heard() {
+    let folder = tempfile::tempdir().expect("folder");
+    let colored = |args: &[&str], env: Option<(&str, &str)>| {
+        let mut command = command(folder.path(), args);
+        command.envs(env);
+        ran(&mut command).err.contains("\x1b[")
+    };
+    assert!(!colored(&["build"], None), "not a terminal");
+    assert!(colored(&["build", "--color", "always"], None));
+    assert!(colored(&["--color=always", "build"], None));
+    assert!(colored(&["build"], Some(("CARGO_TERM_COLOR", "always"))));
+    assert!(!colored(
+        &["build", "--color", "never"],
+        Some(("CARGO_TERM_COLOR", "always"))
+    ));
+    assert!(colored(&["build", "--color", "always"], Some(("NO_COLOR", "1"))));
+    assert!(
+        colored(&["build", "--nonsense"], Some(("CARGO_TERM_COLOR", "always"))),
+        "usage errors, too"
+    );
+}
+
+#[test]
+fn inspect_says_what_a_file_is_not() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[("text.so", "not a library"), ("broken.image", "IFNC and no more")],
+    );
+    ifunc(folder.path(), &["inspect", "absent.so"]).failed(1, &["error: cannot read `absent.so`"]);
+    ifunc(folder.path(), &["inspect", "text.so"]).failed(1, &["`text.so` is not an ELF file"]);
+    ifunc(folder.path(), &["inspect", "broken.image"])
+        .failed(1, &["`broken.image`", "too few for an image header"]);
+    let us = env!("CARGO_BIN_EXE_cargo-ifunc");
+    ifunc(folder.path(), &["inspect", us]).failed(1, &["holds no image", "help: "]);
+}

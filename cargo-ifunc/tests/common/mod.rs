@@ -1,0 +1,115 @@
+//! What the tests of the command share.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a run of the command gave.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn well(self) -> Self {
+        assert_eq!(
+            self.code,
+            Some(0),
+            "standard error:\n{}\nstandard output:\n{}",
+            self.err,
+            self.out
+        );
+        self
+    }
+
+    /// Failed with `code`, and standard error has all of `said` in it.
+    #[track_caller]
+    pub fn failed(self, code: i32, said: &[&str]) -> Self {
+        assert_eq!(
+            self.code,
+            Some(code),
+            "standard error:\n{}\nstandard output:\n{}",
+            self.err,
+            self.out
+        );
+        for said in said {
+            assert!(self.err.contains(said), "`{said}` is not in\n{}", self.err);
+        }
+        self
+    }
+}
+
+/// `cargo ifunc ARGS` in `folder`, as cargo starts it.
+pub fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-ifunc"));
+    command
+        .arg("ifunc")
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::null());
+    for name in [
+        "CARGO_TERM_COLOR",
+        "CLICOLOR_FORCE",
+        "NO_COLOR",
+        "CARGO_TARGET_DIR",
+        "IFUNC_TRANSPORT",
+        "IFUNC_LIB_DIR",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+pub fn ran(command: &mut Command) -> Ran {
+    let output = command.output().expect("the command starts");
+    Ran {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+pub fn ifunc(folder: &Path, args: &[&str]) -> Ran {
+    ran(&mut command(folder, args))
+}
+
+pub fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .expect("the checkout is there")
+}
+
+/// Writes files below `folder`.
+pub fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (path, text) in files {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("folder");
+        std::fs::write(path, text).expect("file");
+    }
+}
+
+/// The manifest of an ifunc package.
+pub fn ifunc_manifest(name: &str) -> String {
+    format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nifunc = {{ path = {:?} }}\n",
+        checkout().join("ifunc")
+    )
+}
+
+/// A C ifunc of this name that adds to a `uint64_t`.
+pub fn c_ifunc(name: &str) -> String {
+    format!(
+        "#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\
+         void announce(uint64_t value);\n\
+         size_t {name}_payload_bound(void *args, size_t n) {{ (void)args; return n; }}\n\
+         int {name}_payload_init(void *args, size_t n, void *payload, size_t *size)\n\
+         {{ memcpy(payload, args, n); *size = n; return 0; }}\n\
+         void {name}_main(void *payload, size_t size, void *target)\n\
+         {{ uint64_t d, *c = target; if (size != sizeof d) return; memcpy(&d, payload, size); *c += d; announce(*c); }}\n"
+    )
+}

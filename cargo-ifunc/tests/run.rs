@@ -1,0 +1,338 @@
+//! `run`, with real processes.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard};
+
+use common::{Ran, c_ifunc, checkout, command, ifunc_manifest, ran, write};
+
+/// One project at a time: they build into one folder, so that the runtime is compiled once for all.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(|failed| failed.into_inner())
+}
+
+fn built_in() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("projects")
+}
+
+fn run(folder: &Path, args: &[&str]) -> Ran {
+    ran(command(folder, args).env("CARGO_TARGET_DIR", built_in()))
+}
+
+/// Whether these lines stand in `out`, in this order.
+#[track_caller]
+fn in_order(out: &str, wanted: &[&str]) {
+    let mut lines = out.lines();
+    for wanted in wanted {
+        assert!(
+            lines.any(|line| line == *wanted),
+            "`{wanted}` is not there, or not in its place, in\n{out}"
+        );
+    }
+}
+
+#[test]
+fn the_first_example() {
+    let _turn = turn();
+    let out = run(&checkout(), &["run", "01-hello"]).well().out;
+    in_order(&out, &["source | add(3) answers 3", "source | add(4) answers 7"]);
+    in_order(&out, &["target | the target's counter is 42"]);
+    assert!(out.starts_with("target | ifunc: ready shm:01-hello-"), "{out}");
+
+    let out = run(&checkout(), &["run", "01-hello", "--transport", "loopback"])
+        .well()
+        .out;
+    in_order(
+        &out,
+        &["  both | add(4) answers 7", "  both | the target's counter is 42"],
+    );
+}
+
+#[test]
+fn the_second_example() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("folder");
+    // Five bytes beyond a piece, exactly a piece, nothing; a name that is no UTF-8; text and noise.
+    let piece = 1 << 20;
+    let mut state = 1_u32;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    })
+    .take(piece + 5)
+    .collect();
+    let deep = folder.path().join("a/b c/d");
+    fs::create_dir_all(&deep).expect("folder");
+    fs::write(deep.join("noise"), &noise).expect("file");
+    fs::write(deep.join("a piece"), vec![7; piece]).expect("file");
+    fs::write(deep.join("empty"), "").expect("file");
+    fs::write(
+        folder.path().join(OsStr::from_bytes(b"\xff\xfe not UTF-8")),
+        "text",
+    )
+    .expect("file");
+    std::os::unix::fs::symlink("a", folder.path().join("link")).expect("link");
+    for n in 0..50 {
+        fs::write(folder.path().join(format!("text {n}")), "text ".repeat(n * 100)).expect("file");
+    }
+    let bytes = noise.len() + piece + 4 + (0..50).map(|n| n * 500).sum::<usize>();
+
+    let path = folder.path().to_str().expect("UTF-8");
+    for (transport, name) in [("shm", "source"), ("loopback", "  both")] {
+        let args = [
+            "run",
+            "02-compressed-insert",
+            "--transport",
+            transport,
+            "--",
+            path,
+        ];
+        let out = run(&checkout(), &args).well().out;
+        in_order(
+            &out,
+            &[
+                &format!(
+                    "{name} | sent 54 files as 56 records; skipped 1 symbolic links and 0 sockets, pipes and devices"
+                ),
+                &format!("{name} | verified 54 files, {bytes} bytes"),
+            ],
+        );
+    }
+    // The database is there afterwards if the user said where: the second run must find the same again.
+    let database = folder.path().with_extension("redb");
+    let keep = [
+        "run",
+        "02-compressed-insert",
+        "--",
+        path,
+        database.to_str().expect("UTF-8"),
+    ];
+    run(&checkout(), &keep).well();
+    assert!(database.is_file());
+    run(&checkout(), &keep).well();
+    fs::remove_file(database).expect("file");
+
+    run(&checkout(), &["run", "02-compressed-insert"]).failed(1, &["which files?", "help: "]);
+}
+
+#[test]
+fn new_projects_run_as_they_are() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("folder");
+    let checkout = checkout();
+    let checkout = checkout.to_str().expect("UTF-8");
+    for (lang, source, target) in [
+        ("rust", Some("source | add(300): the counter is 321"), None),
+        ("c", None, Some("target | the counter is 321")),
+        (
+            "mixed",
+            Some("source | add(300): the counter is 342"),
+            Some("target | the counter is 642"),
+        ),
+    ] {
+        let name = format!("my-{lang}");
+        run(folder.path(), &["new", &name, "--lang", lang, "--path", checkout]).well();
+        let project = folder.path().join(&name);
+        let out = run(&project, &["run"]).well().out;
+        for line in [source, target].into_iter().flatten() {
+            in_order(&out, &[line]);
+        }
+    }
+    let default = run(folder.path(), &["new", "by-default"]).well();
+    assert!(
+        default.err.contains("next: cd by-default && cargo ifunc run"),
+        "{}",
+        default.err
+    );
+    let project = folder.path().join("by-default");
+    assert!(project.join(".git").is_dir());
+    run(&project, &["run", "by-default", "--transport", "loopback"]).well();
+    // Next to nothing of a fresh project is what rustfmt would change.
+    assert!(
+        std::process::Command::new("cargo")
+            .args(["fmt", "--check"])
+            .current_dir(&project)
+            .status()
+            .is_ok_and(|s| s.success())
+    );
+}
+
+#[test]
+fn new_from_git() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("folder");
+    let clone = folder.path().join("clone");
+    let git = |args: &[&str]| {
+        let output = std::process::Command::new("git")
+            .args(args)
+            .output()
+            .expect("git starts");
+        assert!(
+            output.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    let clone = clone.to_str().expect("UTF-8").to_owned();
+    git(&[
+        "clone",
+        "--quiet",
+        "--local",
+        checkout().to_str().expect("UTF-8"),
+        &clone,
+    ]);
+    let url = format!("file://{clone}");
+    run(folder.path(), &["new", "from-git", "--git", &url]).well();
+    let out = run(&folder.path().join("from-git"), &["run"]).well().out;
+    in_order(&out, &["source | add(300): the counter is 321"]);
+}
+
+#[test]
+fn new_refuses() {
+    let folder = tempfile::tempdir().expect("folder");
+    let new = |args: &[&str]| common::ifunc(folder.path(), &[&["new"], args].concat());
+    new(&["1st"]).failed(2, &["`1st` cannot name a project", "help: "]);
+    new(&["fn"]).failed(2, &["`fn` cannot name a project"]);
+    new(&["target"]).failed(2, &["`target` cannot name a project"]);
+    new(&["x", "--path", "."]).failed(2, &["is no checkout of ifunc"]);
+    write(folder.path(), &[("there/file", "")]);
+    new(&["there"]).failed(1, &["`there` exists already"]);
+    assert!(!folder.path().join("x").exists());
+}
+
+/// A project whose target and source do what the test wants.
+fn project(target: &str, source: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("folder");
+    let bin = |body: &str| format!("fn main() {{ {body} }}\n");
+    let rt = checkout().join("ifunc-rt");
+    write(
+        folder.path(),
+        &[
+            (
+                "Cargo.toml",
+                "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\"]\n",
+            ),
+            ("ifuncs/Cargo.toml", &ifunc_manifest("odd-ifuncs")),
+            ("ifuncs/src/lib.rs", "#![no_std]\n"),
+            ("ifuncs/c/odd.c", &c_ifunc("odd")),
+            (
+                "host/Cargo.toml",
+                &format!(
+                    "[package]\nname = \"odd\"\nedition = \"2024\"\n[dependencies]\nifunc-rt = {{ path = {rt:?} }}\n\
+                     odd-ifuncs = {{ path = \"../ifuncs\" }}\n"
+                ),
+            ),
+            ("host/src/lib.rs", ""),
+            ("host/src/bin/target.rs", &bin(target)),
+            ("host/src/bin/source.rs", &bin(source)),
+            ("host/src/bin/both.rs", &bin("")),
+        ],
+    );
+    fs::copy(checkout().join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("Cargo.lock");
+    folder
+}
+
+const READY: &str = "println!(\"ifunc: ready {}\", std::env::var(\"IFUNC_ADDR\").unwrap());";
+const FOR_EVER: &str = "loop { std::thread::park() }";
+
+#[test]
+fn the_first_failure_is_the_exit_code() {
+    let _turn = turn();
+    let odd = project(&format!("{READY} {FOR_EVER}"), "std::process::exit(7)");
+    run(odd.path(), &["run"]).failed(7, &["error: `source` of `odd` failed with exit code 7"]);
+
+    let odd = project(&format!("{READY} std::process::exit(9)"), FOR_EVER);
+    run(odd.path(), &["run"]).failed(9, &["error: `target` of `odd` failed with exit code 9"]);
+
+    let odd = project("", "");
+    run(odd.path(), &["run"]).failed(1, &["ended without the line `ifunc: ready ADDRESS`"]);
+
+    let odd = project(&format!("{READY} std::process::abort()"), FOR_EVER);
+    run(odd.path(), &["run"]).failed(134, &["was ended by SIGABRT (6)"]);
+}
+
+#[test]
+fn a_hang_has_a_name() {
+    let _turn = turn();
+    let odd = project(FOR_EVER, "");
+    run(odd.path(), &["run", "--timeout", "1"]).failed(
+        1,
+        &["`target` of `odd` did not print `ifunc: ready ADDRESS` within 1 seconds"],
+    );
+
+    let odd = project(&format!("{READY} {FOR_EVER}"), FOR_EVER);
+    run(odd.path(), &["run", "--timeout", "1"])
+        .failed(1, &["`source` of `odd` did not finish within 1 seconds"]);
+}
+
+#[test]
+fn arguments_and_environment_reach_both() {
+    let _turn = turn();
+    let say = "println!(\"{:?} {:?}\", std::env::args().skip(1).collect::<Vec<_>>(), \
+               std::path::Path::new(&std::env::var(\"IFUNC_LIB_DIR\").unwrap()).join(\"odd.so\").is_file());";
+    let odd = project(&format!("{say} {READY} {FOR_EVER}"), say);
+    let out = run(odd.path(), &["run", "--", "-a", "b c"]).well().out;
+    in_order(&out, &["target | [\"-a\", \"b c\"] true"]);
+    in_order(&out, &["source | [\"-a\", \"b c\"] true"]);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let _turn = turn();
+    // Each has a child that would outlive it.
+    let with_child = "let child = std::process::Command::new(\"sleep\").arg(\"600\").spawn().unwrap(); println!(\"child {}\", child.id());";
+    let odd = project(&format!("{with_child} {READY} {FOR_EVER}"), with_child);
+    let out = run(odd.path(), &["run"]).well().out;
+    let children: Vec<&str> = out
+        .lines()
+        .filter_map(|line| line.split_once("child ").map(|(_, id)| id))
+        .collect();
+    assert_eq!(children.len(), 2, "{out}");
+    for child in &children {
+        assert!(!alive(child), "child {child} is alive");
+    }
+
+    // The same when we are told to stop in the middle.
+    let odd = project(
+        &format!("{with_child} {READY} {FOR_EVER}"),
+        &format!("{with_child} {FOR_EVER}"),
+    );
+    let mut command = command(odd.path(), &["run"]);
+    let mut us = command
+        .env("CARGO_TARGET_DIR", built_in())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(us.stdout.take().expect("piped")));
+    let mut children = Vec::new();
+    while children.len() < 2 {
+        let line = lines.next().expect("a line").expect("text");
+        children.extend(line.split_once("child ").map(|(_, id)| id.to_owned()));
+    }
+    let pid = rustix::process::Pid::from_child(&us);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(us.wait().expect("it ends").code(), Some(130));
+    for child in &children {
+        assert!(!alive(child), "child {child} is alive");
+    }
+}
+
+/// Whether a process of this number runs. One that is dead, but of which nobody took notice, does not.
+fn alive(pid: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .trim_start()
+            .starts_with(['Z', 'X'])
+    })
+}

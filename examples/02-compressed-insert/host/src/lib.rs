@@ -1,0 +1,113 @@
+//! The example of the papers: the target owns a database and knows nothing of compression; the source sends it records
+//! that are compressed, and the code that decompresses them there.
+//!
+//! `cargo ifunc run 02-compressed-insert -- DIR [DATABASE]` loads every file below `DIR` and then compares each with
+//! what a third process finds in the database. Without `DATABASE` the database is a file beside the programs, removed
+//! when all was well.
+
+pub mod files;
+pub mod store;
+pub mod verify;
+
+use std::env;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use example_02_compressed_insert_ifuncs::{Entry, MAX_VALUE, finish_loading, insert_compressed};
+use ifunc_rt::{Source, Target};
+
+use files::Piece;
+use store::Store;
+
+/// Owns the database until a source has ended the loading.
+///
+/// # Errors
+/// The database cannot be made, or the address cannot be listened on.
+pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
+    let (database, _) = database(addr)?;
+    let mut store = Store::create(&database)?;
+    // SAFETY: code that arrives has the authority of this process. Only programs of the same user can send it.
+    let builder = unsafe { Target::builder().accept_code() };
+    let mut target = builder.listen(addr)?;
+    println!("ifunc: ready {}", target.address());
+    target.serve_until(&mut store, Store::is_finished)?;
+    println!("{} records in {}", store.records(), database.display());
+    Ok(())
+}
+
+/// Sends every file below the folder that the command line names, then has another process compare them.
+///
+/// # Errors
+/// A file cannot be read, the target cannot be reached or failed, or what it stored is not what was sent.
+pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
+    let folder = folder()?;
+    let (database, is_ours) = database(addr)?;
+
+    let source = Source::connect(addr)?;
+    let insert = source.register::<insert_compressed>()?;
+    let mut sent = 0;
+    let found = files::below(&folder)?;
+    for path in &found.files {
+        let mut file =
+            File::open(folder.join(path)).map_err(|e| format!("cannot open `{}`: {e}", path.display()))?;
+        for piece in Piece::all(path) {
+            let mut value = Vec::new();
+            file.by_ref().take(MAX_VALUE as u64).read_to_end(&mut value)?;
+            insert.send(&Entry {
+                key: &piece.key(),
+                value: &value,
+            })?;
+            sent += 1;
+            if value.len() < MAX_VALUE {
+                break;
+            }
+        }
+    }
+    // Whatever went wrong with what was sent is known here at the latest.
+    source.flush()?;
+    println!(
+        "sent {} files as {sent} records; {}",
+        found.files.len(),
+        found.skipped
+    );
+    source.register::<finish_loading>()?.call(&sent)?.wait()?;
+
+    // The target has let go of the database. A process that never heard of ifuncs opens it.
+    let verify = env::current_exe()?.with_file_name("verify");
+    let status = Command::new(verify).arg(&folder).arg(&database).status()?;
+    if !status.success() {
+        return Err(format!(
+            "`verify` failed ({status}); the database is {}",
+            database.display()
+        )
+        .into());
+    }
+    if is_ours {
+        fs::remove_file(database)?;
+    }
+    Ok(())
+}
+
+fn folder() -> Result<PathBuf, Box<dyn Error>> {
+    let folder = env::args_os().nth(1).map(PathBuf::from);
+    let folder = folder.ok_or("which files? help: cargo ifunc run 02-compressed-insert -- DIR [DATABASE]")?;
+    if !folder.is_dir() {
+        return Err(format!("`{}` is no folder", folder.display()).into());
+    }
+    Ok(folder)
+}
+
+/// Where the database is, and whether we chose the place. Target and source are told the same, so they agree.
+fn database(addr: &str) -> Result<(PathBuf, bool), Box<dyn Error>> {
+    if let Some(path) = env::args_os().nth(2) {
+        return Ok((path.into(), false));
+    }
+    let name = addr.rsplit(':').next().unwrap_or(addr);
+    Ok((
+        env::current_exe()?.with_file_name(Path::new(name).with_extension("redb")),
+        true,
+    ))
+}
