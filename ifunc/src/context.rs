@@ -27,9 +27,8 @@ impl<'a> Context<'a> {
     #[must_use]
     pub unsafe fn from_raw(raw: *mut abi::Context) -> Self {
         // SAFETY: the caller's promise.
-        Self {
-            raw: unsafe { raw.as_mut() },
-        }
+        let raw = unsafe { raw.as_mut() };
+        Self { raw }
     }
 
     /// The connection that the frame came over: a number that the target gives each connection and never gives again.

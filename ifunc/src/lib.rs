@@ -9,11 +9,13 @@ extern crate alloc;
 
 pub mod codec;
 mod context;
+pub mod cross;
 #[cfg(not(ifunc_image))]
 pub mod host;
 #[cfg(ifunc_image)]
 mod image;
 mod layout;
+mod opaque;
 pub mod payload;
 pub mod prelude;
 mod shape;
@@ -24,8 +26,9 @@ pub mod __private;
 
 pub use context::{Context, Level};
 pub use ifunc_abi as abi;
-pub use ifunc_macros::ifunc;
+pub use ifunc_macros::{Layout, Opaque, Shape, export, ifunc, import, layout};
 pub use layout::Layout;
+pub use opaque::Foreign;
 pub use payload::{Answer, DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
 pub use shape::Shape;
 pub use {serde, zerocopy};

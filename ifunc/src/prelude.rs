@@ -2,5 +2,5 @@
 
 pub use crate::abi::text::Text;
 pub use crate::payload::{DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
-pub use crate::{Context, Layout, Level, Shape, ifunc};
+pub use crate::{Context, Layout, Level, Opaque, Shape, ifunc};
 pub use crate::{debug, error, info, trace, warn};

@@ -110,3 +110,142 @@ pub const fn concat<const N: usize>(parts: &[&str]) -> [u8; N] {
 
 /// Text of the answer of an ifunc that answers through its context.
 pub const RAW_BYTES: ifunc_abi::text::Text = ifunc_abi::text::Text::new().str("raw bytes");
+
+/// The address of a host function of this process, for unit tests of ifuncs.
+///
+/// # Panics
+/// When nobody exports `name` with this signature; the message says what to do.
+#[cfg(not(ifunc_image))]
+#[must_use]
+pub fn resolve(name: &str, signature: &str) -> *const () {
+    let mut other = None;
+    for export in crate::host::EXPORTS {
+        if export.name == name {
+            if export.signature == signature {
+                return export.address;
+            }
+            other = Some(export.signature);
+        }
+    }
+    match other {
+        Some(other) => panic!(
+            "the host function `{name}` has another signature here\n  imported: {signature}\n  exported: {other}"
+        ),
+        None => panic!(
+            "nobody exports the host function `{name}`: {signature}\nhelp: outside an image, imports are looked up among \
+             the `#[ifunc::export]`s linked into this process; define one in the test, and if it lies in another crate \
+             write `use that_crate as _;`"
+        ),
+    }
+}
+
+/// A reference that an ifunc passed to a host function.
+///
+/// # Safety
+/// `pointer` is null or valid for `'a`.
+///
+/// # Panics
+/// When it is null: a C ifunc may pass that.
+#[inline]
+#[must_use]
+pub unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> &'a T {
+    // SAFETY: the caller's promise.
+    match unsafe { pointer.as_ref() } {
+        Some(reference) => reference,
+        None => null(name),
+    }
+}
+
+/// As [`reference`], exclusive.
+///
+/// # Safety
+/// `pointer` is null or valid for `'a`, and nobody else's.
+///
+/// # Panics
+/// When it is null.
+#[inline]
+#[must_use]
+pub unsafe fn reference_mut<'a, T>(pointer: *mut T, name: &str) -> &'a mut T {
+    // SAFETY: the caller's promise.
+    match unsafe { pointer.as_mut() } {
+        Some(reference) => reference,
+        None => null(name),
+    }
+}
+
+/// A slice that an ifunc passed to a host function; null is the empty one.
+///
+/// # Safety
+/// `data` is null or `len` values that are valid for `'a`.
+#[inline]
+#[must_use]
+pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> &'a [T] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(data, len) }
+}
+
+/// As [`slice`], exclusive.
+///
+/// # Safety
+/// `data` is null or `len` values that are valid for `'a`, and nobody else's.
+#[inline]
+#[must_use]
+pub unsafe fn slice_mut<'a, T>(data: *mut T, len: usize) -> &'a mut [T] {
+    if data.is_null() {
+        return &mut [];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts_mut(data, len) }
+}
+
+/// A string that an ifunc passed to a host function.
+///
+/// # Safety
+/// As for [`slice`].
+///
+/// # Panics
+/// When it is not UTF-8: a C ifunc may pass that.
+#[inline]
+#[must_use]
+pub unsafe fn string<'a>(data: *const u8, len: usize, name: &str) -> &'a str {
+    // SAFETY: the caller's promise.
+    match core::str::from_utf8(unsafe { slice(data, len) }) {
+        Ok(string) => string,
+        Err(_) => panic!("the ifunc passed `{name}` that is not UTF-8"),
+    }
+}
+
+#[cold]
+fn null(name: &str) -> ! {
+    panic!("the ifunc passed a null pointer as `{name}`")
+}
+
+/// What an ifunc does with an error code that the enum does not have.
+///
+/// # Panics
+/// Always.
+#[cold]
+pub fn unknown_code() -> ! {
+    panic!("the host function returned an unknown error code")
+}
+
+/// `text` followed by a signed number.
+#[must_use]
+pub const fn integer(text: ifunc_abi::text::Text, n: i128) -> ifunc_abi::text::Text {
+    let text = if n < 0 { text.str("-") } else { text };
+    // Discriminants of more than 64 bits do not exist.
+    text.number(n.unsigned_abs() as usize)
+}
+
+/// A concatenation as a string.
+#[must_use]
+pub const fn text(bytes: &[u8]) -> &str {
+    match core::str::from_utf8(bytes) {
+        Ok(text) => text,
+        // Only whole strings are ever concatenated.
+        Err(_) => "",
+    }
+}

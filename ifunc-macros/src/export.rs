@@ -1,0 +1,204 @@
+//! `#[ifunc::export]`: a host function that ifuncs may import.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::Parser;
+use syn::{ItemFn, LitStr};
+
+use crate::crossing::{self, Crossing, Kind, Output, Reference, c_len, c_name, out};
+use crate::errors::{Errors, report};
+use crate::signature;
+
+struct Model {
+    function: ItemFn,
+    crossing: Crossing,
+}
+
+impl Model {
+    fn new(args: TokenStream, function: ItemFn) -> syn::Result<Self> {
+        let mut errors = Errors::default();
+        let sig = &function.sig;
+        let name = name(args, &mut errors);
+        let symbol = match &name {
+            Some(name) => name.value(),
+            None => syn::ext::IdentExt::unraw(&sig.ident).to_string(),
+        };
+        match &name {
+            Some(name) => signature::check_name(&symbol, name, &mut errors),
+            None => signature::check_name(&symbol, &sig.ident, &mut errors),
+        }
+        signature::refuse_common(sig, "an exported function", &mut errors);
+        signature::refuse_abi(sig, "an exported function", &mut errors);
+        let crossing = Crossing::new(sig, symbol, crossing::is_unsafe(sig), &mut errors);
+        errors.or(Self { function, crossing })
+    }
+
+    fn expand(self) -> TokenStream {
+        let Self { function, crossing } = self;
+        let cfgs = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
+        let symbol = &crossing.symbol;
+        let ident = &function.sig.ident;
+        let (names, types, result) = crossing.c_signature();
+        let call = call(&function, &crossing);
+        let text = crossing.text();
+        let prototype = crossing.prototype();
+        let checks = crossing.checks();
+        quote! {
+            #function
+
+            #(#cfgs)*
+            #[allow(unexpected_cfgs, unused, clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+            const _: () = {
+                let _ = #ident;
+                #checks
+
+                // Unwinds only where no runtime guards it: in a unit test.
+                #[cfg(not(ifunc_image))]
+                unsafe extern "C-unwind" fn shim(#(#names: #types),*) -> #result {
+                    ::ifunc::host::guarded(move || { #call })
+                }
+
+                #[cfg(not(ifunc_image))]
+                const SIGNATURE: &[&str] = #text;
+                #[cfg(not(ifunc_image))]
+                static SIGNATURE_TEXT: [u8; ::ifunc::__private::total(SIGNATURE)] = ::ifunc::__private::concat(SIGNATURE);
+                #[cfg(not(ifunc_image))]
+                const PROTOTYPE: &[&str] = #prototype;
+                #[cfg(not(ifunc_image))]
+                static PROTOTYPE_TEXT: [u8; ::ifunc::__private::total(PROTOTYPE)] = ::ifunc::__private::concat(PROTOTYPE);
+
+                #[cfg(not(ifunc_image))]
+                #[::ifunc::__private::linkme::distributed_slice(::ifunc::host::EXPORTS)]
+                #[linkme(crate = ::ifunc::__private::linkme)]
+                static EXPORT: ::ifunc::host::Export = ::ifunc::host::Export {
+                    name: #symbol,
+                    signature: ::ifunc::__private::text(&SIGNATURE_TEXT),
+                    prototype: ::ifunc::__private::text(&PROTOTYPE_TEXT),
+                    address: shim as *const (),
+                };
+            };
+        }
+    }
+}
+
+/// The call of the author's function, from C arguments to a C result.
+fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
+    let ident = &function.sig.ident;
+    let arguments = crossing.params.iter().enumerate().map(|(i, param)| {
+        let value = c_name(i);
+        let len = c_len(i);
+        let name = param.name.to_string();
+        match &param.kind {
+            Kind::Scalar(ty) => quote!(<#ty as ::ifunc::cross::Scalar>::from_c(#value)),
+            Kind::Reference(Reference {
+                optional: true,
+                mutable: false,
+                ..
+            }) => quote!(unsafe { #value.as_ref() }),
+            Kind::Reference(Reference {
+                optional: true,
+                mutable: true,
+                ..
+            }) => quote!(unsafe { #value.as_mut() }),
+            Kind::Reference(Reference { mutable: false, .. }) => {
+                quote!(unsafe { ::ifunc::__private::reference(#value, #name) })
+            }
+            Kind::Reference(Reference { mutable: true, .. }) => {
+                quote!(unsafe { ::ifunc::__private::reference_mut(#value, #name) })
+            }
+            Kind::Slice { mutable: false, .. } => quote!(unsafe { ::ifunc::__private::slice(#value, #len) }),
+            Kind::Slice { mutable: true, .. } => {
+                quote!(unsafe { ::ifunc::__private::slice_mut(#value, #len) })
+            }
+            Kind::Str => quote!(unsafe { ::ifunc::__private::string(#value, #len, #name) }),
+        }
+    });
+    let call = quote!(#ident(#(#arguments),*));
+    // SAFETY (of what is emitted): an ifunc passes what the signature says; the fingerprints were compared at install,
+    // and of a C ifunc whose signature nobody knows, the host allowed the import.
+    let call = if crossing.is_unsafe {
+        quote!(unsafe { #call })
+    } else {
+        call
+    };
+    let out = out();
+    match &crossing.output {
+        Output::Unit => quote!(#call),
+        Output::Scalar(ty) => quote!(<#ty as ::ifunc::cross::Scalar>::into_c(#call)),
+        Output::Reference(Reference {
+            ty,
+            mutable,
+            optional,
+        }) => {
+            let (cast, null) = if *mutable {
+                (
+                    quote!(::core::ptr::from_mut::<#ty>),
+                    quote!(::core::ptr::null_mut()),
+                )
+            } else {
+                (quote!(::core::ptr::from_ref::<#ty>), quote!(::core::ptr::null()))
+            };
+            if *optional {
+                quote!(#call.map_or(#null, #cast))
+            } else {
+                quote!(#cast(#call))
+            }
+        }
+        Output::Result(value, error) => {
+            let store = value.as_ref().map(|_| quote!(unsafe { #out.write(value) };));
+            quote! {
+                match #call {
+                    ::core::result::Result::Ok(value) => { #store 0 }
+                    ::core::result::Result::Err(error) => <#error as ::ifunc::cross::ErrorCode>::into_code(error),
+                }
+            }
+        }
+        Output::Option(_) => quote! {
+            match #call {
+                ::core::option::Option::Some(value) => { unsafe { #out.write(value) }; 1 }
+                ::core::option::Option::None => 0,
+            }
+        },
+    }
+}
+
+fn name(args: TokenStream, errors: &mut Errors) -> Option<LitStr> {
+    let mut name = None;
+    let parser = syn::meta::parser(|meta| {
+        if meta.path.is_ident("name") {
+            name = Some(meta.value()?.parse()?);
+            return Ok(());
+        }
+        Err(meta.error("unknown argument"))
+    });
+    if let Err(error) = parser.parse2(args) {
+        errors.span(error.span(), &error, "the only argument is `name = \"..\"`");
+    }
+    name
+}
+
+/// The attribute on a function.
+pub(crate) fn export(args: TokenStream, item: TokenStream) -> TokenStream {
+    let function: ItemFn = match syn::parse2(item.clone()) {
+        Ok(function) => function,
+        Err(error) => {
+            let mut errors = Errors::default();
+            if syn::parse2::<syn::Item>(item.clone()).is_ok() {
+                errors.at(
+                    &item,
+                    "`#[ifunc::export]` goes on a function",
+                    "move it to the function that ifuncs may call",
+                );
+            } else {
+                errors.push(error);
+            }
+            return errors
+                .or(())
+                .map_or_else(|error| report(&error, item.clone()), |()| item.clone());
+        }
+    };
+    match Model::new(args, function) {
+        Ok(model) => model.expand(),
+        Err(error) => report(&error, item),
+    }
+}

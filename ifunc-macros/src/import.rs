@@ -1,0 +1,346 @@
+//! `#[ifunc::import]`: the host functions that an ifunc calls.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
+use syn::{
+    Attribute, Expr, ForeignItem, ForeignItemFn, ItemForeignMod, Lit, Meta, Safety, Signature, Visibility,
+};
+
+use crate::crossing::{Crossing, Kind, Output, Reference, c_len, c_name, out};
+use crate::errors::{Errors, report};
+use crate::signature;
+
+struct Model {
+    functions: Vec<Function>,
+}
+
+struct Function {
+    /// Without `link_name`.
+    attrs: Vec<Attribute>,
+    vis: Visibility,
+    sig: Signature,
+    crossing: Crossing,
+}
+
+impl Model {
+    fn new(args: TokenStream, block: ItemForeignMod) -> syn::Result<Self> {
+        let mut errors = Errors::default();
+        if !args.is_empty() {
+            errors.at(
+                &args,
+                "`#[ifunc::import]` takes no arguments",
+                "another symbol: `#[link_name = \"..\"]` on the function",
+            );
+        }
+        if block.unsafety.is_none() {
+            errors.at(
+                &block.abi,
+                "the block must say `unsafe`: who writes it vouches for the signatures",
+                "write `unsafe extern { safe fn name(..); }`",
+            );
+        }
+        if let Some(abi) = &block.abi.name
+            && abi.value() != "C"
+        {
+            errors.at(
+                abi,
+                "host functions cross by the C ABI only",
+                "write `unsafe extern { .. }`",
+            );
+        }
+        let mut functions = Vec::new();
+        for item in block.items {
+            match item {
+                ForeignItem::Fn(item) => functions.push(Function::new(item, &block.attrs, &mut errors)),
+                ForeignItem::Static(item) => errors.at(
+                    &item.ident,
+                    "a host's variable cannot be imported",
+                    "export a function that returns it, or put it into the target's data",
+                ),
+                ForeignItem::Type(item) => errors.at(
+                    &item.ident,
+                    "types are not imported",
+                    "declare an opaque type: `#[derive(Opaque)] #[opaque(\"name/1\")] pub struct Name(ifunc::Foreign);`",
+                ),
+                other => errors.at(&other, "only functions are imported", "write `safe fn name(..);`"),
+            }
+        }
+        for (i, function) in functions.iter().enumerate() {
+            let symbol = &function.crossing.symbol;
+            if functions[..i]
+                .iter()
+                .any(|earlier| earlier.crossing.symbol == *symbol)
+            {
+                errors.at(
+                    &function.sig.ident,
+                    format_args!("`{symbol}` is imported twice"),
+                    "remove one of them",
+                );
+            }
+        }
+        errors.or(Self { functions })
+    }
+
+    fn expand(self) -> TokenStream {
+        self.functions.into_iter().map(Function::expand).collect()
+    }
+}
+
+impl Function {
+    fn new(item: ForeignItemFn, block: &[Attribute], errors: &mut Errors) -> Self {
+        let ForeignItemFn { attrs, vis, sig, .. } = item;
+        signature::refuse_common(&sig, "an imported function", errors);
+        let mut symbol = None;
+        let mut kept: Vec<Attribute> = block
+            .iter()
+            .filter(|attr| attr.path().is_ident("cfg"))
+            .cloned()
+            .collect();
+        for attr in attrs {
+            if !attr.path().is_ident("link_name") {
+                kept.push(attr);
+                continue;
+            }
+            match &attr.meta {
+                Meta::NameValue(pair)
+                    if let Expr::Lit(literal) = &pair.value
+                        && let Lit::Str(name) = &literal.lit =>
+                {
+                    signature::check_name(&name.value(), name, errors);
+                    symbol = Some(name.value());
+                }
+                other => errors.at(
+                    other,
+                    "the name of the symbol is expected",
+                    "`#[link_name = \"insert_v2\"]`",
+                ),
+            }
+        }
+        let symbol = symbol.unwrap_or_else(|| {
+            let symbol = syn::ext::IdentExt::unraw(&sig.ident).to_string();
+            signature::check_name(&symbol, &sig.ident, errors);
+            symbol
+        });
+        // What an `unsafe extern` block does not call `safe` is `unsafe`.
+        let is_unsafe = !matches!(sig.safety, Safety::Safe(_));
+        let crossing = Crossing::new(&sig, symbol, is_unsafe, errors);
+        Self {
+            attrs: kept,
+            vis,
+            sig,
+            crossing,
+        }
+    }
+
+    fn expand(self) -> TokenStream {
+        let Self {
+            attrs,
+            vis,
+            mut sig,
+            crossing,
+        } = self;
+        let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
+        sig.safety = if crossing.is_unsafe {
+            Safety::Unsafe(Default::default())
+        } else {
+            Safety::Default
+        };
+        rename_wild(&mut sig, &crossing);
+        let symbol = &crossing.symbol;
+        let text = crossing.text();
+        let (names, types, result) = crossing.c_signature();
+        let host = Ident::new("host", Span::mixed_site());
+        let body = body(&crossing, &host);
+        let checks = crossing.checks();
+        let record = format!("import 1\nsymbol {symbol}\ncrate ");
+        quote! {
+            #(#attrs)*
+            #[allow(unexpected_cfgs, unused_unsafe, improper_ctypes, clippy::all, clippy::pedantic, clippy::restriction)]
+            #[inline]
+            #vis #sig {
+                #[cfg(ifunc_image)]
+                unsafe extern "C" {
+                    #[link_name = #symbol]
+                    fn #host(#(#names: #types),*) -> #result;
+                }
+                #[cfg(not(ifunc_image))]
+                let #host = {
+                    const SIGNATURE: &[&str] = #text;
+                    static TEXT: [u8; ::ifunc::__private::total(SIGNATURE)] = ::ifunc::__private::concat(SIGNATURE);
+                    let address = ::ifunc::__private::resolve(#symbol, ::ifunc::__private::text(&TEXT));
+                    // SAFETY: the shim of an export with the same signature has this type.
+                    unsafe {
+                        ::core::mem::transmute::<*const (), unsafe extern "C-unwind" fn(#(#types),*) -> #result>(address)
+                    }
+                };
+                #body
+            }
+
+            #(#cfgs)*
+            #[allow(unexpected_cfgs, unused, clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+            const _: () = {
+                #checks
+                #[cfg(ifunc_image)]
+                const SIGNATURE: &[&str] = #text;
+                #[cfg(ifunc_image)]
+                static TEXT: [u8; ::ifunc::__private::total(SIGNATURE)] = ::ifunc::__private::concat(SIGNATURE);
+                #[cfg(ifunc_image)]
+                const RECORD: &[&str] = &[
+                    #record,
+                    ::core::env!("CARGO_CRATE_NAME"),
+                    "\nsignature ",
+                    ::ifunc::__private::text(&TEXT),
+                    "\n\0",
+                ];
+                #[cfg(ifunc_image)]
+                #[used]
+                #[unsafe(link_section = ".ifunc.meta")]
+                static META: [u8; ::ifunc::__private::total(RECORD)] = ::ifunc::__private::concat(RECORD);
+            };
+        }
+    }
+}
+
+/// `_: T` gets a name, so that it can be passed on.
+fn rename_wild(sig: &mut Signature, crossing: &Crossing) {
+    for (input, param) in sig.inputs.iter_mut().zip(&crossing.params) {
+        if let syn::FnArg::Typed(typed) = input
+            && !matches!(*typed.pat, syn::Pat::Ident(_))
+        {
+            let name = &param.name;
+            *typed.pat = syn::parse_quote!(#name);
+        }
+    }
+}
+
+/// The call of the host, from Rust arguments to a Rust result.
+fn body(crossing: &Crossing, host: &Ident) -> TokenStream {
+    let mut before = TokenStream::new();
+    let mut arguments = Vec::new();
+    for (i, param) in crossing.params.iter().enumerate() {
+        let value = &param.name;
+        let pointer = c_name(i);
+        match &param.kind {
+            Kind::Scalar(ty) => arguments.push(quote!(<#ty as ::ifunc::cross::Scalar>::into_c(#value))),
+            Kind::Reference(Reference {
+                optional: false,
+                mutable: false,
+                ..
+            }) => {
+                arguments.push(quote!(::core::ptr::from_ref(#value).cast()));
+            }
+            Kind::Reference(Reference {
+                optional: false,
+                mutable: true,
+                ..
+            }) => {
+                arguments.push(quote!(::core::ptr::from_mut(#value).cast()));
+            }
+            Kind::Reference(Reference {
+                optional: true,
+                mutable: false,
+                ..
+            }) => {
+                arguments.push(
+                    quote!(#value.map_or(::core::ptr::null(), |value| ::core::ptr::from_ref(value).cast())),
+                );
+            }
+            Kind::Reference(Reference {
+                optional: true,
+                mutable: true,
+                ..
+            }) => {
+                arguments.push(quote!(#value.map_or(::core::ptr::null_mut(), |value| ::core::ptr::from_mut(value).cast())));
+            }
+            Kind::Slice { .. } | Kind::Str => {
+                let len = c_len(i);
+                let address = match &param.kind {
+                    Kind::Slice { mutable: true, .. } => quote!(#value.as_mut_ptr()),
+                    _ => quote!(#value.as_ptr()),
+                };
+                before.extend(quote!(let (#pointer, #len) = (#address, #value.len());));
+                arguments.push(quote!(#pointer));
+                arguments.push(quote!(#len));
+            }
+        }
+    }
+    let out = out();
+    if let Output::Result(Some(ty), _) | Output::Option(ty) = &crossing.output {
+        before.extend(quote!(let mut #out = ::core::mem::MaybeUninit::<#ty>::uninit();));
+        arguments.push(quote!(#out.as_mut_ptr()));
+    }
+    let result = Ident::new("result", Span::mixed_site());
+    let convert = match &crossing.output {
+        Output::Unit => quote!(#result),
+        Output::Scalar(ty) => quote!(<#ty as ::ifunc::cross::Scalar>::from_c(#result)),
+        Output::Reference(Reference {
+            mutable, optional, ..
+        }) => {
+            let method = if *mutable { quote!(as_mut) } else { quote!(as_ref) };
+            let unwrap = (!optional).then(|| quote!(.expect("the host function returned a null pointer")));
+            // SAFETY (of what is emitted): the host returned a reference, of the lifetime that the signature says.
+            quote!(unsafe { #result.#method() } #unwrap)
+        }
+        Output::Result(value, error) => {
+            let value = match value {
+                // SAFETY (of what is emitted): the host writes the value before it returns 0.
+                Some(_) => quote!(unsafe { #out.assume_init() }),
+                None => quote!(()),
+            };
+            quote! {
+                if #result == 0 {
+                    ::core::result::Result::Ok(#value)
+                } else {
+                    ::core::result::Result::Err(<#error as ::ifunc::cross::ErrorCode>::from_code(#result))
+                }
+            }
+        }
+        Output::Option(_) => quote! {
+            if #result != 0 {
+                ::core::option::Option::Some(unsafe { #out.assume_init() })
+            } else {
+                ::core::option::Option::None
+            }
+        },
+    };
+    quote! {
+        #before
+        // SAFETY: the target compares the signature's fingerprint with that of what it provides.
+        let #result = unsafe { #host(#(#arguments),*) };
+        #convert
+    }
+}
+
+/// The attribute on an `extern` block.
+pub(crate) fn import(args: TokenStream, item: TokenStream) -> TokenStream {
+    let block: ItemForeignMod = match syn::parse2(item.clone()) {
+        Ok(block) => block,
+        Err(error) => {
+            let mut errors = Errors::default();
+            if syn::parse2::<syn::Item>(item.clone()).is_ok() {
+                errors.at(
+                    &item,
+                    "`#[ifunc::import]` goes on an `extern` block",
+                    "`#[ifunc::import] unsafe extern { safe fn name(..); }`",
+                );
+            } else {
+                errors.push(error);
+            }
+            return errors
+                .or(())
+                .map_or_else(|error| report(&error, item.clone()), |()| item.clone());
+        }
+    };
+    match Model::new(args, block.clone()) {
+        Ok(model) => model.expand(),
+        // Declared all the same, so that the calls resolve; a block that is not even `unsafe extern` is left out.
+        Err(error) => report(
+            &error,
+            if block.unsafety.is_some() {
+                item
+            } else {
+                TokenStream::new()
+            },
+        ),
+    }
+}

@@ -1,0 +1,265 @@
+//! `#[derive(Layout)]` and `#[ifunc::layout]`: fixed layouts.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::{Attribute, Data, DeriveInput, Field, Fields, GenericParam, Ident};
+
+use crate::errors::{Errors, report, span_of};
+use crate::generics;
+
+/// A type of fixed layout.
+struct Model {
+    input: DeriveInput,
+    kind: Kind,
+}
+
+enum Kind {
+    Struct(Vec<Field>),
+    Enum { repr: Ident, variants: Vec<Ident> },
+}
+
+/// The representations that a `#[repr(...)]` names.
+#[derive(Default)]
+struct Repr {
+    fixed: bool,
+    integer: Option<Ident>,
+    span: Option<Span>,
+}
+
+const INTEGERS: [&str; 10] = [
+    "u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize",
+];
+
+impl Repr {
+    fn of(attrs: &[Attribute], errors: &mut Errors) -> Self {
+        let mut repr = Self::default();
+        for attr in attrs.iter().filter(|attr| attr.path().is_ident("repr")) {
+            repr.span = Some(span_of(attr));
+            let parsed = attr.parse_nested_meta(|meta| {
+                if meta.path.is_ident("C") || meta.path.is_ident("transparent") {
+                    repr.fixed = true;
+                } else if let Some(ident) = meta.path.get_ident()
+                    && INTEGERS.iter().any(|name| ident == name)
+                {
+                    repr.integer = Some(ident.clone());
+                } else if meta.input.peek(syn::token::Paren) {
+                    // `align(N)`, `packed(N)`: their effect is in the offsets.
+                    meta.input.parse::<proc_macro2::TokenTree>()?;
+                }
+                Ok(())
+            });
+            if let Err(error) = parsed {
+                errors.push(error);
+            }
+        }
+        repr
+    }
+}
+
+impl Model {
+    fn new(input: DeriveInput) -> syn::Result<Self> {
+        let mut errors = Errors::default();
+        let repr = Repr::of(&input.attrs, &mut errors);
+        for param in &input.generics.params {
+            if let GenericParam::Lifetime(lifetime) = param {
+                errors.at(
+                    lifetime,
+                    "a fixed layout cannot borrow: a reference is an address in one process",
+                    "hold the data itself, as arrays; or let the type travel by `codec = postcard`, which borrows",
+                );
+            }
+        }
+        let kind = match &input.data {
+            Data::Struct(data) => {
+                if !repr.fixed {
+                    errors.span(
+                        repr.span.unwrap_or(input.ident.span()),
+                        format_args!(
+                            "`{}` has no fixed layout: Rust may order its fields differently in each build",
+                            input.ident
+                        ),
+                        "add `#[repr(C)]`, or `#[repr(transparent)]` for one field",
+                    );
+                }
+                Kind::Struct(data.fields.iter().cloned().collect())
+            }
+            Data::Enum(data) => {
+                for variant in &data.variants {
+                    if !matches!(variant.fields, Fields::Unit) {
+                        errors.at(
+                            variant,
+                            "a variant of a fixed layout cannot have fields",
+                            "split it into a struct and an enum, or let the type travel by `codec = postcard`",
+                        );
+                    }
+                }
+                if data.variants.is_empty() {
+                    errors.at(
+                        &input.ident,
+                        "an enum without variants has no values",
+                        "for a type that only the host sees: `#[derive(Opaque)]` on `pub struct Name(ifunc::Foreign);`",
+                    );
+                }
+                if repr.integer.is_none() {
+                    errors.span(
+                        repr.span.unwrap_or(input.ident.span()),
+                        format_args!(
+                            "`{}` has no fixed size: Rust chooses that of its discriminant",
+                            input.ident
+                        ),
+                        "add an integer representation: `#[repr(u8)]`",
+                    );
+                }
+                let placeholder = || Ident::new("u8", Span::call_site());
+                Kind::Enum {
+                    repr: repr.integer.unwrap_or_else(placeholder),
+                    variants: data
+                        .variants
+                        .iter()
+                        .map(|variant| variant.ident.clone())
+                        .collect(),
+                }
+            }
+            Data::Union(data) => {
+                errors.at(
+                    data.union_token,
+                    "a union has no values that both sides could check",
+                    "use a struct, or an enum beside a byte array",
+                );
+                Kind::Struct(Vec::new())
+            }
+        };
+        errors.or(Self { input, kind })
+    }
+
+    fn expand(self) -> TokenStream {
+        let Self { input, kind } = self;
+        let ident = &input.ident;
+        let name = ident.unraw().to_string();
+        let generics = generics::with_bound(&input.generics, &quote!(::ifunc::Layout));
+        let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+        let (text, code) = match &kind {
+            Kind::Struct(fields) => (struct_text(&name, fields), TokenStream::new()),
+            Kind::Enum { repr, variants } => (enum_text(&name, repr, variants), error_code(&input, variants)),
+        };
+        quote! {
+            // SAFETY: the representation is fixed, the text holds every offset, and every field is of fixed layout.
+            #[automatically_derived]
+            unsafe impl #impl_generics ::ifunc::Layout for #ident #ty_generics #where_clause {
+                const TEXT: ::ifunc::abi::text::Text = #text;
+                const ALIGN: usize = ::core::mem::align_of::<Self>();
+            }
+            #code
+        }
+    }
+}
+
+fn struct_text(name: &str, fields: &[Field]) -> TokenStream {
+    let open = format!("struct {name}{{");
+    let fields = fields.iter().enumerate().map(|(i, field)| {
+        let member = match &field.ident {
+            Some(ident) => ident.to_token_stream(),
+            None => syn::Index::from(i).to_token_stream(),
+        };
+        let named = format!(
+            ":{}:",
+            field
+                .ident
+                .as_ref()
+                .map_or(i.to_string(), |ident| ident.unraw().to_string())
+        );
+        let comma = (i > 0).then(|| quote!(.str(",")));
+        let ty = &field.ty;
+        let field_text = quote_spanned!(span_of(ty)=> &<#ty as ::ifunc::Layout>::TEXT);
+        quote!(#comma.number(::core::mem::offset_of!(Self, #member)).str(#named).text(#field_text))
+    });
+    quote! {
+        ::ifunc::abi::text::Text::new().str(#open) #(#fields)* .str("}[")
+            .number(::core::mem::size_of::<Self>()).str(",").number(::core::mem::align_of::<Self>()).str("]")
+    }
+}
+
+fn enum_text(name: &str, repr: &Ident, variants: &[Ident]) -> TokenStream {
+    let open = format!("enum {name}:{repr}{{");
+    let mut text = quote!(::ifunc::abi::text::Text::new().str(#open));
+    for (i, variant) in variants.iter().enumerate() {
+        let named = format!("{}{}=", if i > 0 { "," } else { "" }, variant.unraw());
+        text = quote!(::ifunc::__private::integer(#text.str(#named), Self::#variant as i128));
+    }
+    quote!(#text.str("}"))
+}
+
+/// An enum may also be the error of a host function.
+fn error_code(input: &DeriveInput, variants: &[Ident]) -> TokenStream {
+    let ident = &input.ident;
+    quote! {
+        #[automatically_derived]
+        impl ::ifunc::cross::ErrorCode for #ident {
+            const TEXT: ::ifunc::abi::text::Text = <Self as ::ifunc::Layout>::TEXT;
+            const VALID: bool = true #(
+                && Self::#variants as i128 != 0 && Self::#variants as i128 == Self::#variants as i32 as i128
+            )*;
+            fn into_code(self) -> i32 {
+                self as i32
+            }
+            fn from_code(code: i32) -> Self {
+                #(if code == Self::#variants as i32 { return Self::#variants; })*
+                ::ifunc::__private::unknown_code()
+            }
+        }
+    }
+}
+
+/// `#[derive(Layout)]`.
+pub(crate) fn derive(input: TokenStream) -> TokenStream {
+    match syn::parse2(input).and_then(Model::new) {
+        Ok(model) => model.expand(),
+        Err(error) => error.to_compile_error(),
+    }
+}
+
+/// `#[ifunc::layout]`: the representation and the derives that a fixed layout takes to travel.
+pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    if !args.is_empty() {
+        errors.at(&args, "`#[ifunc::layout]` takes no arguments", "remove them");
+    }
+    let input: DeriveInput = match syn::parse2(item.clone()) {
+        Ok(input) => input,
+        Err(_) => {
+            errors.at(
+                &item,
+                "`#[ifunc::layout]` goes on a struct or an enum",
+                "move it there",
+            );
+            return errors
+                .or(())
+                .map_or_else(|error| report(&error, item.clone()), |()| item.clone());
+        }
+    };
+    let repr = Repr::of(&input.attrs, &mut errors);
+    if matches!(input.data, Data::Enum(_)) && repr.integer.is_none() {
+        errors.at(
+            &input.ident,
+            "an enum of fixed layout needs an integer representation",
+            "add `#[repr(u8)]`, or another integer, below the attribute",
+        );
+    }
+    if let Err(error) = errors.or(()) {
+        return report(&error, item);
+    }
+    let fixed = (matches!(input.data, Data::Struct(_)) && !repr.fixed).then(|| quote!(#[repr(C)]));
+    quote! {
+        #[derive(
+            ::ifunc::Layout,
+            ::ifunc::zerocopy::TryFromBytes,
+            ::ifunc::zerocopy::IntoBytes,
+            ::ifunc::zerocopy::Immutable,
+            ::ifunc::zerocopy::KnownLayout,
+        )]
+        #[zerocopy(crate = "::ifunc::zerocopy")]
+        #fixed
+        #input
+    }
+}

@@ -1,0 +1,235 @@
+//! What an ifunc crate is outside of an image: an ordinary library with typed handles.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "nobody reads the documentation of a test"
+)]
+
+use ifunc::prelude::*;
+use ifunc::serde::{Deserialize, Serialize};
+
+#[ifunc::layout]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    x: f64,
+    y: f64,
+}
+
+#[ifunc::layout]
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(u8)]
+pub enum Color {
+    Red = 1,
+    Green = 7,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Shape)]
+#[serde(crate = "ifunc::serde")]
+pub struct Record<'a> {
+    key: &'a str,
+    #[serde(borrow)]
+    value: &'a [u8],
+    tags: [Option<u16>; 2],
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Shape)]
+#[serde(crate = "ifunc::serde")]
+pub enum Outcome {
+    Stored(u32),
+    Refused {
+        code: i32,
+    },
+    #[allow(dead_code)]
+    Nothing,
+}
+
+/// What the target counts.
+#[derive(Layout, Default)]
+#[repr(C)]
+pub struct Counters {
+    count: u64,
+    last: u8,
+}
+
+#[ifunc]
+pub fn add(delta: u64, counter: &mut u64) -> u64 {
+    *counter += delta;
+    *counter
+}
+
+/// In place.
+#[ifunc(idempotent)]
+pub fn norm(point: &Point, counters: &mut Counters) -> Point {
+    counters.count += 1;
+    Point {
+        x: point.x + point.y,
+        y: 0.0,
+    }
+}
+
+#[ifunc]
+fn paint(color: Color, counters: &mut Counters) -> Color {
+    counters.last = color as u8;
+    color
+}
+
+#[ifunc]
+pub fn sum(values: &[u32], total: &mut u64) {
+    *total += values.iter().map(|&value| u64::from(value)).sum::<u64>();
+}
+
+#[ifunc(codec = postcard, name = "insert_v2")]
+pub fn insert(record: Record<'_>, count: &mut u64) -> Outcome {
+    if record.value.is_empty() {
+        return Outcome::Refused { code: -1 };
+    }
+    *count += 1;
+    Outcome::Stored(record.key.len() as u32)
+}
+
+#[ifunc(codec = postcard)]
+pub fn look(record: &Record<'_>, count: &mut u64) {
+    *count += record.tags.len() as u64;
+}
+
+#[ifunc]
+pub fn shout(text: &str, total: &std::sync::atomic::AtomicU64, ctx: &mut Context) {
+    total.fetch_add(text.len() as u64, std::sync::atomic::Ordering::Relaxed);
+    ctx.answer(text.as_bytes());
+    info!(ctx, "shouted {text}");
+}
+
+/// A run of one byte.
+pub struct Run {
+    byte: u8,
+    len: u32,
+}
+
+impl<'a> Payload<'a> for Run {
+    type Source = [u8];
+    const TEXT: Text = Text::new().str("run/1");
+    const ALIGN: usize = 4;
+    fn bound(_: &[u8]) -> usize {
+        5
+    }
+    fn encode(source: &[u8], out: &mut [u8]) -> Result<usize, EncodeError> {
+        let byte = *source.first().ok_or(EncodeError::Refused)?;
+        let out = out.get_mut(..5).ok_or(EncodeError::TooLarge)?;
+        out[..4].copy_from_slice(&(source.len() as u32).to_le_bytes());
+        out[4] = byte;
+        Ok(5)
+    }
+    fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        match payload {
+            &[a, b, c, d, byte] => Ok(Self {
+                byte,
+                len: u32::from_le_bytes([a, b, c, d]),
+            }),
+            _ => Err(DecodeError::Length),
+        }
+    }
+}
+
+#[ifunc(codec = custom, pinned)]
+pub fn run(run: &Run, total: &mut u64) {
+    *total += u64::from(run.len) * u64::from(run.byte);
+}
+
+fn encoded<F: Ifunc>(payload: &F::Payload<'_>) -> Vec<u8> {
+    let mut out = vec![0; F::bound(payload)];
+    let len = F::encode(payload, &mut out).unwrap();
+    out.truncate(len);
+    if let Some(short) = len.checked_sub(1) {
+        assert_eq!(F::encode(payload, &mut out[..short]), Err(EncodeError::TooLarge));
+    }
+    out
+}
+
+#[test]
+fn functions_are_still_functions() {
+    let mut counter = 40;
+    assert_eq!(add(2, &mut counter), 42);
+    let mut total = 0;
+    sum(&[1, 2, 3], &mut total);
+    assert_eq!(total, 6);
+    let total = std::sync::atomic::AtomicU64::new(0);
+    shout("abc", &total, &mut Context::detached());
+    assert_eq!(total.into_inner(), 3);
+}
+
+#[test]
+fn payloads_are_encoded() {
+    assert_eq!(encoded::<add>(&0x0102), [2, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(encoded::<sum>(&[1, 2]), [1, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(encoded::<shout>("hé"), "hé".as_bytes());
+    assert_eq!(encoded::<run>(b"aaa"), [3, 0, 0, 0, b'a']);
+    assert_eq!(encoded::<paint>(&Color::Green), [7]);
+    assert_eq!(encoded::<norm>(&Point { x: 1.0, y: 2.0 }).len(), 16);
+    let record = Record {
+        key: "k",
+        value: b"vv",
+        tags: [None, Some(300)],
+    };
+    assert_eq!(
+        encoded::<insert>(&record),
+        [1, b'k', 2, b'v', b'v', 0, 1, 0xac, 2]
+    );
+    assert_eq!(encoded::<look>(&record).len(), 9);
+    assert_eq!(
+        <run as Ifunc>::encode(&[], &mut [0; 8]),
+        Err(EncodeError::Refused)
+    );
+}
+
+#[test]
+fn answers_are_decoded() {
+    assert_eq!(add::decode_answer(&7u64.to_le_bytes()), Ok(7));
+    assert_eq!(add::decode_answer(&[0; 7]), Err(DecodeError::Length));
+    assert_eq!(paint::decode_answer(&[7]), Ok(Color::Green));
+    assert_eq!(paint::decode_answer(&[2]), Err(DecodeError::Invalid));
+    assert_eq!(insert::decode_answer(&[1, 1]), Ok(Outcome::Refused { code: -1 }));
+    assert_eq!(insert::decode_answer(&[1, 1, 0]), Err(DecodeError::Length));
+    assert_eq!(insert::decode_answer(&[9]), Err(DecodeError::Invalid));
+    assert_eq!(sum::decode_answer(&[]), Ok(()));
+    assert_eq!(sum::decode_answer(&[0]), Err(DecodeError::Length));
+    // Answered by `ctx.answer`: the bytes are for who asked for bytes.
+    assert_eq!(shout::decode_answer(b"anything"), Ok(()));
+}
+
+fn texts<F: Ifunc>() -> String {
+    format!(
+        "{} ({}) {} -> {} align {}\n",
+        F::NAME,
+        F::PAYLOAD,
+        F::TARGET,
+        F::ANSWER,
+        F::ALIGN
+    )
+}
+
+#[test]
+fn texts_do_not_change() {
+    let all = [
+        texts::<add>(),
+        texts::<norm>(),
+        texts::<paint>(),
+        texts::<sum>(),
+        texts::<insert>(),
+        texts::<look>(),
+        texts::<shout>(),
+        texts::<run>(),
+    ]
+    .concat();
+    insta::assert_snapshot!(all, @r"
+    add (u64) u64 -> u64 align 8
+    norm (struct Point{0:x:f64,8:y:f64}[16,8]) struct Counters{0:count:u64,8:last:u8}[16,8] -> struct Point{0:x:f64,8:y:f64}[16,8] align 8
+    paint (enum Color:u8{Red=1,Green=7}) struct Counters{0:count:u64,8:last:u8}[16,8] -> enum Color:u8{Red=1,Green=7} align 1
+    sum ([u32]) u64 -> () align 4
+    insert_v2 (postcard struct Record{key:str,value:bytes,tags:[Option<u16>;2]}) u64 -> postcard enum Outcome{Stored(u32),Refused{code:i32},Nothing} align 1
+    look (postcard struct Record{key:str,value:bytes,tags:[Option<u16>;2]}) u64 -> () align 1
+    shout (raw str) atomic u64 -> raw bytes align 1
+    run (run/1) u64 -> () align 4
+    ");
+    assert!(norm::IDEMPOTENT && !add::IDEMPOTENT);
+}

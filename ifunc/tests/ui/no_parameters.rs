@@ -1,0 +1,6 @@
+use ifunc::prelude::*;
+
+#[ifunc]
+fn nothing() {}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use ifunc::prelude::*;
+
+pub struct Counter {
+    count: u64,
+}
+
+#[ifunc]
+pub fn add(delta: u64, counter: &mut Counter) {
+    counter.count += delta;
+}
+
+fn main() {}
