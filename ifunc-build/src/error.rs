@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::link::LinkError;
+use crate::link::{InputError, LinkError};
 
 /// What stops a build. The text says what was being done, what was found and, in lines that begin with `help: `,
 /// what to do.
@@ -84,6 +84,23 @@ pub enum BuildError {
         /// Why.
         source: ifunc_abi::meta::MetaError,
     },
+    /// Two crates declare one import differently.
+    #[error(
+        "package `{package}`: the import `{symbol}` is declared twice, as\n  {first}\n  {second}\nhelp: make both declarations the same, or declare it in one crate that both use"
+    )]
+    ImportConflict {
+        /// The package that was built.
+        package: String,
+        /// The import.
+        symbol: String,
+        /// One signature.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// An object or archive cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The linker refused; every reason is named.
     #[error(transparent)]
     Link(#[from] LinkError),

@@ -27,6 +27,7 @@ mod c;
 mod error;
 mod library;
 pub mod link;
+mod names;
 mod options;
 mod progress;
 mod recipe;

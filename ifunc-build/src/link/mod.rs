@@ -1,6 +1,152 @@
-//! The static linker.
+//! The static linker: relocatable objects and archives in, an image out.
+//!
+//! [`Linker::open`] reads the inputs; [`Linker::link`] makes the image of one ifunc: what `X_main` reaches, laid out as
+//! one position-independent range, every relocation resolved, turned into an install relocation, or refused by name.
+//! The same inputs give the same bytes.
+//!
+//! | step | file |
+//! |---|---|
+//! | objects and archives → sections, symbols, relocations | `object_file`, `pieces`, `inputs` |
+//! | entry → what it reaches, each relocation judged | `reach` |
+//! | addresses | `layout` |
+//! | bytes | `emit` |
+//! | what an instruction looks like | `arch` (the seam), `x86_64` |
+//! | which objects a library is made of | `closure` |
+//! | what is refused, and how to mend it | `reason`, `help` |
+//!
+//! ```no_run
+//! use ifunc_build::link::{Imports, Input, Linker, Request, Role};
+//!
+//! let object = std::fs::read("add.o")?;
+//! let inputs = [Input { name: "add.o", data: &object, role: Role::User }];
+//! let image = Linker::open(&inputs)?.link(&Request::new("add", Imports::Any))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-/// Why objects make no image.
-#[derive(Debug, thiserror::Error)]
-#[error("refused")]
-pub struct LinkError;
+mod arch;
+mod closure;
+mod emit;
+mod help;
+mod inputs;
+mod layout;
+mod object_file;
+mod pieces;
+mod reach;
+mod reason;
+mod x86_64;
+
+use std::collections::BTreeMap;
+
+use ifunc_abi::Fingerprint;
+use ifunc_abi::image::Flags;
+
+pub use inputs::{Input, InputError, Role};
+pub use reason::{LinkError, Reason, Rule};
+
+/// What an image may leave to its target.
+#[derive(Clone, Debug)]
+pub enum Imports<'a> {
+    /// Only these symbols, each with the fingerprint of its signature, and the four that the SDK makes
+    /// ([`RUNTIME_IMPORTS`](ifunc_abi::symbols::RUNTIME_IMPORTS)): Rust, where every import is declared.
+    Declared(BTreeMap<&'a str, Fingerprint>),
+    /// Whatever is undefined; the target decides: C.
+    Any,
+}
+
+/// The image that is wanted. Its entry is the symbol `NAME_main`.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Name of the ifunc.
+    pub name: &'a str,
+    /// What may be imported.
+    pub imports: Imports<'a>,
+    /// Flags of the image.
+    pub flags: Flags,
+    /// CPU features that the code was compiled for.
+    pub cpu_features: u64,
+    /// Fingerprint of the payload type.
+    pub payload: Fingerprint,
+    /// Fingerprint of the target type.
+    pub target: Fingerprint,
+    /// Fingerprint of the answer type.
+    pub answer: Fingerprint,
+    /// Alignment of the payload in bytes.
+    pub payload_align: u32,
+    /// Sonames of shared libraries that the target needs.
+    pub needed: Vec<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    /// A request that states no types and asks for no alignment.
+    #[must_use]
+    pub fn new(name: &'a str, imports: Imports<'a>) -> Self {
+        Self {
+            name,
+            imports,
+            flags: Flags::NONE,
+            cpu_features: 0,
+            payload: 0,
+            target: 0,
+            answer: 0,
+            payload_align: 1,
+            needed: Vec::new(),
+        }
+    }
+}
+
+/// Objects that images are made of.
+pub struct Linker<'a> {
+    inputs: inputs::Inputs<'a>,
+}
+
+impl std::fmt::Debug for Linker<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Linker").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Linker<'a> {
+    /// Reads objects, and the symbol tables of archives. Objects come before archives in the search for a definition;
+    /// archives are searched in order, and a member is read only when it defines something that is asked for.
+    ///
+    /// # Errors
+    /// An input that is no relocatable ELF object of a supported architecture and no archive.
+    pub fn open(inputs: &[Input<'a>]) -> Result<Self, InputError> {
+        Ok(Self {
+            inputs: inputs::Inputs::open(inputs)?,
+        })
+    }
+
+    /// Makes the image of one ifunc. The result does not depend on what this linker linked before.
+    ///
+    /// # Errors
+    /// Every reason why what the entry reaches makes no image.
+    pub fn link(&self, request: &Request<'_>) -> Result<Vec<u8>, LinkError> {
+        let reached = reach::reach(&self.inputs, request)?;
+        let mut reasons = reason::Reasons::default();
+        let parts = layout::lay_out(&reached, &mut reasons)
+            .and_then(|layout| emit::emit(&reached, &layout, request, &mut reasons));
+        if let Some(parts) = parts {
+            match parts.encode() {
+                Ok(image) => return Ok(image),
+                Err(e) => reasons.add(
+                    Rule::Malformed,
+                    request.name,
+                    &e.to_string(),
+                    None,
+                    help::MALFORMED,
+                ),
+            }
+        }
+        if reasons.is_empty() {
+            reasons.add(
+                Rule::Malformed,
+                request.name,
+                "it cannot be laid out",
+                None,
+                help::MALFORMED,
+            );
+        }
+        Err(reasons.into_error(request.name))
+    }
+}

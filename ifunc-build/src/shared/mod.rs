@@ -1,1 +1,224 @@
+//! The library of an ifunc: an ordinary shared library for the source that carries the image.
+//!
+//! `cc -shared` makes it of the objects that the image was linked from. In copies of them, what `X_main` imports is
+//! weak, so that the library opens where the target's functions do not exist; the entries of Rust ifuncs get other
+//! names, because the small C runtime that stands under them provides the real ones and catches panics.
 
+mod edit;
+mod embed;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ifunc_abi::symbols::{BOUND_SUFFIX, INIT_SUFFIX, MAIN_SUFFIX, MAX_SIZE_SUFFIX};
+use object::{Object as _, ObjectSection as _};
+
+use crate::c::Compiler;
+use crate::link::Linker;
+use crate::{BuildError, Language, Progress};
+use edit::{Edits, edit};
+use embed::{BUILD_SECTION, embed};
+
+/// The C runtime under Rust ifuncs.
+const RUNTIME: &str = include_str!("runtime.c");
+/// Changes when libraries made of the same parts come out different.
+const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 1");
+
+/// A library to be made.
+pub(crate) struct Library<'l, 'a> {
+    pub(crate) name: &'l str,
+    pub(crate) language: Language,
+    /// ELF `e_machine` of the image.
+    pub(crate) arch: u16,
+    pub(crate) image: &'l [u8],
+    pub(crate) about: &'l str,
+    /// Whose it is: `rust PACKAGE` or `c PATH`.
+    pub(crate) origin: &'l str,
+    /// Symbols that the target may provide: weak in the library.
+    pub(crate) weaken: Vec<String>,
+    /// The linker that made the image.
+    pub(crate) linker: &'l Linker<'a>,
+    /// More arguments for the link.
+    pub(crate) link_args: &'l [String],
+    pub(crate) verbose: bool,
+}
+
+/// Who made a library that is there already.
+pub(crate) fn origin_of(path: &Path, name: &str) -> Option<String> {
+    build_lines(path, name)?.remove("origin")
+}
+
+fn build_lines(path: &Path, name: &str) -> Option<BTreeMap<String, String>> {
+    let data = fs::read(path).ok()?;
+    let file = object::File::parse(&*data).ok()?;
+    let section = file.section_by_name(&format!("{BUILD_SECTION}{name}"))?;
+    let text = std::str::from_utf8(section.data().ok()?).ok()?;
+    Some(
+        text.lines()
+            .filter_map(|l| l.split_once(' '))
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect(),
+    )
+}
+
+impl Library<'_, '_> {
+    /// Makes `FOLDER/NAME.so`, unless the one that is there was made from the same parts. Returns its path and whether
+    /// it was up to date.
+    pub(crate) fn make(
+        &self,
+        folder: &Path,
+        compiler: &Compiler,
+        progress: &mut dyn Progress,
+    ) -> Result<(PathBuf, bool), BuildError> {
+        let path = folder.join(format!("{}.so", self.name));
+        let objects = self.objects()?;
+        let key = self.key(&objects, compiler);
+        if build_lines(&path, self.name)
+            .and_then(|mut lines| lines.remove("key"))
+            .as_deref()
+            == Some(&key)
+        {
+            return Ok((path, true));
+        }
+        let build = format!("key {key}\norigin {}\n", self.origin);
+        let carrier = embed(self.arch, self.name, self.image, self.about, &build)
+            .map_err(|e| self.failed(compiler, &e.to_string()))?;
+
+        fs::create_dir_all(folder).map_err(io("create", folder))?;
+        let work = tempfile::Builder::new()
+            .prefix(".build-")
+            .tempdir_in(folder)
+            .map_err(io("create a directory in", folder))?;
+        let write = |name: &str, data: &[u8]| {
+            let path = work.path().join(name);
+            fs::write(&path, data).map_err(io("write", &path)).map(|()| path)
+        };
+        let mut command = compiler.command();
+        command
+            .args(["-shared", "-o"])
+            .arg(work.path().join("library.so"));
+        command.args([
+            "-Wl,--gc-sections",
+            "-Wl,-Bsymbolic",
+            "-Wl,-z,noexecstack",
+            "-Wl,-z,defs",
+        ]);
+        command.arg("-Wl,--warn-unresolved-symbols");
+        let script = write("exports.map", self.version_script().as_bytes())?;
+        command.arg(format!("-Wl,--version-script={}", script.display()));
+        if self.language == Language::Rust {
+            command.args(["-O2", "-fPIC", &format!("-DIFUNC_NAME={}", self.name)]);
+            command.arg(write("runtime.c", RUNTIME.as_bytes())?);
+        }
+        for (index, object) in objects.iter().enumerate() {
+            command.arg(write(&format!("{index}.o"), object)?);
+        }
+        command.arg(write("image.o", &carrier)?);
+        command.args(self.link_args);
+        self.run(command, compiler, progress)?;
+        fs::rename(work.path().join("library.so"), &path).map_err(io("put in place", &path))?;
+        Ok((path, false))
+    }
+
+    fn run(
+        &self,
+        mut command: Command,
+        compiler: &Compiler,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BuildError> {
+        if self.verbose {
+            progress.command(&format!("{command:?}"));
+        }
+        let output = command.output().map_err(|source| compiler.spawn_error(source))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(self.failed(compiler, &stderr));
+        }
+        if !stderr.trim().is_empty() {
+            progress.diagnostic(&format!(
+                "warning: linking the library of `{}`:\n{stderr}",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// The objects of the library, edited.
+    fn objects(&self) -> Result<Vec<Vec<u8>>, BuildError> {
+        let roots = self.exports();
+        let mut edits = Edits {
+            weaken: self.weaken.iter().cloned().collect(),
+            ..Edits::default()
+        };
+        if self.language == Language::Rust {
+            for suffix in [BOUND_SUFFIX, INIT_SUFFIX] {
+                let name = format!("{}{suffix}", self.name);
+                edits.rename.insert(name.clone(), format!("__ifunc_inner_{name}"));
+            }
+        }
+        self.linker
+            .objects_of(&roots)
+            .into_iter()
+            .map(|(name, data)| {
+                edit(data, &edits).map_err(|e| {
+                    BuildError::Input(crate::link::InputError {
+                        name: name.into(),
+                        reason: e.to_string(),
+                    })
+                })
+            })
+            .collect()
+    }
+
+    fn exports(&self) -> Vec<String> {
+        [MAIN_SUFFIX, BOUND_SUFFIX, MAX_SIZE_SUFFIX, INIT_SUFFIX]
+            .map(|suffix| format!("{}{suffix}", self.name))
+            .into()
+    }
+
+    fn version_script(&self) -> String {
+        format!("{{ global: {}; local: *; }};\n", self.exports().join("; "))
+    }
+
+    /// What the library is made from, as a hash.
+    fn key(&self, objects: &[Vec<u8>], compiler: &Compiler) -> String {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        for bytes in [
+            RECIPE,
+            RUNTIME,
+            self.name,
+            self.about,
+            self.origin,
+            &compiler.name(),
+        ] {
+            part(bytes.as_bytes());
+        }
+        part(self.image);
+        objects.iter().for_each(|object| part(object));
+        self.link_args.iter().for_each(|arg| part(arg.as_bytes()));
+        hasher.finalize().to_hex().to_string()
+    }
+
+    fn failed(&self, compiler: &Compiler, stderr: &str) -> BuildError {
+        BuildError::LinkShared {
+            library: format!("{}.so", self.name),
+            compiler: compiler.name(),
+            stderr: stderr.trim_end().into(),
+        }
+    }
+}
+
+/// Makes an I/O error of ours.
+pub(crate) fn io<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(std::io::Error) -> BuildError + 'p {
+    move |source| BuildError::Io {
+        action,
+        path: path.into(),
+        source,
+    }
+}

@@ -1,0 +1,174 @@
+//! The C compiler, and what it is told.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::shared::io;
+use crate::{BuildError, COptions, Color, Progress};
+
+/// What every C ifunc is compiled with. Position-independent through the GOT, one section per function; calls stay
+/// `PLT32`, which needs no rewriting. No fortified functions: `__memcpy_chk` is nothing that targets provide. Large
+/// frames are probed page by page, so that a target's guard page catches them.
+const FLAGS: [&str; 11] = [
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-fno-semantic-interposition",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-common",
+    "-fno-asynchronous-unwind-tables",
+    "-fstack-clash-protection",
+    "-fno-lto",
+    "-U_FORTIFY_SOURCE",
+];
+
+/// The C compiler: `$CC`, or `cc`.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiler {
+    program: String,
+    /// More words of `$CC`: `CC="ccache gcc"`.
+    args: Vec<String>,
+}
+
+impl Compiler {
+    /// The compiler of the environment.
+    pub(crate) fn from_env() -> Self {
+        let cc = std::env::var("CC").unwrap_or_default();
+        let mut words = cc.split_whitespace().map(str::to_owned);
+        Self {
+            program: words.next().unwrap_or_else(|| "cc".into()),
+            args: words.collect(),
+        }
+    }
+
+    /// Its name, for messages.
+    pub(crate) fn name(&self) -> String {
+        std::iter::once(&self.program)
+            .chain(&self.args)
+            .map(|word| &**word)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// A command that runs it.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).stdin(std::process::Stdio::null());
+        command
+    }
+
+    /// It could not be started.
+    pub(crate) fn spawn_error(&self, source: std::io::Error) -> BuildError {
+        BuildError::Spawn {
+            program: self.name(),
+            source,
+            help: "a C compiler is needed: install `gcc` or `clang`, or name one in the environment variable `CC`"
+                .into(),
+        }
+    }
+
+    /// Compiles a file to the bytes of an object.
+    pub(crate) fn compile(
+        &self,
+        file: &Path,
+        options: &COptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<u8>, BuildError> {
+        let work = tempfile::tempdir().map_err(io("create a directory in", &std::env::temp_dir()))?;
+        let object = work.path().join("object.o");
+        let mut command = self.command();
+        command.arg("-c").args(FLAGS);
+        if options.color == Color::Always {
+            command.arg("-fdiagnostics-color=always");
+        }
+        command.args(&options.cflags).arg("-o").arg(&object).arg(file);
+        if options.verbose {
+            progress.command(&format!("{command:?}"));
+        }
+        let output = command.output().map_err(|e| self.spawn_error(e))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(BuildError::CompileC {
+                file: file.into(),
+                compiler: self.name(),
+                stderr: stderr.trim_end().into(),
+            });
+        }
+        if !stderr.is_empty() {
+            progress.diagnostic(&stderr);
+        }
+        std::fs::read(&object).map_err(io("read", &object))
+    }
+
+    /// The compiler's support library: 128-bit division and the like.
+    pub(crate) fn support_library(&self) -> Option<PathBuf> {
+        let output = self.command().arg("-print-libgcc-file-name").output().ok()?;
+        let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+        (output.status.success() && path.is_absolute()).then_some(path)
+    }
+
+    /// CPU features that code compiled with `cflags` may use, as an image states them.
+    pub(crate) fn cpu_features(&self, cflags: &[String]) -> u64 {
+        let macros = self
+            .command()
+            .args(cflags)
+            .args(["-dM", "-E", "-x", "c", "/dev/null"])
+            .output();
+        macros.map_or(0, |output| levels(&String::from_utf8_lossy(&output.stdout)))
+    }
+}
+
+/// The x86-64 levels that predefined macros speak of: bit 0 is v2, bit 1 v3, bit 2 v4.
+fn levels(macros: &str) -> u64 {
+    let defines = |names: &[&str]| {
+        macros
+            .lines()
+            .filter_map(|line| line.strip_prefix("#define "))
+            .any(|line| line.split(' ').next().is_some_and(|name| names.contains(&name)))
+    };
+    if !defines(&["__x86_64__"]) {
+        return 0;
+    }
+    let v4 = [
+        "__AVX512F__",
+        "__AVX512BW__",
+        "__AVX512CD__",
+        "__AVX512DQ__",
+        "__AVX512VL__",
+    ];
+    let v3 = [
+        "__AVX__",
+        "__AVX2__",
+        "__BMI__",
+        "__BMI2__",
+        "__F16C__",
+        "__FMA__",
+        "__LZCNT__",
+        "__MOVBE__",
+    ];
+    let v2 = ["__SSE3__", "__SSSE3__", "__SSE4_1__", "__SSE4_2__", "__POPCNT__"];
+    if defines(&v4) {
+        0b111
+    } else if defines(&v3) {
+        0b011
+    } else if defines(&v2) {
+        0b001
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::levels;
+
+    #[test]
+    fn levels_follow_the_macros() {
+        assert_eq!(levels("#define __x86_64__ 1\n#define __SSE2__ 1\n"), 0);
+        assert_eq!(levels("#define __x86_64__ 1\n#define __SSE4_2__ 1\n"), 1);
+        assert_eq!(levels("#define __AVX2__ 1\n#define __x86_64__ 1\n"), 3);
+        assert_eq!(levels("#define __AVX512F__ 1\n#define __x86_64__ 1\n"), 7);
+        assert_eq!(levels("#define __aarch64__ 1\n"), 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! C ifuncs: one per `X_main`.
+
+mod compiler;
+mod ifuncs;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ifunc_abi::image::{Flags, Image};
+
+use crate::link::{Imports, Input, Linker, Request, Role};
+use crate::names::Names;
+use crate::shared::{Library, io};
+use crate::{BuildError, BuiltIfunc, COptions, Language, Progress};
+pub(crate) use compiler::Compiler;
+
+/// Alignment of the payload of a C ifunc: what `malloc` gives.
+const PAYLOAD_ALIGN: u32 = 16;
+
+/// Builds every ifunc of the C files. Files without an `X_main` are helpers: they are linked into the ifuncs of the
+/// other files.
+///
+/// # Errors
+/// The first file that does not build.
+pub fn build_c(
+    files: &[PathBuf],
+    options: &COptions,
+    progress: &mut dyn Progress,
+) -> Result<Vec<BuiltIfunc>, BuildError> {
+    let target = match &options.target_dir {
+        Some(target) => target.clone(),
+        None => crate::recipe::target_directory(),
+    };
+    let folder = target.join(crate::recipe::folder_of(&options.profile));
+    let mut names = Names::new(&folder);
+    let built = build_files(files, None, options, &mut names, progress)?;
+    if built.is_empty() {
+        let file = files.first().cloned().unwrap_or_default();
+        return Err(BuildError::CIfunc {
+            file,
+            reason: "no ifunc is there".into(),
+            help: "an ifunc `X` is three functions: `X_payload_bound`, `X_payload_init` and `X_main`; none may be `static`"
+                .into(),
+        });
+    }
+    Ok(built)
+}
+
+/// A compiled file.
+struct Unit {
+    file: PathBuf,
+    object: Vec<u8>,
+    ifuncs: Vec<ifuncs::CIfunc>,
+}
+
+/// Builds the ifuncs of files that belong together.
+pub(crate) fn build_files(
+    files: &[PathBuf],
+    package: Option<&str>,
+    options: &COptions,
+    names: &mut Names,
+    progress: &mut dyn Progress,
+) -> Result<Vec<BuiltIfunc>, BuildError> {
+    let compiler = Compiler::from_env();
+    let mut units = Vec::new();
+    for file in files {
+        std::fs::metadata(file).map_err(io("read", file))?;
+        progress.compiling(&file.display().to_string());
+        let object = compiler.compile(file, options, progress)?;
+        let ifuncs = ifuncs::find(file, &object)?;
+        units.push(Unit {
+            file: file.clone(),
+            object,
+            ifuncs,
+        });
+    }
+    let support = match compiler.support_library() {
+        Some(path) => std::fs::read(path).unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let cpu_features = compiler.cpu_features(&options.cflags);
+    let helpers: Vec<&Unit> = units.iter().filter(|unit| unit.ifuncs.is_empty()).collect();
+    let mut built = Vec::new();
+    for unit in &units {
+        let shown: Vec<String> = std::iter::once(unit)
+            .chain(helpers.iter().copied())
+            .map(|u| base_name(&u.file))
+            .collect();
+        let mut inputs: Vec<Input<'_>> = std::iter::once(unit)
+            .chain(helpers.iter().copied().filter(|_| !unit.ifuncs.is_empty()))
+            .zip(&shown)
+            .map(|(unit, name)| Input {
+                name,
+                data: &unit.object,
+                role: Role::User,
+            })
+            .collect();
+        if !support.is_empty() {
+            inputs.push(Input {
+                name: "libgcc.a",
+                data: &support,
+                role: Role::Support,
+            });
+        }
+        let linker = Linker::open(&inputs)?;
+        let images = link_unit(unit, &linker, cpu_features, names, progress)?;
+        let weaken = imports_of(images.values());
+        for ifunc in &unit.ifuncs {
+            let image = &images[&ifunc.name];
+            let about = format!("convention {}\n", ifunc.convention.name());
+            let origin = Names::c_origin(package, &unit.file);
+            let library = Library {
+                name: &ifunc.name,
+                language: Language::C,
+                arch: arch_of(image),
+                image,
+                about: &about,
+                origin: &origin,
+                weaken: weaken.clone(),
+                linker: &linker,
+                link_args: &options.link_args,
+                verbose: options.verbose,
+            };
+            let (path, fresh) = library.make(names.folder(), &compiler, progress)?;
+            let result = BuiltIfunc {
+                name: ifunc.name.clone(),
+                path,
+                id: *blake3::hash(image).as_bytes(),
+                image: image.clone(),
+                package: package.map(Into::into),
+                source: unit.file.clone(),
+                fresh,
+                language: Language::C,
+            };
+            progress.built(&result);
+            built.push(result);
+        }
+    }
+    Ok(built)
+}
+
+/// The images of a file, by name.
+fn link_unit(
+    unit: &Unit,
+    linker: &Linker<'_>,
+    cpu_features: u64,
+    names: &mut Names,
+    progress: &mut dyn Progress,
+) -> Result<BTreeMap<String, Vec<u8>>, BuildError> {
+    let mut images = BTreeMap::new();
+    for ifunc in &unit.ifuncs {
+        names.claim_c(&ifunc.name, &unit.file)?;
+        progress.linking(&ifunc.name);
+        let request = Request {
+            flags: Flags::IGNORE_RESULT,
+            cpu_features,
+            payload_align: PAYLOAD_ALIGN,
+            ..Request::new(&ifunc.name, Imports::Any)
+        };
+        images.insert(ifunc.name.clone(), linker.link(&request)?);
+    }
+    Ok(images)
+}
+
+/// What images leave to their target.
+pub(crate) fn imports_of<'i>(images: impl Iterator<Item = &'i Vec<u8>>) -> Vec<String> {
+    let mut symbols: Vec<String> = images
+        .filter_map(|image| Image::parse(image).ok())
+        .flat_map(|image| {
+            image
+                .imports()
+                .map(|import| import.symbol.to_owned())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    symbols.sort_unstable();
+    symbols.dedup();
+    symbols
+}
+
+/// ELF machine of an image that the linker made.
+pub(crate) fn arch_of(image: &[u8]) -> u16 {
+    Image::parse(image).map_or(0, |image| image.arch())
+}
+
+fn base_name(file: &Path) -> String {
+    file.file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+        + ".o"
+}

@@ -1,0 +1,50 @@
+//! How to mend what a link refuses.
+
+pub(super) const NO_ENTRY: &str = "define a function of this name: `void X_main(void *payload, size_t payload_size, void *target_args)` in C, `#[ifunc] fn X` in Rust";
+pub(super) const NO_ENTRY_LTO: &str =
+    "the object holds GCC's intermediate code (`-flto`): compile without `-flto`";
+pub(super) const THREAD_LOCAL: &str = "an image has no thread-local storage: use a `static`, keep the value in the target arguments, or reach it through an import";
+pub(super) const CONSTRUCTOR: &str =
+    "nobody would run it: initialise the data with a constant, or on the first call of the ifunc";
+pub(super) const GNU_IFUNC: &str = "this is GNU C's load-time dispatch, another thing than an injected function: call one implementation directly, or choose it in the function (`__builtin_cpu_supports`)";
+pub(super) const PIC: &str = "compile with `-fPIC`, without `-fno-pic`, `-fno-pie` and `-mcmodel=kernel`";
+pub(super) const DIRECT_EXTERNAL: &str = "compile with `-fPIC` (not `-fPIE`), and do not declare what the target provides with hidden visibility or as `static`";
+pub(super) const GOT_RELATIVE: &str =
+    "compile without `-mcmodel=medium` and `-mcmodel=large`, and with `-fPIC`";
+pub(super) const UNSUPPORTED: &str = "compile with `-fPIC` and without unusual code-model options; hand-written assembler must use `sym(%rip)`, `sym@PLT` or `sym@GOTPCREL(%rip)`";
+pub(super) const SYMBOL_NAME: &str =
+    "imports have names of printable ASCII without blanks, at most 1024 bytes";
+pub(super) const ABSOLUTE: &str =
+    "use a constant (`enum`, `#define`, `const`) instead of an assembler symbol";
+pub(super) const SECTION: &str = "put the data into an ordinary section";
+pub(super) const ALIGNMENT: &str = "an image is aligned to at most a page: use an alignment of 4096 or less";
+pub(super) const TOO_LARGE: &str = "make the static data smaller, or let the target allocate it";
+pub(super) const MALFORMED: &str =
+    "compile the object again; if it stays so, please report it with the object";
+
+/// Help for an undefined symbol of a Rust image.
+pub(super) fn undeclared(symbol: &str) -> String {
+    let declare = format!(
+        "declare it: `#[ifunc::import] unsafe extern {{ fn {symbol}(..); }}`, and export a function of this name from the target"
+    );
+    match written_as(symbol) {
+        Some(source) => format!("compilers write `{symbol}` for {source}; {declare}"),
+        None if symbol.starts_with("_R") || symbol.starts_with("_ZN") => {
+            "a Rust function that was declared but is in no crate of this build: is a dependency or a feature missing?".into()
+        }
+        None => declare,
+    }
+}
+
+/// What the source says where compilers write `symbol`.
+fn written_as(symbol: &str) -> Option<&'static str> {
+    Some(match symbol {
+        "puts" | "putchar" => "`printf`",
+        "fputs" | "fputc" | "fwrite" => "`fprintf`",
+        "calloc" => "`malloc` and a `memset` of zero",
+        "bcmp" => "`memcmp` that is only compared with zero",
+        "fmod" | "fmodf" => "`%` of floating-point numbers",
+        "__udivti3" | "__divti3" | "__umodti3" | "__modti3" => "division of 128-bit integers",
+        _ => return None,
+    })
+}

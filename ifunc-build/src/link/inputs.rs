@@ -1,0 +1,248 @@
+//! The objects and archives of a link, and who defines a symbol.
+//!
+//! Objects are all there; a member of an archive is read when a symbol that it defines is asked for. Which definition
+//! is taken depends on the inputs alone, never on what was linked before: a linker that makes several images of one
+//! archive makes each as if it were the only one.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use object::read::archive::ArchiveFile;
+
+use super::object_file::{Object, Place};
+
+/// Whose code an input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The author's: a constructor in it is refused, because it would silently not run.
+    User,
+    /// The compiler's support library (`libgcc.a`): its constructors serve code that an image never reaches.
+    Support,
+}
+
+/// An object file or an archive of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// Its name, for messages.
+    pub name: &'a str,
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// Whose it is.
+    pub role: Role,
+}
+
+/// Why an input cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot link `{name}`: {reason}")]
+pub struct InputError {
+    /// The input.
+    pub name: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl InputError {
+    fn new(name: &str, reason: &str) -> Self {
+        Self {
+            name: name.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// An object that is read when it is needed.
+struct Slot<'a> {
+    name: String,
+    data: &'a [u8],
+    role: Role,
+    object: OnceCell<Result<Object<'a>, String>>,
+}
+
+/// Objects among which the best definition wins. Groups are searched in order: the objects, then each archive.
+struct Group<'a> {
+    /// Symbol to the slots that define it, in order.
+    index: HashMap<&'a str, Vec<usize>>,
+}
+
+/// A global definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Definition {
+    pub(super) object: usize,
+    pub(super) symbol: usize,
+}
+
+/// The inputs of a link.
+pub(super) struct Inputs<'a> {
+    slots: Vec<Slot<'a>>,
+    groups: Vec<Group<'a>>,
+}
+
+impl<'a> Inputs<'a> {
+    /// Opens the inputs. An error names the input.
+    pub(super) fn open(inputs: &[Input<'a>]) -> Result<Self, InputError> {
+        let mut this = Self {
+            slots: Vec::new(),
+            groups: Vec::new(),
+        };
+        let mut objects = Group {
+            index: HashMap::new(),
+        };
+        for input in inputs.iter().filter(|i| !is_archive(i.data)) {
+            let slot = this.add(input.name.into(), input.data, input.role);
+            this.index_object(slot, &mut objects)?;
+        }
+        this.groups.push(objects);
+        for input in inputs.iter().filter(|i| is_archive(i.data)) {
+            let group = this.open_archive(input)?;
+            this.groups.push(group);
+        }
+        Ok(this)
+    }
+
+    fn add(&mut self, name: String, data: &'a [u8], role: Role) -> usize {
+        self.slots.push(Slot {
+            name,
+            data,
+            role,
+            object: OnceCell::new(),
+        });
+        self.slots.len() - 1
+    }
+
+    /// Reads an object now, for its symbols.
+    fn index_object(&self, slot: usize, group: &mut Group<'a>) -> Result<(), InputError> {
+        let object = self
+            .object(slot)
+            .map_err(|reason| InputError::new(self.name(slot), reason))?;
+        for &name in object.globals.keys() {
+            group.index.entry(name).or_default().push(slot);
+        }
+        Ok(())
+    }
+
+    fn open_archive(&mut self, input: &Input<'a>) -> Result<Group<'a>, InputError> {
+        let fail = |e: object::Error| InputError::new(input.name, &e.to_string());
+        let archive = ArchiveFile::parse(input.data).map_err(fail)?;
+        if archive.is_thin() {
+            return Err(InputError::new(input.name, "thin archives are not supported"));
+        }
+        let mut group = Group {
+            index: HashMap::new(),
+        };
+        let mut by_offset = HashMap::new();
+        let first = self.slots.len();
+        for member in archive.members() {
+            let member = member.map_err(fail)?;
+            let name = format!("{}({})", input.name, String::from_utf8_lossy(member.name()));
+            let data = member.data(input.data).map_err(fail)?;
+            let slot = self.add(name, data, input.role);
+            // A symbol table counts from a member's header, which is of fixed length and may be followed by a name.
+            by_offset.insert(member.file_range().0, slot);
+        }
+        match archive.symbols().map_err(fail)? {
+            Some(symbols) => {
+                for symbol in symbols {
+                    let symbol = symbol.map_err(fail)?;
+                    let member = archive.member(symbol.offset()).map_err(fail)?;
+                    let (Ok(name), Some(&slot)) = (
+                        std::str::from_utf8(symbol.name()),
+                        by_offset.get(&member.file_range().0),
+                    ) else {
+                        continue;
+                    };
+                    let slots: &mut Vec<usize> = group.index.entry(name).or_default();
+                    if slots.last() != Some(&slot) {
+                        slots.push(slot);
+                    }
+                }
+            }
+            None => {
+                // No index: every member that is an object is read. Others (metadata) are none of our business.
+                for slot in first..self.slots.len() {
+                    let _ = self.index_object(slot, &mut group);
+                }
+            }
+        }
+        for slots in group.index.values_mut() {
+            slots.sort_unstable();
+        }
+        Ok(group)
+    }
+
+    /// The object of a slot, read on the first call.
+    pub(super) fn object(&self, slot: usize) -> Result<&Object<'a>, &str> {
+        let slot = &self.slots[slot];
+        slot.object
+            .get_or_init(|| Object::parse(slot.name.clone(), slot.data))
+            .as_ref()
+            .map_err(|e| &**e)
+    }
+
+    /// Whose an object is.
+    pub(super) fn role(&self, slot: usize) -> Role {
+        self.slots[slot].role
+    }
+
+    /// Name of an object.
+    pub(super) fn name(&self, slot: usize) -> &str {
+        &self.slots[slot].name
+    }
+
+    /// Bytes of an object.
+    pub(super) fn data(&self, slot: usize) -> &'a [u8] {
+        self.slots[slot].data
+    }
+
+    /// The definition of `name` that wins: strong before common before weak, then the first.
+    pub(super) fn definition(&self, name: &str) -> Result<Option<Definition>, (&str, &str)> {
+        for group in &self.groups {
+            let mut best: Option<(u8, Definition)> = None;
+            for &slot in group.index.get(name).map_or(&[][..], |slots| slots) {
+                let object = self.object(slot).map_err(|reason| (self.name(slot), reason))?;
+                let Some(&symbol) = object.globals.get(name) else {
+                    continue;
+                };
+                let rank = match object.symbols[symbol] {
+                    s if s.weak => 2,
+                    s if matches!(s.place, Place::Common { .. }) => 1,
+                    _ => 0,
+                };
+                if best.is_none_or(|(known, _)| rank < known) {
+                    best = Some((rank, Definition { object: slot, symbol }));
+                }
+            }
+            if let Some((_, definition)) = best {
+                return Ok(Some(definition));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Size and alignment of a common symbol: the largest that any object asks for.
+    pub(super) fn common_extent(&self, name: &str) -> (u64, u64) {
+        let mut extent = (0, 1);
+        for group in &self.groups {
+            for &slot in group.index.get(name).map_or(&[][..], |slots| slots) {
+                let Ok(object) = self.object(slot) else { continue };
+                if let Some(&symbol) = object.globals.get(name)
+                    && let Place::Common { size, align } = object.symbols[symbol].place
+                {
+                    extent = (extent.0.max(size), extent.1.max(align));
+                }
+            }
+        }
+        extent
+    }
+
+    /// Whether some object among those that are read holds GCC's intermediate code.
+    pub(super) fn any_gcc_lto(&self) -> bool {
+        self.slots
+            .iter()
+            .filter_map(|s| s.object.get()?.as_ref().ok())
+            .any(|object| object.gcc_lto)
+    }
+}
+
+fn is_archive(data: &[u8]) -> bool {
+    data.starts_with(b"!<arch>\n") || data.starts_with(b"!<thin>\n")
+}

@@ -1,0 +1,204 @@
+//! Where everything lies.
+//!
+//! Read-execute part: the entry's function, the other functions, thunks and stubs, then constants by falling alignment
+//! with the slot and the cells among those of eight bytes. Read-write part, from the next page: data, then zeroed data.
+
+use std::collections::BTreeMap;
+
+use super::arch::Need;
+use super::help;
+use super::object_file::SectionKind;
+use super::reach::{Origin, Reached, Target};
+use super::reason::{Reasons, Rule};
+
+/// Size of the slot, of a cell and of a GOT entry.
+pub(super) const WORD: u64 = 8;
+/// Largest alignment that the format has.
+const MAX_ALIGN: u64 = 1 << ifunc_abi::image::MAX_RX_ALIGN_LOG2;
+/// Bound of the image's address space.
+const MAX_ADDRESS: u64 = i32::MAX as u64;
+
+/// A stub: what it loads, and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stub {
+    pub(super) import: usize,
+    pub(super) at: u64,
+}
+
+/// Addresses in the image's address space.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    /// Of each chunk.
+    pub(super) chunks: Vec<u64>,
+    /// Of each import's thunk.
+    pub(super) thunks: BTreeMap<usize, u64>,
+    /// By the chunk and the number of the relocation that it serves.
+    pub(super) stubs: BTreeMap<(usize, usize), Stub>,
+    /// Of each target's cell.
+    pub(super) cells: BTreeMap<Target, u64>,
+    pub(super) slot: Option<u64>,
+    /// Where text ends: gaps before it are filled with what the architecture wants there.
+    pub(super) text_len: u64,
+    pub(super) rx_len: u64,
+    /// 0 if there is no read-write part.
+    pub(super) rw_at: u64,
+    /// Bytes that travel.
+    pub(super) rw_len: u64,
+    /// Bytes in memory.
+    pub(super) rw_mem: u64,
+    /// Of the image's base.
+    pub(super) align: u64,
+}
+
+/// Offset of an import's entry in the GOT.
+pub(super) fn got_offset(import: usize) -> u32 {
+    // `lay_out` refuses more imports than 16 bits count.
+    import as u32 * WORD as u32
+}
+
+/// Lays out what was reached.
+pub(super) fn lay_out(reached: &Reached<'_>, reasons: &mut Reasons) -> Option<Layout> {
+    if reached.imports.len() > usize::from(u16::MAX) {
+        let detail = format!("{} imports", reached.imports.len());
+        reasons.add(Rule::TooLarge, "imports", &detail, None, help::TOO_LARGE);
+        return None;
+    }
+    let mut layout = Layout {
+        chunks: vec![0; reached.chunks.len()],
+        align: 1,
+        ..Layout::default()
+    };
+    let mut cursor = Cursor { at: 0, reasons };
+
+    for chunk in in_order(reached, SectionKind::Text) {
+        cursor.place(reached, chunk, &mut layout)?;
+    }
+    collect_helpers(reached, &mut layout);
+    for (&import, at) in &mut layout.thunks {
+        *at = cursor.at;
+        cursor.at += reached.arch.thunk(0, 0, got_offset(import))?.len() as u64;
+    }
+    for (&(chunk, link), stub) in &mut layout.stubs {
+        stub.at = cursor.at;
+        let chunk = &reached.chunks[chunk];
+        let plan = chunk.links[link].plan;
+        let code = &chunk.data[plan.start..plan.end];
+        cursor.at += reached
+            .arch
+            .stub(plan.form, code, 0, 0, 0, got_offset(stub.import))?
+            .len() as u64;
+    }
+    layout.text_len = cursor.at;
+
+    let constants = in_order(reached, SectionKind::ReadOnly);
+    let words = constants.partition_point(|&chunk| reached.chunks[chunk].align >= WORD);
+    for &chunk in &constants[..words] {
+        cursor.place(reached, chunk, &mut layout)?;
+    }
+    if !layout.thunks.is_empty() || !layout.stubs.is_empty() {
+        layout.slot = Some(cursor.word(&mut layout.align));
+    }
+    for at in layout.cells.values_mut() {
+        *at = cursor.word(&mut layout.align);
+    }
+    for &chunk in &constants[words..] {
+        cursor.place(reached, chunk, &mut layout)?;
+    }
+    layout.rx_len = cursor.at;
+
+    cursor.at = cursor.at.next_multiple_of(reached.arch.page());
+    let rw_at = cursor.at;
+    for chunk in in_order(reached, SectionKind::Data) {
+        cursor.place(reached, chunk, &mut layout)?;
+    }
+    layout.rw_len = cursor.at - rw_at;
+    for chunk in in_order(reached, SectionKind::Bss) {
+        cursor.place(reached, chunk, &mut layout)?;
+    }
+    layout.rw_mem = cursor.at - rw_at;
+    if layout.rw_mem != 0 {
+        layout.rw_at = rw_at;
+    }
+    Some(layout)
+}
+
+/// The chunks of a kind, in the order they are laid out: functions with the entry's first, others by falling alignment.
+fn in_order(reached: &Reached<'_>, kind: SectionKind) -> Vec<usize> {
+    let mut chunks: Vec<usize> = (0..reached.chunks.len())
+        .filter(|&c| reached.chunks[c].kind == kind)
+        .collect();
+    chunks.sort_by_key(|&index| {
+        let chunk = &reached.chunks[index];
+        let by_alignment = if kind == SectionKind::Text {
+            0
+        } else {
+            u64::MAX - chunk.align
+        };
+        (
+            kind == SectionKind::Text && index != reached.entry.0,
+            by_alignment,
+            chunk.origin.clone(),
+        )
+    });
+    chunks
+}
+
+/// Finds out which thunks, stubs and cells there will be.
+fn collect_helpers(reached: &Reached<'_>, layout: &mut Layout) {
+    for (chunk_index, chunk) in reached.chunks.iter().enumerate() {
+        for (link_index, link) in chunk.links.iter().enumerate() {
+            match (link.plan.need, link.target) {
+                (Need::Thunk, Target::Import(import)) => {
+                    layout.thunks.insert(import, 0);
+                }
+                (Need::Stub, Target::Import(import)) => {
+                    layout
+                        .stubs
+                        .insert((chunk_index, link_index), Stub { import, at: 0 });
+                }
+                (Need::Cell, target) => {
+                    layout.cells.insert(target, 0);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+struct Cursor<'r> {
+    at: u64,
+    reasons: &'r mut Reasons,
+}
+
+impl Cursor<'_> {
+    fn place(&mut self, reached: &Reached<'_>, index: usize, layout: &mut Layout) -> Option<()> {
+        let chunk = &reached.chunks[index];
+        let name = || match &chunk.origin {
+            Origin::Common(name) => name.clone(),
+            _ => format!("{} bytes of {:?}", chunk.size, chunk.kind),
+        };
+        if chunk.align > MAX_ALIGN {
+            let detail = format!("alignment {:#x}", chunk.align);
+            self.reasons
+                .add(Rule::Alignment, &name(), &detail, None, help::ALIGNMENT);
+            return None;
+        }
+        let at = self.at.next_multiple_of(chunk.align);
+        let Some(end) = at.checked_add(chunk.size).filter(|&end| end <= MAX_ADDRESS) else {
+            self.reasons
+                .add(Rule::TooLarge, &name(), "more than 2 GiB", None, help::TOO_LARGE);
+            return None;
+        };
+        layout.chunks[index] = at;
+        layout.align = layout.align.max(chunk.align);
+        self.at = end;
+        Some(())
+    }
+
+    fn word(&mut self, align: &mut u64) -> u64 {
+        let at = self.at.next_multiple_of(WORD);
+        *align = (*align).max(WORD);
+        self.at = at + WORD;
+        at
+    }
+}

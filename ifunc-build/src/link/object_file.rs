@@ -1,0 +1,364 @@
+//! One relocatable ELF object, read into plain tables. Everything that an index or an offset refers to is checked
+//! here once, so that the rest of the linker can take it as given.
+
+use std::collections::HashMap;
+
+use object::LittleEndian as LE;
+use object::elf;
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
+
+use super::arch::{Arch, arch_of};
+use super::pieces::{Piece, split};
+
+type Header = elf::FileHeader64<LE>;
+
+/// What a section holds, as far as a linker cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SectionKind {
+    /// Machine code.
+    Text,
+    /// Constants, relocated ones included: they end in the read-execute part.
+    ReadOnly,
+    /// Initialised data.
+    Data,
+    /// Zeroed data, no bytes in the file.
+    Bss,
+    /// A thread-local section.
+    Tls,
+    /// Constructors or destructors.
+    Constructors,
+    /// Anything that an image has no place for: debug sections, tables of the object itself.
+    Other,
+}
+
+/// A section.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    pub(super) name: &'a str,
+    pub(super) kind: SectionKind,
+    /// The bytes; empty for [`SectionKind::Bss`].
+    pub(super) data: &'a [u8],
+    pub(super) size: u64,
+    /// A power of two.
+    pub(super) align: u64,
+    /// By ascending offset.
+    pub(super) relocations: Vec<Relocation>,
+    /// Never empty; one piece unless the section is mergeable.
+    pub(super) pieces: Vec<Piece>,
+    /// Pieces with the same bytes may become one.
+    pub(super) mergeable: bool,
+}
+
+/// A relocation; `symbol` is an index in [`Object::symbols`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Relocation {
+    pub(super) offset: u64,
+    pub(super) kind: u32,
+    pub(super) symbol: usize,
+    pub(super) addend: i64,
+}
+
+/// Where a symbol lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Undefined,
+    Absolute,
+    Common { size: u64, align: u64 },
+    Section { index: usize, value: u64 },
+}
+
+/// A symbol.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Symbol<'a> {
+    pub(super) name: &'a str,
+    pub(super) place: Place,
+    pub(super) size: u64,
+    pub(super) local: bool,
+    pub(super) weak: bool,
+    pub(super) kind: elf::SymbolType,
+}
+
+impl Symbol<'_> {
+    /// Whether the symbol stands for its whole section, so that a relocation's addend says which part is meant.
+    pub(super) fn is_section(&self) -> bool {
+        self.kind == elf::STT_SECTION
+    }
+}
+
+/// An object.
+pub(super) struct Object<'a> {
+    pub(super) name: String,
+    pub(super) arch: &'static dyn Arch,
+    pub(super) sections: Vec<Section<'a>>,
+    pub(super) symbols: Vec<Symbol<'a>>,
+    /// The global definitions.
+    pub(super) globals: HashMap<&'a str, usize>,
+    /// The object holds GCC's intermediate code, perhaps only that.
+    pub(super) gcc_lto: bool,
+}
+
+impl<'a> Object<'a> {
+    /// Reads an object.
+    pub(super) fn parse(name: String, data: &'a [u8]) -> Result<Self, String> {
+        if data.starts_with(b"BC\xc0\xde") || data.starts_with(&[0xde, 0xc0, 0x17, 0x0b]) {
+            return Err("LLVM bitcode, not machine code: compile without `-flto`".into());
+        }
+        let kind = object::FileKind::parse(data).map_err(|e| e.to_string())?;
+        if kind != object::FileKind::Elf64 {
+            return Err(format!("{kind:?} is not a 64-bit ELF object"));
+        }
+        let header = Header::parse(data).map_err(|e| e.to_string())?;
+        if !header.is_little_endian() {
+            return Err("big-endian objects are not supported".into());
+        }
+        if header.e_type(LE) != elf::ET_REL {
+            return Err("not a relocatable object (`cc -c` makes one)".into());
+        }
+        let machine = header.e_machine(LE).0;
+        let arch = arch_of(machine)
+            .ok_or_else(|| format!("ELF machine {machine} is not supported by this linker"))?;
+        Self::read(name, arch, header, data).map_err(|e| e.0)
+    }
+
+    fn read(
+        name: String,
+        arch: &'static dyn Arch,
+        header: &'a Header,
+        data: &'a [u8],
+    ) -> Result<Self, Malformed> {
+        let table = header.sections(LE, data)?;
+        let mut sections = Vec::with_capacity(table.len());
+        for section in table.iter() {
+            sections.push(read_section(
+                section,
+                text(table.section_name(LE, section)?),
+                data,
+            )?);
+        }
+        let symbol_table = table.symbols(LE, data, elf::SHT_SYMTAB)?;
+        let mut symbols = Vec::with_capacity(symbol_table.len());
+        for (index, symbol) in symbol_table.enumerate() {
+            let place = match symbol.st_shndx(LE) {
+                elf::SHN_UNDEF => Place::Undefined,
+                elf::SHN_ABS => Place::Absolute,
+                elf::SHN_COMMON => Place::Common {
+                    size: symbol.st_size(LE),
+                    align: symbol.st_value(LE).max(1),
+                },
+                _ => match symbol_table.symbol_section(LE, symbol, index)? {
+                    Some(section) => Place::Section {
+                        index: section.0,
+                        value: symbol.st_value(LE),
+                    },
+                    None => Place::Undefined,
+                },
+            };
+            match place {
+                Place::Section { index, value }
+                    if index >= sections.len() || value > sections[index].size =>
+                {
+                    return Err(malformed("a symbol lies outside its section"));
+                }
+                Place::Common { align, .. } if !align.is_power_of_two() => {
+                    return Err(malformed("the alignment of a common symbol is no power of two"));
+                }
+                _ => {}
+            }
+            symbols.push(Symbol {
+                name: text(symbol_table.symbol_name(LE, symbol)?),
+                place,
+                size: symbol.st_size(LE),
+                local: symbol.st_bind() == elf::STB_LOCAL,
+                weak: symbol.st_bind() == elf::STB_WEAK,
+                kind: symbol.st_type(),
+            });
+        }
+        for section in table.iter() {
+            read_relocations(section, data, &mut sections, symbols.len())?;
+        }
+        let whole = unsplittable(arch, &sections, &symbols);
+        for (section, whole) in sections.iter_mut().zip(whole) {
+            if section.mergeable && !whole && section.relocations.is_empty() {
+                continue;
+            }
+            section.mergeable = false;
+            section.pieces = vec![Piece {
+                start: 0,
+                end: section.size,
+                align: section.align,
+            }];
+        }
+        let mut globals: HashMap<&str, usize> = HashMap::new();
+        for (index, symbol) in symbols.iter().enumerate() {
+            if !symbol.local && symbol.place != Place::Undefined && !symbol.name.is_empty() {
+                globals.entry(symbol.name).or_insert(index);
+            }
+        }
+        let gcc_lto = sections.iter().any(|s| s.name.starts_with(".gnu.lto_"));
+        Ok(Self {
+            name,
+            arch,
+            sections,
+            symbols,
+            globals,
+            gcc_lto,
+        })
+    }
+
+    /// The function or object around an offset of a section, or the section's name.
+    pub(super) fn enclosing(&self, section: usize, offset: u64) -> &'a str {
+        self.symbols
+            .iter()
+            .filter(|s| !s.name.is_empty() && !s.is_section())
+            .find(|s| {
+                matches!(s.place, Place::Section { index, value }
+                    if index == section && value <= offset && offset - value < s.size)
+            })
+            .map_or(self.sections[section].name, |s| s.name)
+    }
+}
+
+/// Why bytes are no object.
+#[derive(Debug)]
+struct Malformed(String);
+
+impl From<object::Error> for Malformed {
+    fn from(error: object::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+fn malformed(reason: &str) -> Malformed {
+    Malformed(reason.into())
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or("<not UTF-8>")
+}
+
+fn read_section<'a>(
+    section: &elf::SectionHeader64<LE>,
+    name: &'a str,
+    data: &'a [u8],
+) -> Result<Section<'a>, Malformed> {
+    let (kind, flags) = (section.sh_type(LE), section.sh_flags(LE));
+    let size: u64 = section.sh_size(LE);
+    let align = section.sh_addralign(LE).max(1);
+    if !align.is_power_of_two() {
+        return Err(malformed("the alignment of a section is no power of two"));
+    }
+    let has = |flag: elf::SectionFlags| flags.0 & flag.0 != 0;
+    let constructor_name = [".ctors", ".dtors", ".init_array", ".fini_array", ".preinit_array"]
+        .iter()
+        .any(|prefix| {
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+    let constructors = matches!(
+        kind,
+        elf::SHT_INIT_ARRAY | elf::SHT_FINI_ARRAY | elf::SHT_PREINIT_ARRAY
+    );
+    let kind = if !has(elf::SHF_ALLOC) || has(elf::SHF_COMPRESSED) {
+        SectionKind::Other
+    } else if has(elf::SHF_TLS) {
+        SectionKind::Tls
+    } else if constructors || constructor_name {
+        SectionKind::Constructors
+    } else if kind == elf::SHT_NOBITS {
+        SectionKind::Bss
+    } else if !matches!(kind, elf::SHT_PROGBITS | elf::SHT_NOTE) && kind.0 < elf::SHT_LOOS {
+        SectionKind::Other
+    } else if has(elf::SHF_EXECINSTR) {
+        if has(elf::SHF_WRITE) {
+            SectionKind::Other
+        } else {
+            SectionKind::Text
+        }
+    } else if !has(elf::SHF_WRITE) || name == ".data.rel.ro" || name.starts_with(".data.rel.ro.") {
+        SectionKind::ReadOnly
+    } else {
+        SectionKind::Data
+    };
+    let data = match kind {
+        SectionKind::Bss | SectionKind::Tls | SectionKind::Other => &[][..],
+        _ => section.data(LE, data)?,
+    };
+    let mut mergeable = has(elf::SHF_MERGE) && kind == SectionKind::ReadOnly;
+    let mut pieces = Vec::new();
+    if mergeable {
+        match split(data, section.sh_entsize(LE), has(elf::SHF_STRINGS), align) {
+            Some(split) => pieces = split,
+            None => mergeable = false,
+        }
+    }
+    Ok(Section {
+        name,
+        kind,
+        data,
+        size,
+        align,
+        relocations: Vec::new(),
+        pieces,
+        mergeable,
+    })
+}
+
+/// Puts the relocations of `table` into the section that they are for.
+fn read_relocations(
+    table: &elf::SectionHeader64<LE>,
+    data: &[u8],
+    sections: &mut [Section<'_>],
+    symbols: usize,
+) -> Result<(), Malformed> {
+    let target = table.sh_info(LE) as usize;
+    let place_for_them = |sections: &[Section<'_>]| {
+        sections
+            .get(target)
+            .is_some_and(|s| !matches!(s.kind, SectionKind::Other | SectionKind::Tls))
+    };
+    if table.rel(LE, data)?.is_some_and(|(list, _)| !list.is_empty()) && place_for_them(sections) {
+        return Err(malformed(
+            "relocations without addends (SHT_REL) are not used by this architecture",
+        ));
+    }
+    let Some((list, _)) = table.rela(LE, data)? else {
+        return Ok(());
+    };
+    if !place_for_them(sections) {
+        return Ok(());
+    }
+    let section = &mut sections[target];
+    for rela in list {
+        let relocation = Relocation {
+            offset: rela.r_offset(LE),
+            kind: rela.r_type(LE, false).0,
+            symbol: rela.r_sym(LE, false) as usize,
+            addend: rela.r_addend(LE),
+        };
+        if relocation.symbol >= symbols {
+            return Err(malformed("a relocation refers to a symbol that is not there"));
+        }
+        if relocation.offset >= section.data.len() as u64 {
+            return Err(malformed("a relocation lies outside its section"));
+        }
+        section.relocations.push(relocation);
+    }
+    section.relocations.sort_by_key(|r| r.offset);
+    Ok(())
+}
+
+/// Which mergeable sections must stay whole: a PC-relative reference by the section's symbol does not say which piece
+/// it means, because its addend also counts the bytes from the field to the end of the instruction.
+fn unsplittable(arch: &dyn Arch, sections: &[Section<'_>], symbols: &[Symbol<'_>]) -> Vec<bool> {
+    let mut whole = vec![false; sections.len()];
+    for relocation in sections.iter().flat_map(|s| &s.relocations) {
+        let symbol = &symbols[relocation.symbol];
+        if let Place::Section { index, .. } = symbol.place
+            && symbol.is_section()
+            && !arch.addend_is_part_of_target(relocation.kind)
+        {
+            whole[index] = true;
+        }
+    }
+    whole
+}

@@ -1,0 +1,603 @@
+//! What an entry reaches: the sections (or pieces of mergeable sections) that will be the image, and for each of their
+//! relocations what becomes of it. What is not reached does not travel.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ifunc_abi::{name, symbols};
+use object::elf;
+
+use super::arch::{Arch, Plan, Refused, TargetClass};
+use super::inputs::{Inputs, Role};
+use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
+use super::pieces::piece_at;
+use super::reason::{Reasons, Rule};
+use super::{Imports, LinkError, Request, help};
+
+/// What ends in the image as one run of bytes.
+#[derive(Debug)]
+pub(super) struct Chunk<'a> {
+    /// Where it comes from; also the order of the chunks in the image.
+    pub(super) origin: Origin,
+    pub(super) kind: SectionKind,
+    /// The bytes before relocation; empty for zeroed data.
+    pub(super) data: &'a [u8],
+    pub(super) size: u64,
+    pub(super) align: u64,
+    /// By ascending place; no two rewrite the same byte.
+    pub(super) links: Vec<Link>,
+}
+
+/// Where a chunk comes from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// A piece of a section.
+    Piece {
+        object: usize,
+        section: usize,
+        piece: usize,
+    },
+    /// A common symbol.
+    Common(String),
+    /// Code that is never run.
+    Trap,
+}
+
+/// A relocation that was judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    pub(super) plan: Plan,
+    pub(super) target: Target,
+    pub(super) addend: i64,
+}
+
+/// What a relocation refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    /// An offset in a chunk.
+    Chunk { chunk: usize, offset: u64 },
+    /// An import, by its number.
+    Import(usize),
+}
+
+/// A symbol that the target provides.
+#[derive(Debug)]
+pub(super) struct Import<'a> {
+    pub(super) symbol: &'a str,
+    /// Nobody needs it to be there.
+    pub(super) weak: bool,
+    /// It is an object, as far as the objects say.
+    pub(super) data: bool,
+}
+
+/// Everything that the entry reaches.
+pub(super) struct Reached<'a> {
+    pub(super) arch: &'static dyn Arch,
+    pub(super) chunks: Vec<Chunk<'a>>,
+    /// By first reference.
+    pub(super) imports: Vec<Import<'a>>,
+    /// Where the entry is.
+    pub(super) entry: (usize, u64),
+}
+
+/// Follows the relocations from the entry.
+pub(super) fn reach<'a>(inputs: &Inputs<'a>, request: &Request<'_>) -> Result<Reached<'a>, LinkError> {
+    let mut walk = Walk {
+        inputs,
+        request,
+        chunks: Vec::new(),
+        by_origin: BTreeMap::new(),
+        by_bytes: HashMap::new(),
+        imports: Vec::new(),
+        import_numbers: HashMap::new(),
+        reasons: Reasons::default(),
+    };
+    let root = format!("{}{}", request.name, symbols::MAIN_SUFFIX);
+    let entry = walk.entry(&root);
+    if let Some((arch, _)) = entry {
+        let mut next = 0;
+        while next < walk.chunks.len() {
+            walk.follow(next, arch);
+            next += 1;
+        }
+        walk.refuse_constructors();
+    }
+    match entry {
+        Some((arch, entry)) => {
+            let (chunks, imports) = (walk.chunks, walk.imports);
+            walk.reasons.unless_any(
+                request.name,
+                Reached {
+                    arch,
+                    chunks,
+                    imports,
+                    entry,
+                },
+            )
+        }
+        None => Err(walk.reasons.into_error(request.name)),
+    }
+}
+
+struct Walk<'w, 'a> {
+    inputs: &'w Inputs<'a>,
+    request: &'w Request<'w>,
+    chunks: Vec<Chunk<'a>>,
+    by_origin: BTreeMap<Origin, usize>,
+    /// Mergeable pieces by their bytes.
+    by_bytes: HashMap<&'a [u8], usize>,
+    imports: Vec<Import<'a>>,
+    import_numbers: HashMap<&'a str, usize>,
+    reasons: Reasons,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    /// Finds the entry and makes its chunk the first.
+    fn entry(&mut self, root: &str) -> Option<(&'static dyn Arch, (usize, u64))> {
+        let found = match self.inputs.definition(root) {
+            Ok(found) => found,
+            Err((object, reason)) => {
+                self.reasons
+                    .add(Rule::Malformed, object, reason, None, help::MALFORMED);
+                return None;
+            }
+        };
+        let Some(found) = found else {
+            let help = if self.inputs.any_gcc_lto() {
+                help::NO_ENTRY_LTO
+            } else {
+                help::NO_ENTRY
+            };
+            self.reasons.add(Rule::NoEntry, root, "", None, help);
+            return None;
+        };
+        let object = self.object(found.object)?;
+        let Place::Section { index, value } = object.symbols[found.symbol].place else {
+            self.reasons
+                .add(Rule::NoEntry, root, "it is not a function", None, help::NO_ENTRY);
+            return None;
+        };
+        if object.symbols[found.symbol].kind == elf::STT_GNU_IFUNC {
+            self.reasons.add(Rule::GnuIfunc, root, "", None, help::GNU_IFUNC);
+            return None;
+        }
+        if object.sections[index].kind != SectionKind::Text || value >= object.sections[index].size {
+            self.reasons
+                .add(Rule::NoEntry, root, "it is not a function", None, help::NO_ENTRY);
+            return None;
+        }
+        let chunk = self.piece(found.object, object, index, 0);
+        Some((object.arch, (chunk, value)))
+    }
+
+    /// A readable object. Those that definitions and chunks refer to always are.
+    fn object(&self, index: usize) -> Option<&'w Object<'a>> {
+        self.inputs.object(index).ok()
+    }
+
+    /// The chunk of a piece of a section.
+    fn piece(&mut self, object_index: usize, object: &'w Object<'a>, section: usize, piece: usize) -> usize {
+        let origin = Origin::Piece {
+            object: object_index,
+            section,
+            piece,
+        };
+        if let Some(&known) = self.by_origin.get(&origin) {
+            return known;
+        }
+        let from = &object.sections[section];
+        let piece = from.pieces[piece];
+        let data = match from.kind {
+            SectionKind::Bss => &[][..],
+            _ => &from.data[piece.start as usize..piece.end as usize],
+        };
+        if from.mergeable {
+            if let Some(&known) = self.by_bytes.get(data) {
+                let chunk = &mut self.chunks[known];
+                chunk.align = chunk.align.max(piece.align);
+                self.by_origin.insert(origin, known);
+                return known;
+            }
+            self.by_bytes.insert(data, self.chunks.len());
+        }
+        let size = piece.end - piece.start;
+        self.push(Chunk {
+            origin,
+            kind: from.kind,
+            data,
+            size,
+            align: piece.align,
+            links: Vec::new(),
+        })
+    }
+
+    fn push(&mut self, chunk: Chunk<'a>) -> usize {
+        self.by_origin.insert(chunk.origin.clone(), self.chunks.len());
+        self.chunks.push(chunk);
+        self.chunks.len() - 1
+    }
+
+    /// Judges the relocations of a chunk.
+    fn follow(&mut self, index: usize, arch: &'static dyn Arch) {
+        let Origin::Piece {
+            object: object_index,
+            section,
+            ..
+        } = self.chunks[index].origin
+        else {
+            return;
+        };
+        let Some(object) = self.object(object_index) else {
+            return;
+        };
+        if object.arch.machine() != arch.machine() {
+            let detail = "an object for another architecture than the entry's";
+            self.reasons
+                .add(Rule::Malformed, &object.name, detail, None, help::MALFORMED);
+            return;
+        }
+        let from = &object.sections[section];
+        if from.kind == SectionKind::Bss && !from.relocations.is_empty() {
+            self.reasons.add(
+                Rule::Malformed,
+                &object.name,
+                "relocations in zeroed data",
+                None,
+                help::MALFORMED,
+            );
+            return;
+        }
+        // A section with relocations is one piece: a relocation's offset in the section is its offset in the chunk.
+        let mut links = Vec::with_capacity(from.relocations.len());
+        let mut free = 0;
+        for relocation in &from.relocations {
+            let place = Site {
+                object_index,
+                object,
+                section,
+                relocation,
+            };
+            let Some(link) = self.judge(&place, arch) else {
+                continue;
+            };
+            if link.plan.start < free {
+                self.refuse(&place, Refused::Malformed, arch, "two relocations of one place");
+                continue;
+            }
+            free = link.plan.end;
+            links.push(link);
+        }
+        self.chunks[index].links = links;
+    }
+
+    fn judge(&mut self, site: &Site<'w, 'a>, arch: &'static dyn Arch) -> Option<Link> {
+        let Relocation {
+            offset,
+            kind,
+            symbol,
+            addend,
+        } = *site.relocation;
+        let code = site.object.sections[site.section].data;
+        let plan = |addend, class| arch.plan(kind, code, offset as usize, addend, class);
+        if symbol == 0 {
+            if plan(addend, TargetClass::Internal) != Ok(None) {
+                self.refuse(site, Refused::Malformed, arch, "a relocation without a symbol");
+            }
+            return None;
+        }
+        let target = &site.object.symbols[symbol];
+        if target.kind == elf::STT_TLS {
+            self.refuse(site, Refused::ThreadLocal, arch, "");
+            return None;
+        }
+        // What a relocation asks for is judged before the symbol is looked up: a reason is told once.
+        if let Err(refused) = plan(addend, TargetClass::Internal) {
+            self.refuse(site, refused, arch, "");
+            return None;
+        }
+        let part_of_target = target.is_section() && arch.addend_is_part_of_target(kind);
+        let (target, addend) = self.resolve(site, target, addend, part_of_target)?;
+        let class = match target {
+            Target::Chunk { .. } => TargetClass::Internal,
+            Target::Import(_) => TargetClass::Import,
+        };
+        match plan(site.relocation.addend, class) {
+            Ok(plan) => plan.map(|plan| Link { plan, target, addend }),
+            Err(refused) => {
+                self.refuse(site, refused, arch, "");
+                None
+            }
+        }
+    }
+
+    /// What a relocation refers to, and what is left of its addend.
+    fn resolve(
+        &mut self,
+        site: &Site<'w, 'a>,
+        symbol: &'w Symbol<'a>,
+        addend: i64,
+        part_of_target: bool,
+    ) -> Option<(Target, i64)> {
+        if symbol.local {
+            if symbol.place == Place::Undefined {
+                self.malformed(site, "a local symbol without a place");
+                return None;
+            }
+            return self.place(
+                site,
+                site.object_index,
+                site.object,
+                symbol,
+                addend,
+                part_of_target,
+            );
+        }
+        match self.inputs.definition(symbol.name) {
+            Ok(Some(found)) => {
+                let object = self.object(found.object)?;
+                self.place(
+                    site,
+                    found.object,
+                    object,
+                    &object.symbols[found.symbol],
+                    addend,
+                    false,
+                )
+            }
+            Ok(None) if symbol.place == Place::Undefined => self.import(site, symbol).map(|t| (t, addend)),
+            // A member whose archive does not list it.
+            Ok(None) => self.place(
+                site,
+                site.object_index,
+                site.object,
+                symbol,
+                addend,
+                part_of_target,
+            ),
+            Err((object, reason)) => {
+                self.reasons.add(
+                    Rule::Malformed,
+                    object,
+                    reason,
+                    Some(site.describe()),
+                    help::MALFORMED,
+                );
+                None
+            }
+        }
+    }
+
+    fn place(
+        &mut self,
+        site: &Site<'w, 'a>,
+        object_index: usize,
+        object: &'w Object<'a>,
+        symbol: &Symbol<'a>,
+        addend: i64,
+        part_of_target: bool,
+    ) -> Option<(Target, i64)> {
+        let by = || Some(site.describe());
+        if symbol.kind == elf::STT_GNU_IFUNC {
+            self.reasons
+                .add(Rule::GnuIfunc, symbol.name, "", by(), help::GNU_IFUNC);
+            return None;
+        }
+        let (index, value) = match symbol.place {
+            Place::Section { index, value } => (index, value),
+            Place::Common { .. } => {
+                let chunk = self.common(symbol.name);
+                return Some((Target::Chunk { chunk, offset: 0 }, addend));
+            }
+            Place::Absolute => {
+                self.reasons
+                    .add(Rule::AbsoluteSymbol, symbol.name, "", by(), help::ABSOLUTE);
+                return None;
+            }
+            Place::Undefined => {
+                self.malformed(site, "a definition without a place");
+                return None;
+            }
+        };
+        let section = &object.sections[index];
+        let shown = if symbol.name.is_empty() {
+            section.name
+        } else {
+            symbol.name
+        };
+        match section.kind {
+            SectionKind::Text | SectionKind::ReadOnly | SectionKind::Data | SectionKind::Bss => {}
+            SectionKind::Tls => {
+                self.reasons
+                    .add(Rule::ThreadLocal, shown, "", by(), help::THREAD_LOCAL);
+                return None;
+            }
+            SectionKind::Constructors | SectionKind::Other => {
+                let detail = format!("section `{}`", section.name);
+                self.reasons
+                    .add(Rule::Section, shown, &detail, by(), help::SECTION);
+                return None;
+            }
+        }
+        let (value, addend) = match u64::try_from(addend) {
+            Ok(offset) if part_of_target && offset <= section.size - value => (value + offset, 0),
+            _ if part_of_target && section.pieces.len() > 1 => {
+                self.malformed(site, "a reference beyond a mergeable section");
+                return None;
+            }
+            _ => (value, addend),
+        };
+        let piece = piece_at(&section.pieces, value);
+        let offset = value - section.pieces[piece].start;
+        let chunk = self.piece(object_index, object, index, piece);
+        Some((Target::Chunk { chunk, offset }, addend))
+    }
+
+    fn common(&mut self, name: &str) -> usize {
+        let origin = Origin::Common(name.into());
+        if let Some(&known) = self.by_origin.get(&origin) {
+            return known;
+        }
+        let (size, align) = self.inputs.common_extent(name);
+        self.push(Chunk {
+            origin,
+            kind: SectionKind::Bss,
+            data: &[],
+            size,
+            align,
+            links: Vec::new(),
+        })
+    }
+
+    fn trap(&mut self, arch: &'static dyn Arch) -> usize {
+        if let Some(&known) = self.by_origin.get(&Origin::Trap) {
+            return known;
+        }
+        let data = arch.trap();
+        self.push(Chunk {
+            origin: Origin::Trap,
+            kind: SectionKind::Text,
+            data,
+            size: data.len() as u64,
+            align: 1,
+            links: Vec::new(),
+        })
+    }
+
+    /// An undefined symbol: an import, if it may be one.
+    fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
+        let by = || Some(site.describe());
+        match symbol.name {
+            "_GLOBAL_OFFSET_TABLE_" => {
+                self.reasons
+                    .add(Rule::GotRelative, symbol.name, "", by(), help::GOT_RELATIVE);
+                return None;
+            }
+            // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
+            "_Unwind_Resume" | "rust_eh_personality" => {
+                let chunk = self.trap(site.object.arch);
+                return Some(Target::Chunk { chunk, offset: 0 });
+            }
+            name if !name::is_valid_symbol(name) => {
+                self.reasons
+                    .add(Rule::SymbolName, name, "", by(), help::SYMBOL_NAME);
+                return None;
+            }
+            name => {
+                if let Imports::Declared(declared) = &self.request.imports
+                    && !declared.contains_key(name)
+                    && !symbols::RUNTIME_IMPORTS.contains(&name)
+                {
+                    self.reasons
+                        .add(Rule::Undeclared, name, "", by(), &help::undeclared(name));
+                    return None;
+                }
+            }
+        }
+        let number = *self.import_numbers.entry(symbol.name).or_insert_with(|| {
+            self.imports.push(Import {
+                symbol: symbol.name,
+                weak: true,
+                data: false,
+            });
+            self.imports.len() - 1
+        });
+        let import = &mut self.imports[number];
+        import.weak &= symbol.weak;
+        import.data |= symbol.kind == elf::STT_OBJECT;
+        Some(Target::Import(number))
+    }
+
+    fn malformed(&mut self, site: &Site<'w, 'a>, detail: &str) {
+        self.reasons.add(
+            Rule::Malformed,
+            &site.object.name,
+            detail,
+            Some(site.describe()),
+            help::MALFORMED,
+        );
+    }
+
+    fn refuse(&mut self, site: &Site<'w, 'a>, refused: Refused, arch: &dyn Arch, detail: &str) {
+        let name = arch.relocation_name(site.relocation.kind);
+        let (rule, what, help) = match refused {
+            Refused::ThreadLocal => (Rule::ThreadLocal, "", help::THREAD_LOCAL),
+            Refused::TextRelocation(what) => (Rule::TextRelocation, what, help::PIC),
+            Refused::DirectExternal(what) => (Rule::DirectExternal, what, help::DIRECT_EXTERNAL),
+            Refused::GotRelative(what) => (Rule::GotRelative, what, help::GOT_RELATIVE),
+            Refused::Unsupported(what) => (Rule::UnsupportedRelocation, what, help::UNSUPPORTED),
+            Refused::UnknownKind(_) => (Rule::UnsupportedRelocation, "", help::UNSUPPORTED),
+            Refused::Malformed => (Rule::Malformed, detail, help::MALFORMED),
+        };
+        let detail = match (rule, what) {
+            (Rule::ThreadLocal, _) => String::new(),
+            (_, "") => name,
+            (_, what) => format!("{name}, {what}"),
+        };
+        self.reasons
+            .add(rule, site.target_name(), &detail, Some(site.describe()), help);
+    }
+
+    /// Refuses constructors in the author's objects: nobody would run them.
+    fn refuse_constructors(&mut self) {
+        let objects: BTreeSet<usize> = self
+            .chunks
+            .iter()
+            .filter_map(|chunk| match chunk.origin {
+                Origin::Piece { object, .. } => Some(object),
+                _ => None,
+            })
+            .filter(|&object| self.inputs.role(object) == Role::User)
+            .collect();
+        for index in objects {
+            let Some(object) = self.object(index) else {
+                continue;
+            };
+            for section in object
+                .sections
+                .iter()
+                .filter(|s| s.kind == SectionKind::Constructors && s.size > 0)
+            {
+                let by = Some(format!("section `{}` of {}", section.name, object.name));
+                for relocation in &section.relocations {
+                    let symbol = &object.symbols[relocation.symbol];
+                    let function = match symbol.place {
+                        Place::Section { index, value } if symbol.is_section() => {
+                            object.enclosing(index, value.wrapping_add_signed(relocation.addend))
+                        }
+                        _ => symbol.name,
+                    };
+                    self.reasons
+                        .add(Rule::Constructor, function, "", by.clone(), help::CONSTRUCTOR);
+                }
+                if section.relocations.is_empty() {
+                    self.reasons
+                        .add(Rule::Constructor, section.name, "", by, help::CONSTRUCTOR);
+                }
+            }
+        }
+    }
+}
+
+/// A relocation, and where it stands.
+struct Site<'w, 'a> {
+    object_index: usize,
+    object: &'w Object<'a>,
+    section: usize,
+    relocation: &'w Relocation,
+}
+
+impl Site<'_, '_> {
+    /// Who refers, for a message.
+    fn describe(&self) -> String {
+        let enclosing = self.object.enclosing(self.section, self.relocation.offset);
+        format!("`{}` in {}", super::reason::demangle(enclosing), self.object.name)
+    }
+
+    /// What is referred to, for a message.
+    fn target_name(&self) -> &str {
+        let symbol = &self.object.symbols[self.relocation.symbol];
+        match symbol.place {
+            Place::Section { index, .. } if symbol.name.is_empty() => self.object.sections[index].name,
+            _ => symbol.name,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Names of ifuncs: a library is found by its name, so that one name is one ifunc.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::BuildError;
+use crate::shared::origin_of;
+
+/// The names of one folder of libraries.
+#[derive(Debug)]
+pub(crate) struct Names {
+    folder: PathBuf,
+    /// Ifunc packages of the workspace that this build does not build.
+    others: BTreeSet<String>,
+    /// Name to where it is defined, and its language.
+    claimed: BTreeMap<String, (String, Kind)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rust,
+    C,
+}
+
+/// What a library says of its maker, in front of a package's name.
+const PACKAGE: &str = "package ";
+
+impl Names {
+    /// The names of a folder that nobody else builds into.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.into(),
+            others: BTreeSet::new(),
+            claimed: BTreeMap::new(),
+        }
+    }
+
+    /// The names of a folder that the packages `others` also build into.
+    pub(crate) fn beside(folder: &Path, others: BTreeSet<String>) -> Self {
+        Self {
+            others,
+            ..Self::new(folder)
+        }
+    }
+
+    /// Where the libraries go.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the library of a package says of its maker.
+    pub(crate) fn package_origin(package: &str) -> String {
+        format!("{PACKAGE}{package}")
+    }
+
+    /// What the library of a C file says of its maker.
+    pub(crate) fn c_origin(package: Option<&str>, file: &Path) -> String {
+        match package {
+            Some(package) => Self::package_origin(package),
+            None => format!("file {}", file.display()),
+        }
+    }
+
+    /// Takes a name for a Rust ifunc.
+    pub(crate) fn claim_rust(&mut self, name: &str, package: &str) -> Result<(), BuildError> {
+        self.claim(name, format!("package `{package}`"), Kind::Rust)
+    }
+
+    /// Takes a name for a C ifunc.
+    pub(crate) fn claim_c(&mut self, name: &str, file: &Path) -> Result<(), BuildError> {
+        self.claim(name, format!("`{}`", file.display()), Kind::C)
+    }
+
+    fn claim(&mut self, name: &str, place: String, kind: Kind) -> Result<(), BuildError> {
+        let mut earlier = self.claimed.get(name).cloned();
+        if earlier.is_none()
+            && let Some(origin) = origin_of(&self.folder.join(format!("{name}.so")), name)
+            && let Some(package) = origin.strip_prefix(PACKAGE)
+            && self.others.contains(package)
+        {
+            earlier = Some((format!("package `{package}`"), Kind::Rust));
+        }
+        let Some((first, first_kind)) = earlier else {
+            self.claimed.insert(name.into(), (place, kind));
+            return Ok(());
+        };
+        let rename = |place: &str, kind| match kind {
+            Kind::Rust => format!(
+                "in {place}, write `#[ifunc(name = \"{name}_2\")]`, or give the function another name"
+            ),
+            Kind::C => format!("in {place}, give the functions `{name}_*` another prefix"),
+        };
+        let help = format!("{}; or {}", rename(&place, kind), rename(&first, first_kind));
+        Err(BuildError::DuplicateName {
+            name: name.into(),
+            first,
+            second: place,
+            help,
+        })
+    }
+}

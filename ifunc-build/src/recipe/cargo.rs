@@ -1,0 +1,258 @@
+//! One run of `cargo rustc`.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use cargo_metadata::Message;
+
+use super::diagnose::Diagnosis;
+use super::workspace::{Package, Workspace};
+use crate::{BuildError, BuildOptions, Color, Progress};
+
+/// What a reader thread hands over.
+enum Event {
+    Message(Message),
+    Stderr(String),
+}
+
+/// Compiles a package to a static library and returns its path.
+pub(super) fn compile(
+    workspace: &Workspace,
+    package: &Package,
+    target: &Path,
+    options: &BuildOptions,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf, BuildError> {
+    progress.compiling(&package.name);
+    let mut command = command(workspace, package, target, options)?;
+    if options.verbose {
+        progress.command(&format!("{command:?}"));
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(cargo_missing)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+
+    let mut archive = None;
+    let mut diagnosis = Diagnosis::default();
+    thread::scope(|scope| {
+        let (send, events) = mpsc::channel();
+        let messages = send.clone();
+        scope.spawn(move || {
+            for message in stdout
+                .into_iter()
+                .flat_map(|out| Message::parse_stream(BufReader::new(out)))
+            {
+                let Ok(message) = message else { return };
+                if messages.send(Event::Message(message)).is_err() {
+                    return;
+                }
+            }
+        });
+        scope.spawn(move || {
+            for line in lines(stderr) {
+                if send.send(Event::Stderr(line)).is_err() {
+                    return;
+                }
+            }
+        });
+        for event in events {
+            match event {
+                Event::Message(Message::CompilerArtifact(artifact)) => {
+                    if artifact.manifest_path == package.manifest_path
+                        && let Some(file) = artifact.filenames.iter().find(|f| f.extension() == Some("a"))
+                    {
+                        archive = Some(file.clone().into_std_path_buf());
+                    }
+                }
+                Event::Message(Message::CompilerMessage(message)) => {
+                    diagnosis.compiler(&message.message);
+                    if let Some(rendered) = &message.message.rendered {
+                        progress.diagnostic(rendered);
+                    }
+                }
+                Event::Message(_) => {}
+                Event::Stderr(line) => {
+                    diagnosis.cargo(&line);
+                    progress.cargo(&line);
+                }
+            }
+        }
+    });
+    let status = child.wait().map_err(cargo_missing)?;
+    match archive {
+        Some(archive) if status.success() => Ok(archive),
+        _ => Err(BuildError::Compile {
+            package: package.name.clone(),
+            helps: diagnosis.helps(package),
+        }),
+    }
+}
+
+fn lines(from: Option<impl Read>) -> impl Iterator<Item = String> {
+    let mut reader = from.map(BufReader::new);
+    std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        match reader.as_mut()?.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(
+                String::from_utf8_lossy(&line)
+                    .trim_end_matches(['\n', '\r'])
+                    .to_owned(),
+            ),
+        }
+    })
+}
+
+fn cargo_missing(source: std::io::Error) -> BuildError {
+    BuildError::Spawn {
+        program: "cargo".into(),
+        source,
+        help:
+            "cargo is needed: https://rustup.rs installs it, or name one in the environment variable `CARGO`"
+                .into(),
+    }
+}
+
+fn program(variable: &str, default: &str) -> OsString {
+    std::env::var_os(variable).unwrap_or_else(|| default.into())
+}
+
+/// The command line. Everything that an image build needs stands on it or in its environment, so that the user's
+/// manifest needs nothing, and nothing that the user's manifest or configuration says gets into images by accident.
+fn command(
+    workspace: &Workspace,
+    package: &Package,
+    target: &Path,
+    options: &BuildOptions,
+) -> Result<Command, BuildError> {
+    let mut command = Command::new(program("CARGO", "cargo"));
+    if let Some(directory) = &options.current_dir {
+        command.current_dir(directory);
+    }
+    command
+        .args(["rustc", "--lib", "--crate-type", "staticlib", "--manifest-path"])
+        .arg(&package.manifest_path);
+    // With an explicit target, build scripts and macros are compiled without the flags for images.
+    command.arg("--target").arg(host_target()?);
+    let profile = match &*options.profile {
+        "release" => "ifunc".to_owned(),
+        other => format!("ifunc-{other}"),
+    };
+    let settings = [
+        format!("inherits={:?}", options.profile),
+        "lto=\"fat\"".into(),
+        "codegen-units=1".into(),
+        "panic=\"abort\"".into(),
+        "debug=\"line-tables-only\"".into(),
+        "strip=\"none\"".into(),
+        "split-debuginfo=\"off\"".into(),
+        "incremental=false".into(),
+    ];
+    for setting in settings.iter().chain(&release_settings(options)) {
+        command
+            .arg("--config")
+            .arg(format!("profile.{profile}.{setting}"));
+    }
+    command.args(["--profile", &profile]);
+    command.arg("--message-format").arg(match options.color {
+        Color::Always => "json-diagnostic-rendered-ansi",
+        Color::Never => "json",
+    });
+    command.arg("--color").arg(match options.color {
+        Color::Always => "always",
+        Color::Never => "never",
+    });
+    add_features(&mut command, package, options);
+    for (wanted, flag) in [
+        (options.locked, "--locked"),
+        (options.offline, "--offline"),
+        (options.verbose, "--verbose"),
+    ] {
+        if wanted {
+            command.arg(flag);
+        }
+    }
+    // An own directory: the user's builds, which have other flags, are never invalidated.
+    command.env("CARGO_TARGET_DIR", target);
+    command.env("CARGO_ENCODED_RUSTFLAGS", rustflags(workspace, package, options));
+    // A `cargo clippy` or `cargo check` around us (a build script) must not replace the compiler.
+    command
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_BUILD_TARGET")
+        .env_remove("RUSTFLAGS");
+    Ok(command)
+}
+
+/// Images of the release profile are optimised, whatever the manifest says of that profile.
+fn release_settings(options: &BuildOptions) -> Vec<String> {
+    match &*options.profile {
+        "release" => vec![
+            "opt-level=3".into(),
+            "overflow-checks=false".into(),
+            "debug-assertions=false".into(),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn add_features(command: &mut Command, package: &Package, options: &BuildOptions) {
+    for feature in &options.features {
+        let own = match feature.split_once('/') {
+            Some((of, name)) => (of == package.name).then_some(name),
+            // A feature of one package is not asked of the others; one that nobody has is cargo's error.
+            None => (package.features.contains(feature) || options.packages.len() == 1).then_some(&**feature),
+        };
+        if let Some(name) = own {
+            command.args(["--features", name]);
+        }
+    }
+    if options.all_features {
+        command.arg("--all-features");
+    }
+    if options.no_default_features {
+        command.arg("--no-default-features");
+    }
+}
+
+/// The flags of an image build, encoded as cargo wants them. They replace what the user's configuration says.
+fn rustflags(workspace: &Workspace, package: &Package, options: &BuildOptions) -> OsString {
+    let mut flags: Vec<OsString> = vec![
+        "--cfg=ifunc_image".into(),
+        "--check-cfg=cfg(ifunc_image)".into(),
+        format!("--cfg=ifunc_panic=\"{}\"", package.panic).into(),
+        "--check-cfg=cfg(ifunc_panic,values(\"message\",\"location\",\"minimal\"))".into(),
+    ];
+    if options.profile == "release" {
+        // Beats `[profile.release.package.X]` of the user, which a profile that inherits would take over.
+        flags.push("-Copt-level=3".into());
+    }
+    for directory in &workspace.foreign {
+        let mut flag = OsString::from("--remap-path-prefix=");
+        flag.push(directory);
+        flag.push("/=");
+        flags.push(flag);
+    }
+    flags.join(std::ffi::OsStr::new("\x1f"))
+}
+
+/// The target that rustc compiles for by itself.
+fn host_target() -> Result<String, BuildError> {
+    let output = Command::new(program("RUSTC", "rustc"))
+        .arg("-vV")
+        .output()
+        .map_err(|source| BuildError::Spawn {
+            program: "rustc".into(),
+            source,
+            help: "https://rustup.rs installs it".into(),
+        })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.unwrap_or("x86_64-unknown-linux-gnu").to_owned())
+}

@@ -1,0 +1,130 @@
+//! The records that the attributes left in a package's archive.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ifunc_abi::Fingerprint;
+use ifunc_abi::meta::{Record, records};
+use ifunc_abi::symbols::META_SECTION;
+use object::read::archive::ArchiveFile;
+use object::{Object, ObjectSection};
+
+use super::workspace::Package;
+use crate::BuildError;
+use crate::link::InputError;
+
+/// An ifunc of the package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ifunc {
+    pub(super) name: String,
+    pub(super) payload: String,
+    pub(super) target: String,
+    pub(super) answer: String,
+    pub(super) align: u32,
+    pub(super) idempotent: bool,
+    pub(super) pinned: bool,
+    pub(super) shared: bool,
+}
+
+/// What an archive says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records {
+    /// The package's own ifuncs, by name; those of crates that it depends on are theirs.
+    pub(super) ifuncs: Vec<Ifunc>,
+    /// Symbol to signature, from every crate.
+    pub(super) imports: BTreeMap<String, String>,
+}
+
+impl Records {
+    /// Reads every member of an archive that is an object.
+    pub(super) fn read(archive: &[u8], package: &Package) -> Result<Self, BuildError> {
+        let malformed = |e: object::Error| {
+            BuildError::Input(InputError {
+                name: format!("lib{}.a", package.crate_name),
+                reason: e.to_string(),
+            })
+        };
+        let mut all = Self::default();
+        for member in ArchiveFile::parse(archive).map_err(malformed)?.members() {
+            let data = member.map_err(malformed)?.data(archive).map_err(malformed)?;
+            // Members that are no objects hold metadata of rustc.
+            let Ok(object) = object::File::parse(data) else {
+                continue;
+            };
+            for section in object.sections().filter(|s| s.name() == Ok(META_SECTION)) {
+                let bytes = section.data().map_err(malformed)?;
+                all.add(bytes, package)?;
+            }
+        }
+        all.ifuncs.sort_by(|a, b| a.name.cmp(&b.name));
+        all.ifuncs.dedup();
+        Ok(all)
+    }
+
+    fn add(&mut self, section: &[u8], package: &Package) -> Result<(), BuildError> {
+        for record in records(section) {
+            match record {
+                Ok(Record::Ifunc(ifunc)) if ifunc.crate_name == package.crate_name => {
+                    self.ifuncs.push(Ifunc {
+                        name: ifunc.name.into(),
+                        payload: ifunc.payload.into(),
+                        target: ifunc.target.into(),
+                        answer: ifunc.answer.into(),
+                        align: ifunc.align,
+                        idempotent: ifunc.idempotent,
+                        pinned: ifunc.pinned,
+                        shared: ifunc.shared,
+                    });
+                }
+                Ok(Record::Ifunc(_)) => {}
+                Ok(Record::Import(import)) => {
+                    self.declare(import.symbol, import.signature, package)?;
+                }
+                Err(source) => {
+                    return Err(BuildError::Meta {
+                        package: package.name.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, symbol: &str, signature: &str, package: &Package) -> Result<(), BuildError> {
+        match self.imports.get(symbol) {
+            Some(known) if known != signature => Err(BuildError::ImportConflict {
+                package: package.name.clone(),
+                symbol: symbol.into(),
+                first: known.clone(),
+                second: signature.into(),
+            }),
+            _ => {
+                self.imports.insert(symbol.into(), signature.into());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Fingerprint of a text.
+pub(super) fn fingerprint(text: &str) -> Fingerprint {
+    let hash = blake3::hash(text.as_bytes());
+    let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
+    Fingerprint::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The text that a library carries beside the image.
+pub(super) fn about_text(ifunc: &Ifunc, imports: &[String], signatures: &BTreeMap<String, String>) -> String {
+    let mut text = format!(
+        "payload {}\ntarget {}\nanswer {}\n",
+        ifunc.payload, ifunc.target, ifunc.answer
+    );
+    for symbol in imports {
+        if let Some(signature) = signatures.get(symbol) {
+            let _ = writeln!(text, "import {symbol} {signature}");
+        }
+    }
+    text.push_str("convention bound\n");
+    text
+}

@@ -1,0 +1,211 @@
+//! Which packages of a workspace hold ifuncs, and what their manifests say.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
+
+use crate::shared::io;
+use crate::{BuildError, BuildOptions};
+
+/// Our own crates: they depend on `ifunc` and hold none.
+const OWN: [&str; 6] = [
+    "ifunc",
+    "ifunc-abi",
+    "ifunc-macros",
+    "ifunc-rt",
+    "ifunc-build",
+    "cargo-ifunc",
+];
+/// What a panicking ifunc may tell.
+const PANIC_POLICIES: [&str; 3] = ["message", "location", "minimal"];
+
+/// An ifunc package.
+#[derive(Clone, Debug)]
+pub(super) struct Package {
+    pub(super) name: String,
+    /// Name of its library crate, with underscores.
+    pub(super) crate_name: String,
+    pub(super) manifest_path: PathBuf,
+    pub(super) features: BTreeSet<String>,
+    /// `[package.metadata.ifunc] panic`.
+    pub(super) panic: String,
+    /// `[package.metadata.ifunc] cflags`: more arguments for the C compiler.
+    pub(super) c_flags: Vec<String>,
+    /// `[package.metadata.ifunc] link-args`: more arguments for the link of the source's libraries.
+    pub(super) link_args: Vec<String>,
+}
+
+/// What cargo says of the workspace.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    pub(super) target_directory: PathBuf,
+    /// The ifunc packages, by name.
+    pub(super) packages: Vec<Package>,
+    /// Directories whose names must not appear in images: the parents of packages from elsewhere.
+    pub(super) foreign: BTreeSet<PathBuf>,
+}
+
+impl Workspace {
+    /// Runs `cargo metadata`.
+    pub(super) fn read(options: &BuildOptions) -> Result<Self, BuildError> {
+        let mut command = MetadataCommand::new();
+        if let Some(directory) = &options.current_dir {
+            command.current_dir(directory);
+        }
+        if let Some(manifest) = &options.manifest_path {
+            command.manifest_path(manifest);
+        }
+        let mut flags = Vec::new();
+        if options.locked {
+            flags.push("--locked".to_owned());
+        }
+        if options.offline {
+            flags.push("--offline".to_owned());
+        }
+        let metadata = command.other_options(flags).exec().map_err(|e| match e {
+            cargo_metadata::Error::CargoMetadata { stderr } => BuildError::Metadata(stderr.trim_end().into()),
+            other => BuildError::Metadata(other.to_string()),
+        })?;
+        Self::from_metadata(&metadata)
+    }
+
+    fn from_metadata(metadata: &Metadata) -> Result<Self, BuildError> {
+        let mut packages = Vec::new();
+        for package in metadata.workspace_packages() {
+            if let Some(package) = ifunc_package(package)? {
+                packages.push(package);
+            }
+        }
+        packages.sort_by(|a, b| a.name.cmp(&b.name));
+        let root = &metadata.workspace_root;
+        let foreign = metadata
+            .packages
+            .iter()
+            .filter(|package| !package.manifest_path.starts_with(root))
+            .filter_map(|package| package.manifest_path.parent()?.parent())
+            .map(|path| path.as_std_path().to_owned())
+            .collect();
+        Ok(Self {
+            target_directory: metadata.target_directory.clone().into(),
+            packages,
+            foreign,
+        })
+    }
+
+    /// The packages of these names; all if there are none.
+    pub(super) fn select(&self, names: &[String]) -> Result<Vec<&Package>, BuildError> {
+        if names.is_empty() {
+            return Ok(self.packages.iter().collect());
+        }
+        let wanted: BTreeSet<&String> = names.iter().collect();
+        wanted
+            .into_iter()
+            .map(|name| {
+                self.packages
+                    .iter()
+                    .find(|package| package.name == *name)
+                    .ok_or_else(|| {
+                        let known: Vec<_> = self.packages.iter().map(|p| format!("`{}`", p.name)).collect();
+                        let known = if known.is_empty() {
+                            "none".into()
+                        } else {
+                            known.join(", ")
+                        };
+                        BuildError::UnknownPackage {
+                            name: name.clone(),
+                            known,
+                        }
+                    })
+            })
+            .collect()
+    }
+}
+
+impl Package {
+    /// The C files of the package, by name.
+    pub(super) fn c_files(&self) -> Result<Vec<PathBuf>, BuildError> {
+        let folder = self.manifest_path.with_file_name("c");
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(io("read", &folder)(e)),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(io("read", &folder))?.path();
+            if path.extension().is_some_and(|extension| extension == "c") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+}
+
+/// The package as we need it, if it is an ifunc package.
+fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, BuildError> {
+    let depends_on = |name: &str| {
+        package
+            .dependencies
+            .iter()
+            .any(|d| d.name == name && d.kind == DependencyKind::Normal)
+    };
+    let library = package.targets.iter().find(|target| {
+        target.kind.iter().any(|kind| {
+            matches!(
+                kind,
+                TargetKind::Lib
+                    | TargetKind::RLib
+                    | TargetKind::StaticLib
+                    | TargetKind::CDyLib
+                    | TargetKind::DyLib
+            )
+        })
+    });
+    let Some(library) = library else { return Ok(None) };
+    let own = OWN.contains(&package.name.as_str());
+    if own || !depends_on("ifunc") || depends_on("ifunc-rt") {
+        return Ok(None);
+    }
+    let table = &package.metadata["ifunc"];
+    let error = |reason: String| BuildError::Manifest {
+        package: package.name.to_string(),
+        reason,
+    };
+    let panic = match &table["panic"] {
+        serde_json::Value::Null => "message".to_owned(),
+        serde_json::Value::String(policy) if PANIC_POLICIES.contains(&&**policy) => policy.clone(),
+        other => {
+            return Err(error(format!(
+                "`panic = {other}` is none of \"message\", \"location\" and \"minimal\""
+            )));
+        }
+    };
+    let strings = |key: &str| match &table[key] {
+        serde_json::Value::Null => Ok(Vec::new()),
+        serde_json::Value::Array(list) => list
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| error(format!("`{key}` is not a list of strings"))),
+        _ => Err(error(format!("`{key}` is not a list of strings"))),
+    };
+    if let Some(unknown) = table.as_object().and_then(|t| {
+        t.keys()
+            .find(|k| !["panic", "cflags", "link-args"].contains(&k.as_str()))
+    }) {
+        return Err(error(format!(
+            "unknown key `{unknown}`\nhelp: the keys are `panic`, `cflags`, `link-args`"
+        )));
+    }
+    Ok(Some(Package {
+        name: package.name.to_string(),
+        crate_name: library.name.replace('-', "_"),
+        manifest_path: package.manifest_path.clone().into(),
+        features: package.features.keys().cloned().collect(),
+        panic,
+        c_flags: strings("cflags")?,
+        link_args: strings("link-args")?,
+    }))
+}

@@ -1,0 +1,64 @@
+//! Copies of objects in which undefined symbols are weak and definitions have other names. Done in place, so that
+//! every section keeps its offset: a symbol's binding is half a byte, and new names go into a new string table at the
+//! end of the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use object::LittleEndian as LE;
+use object::elf;
+use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
+
+/// What is changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Edits {
+    /// Undefined symbols that become weak.
+    pub(crate) weaken: BTreeSet<String>,
+    /// Definitions that get another name.
+    pub(crate) rename: BTreeMap<String, String>,
+}
+
+const SECTION_HEADER: usize = size_of::<elf::SectionHeader64<LE>>();
+const SYMBOL: usize = size_of::<elf::Sym64<LE>>();
+/// Offset of `st_info` in a symbol.
+const ST_INFO: usize = 4;
+/// Offsets of `sh_offset` and `sh_size` in a section header.
+const SH_OFFSET: usize = 24;
+const SH_SIZE: usize = 32;
+
+/// A copy of an ELF object with the edits applied.
+pub(crate) fn edit(data: &[u8], edits: &Edits) -> Result<Vec<u8>, object::Error> {
+    let header = elf::FileHeader64::<LE>::parse(data)?;
+    let sections = header.sections(LE, data)?;
+    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB)?;
+    let mut out = data.to_vec();
+    if symbols.is_empty() {
+        return Ok(out);
+    }
+    let table = sections.section(symbols.section())?.sh_offset(LE) as usize;
+    let strings = sections.section(symbols.string_section())?;
+    let mut names = strings.data(LE, data)?.to_vec();
+    let old_names = names.len();
+    for (index, symbol) in symbols.enumerate() {
+        let at = table + index.0 * SYMBOL;
+        let Ok(name) = std::str::from_utf8(symbols.symbol_name(LE, symbol)?) else {
+            continue;
+        };
+        if symbol.is_undefined(LE) {
+            if symbol.st_bind() == elf::STB_GLOBAL && edits.weaken.contains(name) {
+                out[at + ST_INFO] = out[at + ST_INFO] & 0x0f | elf::STB_WEAK.0 << 4;
+            }
+        } else if let Some(new) = edits.rename.get(name).filter(|_| !symbol.is_local()) {
+            out[at..at + ST_INFO].copy_from_slice(&(names.len() as u32).to_le_bytes());
+            names.extend(new.as_bytes());
+            names.push(0);
+        }
+    }
+    if names.len() > old_names {
+        let header = header.e_shoff(LE) as usize + symbols.string_section().0 * SECTION_HEADER;
+        let (offset, size) = (out.len() as u64, names.len() as u64);
+        out[header + SH_OFFSET..][..8].copy_from_slice(&offset.to_le_bytes());
+        out[header + SH_SIZE..][..8].copy_from_slice(&size.to_le_bytes());
+        out.extend(names);
+    }
+    Ok(out)
+}

@@ -1,0 +1,44 @@
+//! The object that carries an image into its library.
+
+use ifunc_abi::image::ARCH_AARCH64;
+use ifunc_abi::symbols::{ABOUT_SECTION, IMAGE_SECTION};
+use object::write::Object;
+use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind, elf};
+
+/// Section that tells what a library was made from: this prefix and the ifunc's name. Lines `key HEX` and
+/// `origin TEXT`.
+pub(crate) const BUILD_SECTION: &str = ".ifunc.build.";
+
+/// An object with the sections of one ifunc. They are in no segment: whoever wants them reads the file, and a process
+/// that opens the library does not map them.
+pub(crate) fn embed(
+    arch: u16,
+    name: &str,
+    image: &[u8],
+    about: &str,
+    build: &str,
+) -> Result<Vec<u8>, object::write::Error> {
+    let architecture = if arch == ARCH_AARCH64 {
+        Architecture::Aarch64
+    } else {
+        Architecture::X86_64
+    };
+    let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
+    let sections: [(&str, &[u8]); 3] = [
+        (IMAGE_SECTION, image),
+        (ABOUT_SECTION, about.as_bytes()),
+        (BUILD_SECTION, build.as_bytes()),
+    ];
+    for (prefix, data) in sections {
+        let name = format!("{prefix}{name}").into_bytes();
+        let section = object.add_section(Vec::new(), name, SectionKind::Other);
+        object.section_mut(section).flags = SectionFlags::Elf {
+            sh_type: elf::SHT_PROGBITS,
+            sh_flags: elf::SectionFlags(0),
+        };
+        object.append_section_data(section, data, 1);
+    }
+    // Without it, linkers take the object for one that needs an executable stack.
+    object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Other);
+    object.write()
+}

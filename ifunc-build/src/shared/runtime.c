@@ -1,0 +1,105 @@
+/* What the library of a Rust ifunc needs on the source: the imports that every target provides, and the two functions
+   of the C interface with a net under them. IFUNC_NAME is the ifunc's name. */
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+
+#define BOUND PASTE(IFUNC_NAME, _payload_bound)
+#define INIT PASTE(IFUNC_NAME, _payload_init)
+#define INNER_BOUND PASTE(__ifunc_inner_, BOUND)
+#define INNER_INIT PASTE(__ifunc_inner_, INIT)
+
+/* Where a panic of this thread returns to; null: nobody waits. */
+static __thread jmp_buf *net;
+
+HIDDEN _Noreturn void __ifunc_panic(const char *message, size_t message_len, const char *file, size_t file_len,
+                                    uint32_t line, uint32_t column)
+{
+    fprintf(stderr, "ifunc `%s` panicked on the source at %.*s:%u:%u:\n%.*s\n", TEXT(IFUNC_NAME),
+            file ? (int)file_len : 0, file ? file : "", line, column, message ? (int)message_len : 0,
+            message ? message : "");
+    if (net)
+        longjmp(*net, 1);
+    abort();
+}
+
+HIDDEN void *__ifunc_alloc(size_t size, size_t align)
+{
+    void *ptr = NULL;
+    if (align <= _Alignof(max_align_t))
+        return malloc(size ? size : 1);
+    return posix_memalign(&ptr, align, size ? size : 1) ? NULL : ptr;
+}
+
+HIDDEN void __ifunc_dealloc(void *ptr, size_t size, size_t align)
+{
+    (void)size;
+    (void)align;
+    free(ptr);
+}
+
+HIDDEN void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_size)
+{
+    void *moved;
+    if (align <= _Alignof(max_align_t))
+        return realloc(ptr, new_size ? new_size : 1);
+    moved = __ifunc_alloc(new_size, align);
+    if (moved) {
+        memcpy(moved, ptr, size < new_size ? size : new_size);
+        free(ptr);
+    }
+    return moved;
+}
+
+/* Referred to by landing pads that panic=abort left without a caller. */
+HIDDEN _Noreturn void _Unwind_Resume(void *exception)
+{
+    (void)exception;
+    abort();
+}
+
+HIDDEN void rust_eh_personality(void)
+{
+    abort();
+}
+
+size_t INNER_BOUND(const void *source_args, size_t n);
+int INNER_INIT(const void *source_args, size_t n, void *payload, size_t *payload_size);
+
+size_t BOUND(const void *source_args, size_t n)
+{
+    jmp_buf here, *outer = net;
+    size_t bound;
+    if (_setjmp(here)) {
+        net = outer;
+        return SIZE_MAX;
+    }
+    net = &here;
+    bound = INNER_BOUND(source_args, n);
+    net = outer;
+    return bound;
+}
+
+int INIT(const void *source_args, size_t n, void *payload, size_t *payload_size)
+{
+    jmp_buf here, *outer = net;
+    int status;
+    if (_setjmp(here)) {
+        net = outer;
+        return -1;
+    }
+    net = &here;
+    status = INNER_INIT(source_args, n, payload, payload_size);
+    net = outer;
+    return status;
+}
