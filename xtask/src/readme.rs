@@ -56,21 +56,40 @@ fn fresh_clone(to: &Path) -> Result<String, String> {
     status(&mut git).map(|()| "what is committed".into())
 }
 
+/// A block that begins with `#![no_std]` is the crate `hello_ifuncs` of those that follow it, which are hosts.
 fn compile(block: &Block<'_>) -> Result<String, String> {
     let folder = crate::scratch().join("readme");
     let io = |e: std::io::Error| format!("cannot write to `{}`: {e}", folder.display());
-    fs::create_dir_all(folder.join("src")).map_err(io)?;
     let root = crate::root().canonicalize().map_err(|e| e.to_string())?;
     let krate = |name: &str| format!("{name} = {{ path = {:?} }}\n", root.join(name));
-    let manifest = format!(
-        "[package]\nname = \"readme\"\nedition = \"2024\"\n\n[dependencies]\n{}{}\n[workspace]\n",
-        krate("ifunc"),
-        krate("ifunc-rt"),
-    );
-    fs::write(folder.join("Cargo.toml"), manifest).map_err(io)?;
+    let package = |name: &str, dependencies: String| {
+        format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n\n[dependencies]\n{dependencies}")
+    };
+    let host = krate("ifunc") + &krate("ifunc-rt") + "hello-ifuncs = { path = \"../ifuncs\" }\n";
+    let member = if block.text.starts_with("#![no_std]") {
+        "ifuncs"
+    } else {
+        "host"
+    };
+    fs::create_dir_all(folder.join("ifuncs/src")).map_err(io)?;
+    fs::create_dir_all(folder.join("host/src")).map_err(io)?;
+    fs::write(
+        folder.join("Cargo.toml"),
+        "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\"]\n",
+    )
+    .map_err(io)?;
+    fs::write(
+        folder.join("ifuncs/Cargo.toml"),
+        package("hello-ifuncs", krate("ifunc")),
+    )
+    .map_err(io)?;
+    fs::write(folder.join("host/Cargo.toml"), package("hello", host)).map_err(io)?;
+    fs::write(folder.join(member).join("src/lib.rs"), &block.text).map_err(io)?;
+    if member == "ifuncs" {
+        fs::write(folder.join("host/src/lib.rs"), "").map_err(io)?;
+    }
     fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).map_err(io)?;
-    fs::write(folder.join("src/lib.rs"), &block.text).map_err(io)?;
-    let mut check = cargo(["check", "--quiet"]);
+    let mut check = cargo(["check", "--quiet", "--workspace"]);
     check
         .current_dir(&folder)
         .env("CARGO_TARGET_DIR", folder.join("target"))

@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 
 /// What a run of the command gave.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Ran {
     #[track_caller]
-    pub fn well(self) -> Self {
+    pub(crate) fn well(self) -> Self {
         assert_eq!(
             self.code,
             Some(0),
@@ -28,7 +28,7 @@ impl Ran {
 
     /// Failed with `code`, and standard error has all of `said` in it.
     #[track_caller]
-    pub fn failed(self, code: i32, said: &[&str]) -> Self {
+    pub(crate) fn failed(self, code: i32, said: &[&str]) -> Self {
         assert_eq!(
             self.code,
             Some(code),
@@ -44,7 +44,7 @@ impl Ran {
 }
 
 /// `cargo ifunc ARGS` in `folder`, as cargo starts it.
-pub fn command(folder: &Path, args: &[&str]) -> Command {
+pub(crate) fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-ifunc"));
     command
         .arg("ifunc")
@@ -64,7 +64,7 @@ pub fn command(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-pub fn ran(command: &mut Command) -> Ran {
+pub(crate) fn ran(command: &mut Command) -> Ran {
     let output = command.output().expect("the command starts");
     Ran {
         code: output.status.code(),
@@ -73,11 +73,11 @@ pub fn ran(command: &mut Command) -> Ran {
     }
 }
 
-pub fn ifunc(folder: &Path, args: &[&str]) -> Ran {
+pub(crate) fn ifunc(folder: &Path, args: &[&str]) -> Ran {
     ran(&mut command(folder, args))
 }
 
-pub fn checkout() -> PathBuf {
+pub(crate) fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
         .canonicalize()
@@ -85,7 +85,7 @@ pub fn checkout() -> PathBuf {
 }
 
 /// Writes files below `folder`.
-pub fn write(folder: &Path, files: &[(&str, &str)]) {
+pub(crate) fn write(folder: &Path, files: &[(&str, &str)]) {
     for (path, text) in files {
         let path = folder.join(path);
         std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("folder");
@@ -94,7 +94,7 @@ pub fn write(folder: &Path, files: &[(&str, &str)]) {
 }
 
 /// The manifest of an ifunc package.
-pub fn ifunc_manifest(name: &str) -> String {
+pub(crate) fn ifunc_manifest(name: &str) -> String {
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nifunc = {{ path = {:?} }}\n",
         checkout().join("ifunc")
@@ -102,7 +102,7 @@ pub fn ifunc_manifest(name: &str) -> String {
 }
 
 /// A C ifunc of this name that adds to a `uint64_t`.
-pub fn c_ifunc(name: &str) -> String {
+pub(crate) fn c_ifunc(name: &str) -> String {
     format!(
         "#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\
          void announce(uint64_t value);\n\
