@@ -2,12 +2,20 @@
 
 use ifunc_abi::image::ARCH_AARCH64;
 use ifunc_abi::symbols::{ABOUT_SECTION, IMAGE_SECTION};
-use object::write::Object;
-use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind, elf};
+use object::write::{Object, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+    elf,
+};
 
 /// Section that tells what a library was made from: this prefix and the ifunc's name. Lines `key HEX` and
 /// `origin TEXT`.
 pub(crate) const BUILD_SECTION: &str = ".ifunc.build.";
+
+/// Symbols at the starts of the sections: what names them keeps the sections from being dropped.
+pub(crate) fn anchors(name: &str) -> [String; 3] {
+    ["image", "about", "build"].map(|part| format!("__ifunc_{part}_of_{name}"))
+}
 
 /// An object with the sections of one ifunc. They are in no segment: whoever wants them reads the file, and a process
 /// that opens the library does not map them.
@@ -29,14 +37,27 @@ pub(crate) fn embed(
         (ABOUT_SECTION, about.as_bytes()),
         (BUILD_SECTION, build.as_bytes()),
     ];
-    for (prefix, data) in sections {
-        let name = format!("{prefix}{name}").into_bytes();
-        let section = object.add_section(Vec::new(), name, SectionKind::Other);
-        object.section_mut(section).flags = SectionFlags::Elf {
+    for ((prefix, data), anchor) in sections.into_iter().zip(anchors(name)) {
+        let section = object.add_section(
+            Vec::new(),
+            format!("{prefix}{name}").into_bytes(),
+            SectionKind::Other,
+        );
+        *object.section_flags_mut(section) = SectionFlags::Elf {
             sh_type: elf::SHT_PROGBITS,
             sh_flags: elf::SectionFlags(0),
         };
         object.append_section_data(section, data, 1);
+        object.add_symbol(Symbol {
+            name: anchor.into_bytes(),
+            value: 0,
+            size: data.len() as u64,
+            kind: SymbolKind::Data,
+            scope: SymbolScope::Linkage,
+            weak: false,
+            section: SymbolSection::Section(section),
+            flags: SymbolFlags::None,
+        });
     }
     // Without it, linkers take the object for one that needs an executable stack.
     object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Other);

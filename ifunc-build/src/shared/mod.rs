@@ -19,7 +19,7 @@ use crate::c::Compiler;
 use crate::link::Linker;
 use crate::{BuildError, Language, Progress};
 use edit::{Edits, edit};
-use embed::{BUILD_SECTION, embed};
+use embed::{BUILD_SECTION, anchors, embed};
 
 /// The C runtime under Rust ifuncs.
 const RUNTIME: &str = include_str!("runtime.c");
@@ -105,6 +105,7 @@ impl Library<'_, '_> {
             "-Wl,-z,noexecstack",
             "-Wl,-z,defs",
         ]);
+        command.args(anchors(self.name).map(|anchor| format!("-Wl,-u,{anchor}")));
         command.arg("-Wl,--warn-unresolved-symbols");
         let script = write("exports.map", self.version_script().as_bytes())?;
         command.arg(format!("-Wl,--version-script={}", script.display()));
