@@ -88,7 +88,7 @@ impl Crossing {
         for (i, param) in params.iter().enumerate() {
             parts.push(if i > 0 { "," } else { "" });
             match &param.kind {
-                Kind::Scalar(ty) => parts.text(ty, &quote!(::ifunc::Layout)),
+                Kind::Scalar(ty) => parts.text(ty, &quote!(::ifunc::cross::Scalar)),
                 Kind::Reference(reference) => reference.text(&mut parts),
                 Kind::Slice { element, mutable } => {
                     parts.push(if *mutable { "&mut [" } else { "&[" });
@@ -103,7 +103,7 @@ impl Crossing {
             Output::Unit => {}
             Output::Scalar(ty) => {
                 parts.push("->");
-                parts.text(ty, &quote!(::ifunc::Layout));
+                parts.text(ty, &quote!(::ifunc::cross::Scalar));
             }
             Output::Reference(reference) => {
                 parts.push("->");

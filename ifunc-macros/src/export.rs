@@ -1,12 +1,12 @@
 //! `#[ifunc::export]`: a host function that ifuncs may import.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::parse::Parser;
 use syn::{ItemFn, LitStr};
 
 use crate::crossing::{self, Crossing, Kind, Output, Reference, c_len, c_name, out};
-use crate::errors::{Errors, report};
+use crate::errors::{Errors, report, span_of};
 use crate::signature;
 
 struct Model {
@@ -89,7 +89,7 @@ fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
         let len = c_len(i);
         let name = param.name.to_string();
         match &param.kind {
-            Kind::Scalar(ty) => quote!(<#ty as ::ifunc::cross::Scalar>::from_c(#value)),
+            Kind::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::from_c(#value)),
             Kind::Reference(Reference {
                 optional: true,
                 mutable: false,
@@ -124,7 +124,7 @@ fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
     let out = out();
     match &crossing.output {
         Output::Unit => quote!(#call),
-        Output::Scalar(ty) => quote!(<#ty as ::ifunc::cross::Scalar>::into_c(#call)),
+        Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::into_c(#call)),
         Output::Reference(Reference {
             ty,
             mutable,

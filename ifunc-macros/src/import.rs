@@ -1,13 +1,13 @@
 //! `#[ifunc::import]`: the host functions that an ifunc calls.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::{
     Attribute, Expr, ForeignItem, ForeignItemFn, ItemForeignMod, Lit, Meta, Safety, Signature, Visibility,
 };
 
 use crate::crossing::{Crossing, Kind, Output, Reference, c_len, c_name, out};
-use crate::errors::{Errors, report};
+use crate::errors::{Errors, report, span_of};
 use crate::signature;
 
 struct Model {
@@ -221,7 +221,9 @@ fn body(crossing: &Crossing, host: &Ident) -> TokenStream {
         let value = &param.name;
         let pointer = c_name(i);
         match &param.kind {
-            Kind::Scalar(ty) => arguments.push(quote!(<#ty as ::ifunc::cross::Scalar>::into_c(#value))),
+            Kind::Scalar(ty) => {
+                arguments.push(quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::into_c(#value)))
+            }
             Kind::Reference(Reference {
                 optional: false,
                 mutable: false,
@@ -272,7 +274,7 @@ fn body(crossing: &Crossing, host: &Ident) -> TokenStream {
     let result = Ident::new("result", Span::mixed_site());
     let convert = match &crossing.output {
         Output::Unit => quote!(#result),
-        Output::Scalar(ty) => quote!(<#ty as ::ifunc::cross::Scalar>::from_c(#result)),
+        Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::from_c(#result)),
         Output::Reference(Reference {
             mutable, optional, ..
         }) => {

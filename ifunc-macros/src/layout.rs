@@ -249,6 +249,10 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     if let Err(error) = errors.or(()) {
         return report(&error, item);
     }
+    let ident = &input.ident;
+    // The supertraits' derives put a bound on each parameter of their own.
+    let generics = generics::with_bound(&input.generics, &quote!(::ifunc::Portable));
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let fixed = (matches!(input.data, Data::Struct(_)) && !repr.fixed).then(|| quote!(#[repr(C)]));
     quote! {
         #[derive(
@@ -261,5 +265,8 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
         #[zerocopy(crate = "::ifunc::zerocopy")]
         #fixed
         #input
+
+        #[automatically_derived]
+        impl #impl_generics ::ifunc::Portable for #ident #ty_generics #where_clause {}
     }
 }

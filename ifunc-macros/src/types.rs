@@ -1,6 +1,7 @@
 //! Looking at types by their spelling, and changing their lifetimes.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
 use syn::visit_mut::{self, VisitMut};
 use syn::{GenericArgument, Lifetime, PathArguments, Type, TypeReference};
 
@@ -69,15 +70,15 @@ pub(crate) fn with_lifetime(ty: &Type, lifetime: &str) -> Type {
     ty
 }
 
-/// Whether the type has a lifetime or a reference in it; the first one.
-pub(crate) fn borrows(ty: &Type) -> Option<Span> {
-    struct Find(Option<Span>);
+/// The first reference or lifetime in a type.
+pub(crate) fn borrows(ty: &Type) -> Option<TokenStream> {
+    struct Find(Option<TokenStream>);
     impl VisitMut for Find {
         fn visit_lifetime_mut(&mut self, at: &mut Lifetime) {
-            self.0.get_or_insert(at.span());
+            self.0.get_or_insert_with(|| at.to_token_stream());
         }
         fn visit_type_reference_mut(&mut self, at: &mut TypeReference) {
-            self.0.get_or_insert(at.and_token.span);
+            self.0.get_or_insert_with(|| at.to_token_stream());
         }
     }
     let mut find = Find(None);
@@ -135,7 +136,7 @@ pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
 }
 
 /// Tokens as people write types: without the blanks that `to_string` puts between.
-pub(crate) fn spelled(tokens: &proc_macro2::TokenStream) -> String {
+pub(crate) fn spelled(tokens: &TokenStream) -> String {
     let mut out = String::new();
     for part in tokens.to_string().split(' ') {
         let glue = out.is_empty()

@@ -18,7 +18,9 @@ use crate::layout::Layout;
     label = "not an integer, a float or a `bool`",
     note = "help: pass `&{Self}`; the type needs `#[derive(Layout)]` or `#[derive(Opaque)]`"
 )]
-pub trait Scalar: Layout + Copy + sealed::Sealed {
+pub trait Scalar: Copy + sealed::Sealed {
+    /// Canonical text.
+    const TEXT: Text;
     /// What C sees.
     #[doc(hidden)]
     type C: Copy;
@@ -75,6 +77,7 @@ macro_rules! scalars {
     ($($ty:ty = $c:ty, $name:literal;)*) => {$(
         impl sealed::Sealed for $ty {}
         impl Scalar for $ty {
+            const TEXT: Text = <$ty as Layout>::TEXT;
             type C = $c;
             const C_NAME: &'static str = $name;
             #[inline]
@@ -106,6 +109,7 @@ scalars! {
 
 impl sealed::Sealed for bool {}
 impl Scalar for bool {
+    const TEXT: Text = <bool as Layout>::TEXT;
     type C = u8;
     const C_NAME: &'static str = "uint8_t";
     #[inline]

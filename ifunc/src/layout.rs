@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 use core::sync::atomic;
 
 use ifunc_abi::text::Text;
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::payload::TargetArgs;
 
@@ -19,8 +20,7 @@ use crate::payload::TargetArgs;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no fixed layout",
     label = "the source and the target are compiled apart: nothing says that both see the same `{Self}`",
-    note = "help: put `#[ifunc::layout]` on the type, or `#[repr(C)]` and `#[derive(Layout)]` and zerocopy's derives",
-    note = "help: or let it travel by serde: `#[derive(Serialize, Deserialize, Shape)]` and `#[ifunc(codec = postcard)]`"
+    note = "help: put `#[ifunc::layout]` on the type, or `#[repr(C)]` and `#[derive(Layout)]` if it never travels"
 )]
 pub unsafe trait Layout {
     /// Canonical text.
@@ -28,6 +28,18 @@ pub unsafe trait Layout {
     /// Alignment in bytes.
     const ALIGN: usize;
 }
+
+/// A [`Layout`] whose bytes travel: without padding, and checked by `zerocopy` when they arrive.
+///
+/// [`#[ifunc::layout]`](macro@crate::layout) makes a type one. By hand, beside `derive(Layout)` and zerocopy's derives:
+/// `impl ifunc::Portable for Point {}`.
+#[diagnostic::on_unimplemented(
+    message = "the bytes of `{Self}` cannot travel",
+    label = "the source and the target are compiled apart: nothing says that both see the same `{Self}`",
+    note = "help: put `#[ifunc::layout]` on the type",
+    note = "help: or let it travel by serde: `#[derive(Serialize, Deserialize, Shape)]` and `#[ifunc(codec = postcard)]`"
+)]
+pub trait Portable: Layout + TryFromBytes + IntoBytes + Immutable + KnownLayout {}
 
 // SAFETY: a fixed layout is the same bytes on both sides.
 unsafe impl<T: Layout> TargetArgs for T {
@@ -97,3 +109,12 @@ unsafe impl<T: ?Sized> Layout for PhantomData<T> {
     const TEXT: Text = Text::new().str("()");
     const ALIGN: usize = 1;
 }
+
+macro_rules! portable {
+    ($($ty:ty)*) => {$(impl Portable for $ty {})*};
+}
+
+portable! { () bool char u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64 }
+
+impl<T: Portable, const N: usize> Portable for [T; N] {}
+impl<T: Portable> Portable for [T] {}

@@ -27,7 +27,7 @@ pub mod __private;
 pub use context::{Context, Level};
 pub use ifunc_abi as abi;
 pub use ifunc_macros::{Layout, Opaque, Shape, export, ifunc, import, layout};
-pub use layout::Layout;
+pub use layout::{Layout, Portable};
 pub use opaque::Foreign;
 pub use payload::{Answer, DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
 pub use shape::Shape;

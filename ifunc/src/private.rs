@@ -249,3 +249,9 @@ pub const fn text(bytes: &[u8]) -> &str {
         Err(_) => "",
     }
 }
+
+/// Text of an ifunc's target type.
+#[must_use]
+pub const fn target_text<F: crate::Ifunc>() -> &'static ifunc_abi::text::Text {
+    &<F::Target as crate::TargetArgs>::TEXT
+}

@@ -117,6 +117,7 @@ fn implementation(
     let codec = codec(payload.codec);
     let any = types::with_lifetime(&payload.ty, "'ifunc");
     let fixed = types::with_lifetime(&payload.ty, "'static");
+    let assumed = assumed(payload);
     let target = &target.ty;
     let (answer_ty, answer_text, decode) = match answer {
         Some(Answer { ty, codec: name }) => {
@@ -141,13 +142,13 @@ fn implementation(
         ),
     };
     quote! {
-        impl ::ifunc::Ifunc for #handle {
+        impl ::ifunc::Ifunc for #handle #assumed {
             type Payload<'ifunc> = <#any as ::ifunc::Payload<'ifunc, #codec>>::Source;
             type Target = #target;
             type Answer = #answer_ty;
             const NAME: &'static str = #name;
             const PAYLOAD: &'static ::ifunc::abi::text::Text = &<#fixed as ::ifunc::Payload<'static, #codec>>::TEXT;
-            const TARGET: &'static ::ifunc::abi::text::Text = &<#target as ::ifunc::TargetArgs>::TEXT;
+            const TARGET: &'static ::ifunc::abi::text::Text = ::ifunc::__private::target_text::<Self>();
             const ANSWER: &'static ::ifunc::abi::text::Text = #answer_text;
             const ALIGN: usize = <#fixed as ::ifunc::Payload<'static, #codec>>::ALIGN;
             const IDEMPOTENT: bool = #idempotent;
@@ -183,6 +184,7 @@ fn entry(
     let symbol = symbol(name, "_main", span);
     let ty = types::with_lifetime(&payload.ty, "'_");
     let codec = codec(payload.codec);
+    let assumed = assumed(payload);
     let lent = payload.lend.then(|| quote!(&));
     let target_ty = &target.ty;
     let target = if target.mutable {
@@ -213,7 +215,7 @@ fn entry(
             payload_size: usize,
             target: *mut ::core::ffi::c_void,
             ctx: *mut ::ifunc::__private::RawContext,
-        ) -> u32 {
+        ) -> u32 #assumed {
             // SAFETY: the target calls with a payload that nobody writes while the ifunc runs.
             let payload = unsafe { ::ifunc::__private::bytes(payload, payload_size) };
             let ::core::result::Result::Ok(payload) = <#ty as ::ifunc::Payload<'_, #codec>>::decode(payload) else {
@@ -233,12 +235,13 @@ fn entry(
 fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
     let bound = symbol(name, "_payload_bound", span);
     let init = symbol(name, "_payload_init", span);
+    let assumed = assumed(payload);
     let ty = types::with_lifetime(&payload.ty, "'_");
     let codec = codec(payload.codec);
     quote! {
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #bound)]
-        unsafe extern "C" fn payload_bound(args: *const ::core::ffi::c_void, len: usize) -> usize {
+        unsafe extern "C" fn payload_bound(args: *const ::core::ffi::c_void, len: usize) -> usize #assumed {
             // SAFETY: the caller's arguments are `len` bytes.
             let args = unsafe { ::ifunc::__private::bytes(args, len) };
             <#ty as ::ifunc::Payload<'_, #codec>>::bound_from_args(args)
@@ -251,7 +254,7 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
             len: usize,
             payload: *mut ::core::ffi::c_void,
             payload_size: *mut usize,
-        ) -> ::core::ffi::c_int {
+        ) -> ::core::ffi::c_int #assumed {
             // SAFETY: the caller's arguments are `len` bytes, its buffer is `*payload_size` bytes that are its own.
             unsafe {
                 let args = ::ifunc::__private::bytes(args, len);
@@ -294,6 +297,13 @@ fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, shared: bo
         #[unsafe(link_section = ".ifunc.meta")]
         static META: [u8; ::ifunc::__private::total(RECORD)] = ::ifunc::__private::concat(RECORD);
     }
+}
+
+/// What `checks` has checked, taken for granted: a type that is no payload is one error, at the type.
+fn assumed(payload: &Payload) -> TokenStream {
+    let any = types::with_lifetime(&payload.ty, "'ifunc");
+    let codec = codec(payload.codec);
+    quote!(where for<'ifunc> #any: ::ifunc::Payload<'ifunc, #codec>)
 }
 
 fn codec(name: &str) -> TokenStream {

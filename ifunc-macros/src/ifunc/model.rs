@@ -2,7 +2,6 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
-use syn::spanned::Spanned;
 use syn::{FnArg, ItemFn, Pat, PatType, ReturnType, Type};
 
 use super::args::{Args, CodecName};
@@ -235,9 +234,9 @@ fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
             "take a struct, or an opaque type with host functions that give access",
         ),
         inner => {
-            if let Some(span) = types::borrows(inner) {
-                errors.span(
-                    span,
+            if let Some(reference) = types::borrows(inner) {
+                errors.at(
+                    reference,
                     "the target's data cannot hold references: both sides compile the type apart",
                     "keep the type opaque (`#[derive(Opaque)]`) and reach what it borrows through host functions",
                 );
@@ -273,14 +272,9 @@ fn answer(output: &ReturnType, codec: Option<(CodecName, Span)>, errors: &mut Er
         return None;
     }
     types::refuse_unportable(ty, "an answer", errors);
-    if let Some(span) = types::borrows(ty) {
-        let span = if matches!(ty, Type::Reference(_)) {
-            ty.span()
-        } else {
-            span
-        };
-        errors.span(
-            span,
+    if let Some(reference) = types::borrows(ty) {
+        errors.at(
+            reference,
             "an answer cannot borrow: it leaves for another process",
             "return an owned value; for bytes return nothing and call `ctx.answer(..)`",
         );

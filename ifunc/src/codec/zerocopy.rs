@@ -1,16 +1,13 @@
 //! Fixed layouts: the bytes of the value, checked and used where they lie.
 
-use ::zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+use ::zerocopy::TryFromBytes;
 use ifunc_abi::text::Text;
 
 use super::{InPlace, Zerocopy};
-use crate::layout::Layout;
+use crate::layout::{Layout, Portable};
 use crate::payload::{Answer, DecodeError, EncodeError, Payload, copy};
 
-impl<'a, T> Payload<'a, Zerocopy> for T
-where
-    T: Layout + TryFromBytes + IntoBytes + Immutable + KnownLayout,
-{
+impl<'a, T: Portable> Payload<'a, Zerocopy> for T {
     type Source = T;
     const TEXT: Text = <T as Layout>::TEXT;
     const ALIGN: usize = align_of::<T>();
@@ -31,10 +28,7 @@ where
     }
 }
 
-impl<'a, T> Payload<'a, InPlace> for &'a T
-where
-    T: ?Sized + Layout + TryFromBytes + IntoBytes + Immutable + KnownLayout,
-{
+impl<'a, T: Portable + ?Sized> Payload<'a, InPlace> for &'a T {
     type Source = T;
     const TEXT: Text = <T as Layout>::TEXT;
     const ALIGN: usize = <T as Layout>::ALIGN;
@@ -58,10 +52,7 @@ where
     }
 }
 
-impl<T> Answer<Zerocopy> for T
-where
-    T: Layout + TryFromBytes + IntoBytes + Immutable,
-{
+impl<T: Portable> Answer<Zerocopy> for T {
     const TEXT: Text = <T as Layout>::TEXT;
 
     #[inline]

@@ -1,3 +1,4 @@
+#![allow(unused)]
 use ifunc::prelude::*;
 
 #[ifunc(codec = json, speed = 9)]

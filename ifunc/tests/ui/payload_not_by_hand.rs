@@ -1,3 +1,4 @@
+#![allow(unused)]
 use ifunc::prelude::*;
 
 pub struct Packed<'a>(&'a [u8]);

@@ -1,3 +1,4 @@
+#![allow(unused)]
 use ifunc::prelude::*;
 
 #[ifunc]

@@ -1,3 +1,4 @@
+#![allow(unused)]
 use ifunc::prelude::*;
 
 pub struct View<'a>(&'a [u8]);
