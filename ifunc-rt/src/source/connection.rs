@@ -104,7 +104,15 @@ pub(super) struct Submission<'a> {
 
 impl Connection {
     pub(super) fn connect(address: Address, options: SourceOptions) -> Result<Self, ConnectError> {
-        let link = connect(&address, Instant::now() + options.connect_timeout)?;
+        let until = Instant::now() + options.connect_timeout;
+        let link = loop {
+            match connect(&address, until) {
+                Ok(link) => break link,
+                // The two are often started at once, and the target is not there yet.
+                Err(error) if error.may_pass() && Instant::now() < until => std::thread::sleep(Backoff::RETRY),
+                Err(error) => return Err(error),
+            }
+        };
         Ok(Self {
             address,
             options,

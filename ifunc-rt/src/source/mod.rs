@@ -57,7 +57,8 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Connects to a target: `shm:NAME` or `loopback:NAME`.
+    /// Connects to a target: `shm:NAME` or `loopback:NAME`. One that is not there yet is waited for, for a while
+    /// ([`SourceOptions::connect_timeout`]).
     ///
     /// # Errors
     /// An address that does not parse, a target that is not there, refuses or speaks another version.

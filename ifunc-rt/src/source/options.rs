@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct SourceOptions {
     /// How long each call, send and flush waits before it gives up. Default 30 s.
     pub timeout: Duration,
-    /// How long connecting may take. Default 5 s.
+    /// How long connecting may take, waiting for a target that is not there yet included. Default 5 s.
     pub connect_timeout: Duration,
     /// How long the next call or send after the target went away tries to reach it again; zero: not at all. Default 5 s.
     pub reconnect: Duration,

@@ -30,7 +30,8 @@ impl fmt::Display for Verified {
 /// # Errors
 /// The first file that differs or is missing; or something cannot be read.
 pub fn verify(folder: &Path, database: &Path) -> Result<Verified, Box<dyn Error>> {
-    let records = Database::open(database)?.begin_read()?.open_table(RECORDS)?;
+    let database = Database::open(database)?;
+    let records = database.begin_read()?.open_table(RECORDS)?;
     let mut verified = Verified::default();
     for path in files::below(folder)?.files {
         let mut file = File::open(folder.join(&path))?;

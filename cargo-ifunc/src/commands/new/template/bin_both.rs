@@ -1,14 +1,23 @@
 //! Target and source in one process: `cargo ifunc run --transport loopback`.
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let addr = std::env::var("IFUNC_ADDR")?;
-    let target = addr.clone();
-    // Ends with the process, when the source is done.
-    std::thread::spawn(move || {
-        if let Err(e) = {{crate}}::target(&target) {
-            eprintln!("target: {e}");
+use std::process::ExitCode;
+use std::thread;
+
+fn main() -> ExitCode {
+    let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "loopback:{{name}}".into());
+    let target_addr = addr.clone();
+    // It ends with the process, when the source is done.
+    thread::spawn(move || {
+        if let Err(e) = {{crate}}::target(&target_addr) {
+            eprintln!("error: target: {e}");
             std::process::exit(1);
         }
     });
-    {{crate}}::source(&addr)
+    match {{crate}}::source(&addr) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }

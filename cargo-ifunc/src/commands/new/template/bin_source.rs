@@ -1,3 +1,14 @@
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    {{crate}}::source(&std::env::var("IFUNC_ADDR")?)
+//! The source, by itself.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "shm:{{name}}".into());
+    match {{crate}}::source(&addr) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }

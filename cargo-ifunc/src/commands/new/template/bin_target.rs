@@ -1,3 +1,14 @@
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    {{crate}}::target(&std::env::var("IFUNC_ADDR")?)
+//! The target, by itself.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "shm:{{name}}".into());
+    match {{crate}}::target(&addr) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }

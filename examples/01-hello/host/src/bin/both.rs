@@ -1,16 +1,23 @@
-//! Target and source in one process, for `IFUNC_TRANSPORT=loopback`.
+//! Target and source in one process: `cargo ifunc run --transport loopback`.
 
-use std::{process, thread};
+use std::process::ExitCode;
+use std::thread;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let addr = std::env::var("IFUNC_ADDR")?;
+fn main() -> ExitCode {
+    let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "loopback:01-hello".into());
     let target_addr = addr.clone();
     // It ends with the process, when the source is done.
     thread::spawn(move || {
         if let Err(e) = example_01_hello::target(&target_addr) {
-            eprintln!("target: {e}");
-            process::exit(1);
+            eprintln!("error: target: {e}");
+            std::process::exit(1);
         }
     });
-    example_01_hello::source(&addr)
+    match example_01_hello::source(&addr) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }

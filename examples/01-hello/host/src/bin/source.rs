@@ -1,5 +1,14 @@
-//! The source.
+//! The source, by itself.
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    example_01_hello::source(&std::env::var("IFUNC_ADDR")?)
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "shm:01-hello".into());
+    match example_01_hello::source(&addr) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }

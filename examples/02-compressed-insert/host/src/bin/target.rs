@@ -1,5 +1,14 @@
-//! The target.
+//! The target, by itself.
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    example_02_compressed_insert::target(&std::env::var("IFUNC_ADDR")?)
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "shm:02-compressed-insert".into());
+    match example_02_compressed_insert::target(&addr) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }

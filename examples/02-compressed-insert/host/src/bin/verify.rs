@@ -1,16 +1,24 @@
 //! `verify DIR DATABASE`: another process, which opens the database and compares.
 
-use std::error::Error;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-fn main() -> Result<(), Box<dyn Error>> {
+use example_02_compressed_insert::verify::verify;
+
+fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).map(PathBuf::from);
-    let (Some(folder), Some(database)) = (args.next(), args.next()) else {
-        return Err("usage: verify DIR DATABASE".into());
+    let (Some(folder), Some(database), None) = (args.next(), args.next(), args.next()) else {
+        eprintln!("usage: verify DIR DATABASE");
+        return ExitCode::from(2);
     };
-    println!(
-        "{}",
-        example_02_compressed_insert::verify::verify(&folder, &database)?
-    );
-    Ok(())
+    match verify(&folder, &database) {
+        Ok(verified) => {
+            println!("{verified}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }
