@@ -1,0 +1,390 @@
+//! Directive tests of the linker: each `link/NAME.c` says in its first lines what is to come of it, is compiled by
+//! every C compiler there is in many ways, linked, and run; the results are compared with the same code as an ordinary
+//! shared library.
+//!
+//! | directive | |
+//! |---|---|
+//! | `ExpectImports: a b` | exactly these imports (`MayImport: c` allows more) |
+//! | `ExpectImport: a` | this import among others |
+//! | `ExpectWeak: a b` | these imports are weak |
+//! | `ExpectRelocations: N`, `ExpectRelocationsAtLeast: N`, `ExpectImportRelocations: yes` | install relocations |
+//! | `ExpectSlot: yes`, `ExpectRw: no` | there is a slot, no read-write part |
+//! | `MaxBytes: N` | of the image, header included |
+//! | `ExpectError: text` | the link is refused, and says this |
+//! | `Flags: ..`, `Configs: ..`, `Compilers: ..` | more flags for every compilation; these configurations only |
+//! | `Object: file`, `Archive: files`, `Libgcc: yes` | more inputs |
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::{Loaded, process_symbol};
+use ifunc_abi::image::{Image, ImportFlags, Relocation};
+use ifunc_build::link::{Imports, Input, Linker, Request, Role};
+
+/// Ways to compile: every optimisation level with and without a PLT, and flags that change the code's shape.
+const CONFIGS: [&[&str]; 20] = [
+    &["-O0"],
+    &["-O1"],
+    &["-O2"],
+    &["-O3"],
+    &["-Os"],
+    &["-Og"],
+    &["-O0", "-fno-plt"],
+    &["-O1", "-fno-plt"],
+    &["-O2", "-fno-plt"],
+    &["-O3", "-fno-plt"],
+    &["-Os", "-fno-plt"],
+    &["-Og", "-fno-plt"],
+    &[
+        "-O2",
+        "-fno-semantic-interposition",
+        "-fno-common",
+        "-fstack-clash-protection",
+    ],
+    &["-O2", "-fcf-protection=full"],
+    &["-O2", "-fno-plt", "-fcf-protection=full"],
+    &["-O2", "-fstack-protector-all"],
+    &["-O2", "-mno-red-zone", "-fno-plt"],
+    &["-O2", "-Wa,-mrelax-relocations=no", "-fno-plt"],
+    &["-O3", "-fpic", "-fno-omit-frame-pointer"],
+    &["-O2", "-g", "-fasynchronous-unwind-tables"],
+];
+const ALWAYS: [&str; 6] = [
+    "-fPIC",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-asynchronous-unwind-tables",
+    "-w",
+    "-U_FORTIFY_SOURCE",
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/link")
+}
+
+fn compilers() -> &'static [&'static str] {
+    static FOUND: OnceLock<Vec<&str>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let all = ["gcc", "clang"];
+        all.into_iter()
+            .filter(|cc| Command::new(cc).arg("--version").output().is_ok())
+            .collect()
+    })
+}
+
+/// What a source says of itself.
+struct Source {
+    name: String,
+    text: String,
+}
+
+impl Source {
+    fn read(name: &str) -> Self {
+        let text = std::fs::read_to_string(folder().join(format!("{name}.c"))).unwrap();
+        Self {
+            name: name.into(),
+            text,
+        }
+    }
+
+    fn all(&self, directive: &str) -> Vec<&str> {
+        let prefix = format!("//#{directive}:");
+        self.text
+            .lines()
+            .filter_map(|line| line.strip_prefix(&prefix))
+            .map(str::trim)
+            .collect()
+    }
+
+    fn words(&self, directive: &str) -> Option<Vec<&str>> {
+        self.all(directive)
+            .first()
+            .map(|line| line.split_whitespace().collect())
+    }
+
+    fn yes(&self, directive: &str) -> Option<bool> {
+        self.all(directive).first().map(|word| *word == "yes")
+    }
+
+    fn number(&self, directive: &str) -> Option<usize> {
+        self.all(directive).first().map(|word| word.parse().unwrap())
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn compile(compiler: &str, file: &str, flags: &[&str], out: &Path) {
+    run(Command::new(compiler)
+        .arg("-c")
+        .args(ALWAYS)
+        .args(flags)
+        .arg("-o")
+        .arg(out)
+        .arg(folder().join(file)));
+}
+
+/// The host's functions, where both the image and the shared library find them.
+fn open_host() {
+    static HOST: OnceLock<libloading::os::unix::Library> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("libhost.so");
+        run(Command::new(compilers()[0])
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .arg(&path)
+            .arg(folder().join("host.c")));
+        let flags = libloading::os::unix::RTLD_GLOBAL | libloading::os::unix::RTLD_NOW;
+        // SAFETY: a library of ours without constructors.
+        unsafe { libloading::os::unix::Library::open(Some(&path), flags) }.unwrap()
+    });
+}
+
+fn payloads() -> [Vec<u8>; 4] {
+    [
+        (0..64).collect(),
+        vec![200; 40],
+        (0..100).map(|i| (i * 37 % 251) as u8).collect(),
+        (0..33).rev().map(|i| i * 7).collect(),
+    ]
+}
+
+/// What the same code does as a shared library.
+fn reference(source: &Source, dir: &Path) -> Vec<(u32, [u64; 64])> {
+    let path = dir.join("reference.so");
+    let mut command = Command::new(compilers()[0]);
+    command
+        .args(["-shared", "-fPIC", "-O1", "-w"])
+        .args(source.words("Flags").unwrap_or_default());
+    command
+        .arg("-o")
+        .arg(&path)
+        .arg(folder().join(format!("{}.c", source.name)));
+    // Of an archive, only the first member is used.
+    let archived = source.words("Archive").and_then(|files| files.first().copied());
+    for object in source.all("Object").into_iter().chain(archived) {
+        command.arg(folder().join(object));
+    }
+    run(&mut command);
+    type Main = unsafe extern "C" fn(*const u8, usize, *mut u64, *const u8) -> u32;
+    // SAFETY: a library of ours.
+    let library = unsafe { libloading::Library::new(&path) }.unwrap();
+    // SAFETY: the entry has this type.
+    let main = unsafe { library.get::<Main>(format!("{}_main", source.name).as_bytes()) }.unwrap();
+    payloads()
+        .iter()
+        .map(|payload| {
+            let mut out = [0; 64];
+            // SAFETY: the sources write 64 numbers at most.
+            (
+                unsafe {
+                    main(
+                        payload.as_ptr(),
+                        payload.len(),
+                        out.as_mut_ptr(),
+                        std::ptr::null(),
+                    )
+                },
+                out,
+            )
+        })
+        .collect()
+}
+
+fn link(source: &Source, compiler: &str, flags: &[&str], dir: &Path) -> Result<Vec<u8>, String> {
+    let mut inputs = Vec::new();
+    let mut add =
+        |file: &str, role| inputs.push((file.to_owned(), std::fs::read(dir.join(file)).unwrap(), role));
+    let own = format!("{}.o", source.name);
+    compile(compiler, &format!("{}.c", source.name), flags, &dir.join(&own));
+    add(&own, Role::User);
+    for (index, object) in source.all("Object").iter().enumerate() {
+        let file = format!("object{index}.o");
+        compile(compiler, object, flags, &dir.join(&file));
+        add(&file, Role::User);
+    }
+    if let Some(files) = source.words("Archive") {
+        let mut command = Command::new("ar");
+        command.arg("rcs").arg(dir.join("archive.a"));
+        let _ = std::fs::remove_file(dir.join("archive.a"));
+        for (index, file) in files.iter().enumerate() {
+            let object = dir.join(format!("member{index}.o"));
+            compile(compiler, file, flags, &object);
+            command.arg(object);
+        }
+        run(&mut command);
+        add("archive.a", Role::User);
+    }
+    if source.yes("Libgcc") == Some(true) {
+        let output = Command::new(compiler)
+            .arg("-print-libgcc-file-name")
+            .output()
+            .unwrap();
+        let path = String::from_utf8(output.stdout).unwrap();
+        inputs.push((
+            "libgcc.a".into(),
+            std::fs::read(path.trim()).unwrap(),
+            Role::Support,
+        ));
+    }
+    let inputs: Vec<_> = inputs
+        .iter()
+        .map(|(name, data, role)| Input {
+            name,
+            data,
+            role: *role,
+        })
+        .collect();
+    let linker = Linker::open(&inputs).map_err(|e| e.to_string())?;
+    let request = Request::new(&source.name, Imports::Any);
+    let image = linker.link(&request).map_err(|e| e.to_string())?;
+    assert_eq!(
+        Ok(&image),
+        linker.link(&request).as_ref(),
+        "two links of one linker differ"
+    );
+    let again = Linker::open(&inputs).unwrap().link(&request);
+    assert_eq!(Ok(&image), again.as_ref(), "two linkers differ");
+    Ok(image)
+}
+
+fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
+    // Protected stacks import what every target allows.
+    let imports: BTreeSet<&str> = image
+        .imports()
+        .map(|i| i.symbol)
+        .filter(|s| *s != "__stack_chk_fail")
+        .collect();
+    if let Some(expected) = source.words("ExpectImports") {
+        let allowed = source.words("MayImport").unwrap_or_default();
+        let found: BTreeSet<&str> = imports.iter().copied().filter(|s| !allowed.contains(s)).collect();
+        assert_eq!(found, expected.into_iter().collect());
+    }
+    for import in source.all("ExpectImport") {
+        assert!(imports.contains(import), "`{import}` is not among {imports:?}");
+    }
+    if let Some(weak) = source.words("ExpectWeak") {
+        for import in image.imports() {
+            let expected = weak.contains(&import.symbol);
+            assert!(
+                import.flags.has(ImportFlags::WEAK) || !expected,
+                "`{}` is not weak",
+                import.symbol
+            );
+        }
+    }
+    if let Some(count) = source.number("ExpectRelocations") {
+        assert_eq!(image.relocation_count(), count);
+    }
+    if let Some(count) = source.number("ExpectRelocationsAtLeast") {
+        assert!(image.relocation_count() >= count);
+    }
+    if let Some(expected) = source.yes("ExpectImportRelocations") {
+        assert_eq!(
+            image
+                .relocations()
+                .any(|r| matches!(r, Relocation::Import { .. })),
+            expected
+        );
+    }
+    if let Some(expected) = source.yes("ExpectSlot")
+        && !image.imports().any(|i| i.symbol == "__stack_chk_fail")
+    {
+        assert_eq!(image.slot().is_some(), expected);
+    }
+    if let Some(expected) = source.yes("ExpectRw") {
+        assert_eq!(image.rw_range().is_some(), expected);
+    }
+    if let Some(limit) = source.number("MaxBytes") {
+        assert!(bytes <= limit, "{bytes} bytes, at most {limit} are allowed");
+    }
+}
+
+/// Compiles, links and runs a source in every configuration.
+fn check(name: &str) {
+    open_host();
+    let source = Source::read(name);
+    let dir = tempfile::tempdir().unwrap();
+    let errors = source.all("ExpectError");
+    let expected = if errors.is_empty() {
+        reference(&source, dir.path())
+    } else {
+        Vec::new()
+    };
+    let only = source.words("Configs");
+    let mut done = 0;
+    for compiler in compilers() {
+        if source
+            .words("Compilers")
+            .is_some_and(|only| !only.contains(compiler))
+        {
+            continue;
+        }
+        for config in CONFIGS {
+            if only
+                .as_ref()
+                .is_some_and(|only| config.len() != 1 || !only.contains(&config[0]))
+            {
+                continue;
+            }
+            let mut flags = config.to_vec();
+            flags.extend(source.words("Flags").unwrap_or_default());
+            println!("{compiler} {flags:?}");
+            done += 1;
+            let linked = link(&source, compiler, &flags, dir.path());
+            if !errors.is_empty() {
+                let message = linked.expect_err("the link is to be refused");
+                for error in &errors {
+                    assert!(message.contains(error), "`{error}` is not in:\n{message}");
+                }
+                continue;
+            }
+            let bytes = linked.unwrap_or_else(|e| panic!("{e}"));
+            let image = Image::parse(&bytes).unwrap();
+            check_shape(&source, &image, bytes.len());
+            let loaded = Loaded::new(&bytes, process_symbol).unwrap();
+            for (payload, expected) in payloads().iter().zip(&expected) {
+                let mut out = [0_u64; 64];
+                // SAFETY: the sources write 64 numbers at most.
+                let status = unsafe { loaded.run(&mut payload.clone(), &mut out) };
+                assert_eq!((status, out), *expected);
+            }
+        }
+    }
+    assert!(done > 0, "no configuration was tried");
+}
+
+macro_rules! sources {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { check(stringify!($name)); })*
+
+        #[test]
+        fn every_source_is_a_test() {
+            let listed: BTreeSet<String> = [$(stringify!($name)),*].map(str::to_owned).into();
+            let there: BTreeSet<String> = std::fs::read_dir(folder()).unwrap()
+                .filter_map(|entry| {
+                    let name = entry.unwrap().file_name().into_string().unwrap();
+                    name.strip_suffix(".c").filter(|n| *n != "host").map(str::to_owned)
+                })
+                .collect();
+            assert_eq!(listed, there);
+        }
+    };
+}
+
+sources! {
+    arith assembly big_frame calls comdat common computed_goto data_imports floats globals jump_table libc many_imports
+    no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong
+    err_absolute err_alignment err_constructor err_data_main err_gnu_ifunc err_hidden err_large err_lto err_no_main
+    err_no_pic err_pie err_several err_tls err_tls_extern err_too_large
+}

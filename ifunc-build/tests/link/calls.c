@@ -1,0 +1,16 @@
+//#ExpectImports: host_add host_apply host_many host_mul
+//#ExpectSlot: yes
+#include "ifunc.h"
+static uint64_t twice(uint64_t x) { return host_add(x, x); }
+/* A tail call. */
+static NOINLINE uint64_t tail(uint64_t a, uint64_t b) { return host_mul(a + 1, b); }
+ENTRY(calls)
+{
+    out[0] = host_add(payload[0], n);
+    out[1] = tail(payload[1], 3);
+    out[2] = host_many(1, 2, 3, 4, payload[2], 6, 7, 8.5);
+    out[3] = host_apply(twice, payload[3]);
+    if (n > 5 && host_add(payload[4], 1) > 100)
+        out[4] = host_mul(n, n);
+    return 0;
+}

@@ -1,0 +1,1 @@
+__asm__(".globl fixed\nfixed = 0x1234\n");

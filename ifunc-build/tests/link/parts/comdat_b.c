@@ -1,0 +1,6 @@
+#include "../ifunc.h"
+__asm__(".section .text.shared_inline,\"axG\",@progbits,shared_inline,comdat\n"
+        ".weak shared_inline\n.type shared_inline,@function\n"
+        "shared_inline: lea 7(%rdi),%rax\nret\n.size shared_inline,.-shared_inline\n.text\n");
+uint64_t shared_inline(uint64_t);
+uint64_t other_user(uint64_t x) { return shared_inline(x) * 2; }

@@ -1,0 +1,2 @@
+#include "../ifunc.h"
+uint64_t overridden(void) { return 10; }
