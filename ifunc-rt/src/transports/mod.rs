@@ -166,8 +166,9 @@ pub(crate) trait Inbound: Send {
     /// Publishes the credits of all that was released. Called when nothing more has arrived.
     fn settle(&mut self);
 
-    /// Announces that this side is about to sleep and must be rung; `false` if something arrived in the meantime (or
-    /// the peer is gone): then do not sleep.
+    /// Announces that this side is about to sleep and must be rung, for frames as for credits; `false` if a frame arrived in
+    /// the meantime (or the peer is gone): then do not sleep, and nothing is announced. Who waits for credits tries
+    /// [`reserve`](Outbound::reserve) once more between this and the sleep: they may have come in the meantime, too.
     fn arm(&mut self) -> bool;
 
     /// Takes the announcement back.

@@ -28,8 +28,17 @@ impl Bells {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let door = Bell::new()?;
-        epoll::add(&epoll, &door, epoll::EventData::new_u64(DOOR), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, door, connections: Mutex::default() })
+        epoll::add(
+            &epoll,
+            &door,
+            epoll::EventData::new_u64(DOOR),
+            epoll::EventFlags::IN,
+        )?;
+        Ok(Self {
+            epoll,
+            door,
+            connections: Mutex::default(),
+        })
     }
 
     /// Rings for a new connection.
@@ -42,8 +51,13 @@ impl Bells {
         let token = connection.token().get();
         self.table().insert(token, Arc::downgrade(connection));
         let wanted = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        epoll::add(&self.epoll, connection.socket(), epoll::EventData::new_u64(token), wanted)
-            .inspect_err(|_| drop(self.table().remove(&token)))
+        epoll::add(
+            &self.epoll,
+            connection.socket(),
+            epoll::EventData::new_u64(token),
+            wanted,
+        )
+        .inspect_err(|_| drop(self.table().remove(&token)))
     }
 
     /// Undoes `add`. Closing alone would not, if a forked child holds `socket` too.
@@ -55,7 +69,10 @@ impl Bells {
     /// Takes the rings that there are, as far as one batch goes.
     pub(super) fn silence(&self) {
         let mut events = Vec::with_capacity(BATCH);
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now)).is_err() {
             return;
         }

@@ -68,8 +68,14 @@ impl Connection {
         let ring = |towards: Side| self.segment.layout().ring(towards);
         let (incoming, outgoing) = (self.side, self.side.other());
         Link {
-            tx: Box::new(Producer::new(Mapped::new(Arc::clone(&self), outgoing), ring(outgoing))),
-            rx: Box::new(Consumer::new(Mapped::new(Arc::clone(&self), incoming), ring(incoming))),
+            tx: Box::new(Producer::new(
+                Mapped::new(Arc::clone(&self), outgoing),
+                ring(outgoing),
+            )),
+            rx: Box::new(Consumer::new(
+                Mapped::new(Arc::clone(&self), incoming),
+                ring(incoming),
+            )),
             waiter: Box::new(SocketWaiter::new(Arc::clone(&self))),
             peer,
             limits,
@@ -105,7 +111,7 @@ impl Connection {
 
     #[cold]
     fn ring(&self, asleep: &AtomicU32) {
-        if asleep.swap(0, Ordering::Relaxed) == 0 {
+        if asleep.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
         match send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -118,7 +124,8 @@ impl Connection {
     /// Announces that this side sleeps, or that it does not.
     pub(super) fn announce(&self, sleeps: bool) {
         let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
-        asleep.store(sleeps.into(), Ordering::Relaxed);
+        // All changes of the flag are swaps: the two sides' are ordered, for loom as for the processor.
+        asleep.swap(sleeps.into(), Ordering::AcqRel);
         if sleeps {
             self.barriers.after_announcing();
         }

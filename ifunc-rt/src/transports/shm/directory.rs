@@ -29,18 +29,27 @@ pub(super) struct Directory {
 /// Where to look for targets, in this order. A target listens at the first. (A login session has `XDG_RUNTIME_DIR` set and a service of the
 /// same user may not: so a source looks further.)
 pub(super) fn candidates() -> Vec<Directory> {
-    choose(env::var_os("IFUNC_RUNTIME_DIR").map(PathBuf::from), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from), geteuid().as_raw())
+    choose(
+        env::var_os("IFUNC_RUNTIME_DIR").map(PathBuf::from),
+        env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+        geteuid().as_raw(),
+    )
 }
 
 fn choose(prepared: Option<PathBuf>, session: Option<PathBuf>, uid: u32) -> Vec<Directory> {
     if let Some(path) = prepared.filter(|path| !path.as_os_str().is_empty()) {
         return vec![Directory { path, prepared: true }];
     }
-    let session = session.filter(|path| path.is_absolute()).map(|path| path.join("ifunc"));
+    let session = session
+        .filter(|path| path.is_absolute())
+        .map(|path| path.join("ifunc"));
     session
         .into_iter()
         .chain([PathBuf::from(format!("/tmp/ifunc-{uid}"))])
-        .map(|path| Directory { path, prepared: false })
+        .map(|path| Directory {
+            path,
+            prepared: false,
+        })
         .collect()
 }
 
@@ -59,7 +68,9 @@ impl Directory {
         }
         match self.check()? {
             true => Ok(()),
-            false => Err(self.untrusted("it does not exist; help: create it, or unset IFUNC_RUNTIME_DIR".into())),
+            false => {
+                Err(self.untrusted("it does not exist; help: create it, or unset IFUNC_RUNTIME_DIR".into()))
+            }
         }
     }
 
@@ -84,9 +95,15 @@ impl Directory {
             }
             "everybody can replace what is in it; help: chmod +t".into()
         } else if metadata.uid() != geteuid().as_raw() {
-            format!("it belongs to user {} and not to this one; help: set XDG_RUNTIME_DIR to a directory of your own", metadata.uid())
+            format!(
+                "it belongs to user {} and not to this one; help: set XDG_RUNTIME_DIR to a directory of your own",
+                metadata.uid()
+            )
         } else if metadata.mode() & 0o077 != 0 {
-            format!("other users can get in (mode {:03o}); help: chmod 700", metadata.mode() & 0o777)
+            format!(
+                "other users can get in (mode {:03o}); help: chmod 700",
+                metadata.mode() & 0o777
+            )
         } else {
             return Ok(true);
         };
@@ -94,7 +111,10 @@ impl Directory {
     }
 
     fn untrusted(&self, problem: String) -> Untrusted {
-        Untrusted { path: self.path.clone(), problem }
+        Untrusted {
+            path: self.path.clone(),
+            problem,
+        }
     }
 }
 
@@ -107,11 +127,17 @@ mod tests {
     #[test]
     fn the_first_that_is_set_wins() {
         let dirs = |prepared: &str, session: &str| {
-            choose(Some(prepared.into()), Some(session.into()), 7).into_iter().map(|dir| dir.path).collect::<Vec<_>>()
+            choose(Some(prepared.into()), Some(session.into()), 7)
+                .into_iter()
+                .map(|dir| dir.path)
+                .collect::<Vec<_>>()
         };
         assert_eq!(dirs("", ""), [Path::new("/tmp/ifunc-7")]);
         assert_eq!(dirs("", "relative"), [Path::new("/tmp/ifunc-7")]);
-        assert_eq!(dirs("", "/run/user/7"), [Path::new("/run/user/7/ifunc"), Path::new("/tmp/ifunc-7")]);
+        assert_eq!(
+            dirs("", "/run/user/7"),
+            [Path::new("/run/user/7/ifunc"), Path::new("/tmp/ifunc-7")]
+        );
         assert_eq!(dirs("/srv/ifunc", "/run/user/7"), [Path::new("/srv/ifunc")]);
     }
 
@@ -119,7 +145,10 @@ mod tests {
     fn a_directory_that_others_reach_is_not_trusted() {
         let base = env::temp_dir().join(format!("ifunc-directory-{}", std::process::id()));
         std::fs::create_dir(&base).unwrap();
-        let own = |name: &str| Directory { path: base.join(name), prepared: false };
+        let own = |name: &str| Directory {
+            path: base.join(name),
+            prepared: false,
+        };
         let set_mode = |name: &str, mode| {
             std::fs::set_permissions(base.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
         };
@@ -129,14 +158,30 @@ mod tests {
         set_mode("fresh", 0o750);
         assert!(own("fresh").prepare().unwrap_err().problem.contains("mode 750"));
         symlink(base.join("fresh"), base.join("link")).unwrap();
-        assert!(own("link").check().unwrap_err().problem.contains("not a directory"));
-        let prepared = Directory { prepared: true, ..own("fresh") };
+        assert!(
+            own("link")
+                .check()
+                .unwrap_err()
+                .problem
+                .contains("not a directory")
+        );
+        let prepared = Directory {
+            prepared: true,
+            ..own("fresh")
+        };
         assert!(prepared.check().unwrap());
         set_mode("fresh", 0o777);
         assert!(prepared.check().is_err());
         set_mode("fresh", 0o1777);
         assert!(prepared.check().unwrap());
-        assert!(Directory { prepared: true, ..own("missing") }.prepare().is_err());
+        assert!(
+            Directory {
+                prepared: true,
+                ..own("missing")
+            }
+            .prepare()
+            .is_err()
+        );
         std::fs::remove_dir_all(base).unwrap();
     }
 }

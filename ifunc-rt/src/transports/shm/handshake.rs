@@ -18,8 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use ifunc_abi::frame::Limits;
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv,
-    recvmsg, send, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recv, recvmsg, send, sendmsg,
 };
 
 use super::barrier::Barriers;
@@ -67,11 +67,19 @@ pub(super) enum Answer {
 }
 
 fn flags(barriers: Barriers) -> u32 {
-    if barriers == Barriers::Fences { FLAG_FENCES } else { 0 }
+    if barriers == Barriers::Fences {
+        FLAG_FENCES
+    } else {
+        0
+    }
 }
 
 fn barriers(flags: u32) -> Barriers {
-    if flags & FLAG_FENCES == 0 { Barriers::Sleeper } else { Barriers::Fences }
+    if flags & FLAG_FENCES == 0 {
+        Barriers::Sleeper
+    } else {
+        Barriers::Fences
+    }
 }
 
 fn head(number: u32) -> Vec<u8> {
@@ -105,7 +113,10 @@ impl Hello {
     fn decode(message: &[u8]) -> Option<Self> {
         let rest = message.strip_prefix(&MAGIC)?;
         let mut numbers = Numbers(rest);
-        (rest.len() >= 8).then(|| Self { version: numbers.u32(), barriers: barriers(numbers.u32()) })
+        (rest.len() >= 8).then(|| Self {
+            version: numbers.u32(),
+            barriers: barriers(numbers.u32()),
+        })
     }
 
     /// Sends it. A refusal may already be there and the target away: errors show up at [`receive_answer`].
@@ -127,7 +138,11 @@ impl Welcome {
         message.extend(flags(self.barriers).to_le_bytes());
         message.extend([0; 4]);
         message.extend(self.epoch.to_le_bytes());
-        let Limits { max_payload, max_image, max_answer } = self.limits;
+        let Limits {
+            max_payload,
+            max_image,
+            max_answer,
+        } = self.limits;
         for limit in [max_payload, max_image, max_answer] {
             message.extend(limit.to_le_bytes());
         }
@@ -147,7 +162,12 @@ impl Welcome {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&memory));
         let message = self.encode();
-        sendmsg(socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+        sendmsg(
+            socket,
+            &[IoSlice::new(&message)],
+            &mut ancillary,
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        )?;
         Ok(())
     }
 }
@@ -161,7 +181,9 @@ pub(super) fn send_refusal(socket: BorrowedFd<'_>, why: &str) {
 
 impl Answer {
     fn decode(message: &[u8]) -> Self {
-        let Some(rest) = message.strip_prefix(&MAGIC) else { return Self::Nonsense("it does not say what it is") };
+        let Some(rest) = message.strip_prefix(&MAGIC) else {
+            return Self::Nonsense("it does not say what it is");
+        };
         let mut numbers = Numbers(rest);
         let (version, kind) = (numbers.u32(), numbers.u32());
         if version != VERSION {
@@ -178,10 +200,18 @@ impl Answer {
                     max_image: numbers.u64(),
                     max_answer: numbers.u64(),
                 };
-                let mut ring = || RingSize { slots: numbers.u32(), data: numbers.u32() };
+                let mut ring = || RingSize {
+                    slots: numbers.u32(),
+                    data: numbers.u32(),
+                };
                 let (to_target, to_source) = (ring(), ring());
                 match Layout::new(to_target, to_source) {
-                    Some(layout) => Self::Welcome(Welcome { barriers: barriers(flags), epoch, limits, layout }),
+                    Some(layout) => Self::Welcome(Welcome {
+                        barriers: barriers(flags),
+                        epoch,
+                        limits,
+                        layout,
+                    }),
                     None => Self::Nonsense("its rings are of sizes that cannot be"),
                 }
             }
@@ -212,11 +242,24 @@ mod tests {
     use super::*;
 
     fn welcome() -> Welcome {
-        let (to_target, to_source) = (RingSize { slots: 4, data: 1 << 20 }, RingSize { slots: 2, data: 1 << 16 });
+        let (to_target, to_source) = (
+            RingSize {
+                slots: 4,
+                data: 1 << 20,
+            },
+            RingSize {
+                slots: 2,
+                data: 1 << 16,
+            },
+        );
         Welcome {
             barriers: Barriers::Fences,
             epoch: 0x0123_4567_89ab_cdef,
-            limits: Limits { max_payload: 1, max_image: 2, max_answer: 3 },
+            limits: Limits {
+                max_payload: 1,
+                max_image: 2,
+                max_answer: 3,
+            },
             layout: Layout::new(to_target, to_source).unwrap(),
         }
     }
@@ -224,7 +267,10 @@ mod tests {
     #[test]
     fn messages_survive_the_way() {
         assert_eq!(Answer::decode(&welcome().encode()), Answer::Welcome(welcome()));
-        let hello = Hello { version: VERSION, barriers: Barriers::Sleeper };
+        let hello = Hello {
+            version: VERSION,
+            barriers: Barriers::Sleeper,
+        };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         let mut refusal = head(KIND_REFUSED);
         refusal.extend(b"full");
@@ -237,7 +283,10 @@ mod tests {
         newer[8] = 2;
         newer.truncate(HEAD);
         assert_eq!(Answer::decode(&newer), Answer::Version(2));
-        assert!(matches!(Answer::decode(b"HTTP/1.1 400 Bad Request"), Answer::Nonsense(_)));
+        assert!(matches!(
+            Answer::decode(b"HTTP/1.1 400 Bad Request"),
+            Answer::Nonsense(_)
+        ));
         let mut huge = welcome().encode();
         huge[WELCOME - 1] = 0x80;
         assert!(matches!(Answer::decode(&huge), Answer::Nonsense(_)));

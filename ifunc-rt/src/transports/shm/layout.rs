@@ -7,8 +7,8 @@
 //!
 //! Every part is a multiple of [`GRANULE`], so that any page size divides it; memory that is never written is never taken.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use ifunc_abi::frame::{INLINE, SLOT};
 
@@ -70,7 +70,9 @@ pub(super) struct Layout {
 impl Layout {
     /// The layout of rings of these sizes, if they can be.
     pub(super) fn new(to_target: RingSize, to_source: RingSize) -> Option<Self> {
-        (to_target.is_valid() && to_source.is_valid()).then_some(Self { sizes: [to_target, to_source] })
+        (to_target.is_valid() && to_source.is_valid()).then_some(Self {
+            sizes: [to_target, to_source],
+        })
     }
 
     /// Size of the ring towards `side`.

@@ -71,15 +71,18 @@ struct ShmListener {
 /// Listens at `name`.
 pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     let ring = config.to_target;
-    let layout = Layout::new(config.to_target, config.to_source)
-        .ok_or(ListenError::Ring { slots: ring.slots, data: ring.data })?;
+    let layout = Layout::new(config.to_target, config.to_source).ok_or(ListenError::Ring {
+        slots: ring.slots,
+        data: ring.data,
+    })?;
     let failed = |doing: &str| {
         let doing = doing.to_owned();
         move |source: std::io::Error| ListenError::Io { doing, source }
     };
     let directory = directory::candidates().swap_remove(0);
     let (place, socket) = Place::take(&directory, name, config.other_users)?;
-    let watcher = Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
+    let watcher =
+        Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
     let bells = Bells::new().map_err(failed("making the target's bell"))?;
     let door = Arc::new_cyclic(|this: &Weak<Door>| Door {
         socket,
@@ -95,7 +98,11 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
         count: AtomicUsize::new(0),
         this: Weak::clone(this),
     });
-    let listener = ShmListener { name: name.to_owned(), door: Arc::clone(&door), _place: place };
+    let listener = ShmListener {
+        name: name.to_owned(),
+        door: Arc::clone(&door),
+        _place: place,
+    };
     door.watcher
         .watch(door.token, door.socket.as_fd(), EventFlags::IN, door.as_watched())
         .map_err(failed("watching the socket"))?;
@@ -131,12 +138,15 @@ impl Door {
     }
 
     fn attend(&self, events: EventFlags) -> std::io::Result<()> {
-        self.watcher.rewatch(self.token, self.socket.as_fd(), events, self.as_watched())
+        self.watcher
+            .rewatch(self.token, self.socket.as_fd(), events, self.as_watched())
     }
 
     /// Judges somebody at the door.
     fn meet(&self, socket: OwnedFd) {
-        let Ok(credentials) = socket_peercred(&socket) else { return };
+        let Ok(credentials) = socket_peercred(&socket) else {
+            return;
+        };
         let (uid, pid) = (credentials.uid.as_raw(), credentials.pid.as_raw_pid());
         let own = rustix::process::geteuid().as_raw();
         if let Err(why) = judge(uid, own, self.config.other_users) {
@@ -146,21 +156,43 @@ impl Door {
         let token = Token::next();
         let mut state = self.state();
         if state.guests.len() >= MOST_GUESTS {
-            return send_refusal(socket.as_fd(), "too many connections are being made at this moment");
+            return send_refusal(
+                socket.as_fd(),
+                "too many connections are being made at this moment",
+            );
         }
         // The one that calls back is this thread: it finds the guest in its place.
-        match self.watcher.watch(token, socket.as_fd(), EventFlags::IN | EventFlags::RDHUP, self.as_watched()) {
+        match self.watcher.watch(
+            token,
+            socket.as_fd(),
+            EventFlags::IN | EventFlags::RDHUP,
+            self.as_watched(),
+        ) {
             Ok(()) => {
-                state.guests.insert(token, (socket, Peer { uid: Some(uid), pid: Some(pid) }));
+                state.guests.insert(
+                    token,
+                    (
+                        socket,
+                        Peer {
+                            uid: Some(uid),
+                            pid: Some(pid),
+                        },
+                    ),
+                );
                 self.watcher.call_in(PATIENCE, token);
             }
-            Err(error) => send_refusal(socket.as_fd(), &format!("it cannot watch the connection ({error})")),
+            Err(error) => send_refusal(
+                socket.as_fd(),
+                &format!("it cannot watch the connection ({error})"),
+            ),
         }
     }
 
     /// Hears what a guest says.
     fn hear(&self, token: Token) {
-        let Some((socket, peer)) = self.state().guests.remove(&token) else { return };
+        let Some((socket, peer)) = self.state().guests.remove(&token) else {
+            return;
+        };
         let hello = match Hello::receive(socket.as_fd()) {
             Err(Errno::AGAIN | Errno::INTR) => {
                 self.state().guests.insert(token, (socket, peer));
@@ -172,12 +204,18 @@ impl Door {
         };
         if hello.version != VERSION {
             self.watcher.forget(token, socket.as_fd());
-            let why = format!("it speaks version {VERSION} of the transport, not {}", hello.version);
+            let why = format!(
+                "it speaks version {VERSION} of the transport, not {}",
+                hello.version
+            );
             return send_refusal(socket.as_fd(), &why);
         }
         if self.count.load(Ordering::Relaxed) >= MOST_WAITING {
             self.watcher.forget(token, socket.as_fd());
-            return send_refusal(socket.as_fd(), "it does not take the connections that wait already");
+            return send_refusal(
+                socket.as_fd(),
+                "it does not take the connections that wait already",
+            );
         }
         self.welcome(token, socket, peer, hello);
     }
@@ -188,26 +226,45 @@ impl Door {
             Ok(made) => made,
             Err(error) => {
                 self.watcher.forget(token, socket.as_fd());
-                return send_refusal(socket.as_fd(), &format!("it has no memory for the connection ({error})"));
+                return send_refusal(
+                    socket.as_fd(),
+                    &format!("it has no memory for the connection ({error})"),
+                );
             }
         };
         let barriers = self.barriers.agree(hello.barriers);
         let limits = self.config.limits;
-        let welcome = Welcome { barriers, epoch: self.epoch, limits, layout: self.layout };
+        let welcome = Welcome {
+            barriers,
+            epoch: self.epoch,
+            limits,
+            layout: self.layout,
+        };
         // Made first: should anything fail, its end tells the source.
-        let connection = Connection::new(segment, Side::Target, barriers, socket, (Arc::clone(&self.watcher), token));
+        let connection = Connection::new(
+            segment,
+            Side::Target,
+            barriers,
+            socket,
+            (Arc::clone(&self.watcher), token),
+        );
         let as_watched: Arc<dyn Watched> = Arc::<Connection>::clone(&connection);
         let end = EventFlags::RDHUP | EventFlags::ET;
         let made = connection
             .hang(&self.bells)
             .and_then(|()| welcome.send(connection.socket(), &memory))
             .map_err(std::io::Error::from)
-            .and_then(|()| self.watcher.rewatch(token, connection.socket(), end, Arc::downgrade(&as_watched)));
+            .and_then(|()| {
+                self.watcher
+                    .rewatch(token, connection.socket(), end, Arc::downgrade(&as_watched))
+            });
         if let Err(error) = made {
             tracing::warn!(%error, "a connection could not be made");
             return;
         }
-        self.state().waiting.push_back(connection.into_link(peer, limits, self.epoch));
+        self.state()
+            .waiting
+            .push_back(connection.into_link(peer, limits, self.epoch));
         self.count.fetch_add(1, Ordering::Release);
         self.bells.ring();
     }
@@ -215,7 +272,11 @@ impl Door {
 
 impl Watched for Door {
     fn ready(self: Arc<Self>, token: Token) {
-        if token == self.token { self.open() } else { self.hear(token) }
+        if token == self.token {
+            self.open()
+        } else {
+            self.hear(token)
+        }
     }
 
     fn due(self: Arc<Self>, token: Token) {
@@ -252,7 +313,9 @@ impl Listener for ShmListener {
 
 impl Drop for ShmListener {
     fn drop(&mut self) {
-        self.door.watcher.forget(self.door.token, self.door.socket.as_fd());
+        self.door
+            .watcher
+            .forget(self.door.token, self.door.socket.as_fd());
         let State { guests, waiting } = std::mem::take(&mut *self.door.state());
         for (token, (socket, _)) in guests {
             self.door.watcher.forget(token, socket.as_fd());

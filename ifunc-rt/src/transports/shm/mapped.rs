@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::connection::Connection;
 use super::layout::{Apart, Side, Slot};
+use super::prefetch;
 use super::ring::shared::Shared;
+
+/// How many slots ahead of the one that was committed the producer asks for.
+const AHEAD: usize = 16;
 
 /// The ring towards a side, as the mapping of one side shows it.
 pub(super) struct Mapped {
@@ -16,6 +20,8 @@ pub(super) struct Mapped {
     /// `connection`'s, so that the hot path has them at hand.
     slots: NonNull<Slot>,
     data: NonNull<u8>,
+    /// Index of the last slot: a mask.
+    last: usize,
 }
 
 // SAFETY: the pointers lead into the mapping that `connection` keeps; slots are reached through atomics, bodies through
@@ -25,12 +31,22 @@ unsafe impl Send for Mapped {}
 impl Mapped {
     /// The ring towards a side.
     pub(super) fn new(connection: Arc<Connection>, towards: Side) -> Self {
-        let (slots, data) = (connection.segment.slots(towards), connection.segment.data(towards));
-        Self { connection, towards, slots, data }
+        let (slots, data) = (
+            connection.segment.slots(towards),
+            connection.segment.data(towards),
+        );
+        let last = connection.segment.layout().ring(towards).slots as usize - 1;
+        Self {
+            connection,
+            towards,
+            slots,
+            data,
+            last,
+        }
     }
 
     fn slot(&self, index: usize) -> &Slot {
-        debug_assert!(index < self.connection.segment.layout().ring(self.towards).slots as usize);
+        debug_assert!(index <= self.last);
         // SAFETY: the ring's own counters, masked by its size, are the only indices (`Producer::slot`, `Consumer::slot`), and
         // the mapping has that many slots. `Slot` holds only atomics and a cell: a concurrent writer is fine.
         unsafe { self.slots.add(index).as_ref() }
@@ -51,6 +67,7 @@ unsafe impl Shared for Mapped {
 
     fn store_commit(&self, slot: usize, word: u64) {
         self.slot(slot).commit.store(word, Ordering::Release);
+        prefetch::for_writing(self.slot((slot + AHEAD) & self.last));
     }
 
     fn load_words(&self, slot: usize) -> [u64; 2] {

@@ -25,6 +25,7 @@ mod listener;
 mod mapped;
 mod place;
 mod policy;
+mod prefetch;
 mod ring;
 mod segment;
 mod source;

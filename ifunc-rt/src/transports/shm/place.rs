@@ -33,7 +33,12 @@ pub(super) struct Place {
 
 /// A socket as `listen` and `connect` want it.
 pub(super) fn new_socket() -> rustix::io::Result<OwnedFd> {
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+    socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )
 }
 
 /// Path of the socket of `name`.
@@ -51,7 +56,11 @@ pub(super) fn socket_address(directory: &Directory, path: &Path) -> Result<Socke
 
 impl Place {
     /// Takes `name` and listens there.
-    pub(super) fn take(directory: &Directory, name: &str, everybody: bool) -> Result<(Self, OwnedFd), ListenError> {
+    pub(super) fn take(
+        directory: &Directory,
+        name: &str,
+        everybody: bool,
+    ) -> Result<(Self, OwnedFd), ListenError> {
         let distrust = |Untrusted { path, problem }| ListenError::Directory { path, problem };
         directory.prepare().map_err(distrust)?;
         let path = socket_path(directory, name);
@@ -68,9 +77,15 @@ impl Place {
         let socket = new_socket().map_err(|error| failed("making a socket for")(error.into()))?;
         bind(&socket, &address).map_err(|error| failed("binding a socket to")(error.into()))?;
         // From here on dropped, and so removed, on errors.
-        let place = Self { socket: path.clone(), lock, _locked: locked, process: std::process::id() };
+        let place = Self {
+            socket: path.clone(),
+            lock,
+            _locked: locked,
+            process: std::process::id(),
+        };
         let mode = if everybody { 0o666 } else { 0o600 };
-        std::fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(failed("setting the mode of"))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(mode))
+            .map_err(failed("setting the mode of"))?;
         listen(&socket, BACKLOG).map_err(|error| failed("listening at")(error.into()))?;
         Ok((place, socket))
     }
@@ -95,7 +110,10 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Locks the file, and writes into it who did.
 fn take_lock(path: &Path, name: &str) -> Result<File, ListenError> {
-    let failed = |source| ListenError::Io { doing: format!("locking `{}`", path.display()), source };
+    let failed = |source| ListenError::Io {
+        doing: format!("locking `{}`", path.display()),
+        source,
+    };
     for _ in 0..TRIES {
         let mut file = OpenOptions::new()
             .read(true)
@@ -112,7 +130,10 @@ fn take_lock(path: &Path, name: &str) -> Result<File, ListenError> {
                 let mut text = String::new();
                 let _ = file.take(32).read_to_string(&mut text);
                 let holder = text.trim().parse().ok();
-                return Err(ListenError::InUse { address: format!("shm:{name}"), holder });
+                return Err(ListenError::InUse {
+                    address: format!("shm:{name}"),
+                    holder,
+                });
             }
             Err(error) => return Err(failed(error.into())),
         }
@@ -120,7 +141,10 @@ fn take_lock(path: &Path, name: &str) -> Result<File, ListenError> {
         match std::fs::symlink_metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
                 // For people only.
-                let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+                let _ = file
+                    .set_len(0)
+                    .and_then(|()| file.rewind())
+                    .and_then(|()| writeln!(file, "{}", std::process::id()));
                 return Ok(file);
             }
             // The one before us removed it between our `open` and our `flock`.

@@ -45,7 +45,9 @@ impl Segment {
         }
         let len = fstat(fd).map_err(|error| AdoptError::Io(error.into()))?.st_size;
         if u64::try_from(len) != Ok(layout.file_len() as u64) {
-            return Err(AdoptError::Unfit("its memory is not of the size that its rings need"));
+            return Err(AdoptError::Unfit(
+                "its memory is not of the size that its rings need",
+            ));
         }
         Self::map(fd, layout).map_err(AdoptError::Io)
     }
@@ -62,7 +64,10 @@ impl Segment {
             )
         }?;
         // From here on dropped, and so unmapped, on errors.
-        let segment = Self { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, layout };
+        let segment = Self {
+            base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
+            layout,
+        };
         let place = |at: usize, len: usize, offset: usize| -> io::Result<()> {
             debug_assert!(at + len <= layout.mapping_len() && offset + len <= layout.file_len());
             // SAFETY: `at..at + len` lies in the range that was reserved above, which nothing else uses (`Layout` counts the
@@ -83,7 +88,11 @@ impl Segment {
         for side in [Side::Target, Side::Source] {
             let len = layout.data_len(side);
             for copy in 0..2 {
-                place(layout.data_in_mapping(side) + copy * len, len, layout.data_in_file(side))?;
+                place(
+                    layout.data_in_mapping(side) + copy * len,
+                    len,
+                    layout.data_in_file(side),
+                )?;
             }
         }
         Ok(segment)
@@ -128,4 +137,76 @@ pub(super) enum AdoptError {
     Unfit(&'static str),
     /// The system refused.
     Io(io::Error),
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::transports::RingSize;
+
+    fn layout(slots: u32) -> Layout {
+        let size = RingSize {
+            slots,
+            data: RingSize::MIN_DATA,
+        };
+        Layout::new(size, size).unwrap()
+    }
+
+    #[test]
+    fn both_sides_see_the_same_and_the_data_rings_twice() {
+        let (mine, memory) = Segment::create(layout(2048)).unwrap();
+        let theirs = Segment::adopt(memory.as_fd(), layout(2048)).unwrap();
+        let ends = |segment: &Segment, side: Side| {
+            let (slots, data) = (segment.slots(side).cast::<u8>(), segment.data(side));
+            let len = segment.layout().data_len(side);
+            // SAFETY: first and last byte of the slots, of the first mapping of the data and of the second.
+            unsafe {
+                [
+                    slots,
+                    slots.add(2048 * 64 - 1),
+                    data,
+                    data.add(len - 1),
+                    data.add(len),
+                    data.add(2 * len - 1),
+                ]
+            }
+        };
+        for (number, side) in [(1, Side::Target), (11, Side::Source)] {
+            for (place, at) in ends(&mine, side).into_iter().take(4).enumerate() {
+                // SAFETY: within the mapping, see above; nobody else looks.
+                unsafe { at.write(number + place as u8) };
+            }
+        }
+        for (number, side) in [(1, Side::Target), (11, Side::Source)] {
+            // SAFETY: as above.
+            let seen = ends(&theirs, side).map(|at| unsafe { at.read() });
+            assert_eq!(seen, [0, 1, 2, 3, 2, 3].map(|place| number + place));
+        }
+    }
+
+    #[test]
+    fn memory_that_could_shrink_is_not_adopted() {
+        let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, layout(2).file_len() as u64).unwrap();
+        assert!(matches!(
+            Segment::adopt(fd.as_fd(), layout(2)),
+            Err(AdoptError::Unfit(_))
+        ));
+        fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
+        assert!(matches!(
+            Segment::adopt(fd.as_fd(), layout(2)),
+            Err(AdoptError::Unfit(_))
+        ));
+        fcntl_add_seals(&fd, SEALS).unwrap();
+        assert!(Segment::adopt(fd.as_fd(), layout(2)).is_ok());
+        assert!(matches!(
+            Segment::adopt(fd.as_fd(), layout(2048)),
+            Err(AdoptError::Unfit(_))
+        ));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(matches!(
+            Segment::adopt(file.as_fd(), layout(2)),
+            Err(AdoptError::Unfit(_))
+        ));
+    }
 }

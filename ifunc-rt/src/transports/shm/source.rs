@@ -27,27 +27,45 @@ const RETRY: Duration = Duration::from_millis(1);
 
 /// Connects to the target at `name`.
 pub(super) fn connect(name: &str, deadline: Instant) -> Result<Link, ConnectError> {
-    let attempt = Attempt { address: format!("shm:{name}"), deadline };
+    let attempt = Attempt {
+        address: format!("shm:{name}"),
+        deadline,
+    };
     let socket = attempt.reach(name)?;
     let barriers = Barriers::register();
-    Hello { version: VERSION, barriers }.send(socket.as_fd());
+    Hello {
+        version: VERSION,
+        barriers,
+    }
+    .send(socket.as_fd());
     let (welcome, memory) = attempt.hear(&socket)?;
     let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(|error| match error {
         AdoptError::Unfit(problem) => attempt.protocol(problem),
         AdoptError::Io(error) => attempt.failed("mapping the memory of the connection", error),
     })?;
     let peer = socket_peercred(&socket)
-        .map(|peer| Peer { uid: Some(peer.uid.as_raw()), pid: Some(peer.pid.as_raw_pid()) })
+        .map(|peer| Peer {
+            uid: Some(peer.uid.as_raw()),
+            pid: Some(peer.pid.as_raw_pid()),
+        })
         .map_err(|error| attempt.failed("asking who the target is", error.into()))?;
 
     let watching = |error| attempt.failed("watching the connection", error);
     let watcher = Watcher::of_this_process().map_err(watching)?;
     let watched = (Arc::clone(&watcher), Token::next());
     let token = watched.1;
-    let connection = Connection::new(segment, Side::Source, barriers.agree(welcome.barriers), socket, watched);
+    let connection = Connection::new(
+        segment,
+        Side::Source,
+        barriers.agree(welcome.barriers),
+        socket,
+        watched,
+    );
     let as_watched: Arc<dyn Watched> = Arc::<Connection>::clone(&connection);
     let end = EventFlags::RDHUP | EventFlags::ET;
-    watcher.watch(token, connection.socket(), end, Arc::downgrade(&as_watched)).map_err(watching)?;
+    watcher
+        .watch(token, connection.socket(), end, Arc::downgrade(&as_watched))
+        .map_err(watching)?;
     Ok(connection.into_link(peer, welcome.limits, welcome.epoch))
 }
 
@@ -75,14 +93,19 @@ impl Attempt {
                         Err(Errno::AGAIN) => return Err(self.timeout("its queue of new connections is full")),
                         Err(Errno::INTR) => {}
                         Err(error) => {
-                            return Err(self.failed(&format!("connecting to `{}`", path.display()), error.into()));
+                            return Err(
+                                self.failed(&format!("connecting to `{}`", path.display()), error.into())
+                            );
                         }
                     }
                 }
             }
             looked.get_or_insert(path);
         }
-        Err(ConnectError::NobodyListens { address: self.address.clone(), path: looked })
+        Err(ConnectError::NobodyListens {
+            address: self.address.clone(),
+            path: looked,
+        })
     }
 
     /// What the target answers.
@@ -109,24 +132,40 @@ impl Attempt {
         };
         match (answer, memory) {
             (Answer::Welcome(welcome), Some(memory)) => Ok((welcome, memory)),
-            (Answer::Welcome(_), None) => Err(self.protocol("it sent no memory, or this process has no file descriptor left for it")),
-            (Answer::Refused(reason), _) => Err(ConnectError::Refused { address: self.address.clone(), reason }),
-            (Answer::Version(theirs), _) => {
-                Err(ConnectError::Version { address: self.address.clone(), theirs, ours: VERSION })
+            (Answer::Welcome(_), None) => {
+                Err(self.protocol("it sent no memory, or this process has no file descriptor left for it"))
             }
+            (Answer::Refused(reason), _) => Err(ConnectError::Refused {
+                address: self.address.clone(),
+                reason,
+            }),
+            (Answer::Version(theirs), _) => Err(ConnectError::Version {
+                address: self.address.clone(),
+                theirs,
+                ours: VERSION,
+            }),
             (Answer::Nonsense(problem), _) => Err(self.protocol(problem)),
         }
     }
 
     fn timeout(&self, waiting_for: &'static str) -> ConnectError {
-        ConnectError::Timeout { address: self.address.clone(), waiting_for }
+        ConnectError::Timeout {
+            address: self.address.clone(),
+            waiting_for,
+        }
     }
 
     fn protocol(&self, problem: &'static str) -> ConnectError {
-        ConnectError::Protocol { address: self.address.clone(), problem }
+        ConnectError::Protocol {
+            address: self.address.clone(),
+            problem,
+        }
     }
 
     fn failed(&self, doing: &str, source: io::Error) -> ConnectError {
-        ConnectError::Io { doing: format!("{}: {doing}", self.address), source }
+        ConnectError::Io {
+            doing: format!("{}: {doing}", self.address),
+            source,
+        }
     }
 }

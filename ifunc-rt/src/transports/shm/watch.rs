@@ -74,9 +74,15 @@ impl Watcher {
             return Ok(Arc::clone(watcher));
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let watcher = Arc::new(Self { epoll, state: Mutex::default() });
+        let watcher = Arc::new(Self {
+            epoll,
+            state: Mutex::default(),
+        });
         let run = Arc::clone(&watcher);
-        std::thread::Builder::new().name("ifunc-watch".into()).stack_size(STACK).spawn(move || run.run())?;
+        std::thread::Builder::new()
+            .name("ifunc-watch".into())
+            .stack_size(STACK)
+            .spawn(move || run.run())?;
         *place = Some((me, Arc::clone(&watcher)));
         Ok(watcher)
     }
@@ -106,7 +112,12 @@ impl Watcher {
         watched: Weak<dyn Watched>,
     ) -> io::Result<()> {
         self.state().watched.insert(token, watched);
-        Ok(epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token.0), events)?)
+        Ok(epoll::modify(
+            &self.epoll,
+            fd,
+            epoll::EventData::new_u64(token.0),
+            events,
+        )?)
     }
 
     /// Undoes `watch`. A call that has begun may still end.
@@ -133,7 +144,11 @@ impl Watcher {
     fn run(&self) {
         let mut events = Vec::with_capacity(BATCH);
         loop {
-            let next = self.state().due.first().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            let next = self
+                .state()
+                .due
+                .first()
+                .map(|(at, _)| at.saturating_duration_since(Instant::now()));
             let timeout = next.map(|left| Timespec {
                 tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
                 tv_nsec: left.subsec_nanos().into(),

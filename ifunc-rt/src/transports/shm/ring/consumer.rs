@@ -80,14 +80,22 @@ impl<S: Shared> Consumer<S> {
     /// The next frame has not arrived; its slot must be as the frame of the last lap left it.
     fn nothing(&mut self, sequence: u32) -> Result<Option<Held>, Gone> {
         let slots = u64::from(self.size.slots);
-        let left = if self.taken < slots { 0 } else { ((self.taken - slots) as u32).wrapping_add(1) };
+        let left = if self.taken < slots {
+            0
+        } else {
+            ((self.taken - slots) as u32).wrapping_add(1)
+        };
         if sequence != left {
             return self.malformed("a commit word that is neither new nor old");
         }
         // In this order: a peer that is gone has stored all that it ever will.
         if self.shared.is_gone() {
             let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
-            return if sequence == self.expected() { self.look() } else { Err(Gone::Closed) };
+            return if sequence == self.expected() {
+                self.look()
+            } else {
+                Err(Gone::Closed)
+            };
         }
         Ok(None)
     }
@@ -96,6 +104,15 @@ impl<S: Shared> Consumer<S> {
     fn malformed(&mut self, why: &'static str) -> Result<Option<Held>, Gone> {
         self.state = State::Broken(why);
         Err(Gone::Malformed(why))
+    }
+}
+
+#[cfg(test)]
+impl<S> Consumer<S> {
+    /// As if so many inline frames had passed.
+    pub(super) fn skip(&mut self, frames: u64) {
+        self.taken = frames;
+        self.published[0] = frames;
     }
 }
 
@@ -112,12 +129,17 @@ impl<S: Shared> Inbound for Consumer<S> {
         let ptr = if held.inline {
             self.shared.inline(self.slot())
         } else {
-            self.shared.data((self.cursor & u64::from(self.size.data - 1)) as usize)
+            self.shared
+                .data((self.cursor & u64::from(self.size.data - 1)) as usize)
         };
         // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `look` judged
         // that `len` is at most that.
         let body = unsafe { Body::new(ptr, held.len) };
-        Ok(Some(Arrived { sequence: self.expected(), words: held.words, body }))
+        Ok(Some(Arrived {
+            sequence: self.expected(),
+            words: held.words,
+            body,
+        }))
     }
 
     fn release(&mut self) {

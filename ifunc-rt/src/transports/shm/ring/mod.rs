@@ -24,3 +24,5 @@ pub(super) mod shared;
 
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -34,7 +34,15 @@ pub(super) fn footprint(len: usize) -> u64 {
 impl<S: Shared> Producer<S> {
     /// The writing side of an unused ring of `size`, which is what `shared` reaches.
     pub(in super::super) fn new(shared: S, size: RingSize) -> Self {
-        Self { shared, size, sent: 0, cursor: 0, credits: [0; 2], reserved: None, broken: None }
+        Self {
+            shared,
+            size,
+            sent: 0,
+            cursor: 0,
+            credits: [0; 2],
+            reserved: None,
+            broken: None,
+        }
     }
 
     fn slot(&self) -> usize {
@@ -61,13 +69,25 @@ impl<S: Shared> Producer<S> {
     }
 }
 
+#[cfg(test)]
+impl<S> Producer<S> {
+    /// As if so many inline frames had passed.
+    pub(super) fn skip(&mut self, frames: u64) {
+        self.sent = frames;
+        self.credits[0] = frames;
+    }
+}
+
 impl<S: Shared> Outbound for Producer<S> {
     fn max_body(&self) -> usize {
         self.size.max_body()
     }
 
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
-        assert!(len <= self.size.max_body() && align <= BODY_ALIGN, "a body larger than the transport takes");
+        assert!(
+            len <= self.size.max_body() && align <= BODY_ALIGN,
+            "a body larger than the transport takes"
+        );
         if self.shared.is_gone() {
             return Err(Gone::Closed);
         }
@@ -85,7 +105,8 @@ impl<S: Shared> Outbound for Producer<S> {
         let ptr = if inline {
             self.shared.inline(self.slot())
         } else {
-            self.shared.data((self.cursor & u64::from(self.size.data - 1)) as usize)
+            self.shared
+                .data((self.cursor & u64::from(self.size.data - 1)) as usize)
         };
         self.reserved = Some(Reserved { len, inline });
         // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The consumer gave

@@ -1,59 +1,14 @@
 //! Both sides in one process.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ifunc_abi::frame::{Header, Kind, Limits};
-
-use crate::transports::address::Address;
+use super::{LIMITS, accept, name, receive, send, shm, small, soon};
 use crate::transports::bell::sleep_on;
-use crate::transports::{ConnectError, Gone, Link, ListenConfig, ListenError, Listener, RingSize, connect, listen};
-
-pub(super) const LIMITS: Limits = Limits { max_payload: 1 << 20, max_image: 1 << 21, max_answer: 1 << 22 };
-
-/// A name that no other test run uses.
-pub(super) fn name(test: &str) -> Address {
-    Address::Shm(format!("test-{test}-{}", std::process::id()))
-}
-
-pub(super) fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(10)
-}
-
-pub(super) fn small() -> ListenConfig {
-    let size = RingSize { slots: 2, data: RingSize::MIN_DATA };
-    ListenConfig { to_target: size, to_source: size, ..ListenConfig::new(LIMITS) }
-}
-
-/// A connection that waits in the listener's queue.
-pub(super) fn accept(listener: &mut dyn Listener) -> Link {
-    let deadline = soon();
-    loop {
-        if let Some(link) = listener.accept() {
-            return link;
-        }
-        assert!(sleep_on(listener.bell(), deadline), "nobody connected");
-        listener.silence();
-    }
-}
-
-pub(super) fn send(link: &mut Link, body: &[u8]) -> Option<u32> {
-    let room = link.tx.reserve(body.len(), 8).unwrap()?;
-    room.copy_from_slice(body);
-    Some(link.tx.commit(Header::new(Kind::Exec, 7, 9), body.len()))
-}
-
-pub(super) fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, Gone> {
-    let Some(arrived) = link.rx.peek()? else { return Ok(None) };
-    let mut body = Vec::new();
-    arrived.body.copy_to(&mut body);
-    let sequence = arrived.sequence;
-    link.rx.release();
-    Ok(Some((sequence, body)))
-}
+use crate::transports::{ConnectError, Gone, ListenConfig, ListenError, connect, listen};
 
 #[test]
 fn frames_of_all_sizes_go_both_ways() {
-    let address = name("sizes");
+    let address = shm(&name("sizes"));
     let mut listener = listen(&address, ListenConfig::new(LIMITS)).unwrap();
     assert_eq!(listener.address(), address.to_string());
     let mut source = connect(&address, soon()).unwrap();
@@ -62,13 +17,18 @@ fn frames_of_all_sizes_go_both_ways() {
     assert_eq!(source.peer.uid, Some(rustix::process::geteuid().as_raw()));
     assert_eq!(target.peer.pid, std::process::id().try_into().ok());
     let largest = source.tx.max_body();
-    for (n, len) in [0, 1, 39, 40, 41, 64, 65, 4096, 70_000, largest].into_iter().cycle().take(200).enumerate() {
+    for (n, len) in [0, 1, 39, 40, 41, 64, 65, 4096, 70_000, largest]
+        .into_iter()
+        .cycle()
+        .take(200)
+        .enumerate()
+    {
         let body: Vec<u8> = (0..len).map(|at| (at + n) as u8).collect();
         let body_back = &body[..len.min(target.tx.max_body())];
-        assert_eq!(send(&mut source, &body), Some(n as u32 + 1));
+        assert_eq!(send(&mut source, &body).unwrap(), Some(n as u32 + 1));
         assert_eq!(receive(&mut target).unwrap(), Some((n as u32 + 1, body.clone())));
         target.rx.settle();
-        send(&mut target, body_back).unwrap();
+        send(&mut target, body_back).unwrap().unwrap();
         assert_eq!(receive(&mut source).unwrap().unwrap().1, body_back);
         source.rx.settle();
     }
@@ -76,14 +36,15 @@ fn frames_of_all_sizes_go_both_ways() {
 
 #[test]
 fn a_ring_of_two_slots_waits_for_credits() {
-    let address = name("two");
+    let address = shm(&name("two"));
     let mut listener = listen(&address, small()).unwrap();
     let mut source = connect(&address, soon()).unwrap();
     let mut target = accept(&mut *listener);
     for round in 0..100u32 {
         let body = vec![round as u8; 30_000];
-        assert!(send(&mut source, &body).is_some() && send(&mut source, &body).is_some());
-        assert_eq!(send(&mut source, &body), None);
+        assert!(send(&mut source, &body).unwrap().is_some());
+        assert!(send(&mut source, &body).unwrap().is_some());
+        assert_eq!(send(&mut source, &body).unwrap(), None);
         assert_eq!(receive(&mut target).unwrap(), Some((2 * round + 1, body.clone())));
         assert_eq!(receive(&mut target).unwrap(), Some((2 * round + 2, body)));
         assert_eq!(receive(&mut target).unwrap(), None);
@@ -93,7 +54,7 @@ fn a_ring_of_two_slots_waits_for_credits() {
 
 #[test]
 fn nobody_listens() {
-    match connect(&name("nobody"), soon()) {
+    match connect(&shm(&name("nobody")), soon()) {
         Err(ConnectError::NobodyListens { path: Some(path), .. }) => {
             assert!(path.to_string_lossy().ends_with(".sock"));
         }
@@ -103,31 +64,41 @@ fn nobody_listens() {
 
 #[test]
 fn a_name_is_taken_once_and_freed() {
-    let address = name("once");
+    let address = shm(&name("once"));
     let listener = listen(&address, small()).unwrap();
     match listen(&address, small()) {
         Err(error @ ListenError::InUse { .. }) => {
-            assert!(error.to_string().contains(&format!("in use by process {}", std::process::id())));
+            assert!(
+                error
+                    .to_string()
+                    .contains(&format!("in use by process {}", std::process::id()))
+            );
         }
         other => panic!("{:?}", other.err()),
     }
     drop(listener);
-    assert!(matches!(connect(&address, soon()), Err(ConnectError::NobodyListens { .. })));
+    assert!(matches!(
+        connect(&address, soon()),
+        Err(ConnectError::NobodyListens { .. })
+    ));
     drop(listen(&address, small()).unwrap());
 }
 
 #[test]
 fn what_was_sent_before_leaving_arrives() {
-    let address = name("leaving");
+    let address = shm(&name("leaving"));
     let mut listener = listen(&address, ListenConfig::new(LIMITS)).unwrap();
     let mut source = connect(&address, soon()).unwrap();
     for n in 0..1000u32 {
-        send(&mut source, &n.to_le_bytes()).unwrap();
+        send(&mut source, &n.to_le_bytes()).unwrap().unwrap();
     }
     drop(source);
     let mut target = accept(&mut *listener);
     for n in 0..1000u32 {
-        assert_eq!(receive(&mut target).unwrap(), Some((n + 1, n.to_le_bytes().to_vec())));
+        assert_eq!(
+            receive(&mut target).unwrap(),
+            Some((n + 1, n.to_le_bytes().to_vec()))
+        );
     }
     let deadline = soon();
     while receive(&mut target).is_ok() {
@@ -138,7 +109,7 @@ fn what_was_sent_before_leaving_arrives() {
 
 #[test]
 fn the_end_of_the_target_is_noticed_without_a_call() {
-    let address = name("end");
+    let address = shm(&name("end"));
     let mut listener = listen(&address, small()).unwrap();
     let mut met = connect(&address, soon()).unwrap();
     let mut unmet = connect(&address, soon()).unwrap();
@@ -158,7 +129,7 @@ fn the_end_of_the_target_is_noticed_without_a_call() {
 
 #[test]
 fn both_sides_are_rung() {
-    let address = name("rung");
+    let address = shm(&name("rung"));
     let mut listener = listen(&address, small()).unwrap();
     let mut source = connect(&address, soon()).unwrap();
     let mut target = accept(&mut *listener);
@@ -168,7 +139,7 @@ fn both_sides_are_rung() {
             match receive(&mut target) {
                 Ok(Some((_, body))) => {
                     target.rx.settle();
-                    while send(&mut target, &body).is_none() {}
+                    while send(&mut target, &body).unwrap().is_none() {}
                     echoed += 1;
                 }
                 Ok(None) if target.rx.arm() => {
@@ -183,7 +154,7 @@ fn both_sides_are_rung() {
         }
     });
     for n in 0..3000u32 {
-        send(&mut source, &n.to_le_bytes()).unwrap();
+        send(&mut source, &n.to_le_bytes()).unwrap().unwrap();
         let deadline = soon();
         loop {
             if let Some((_, body)) = receive(&mut source).unwrap() {
