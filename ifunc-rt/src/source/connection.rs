@@ -65,6 +65,8 @@ enum State {
     Free,
     Waiting {
         what: What,
+        /// Sequence of the frame.
+        sequence: u32,
         /// The payload, if it may be run again.
         again: Option<Vec<u8>>,
     },
@@ -109,7 +111,9 @@ impl Connection {
             match connect(&address, until) {
                 Ok(link) => break link,
                 // The two are often started at once, and the target is not there yet.
-                Err(error) if error.may_pass() && Instant::now() < until => std::thread::sleep(Backoff::RETRY),
+                Err(error) if error.may_pass() && Instant::now() < until => {
+                    std::thread::sleep(Backoff::RETRY)
+                }
                 Err(error) => return Err(error),
             }
         };
@@ -233,14 +237,12 @@ impl Connection {
             return Err(too_large(len));
         }
         if !submission.wants {
-            self.last_send = Some((link.tx.commit(Header::new(Kind::Exec, handle, 0), len), handle));
+            self.commit(Header::new(Kind::Exec, handle, 0), len);
             return Ok(Some(0));
         }
         let payload = again.then(|| room[..len].to_vec());
         let token = self.wait_for(What::Ifunc(handle), payload);
-        if let Some(link) = &mut self.link {
-            link.tx.commit(Header::new(Kind::Exec, handle, token), len);
-        }
+        self.commit(Header::new(Kind::Exec, handle, token), len);
         Ok(Some(token))
     }
 
@@ -268,9 +270,7 @@ impl Connection {
             }
         }
         let token = self.wait_for(What::Flush, None);
-        if let Some(link) = &mut self.link {
-            link.tx.commit(Header::new(Kind::Sync, 0, token), 0);
-        }
+        self.commit(Header::new(Kind::Sync, 0, token), 0);
         Ok(Some(token))
     }
 
@@ -421,6 +421,21 @@ impl Connection {
         }
     }
 
+    /// Publishes what was reserved, and remembers its place for the day the target goes away.
+    fn commit(&mut self, header: Header, len: usize) {
+        let Some(link) = &mut self.link else { return };
+        let place = link.tx.commit(header, len);
+        if header.kind == Kind::Exec && header.token == 0 {
+            self.last_send = Some((place, header.handle));
+        } else if let Some(Pending {
+            state: State::Waiting { sequence, .. },
+            ..
+        }) = self.pending(header.token)
+        {
+            *sequence = place;
+        }
+    }
+
     /// Begins to send a body in fragments.
     fn start(&mut self, header: Header, body: Vec<u8>) {
         self.bodies = self.bodies.wrapping_add(1);
@@ -471,16 +486,15 @@ impl Connection {
                 } else {
                     FrameFlags::NONE
                 };
-                let sequence = link.tx.commit(Header { flags, ..job.header }, len);
-                if job.header.kind == Kind::Exec && job.header.token == 0 {
-                    self.last_send = Some((sequence, job.header.handle));
-                }
+                let header = Header { flags, ..job.header };
                 self.job = None;
+                self.commit(header, len);
             } else if let Some(&token) = self.resend.front() {
                 let again = match self.pending(token).map(|pending| &pending.state) {
                     Some(State::Waiting {
                         what: What::Ifunc(handle),
                         again: Some(payload),
+                        ..
                     }) => Some((*handle, payload.clone())),
                     _ => None,
                 };
@@ -624,7 +638,9 @@ impl Connection {
             let token = token_of(index as u32, pending.serial);
             match &mut pending.state {
                 State::Waiting { again: Some(_), .. } => self.resend.push_back(token),
-                State::Waiting { what, again: None } => {
+                State::Waiting {
+                    what, again: None, ..
+                } => {
                     let what = name_in(&self.handles, *what);
                     let never_sent = unsent.is_some_and(|header| header.token == token);
                     pending.state = State::Done(Err(if never_sent {
@@ -658,7 +674,11 @@ impl Connection {
     // ---- tokens --------------------------------------------------------------------------------------------------
 
     fn wait_for(&mut self, what: What, again: Option<Vec<u8>>) -> u64 {
-        let state = State::Waiting { what, again };
+        let state = State::Waiting {
+            what,
+            sequence: 0,
+            again,
+        };
         let index = match self.free.pop() {
             Some(index) => {
                 let pending = &mut self.pending[index as usize];

@@ -24,6 +24,8 @@ pub(in super::super) struct Producer<S> {
 struct Reserved {
     len: usize,
     inline: bool,
+    /// A body that turns out to be small enough may move into the slot.
+    may_move: bool,
 }
 
 /// Bytes of the data ring that a body takes.
@@ -47,6 +49,11 @@ impl<S: Shared> Producer<S> {
 
     fn slot(&self) -> usize {
         (self.sent & u64::from(self.size.slots - 1)) as usize
+    }
+
+    /// Offset of the next body in the data ring.
+    fn data_at(&self) -> usize {
+        (self.cursor & u64::from(self.size.data - 1)) as usize
     }
 
     /// Whether there is a slot and `bytes` of the data ring, by the credits read last.
@@ -105,10 +112,13 @@ impl<S: Shared> Outbound for Producer<S> {
         let ptr = if inline {
             self.shared.inline(self.slot())
         } else {
-            self.shared
-                .data((self.cursor & u64::from(self.size.data - 1)) as usize)
+            self.shared.data(self.data_at())
         };
-        self.reserved = Some(Reserved { len, inline });
+        self.reserved = Some(Reserved {
+            len,
+            inline,
+            may_move: align <= 8,
+        });
         // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The consumer gave
         // this region back (`has_room`) and does not look at it before `commit`; this side makes no other reference to
         // it while `self` is borrowed. A peer that breaks the protocol can still write there: that changes what bytes we
@@ -119,17 +129,34 @@ impl<S: Shared> Outbound for Producer<S> {
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
         let reserved = self.reserved.take().expect("`reserve` comes before `commit`");
         assert!(len <= reserved.len, "a body larger than what was reserved");
+        let slot = self.slot();
         if reserved.inline {
+            header.flags = header.flags.with(FrameFlags::INLINE);
+        } else if reserved.may_move && len <= INLINE {
+            // Room for the largest answer was reserved and the answer is small: one cache line crosses, not two.
+            let from = self.shared.data(self.data_at());
+            // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the segment, and
+            // belong to this side until the commit below.
+            unsafe { std::ptr::copy_nonoverlapping(from, self.shared.inline(slot), len) };
             header.flags = header.flags.with(FrameFlags::INLINE);
         } else {
             self.cursor += footprint(len);
         }
-        let slot = self.slot();
         self.sent += 1;
         let sequence = self.sent as u32;
         self.shared.store_words(slot, header.words());
         self.shared.store_commit(slot, commit_word(sequence, len as u32));
         self.shared.wake_peer();
         sequence
+    }
+
+    fn is_unconsumed(&mut self, sequence: u32) -> bool {
+        // The last credits of a peer that is gone are all that it will ever say.
+        let consumed = match self.read_credits() {
+            Ok(()) => self.credits[0],
+            Err(_) => return true,
+        };
+        let behind = (self.sent as u32).wrapping_sub(sequence);
+        self.sent - u64::from(behind) > consumed
     }
 }

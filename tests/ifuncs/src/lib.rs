@@ -1,0 +1,115 @@
+//! The ifuncs that the end-to-end tests send.
+
+#![no_std]
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::string::String;
+
+use ifunc::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// What the targets of these tests own. The targets have their own definition of it: nothing is shared but the layout.
+#[derive(Layout)]
+#[repr(C)]
+pub struct State {
+    /// Changed by ifuncs.
+    pub counter: u64,
+    /// How many of them did.
+    pub changes: u64,
+}
+
+#[ifunc::import]
+unsafe extern "C" {
+    /// Looks a word up in the target's table.
+    safe fn lookup(word: &str) -> Option<u64>;
+    /// Takes a while.
+    safe fn take_a_while(milliseconds: u64);
+    /// Panics, on the target.
+    safe fn host_panics(why: &str);
+}
+
+/// Adds.
+#[ifunc]
+pub fn t_add(delta: u64, state: &mut State) -> u64 {
+    state.counter += delta;
+    state.changes += 1;
+    state.counter
+}
+
+/// The same, and it may be run twice.
+#[ifunc(idempotent)]
+pub fn t_slow_again(milliseconds: u64, state: &mut State) -> u64 {
+    take_a_while(milliseconds);
+    state.counter
+}
+
+/// Runs for a while.
+#[ifunc]
+pub fn t_slow(milliseconds: u64, state: &mut State) -> u64 {
+    take_a_while(milliseconds);
+    state.changes += 1;
+    state.counter
+}
+
+/// A payload that borrows.
+#[derive(Serialize, Deserialize, Shape)]
+pub struct Greeting<'a> {
+    /// Whom.
+    pub name: &'a str,
+    /// How often.
+    pub times: u32,
+}
+
+/// Uses the target's allocator.
+#[ifunc(codec = postcard)]
+pub fn t_greet(greeting: Greeting<'_>, state: &State) -> String {
+    let mut text = String::new();
+    for _ in 0..greeting.times {
+        text.push_str(&format!("hello {}, ", greeting.name));
+    }
+    format!("{text}{} it is", state.counter)
+}
+
+/// Panics if there is no such element.
+#[ifunc]
+pub fn t_index(index: u64, state: &State) -> u64 {
+    let table = [state.counter, state.changes];
+    table[index as usize]
+}
+
+/// Calls the host.
+#[ifunc]
+pub fn t_lookup(word: &str, _state: &State) -> u64 {
+    lookup(word).unwrap_or(u64::MAX)
+}
+
+/// The host panics.
+#[ifunc]
+pub fn t_host_panics(why: &str, _state: &State) {
+    host_panics(why);
+}
+
+/// Answers its payload backwards, and says so in the log.
+#[ifunc]
+pub fn t_reverse(bytes: &[u8], _state: &State, ctx: &mut Context) {
+    let mut reversed = alloc::vec::Vec::from(bytes);
+    reversed.reverse();
+    ifunc::info!(ctx, "reversed {} bytes for {}", bytes.len(), ctx.sender());
+    ctx.answer(&reversed);
+}
+
+/// Divides numbers that need a function of the compiler's.
+#[ifunc]
+pub fn t_divide(numbers: [u128; 2], _state: &State) -> u128 {
+    numbers[0] / numbers[1]
+}
+
+/// Remembers between invocations.
+#[ifunc]
+pub fn t_remember(value: u64, _state: &mut State) -> u64 {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(7);
+    LAST.swap(value, Ordering::Relaxed)
+}

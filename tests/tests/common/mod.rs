@@ -1,0 +1,200 @@
+//! Targets as processes of their own, and the ifuncs that are sent to them.
+
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use ifunc_build::{BuildOptions, Quiet, build_packages};
+use ifunc_rt::{Source, SourceOptions};
+
+pub mod scratch;
+
+/// Longer than anything here takes on a machine that is busy with something else.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An address that nobody else has.
+pub fn unique() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "shm:e2e-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// The folder that holds the built ifuncs of `ifunc-tests-ifuncs`.
+pub fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        // Test binaries run one after the other, tests of one binary side by side: built once each.
+        let options = BuildOptions {
+            current_dir: Some(workspace()),
+            packages: vec!["ifunc-tests-ifuncs".into()],
+            ..BuildOptions::default()
+        };
+        let built = build_packages(&options, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
+        assert!(
+            built.len() >= 12,
+            "all ifuncs of the package, Rust and C: {}",
+            built.len()
+        );
+        built[0].path.parent().unwrap().to_owned()
+    })
+}
+
+/// The root of this checkout.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The library of an ifunc.
+pub fn library(name: &str) -> PathBuf {
+    libraries().join(format!("{name}.so"))
+}
+
+/// A connection whose waits end.
+pub fn connect(address: &str) -> Source {
+    Source::connect_with(
+        address,
+        SourceOptions::default().timeout(PATIENCE).reconnect(PATIENCE),
+    )
+    .unwrap()
+}
+
+/// A process that is killed when the test is done with it, however it is done.
+pub struct Process {
+    child: Child,
+    lines: Receiver<String>,
+    /// What it has said so far.
+    pub said: Vec<String>,
+}
+
+impl Process {
+    /// Starts the target of these tests and waits until it is ready.
+    pub fn target(address: &str) -> Self {
+        Self::target_from(Path::new(env!("CARGO_BIN_EXE_e2e-target")), address)
+    }
+
+    /// Starts a target from this executable and waits until it is ready.
+    pub fn target_from(executable: &Path, address: &str) -> Self {
+        let mut process = Self::start(Command::new(executable).env("IFUNC_ADDR", address));
+        process.wait_for(&format!("ifunc: ready {address}"));
+        process
+    }
+
+    /// Starts a process whose standard output is read.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let Ok(line) = line else { break };
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            child,
+            lines,
+            said: Vec::new(),
+        }
+    }
+
+    /// Waits until the process says this line.
+    pub fn wait_for(&mut self, line: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.said.iter().any(|said| said == line) {
+            match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(said) => self.said.push(said),
+                Err(RecvTimeoutError::Timeout) => panic!("not said in time: `{line}`; said: {:?}", self.said),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("it ended without `{line}`; said: {:?}", self.said)
+                }
+            }
+        }
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it the hard way and waits for its end.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Whether it is still there.
+    pub fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Its memory map.
+    pub fn maps(&self) -> Vec<Mapping> {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
+        text.lines().map(Mapping::parse).collect()
+    }
+
+    /// Processor time it has used, user and system together, in clock ticks.
+    pub fn ticks(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let behind_name = text.rsplit_once(") ").unwrap().1;
+        behind_name
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<u64>().unwrap())
+            .sum()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A line of `/proc/PID/maps`.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// `rwxp`.
+    pub access: String,
+    /// File or `[name]`; empty for anonymous memory.
+    pub name: String,
+}
+
+impl Mapping {
+    fn parse(line: &str) -> Self {
+        let mut fields = line.split_whitespace();
+        let access = fields.nth(1).unwrap().to_owned();
+        let name = fields.skip(3).collect::<Vec<_>>().join(" ");
+        Self { access, name }
+    }
+
+    /// Writable and executable.
+    pub fn is_writable_and_executable(&self) -> bool {
+        self.access.contains('w') && self.access.contains('x')
+    }
+
+    /// A mapping of a file in a file system.
+    pub fn is_file(&self) -> bool {
+        self.name.starts_with('/') && !self.name.starts_with("/memfd:")
+    }
+}
