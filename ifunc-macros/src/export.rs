@@ -47,34 +47,34 @@ impl Model {
             #function
 
             #(#cfgs)*
-            #[allow(unexpected_cfgs, unused, clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+            #[allow(unexpected_cfgs)]
             const _: () = {
                 let _ = #ident;
                 #checks
 
                 // Unwinds only where no runtime guards it: in a unit test.
                 #[cfg(not(ifunc_image))]
-                unsafe extern "C-unwind" fn shim(#(#names: #types),*) -> #result {
+                unsafe extern "C-unwind" fn __ifunc_shim(#(#names: #types),*) -> #result {
                     ::ifunc::host::guarded(move || { #call })
                 }
 
                 #[cfg(not(ifunc_image))]
-                const SIGNATURE: &[&str] = #text;
+                const __IFUNC_SIGNATURE: &[&str] = #text;
                 #[cfg(not(ifunc_image))]
-                static SIGNATURE_TEXT: [u8; ::ifunc::__private::total(SIGNATURE)] = ::ifunc::__private::concat(SIGNATURE);
+                static __IFUNC_SIGNATURE_TEXT: [u8; ::ifunc::__private::total(__IFUNC_SIGNATURE)] = ::ifunc::__private::concat(__IFUNC_SIGNATURE);
                 #[cfg(not(ifunc_image))]
-                const PROTOTYPE: &[&str] = #prototype;
+                const __IFUNC_PROTOTYPE: &[&str] = #prototype;
                 #[cfg(not(ifunc_image))]
-                static PROTOTYPE_TEXT: [u8; ::ifunc::__private::total(PROTOTYPE)] = ::ifunc::__private::concat(PROTOTYPE);
+                static __IFUNC_PROTOTYPE_TEXT: [u8; ::ifunc::__private::total(__IFUNC_PROTOTYPE)] = ::ifunc::__private::concat(__IFUNC_PROTOTYPE);
 
                 #[cfg(not(ifunc_image))]
                 #[::ifunc::__private::linkme::distributed_slice(::ifunc::host::EXPORTS)]
                 #[linkme(crate = ::ifunc::__private::linkme)]
-                static EXPORT: ::ifunc::host::Export = ::ifunc::host::Export {
+                static __IFUNC_EXPORT: ::ifunc::host::Export = ::ifunc::host::Export {
                     name: #symbol,
-                    signature: ::ifunc::__private::text(&SIGNATURE_TEXT),
-                    prototype: ::ifunc::__private::text(&PROTOTYPE_TEXT),
-                    address: shim as *const (),
+                    signature: ::ifunc::__private::text(&__IFUNC_SIGNATURE_TEXT),
+                    prototype: ::ifunc::__private::text(&__IFUNC_PROTOTYPE_TEXT),
+                    address: __ifunc_shim as *const (),
                 };
             };
         }

@@ -149,13 +149,13 @@ impl Function {
         let symbol = &crossing.symbol;
         let text = crossing.text();
         let (names, types, result) = crossing.c_signature();
-        let host = Ident::new("host", Span::mixed_site());
+        let host = Ident::new("__ifunc_host", Span::mixed_site());
         let body = body(&crossing, &host);
         let checks = crossing.checks();
         let record = format!("import 1\nsymbol {symbol}\ncrate ");
         quote! {
             #(#attrs)*
-            #[allow(unexpected_cfgs, unused_unsafe, improper_ctypes, clippy::all, clippy::pedantic, clippy::restriction)]
+            #[allow(unexpected_cfgs, unused_unsafe, improper_ctypes)]
             #[inline]
             #vis #sig {
                 #[cfg(ifunc_image)]
@@ -165,9 +165,9 @@ impl Function {
                 }
                 #[cfg(not(ifunc_image))]
                 let #host = {
-                    const SIGNATURE: &[&str] = #text;
-                    static TEXT: [u8; ::ifunc::__private::total(SIGNATURE)] = ::ifunc::__private::concat(SIGNATURE);
-                    let address = ::ifunc::__private::resolve(#symbol, ::ifunc::__private::text(&TEXT));
+                    const __IFUNC_SIGNATURE: &[&str] = #text;
+                    static __IFUNC_TEXT: [u8; ::ifunc::__private::total(__IFUNC_SIGNATURE)] = ::ifunc::__private::concat(__IFUNC_SIGNATURE);
+                    let address = ::ifunc::__private::resolve(#symbol, ::ifunc::__private::text(&__IFUNC_TEXT));
                     // SAFETY: the shim of an export with the same signature has this type.
                     unsafe {
                         ::core::mem::transmute::<*const (), unsafe extern "C-unwind" fn(#(#types),*) -> #result>(address)
@@ -177,25 +177,25 @@ impl Function {
             }
 
             #(#cfgs)*
-            #[allow(unexpected_cfgs, unused, clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+            #[allow(unexpected_cfgs)]
             const _: () = {
                 #checks
                 #[cfg(ifunc_image)]
-                const SIGNATURE: &[&str] = #text;
+                const __IFUNC_SIGNATURE: &[&str] = #text;
                 #[cfg(ifunc_image)]
-                static TEXT: [u8; ::ifunc::__private::total(SIGNATURE)] = ::ifunc::__private::concat(SIGNATURE);
+                static __IFUNC_TEXT: [u8; ::ifunc::__private::total(__IFUNC_SIGNATURE)] = ::ifunc::__private::concat(__IFUNC_SIGNATURE);
                 #[cfg(ifunc_image)]
-                const RECORD: &[&str] = &[
+                const __IFUNC_RECORD: &[&str] = &[
                     #record,
                     ::core::env!("CARGO_CRATE_NAME"),
                     "\nsignature ",
-                    ::ifunc::__private::text(&TEXT),
+                    ::ifunc::__private::text(&__IFUNC_TEXT),
                     "\n\0",
                 ];
                 #[cfg(ifunc_image)]
                 #[used]
                 #[unsafe(link_section = ".ifunc.meta")]
-                static META: [u8; ::ifunc::__private::total(RECORD)] = ::ifunc::__private::concat(RECORD);
+                static __IFUNC_META: [u8; ::ifunc::__private::total(__IFUNC_RECORD)] = ::ifunc::__private::concat(__IFUNC_RECORD);
             };
         }
     }

@@ -250,8 +250,16 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
         return report(&error, item);
     }
     let ident = &input.ident;
-    // The supertraits' derives put a bound on each parameter of their own.
-    let generics = generics::with_bound(&input.generics, &quote!(::ifunc::Portable));
+    let mut generics = generics::with_bound(&input.generics, &quote!(::ifunc::Portable));
+    if !generics.params.is_empty() {
+        // zerocopy's derives ask more of some parameters: such a type travels where they hold.
+        generics.make_where_clause().predicates.push(syn::parse_quote! {
+            Self: ::ifunc::zerocopy::TryFromBytes
+                + ::ifunc::zerocopy::IntoBytes
+                + ::ifunc::zerocopy::Immutable
+                + ::ifunc::zerocopy::KnownLayout
+        });
+    }
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let fixed = (matches!(input.data, Data::Struct(_)) && !repr.fixed).then(|| quote!(#[repr(C)]));
     quote! {

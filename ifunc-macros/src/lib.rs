@@ -13,6 +13,8 @@ mod layout;
 mod opaque;
 mod shape;
 mod signature;
+#[cfg(test)]
+mod snapshots;
 mod types;
 
 use proc_macro::TokenStream;

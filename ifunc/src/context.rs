@@ -197,3 +197,108 @@ macro_rules! trace {
         $ctx.log_args($crate::Level::Trace, ::core::format_args!($($message)+))
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::c_void;
+    use std::string::String;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::__private::{MAIN_BAD_ANSWER, MAIN_OK, finish, finish_by_context};
+    use crate::codec::Zerocopy;
+
+    /// A target's side of a context: an answer buffer and a log.
+    fn with<R>(
+        capacity: usize,
+        run: impl FnOnce(&mut Context<'_>) -> R,
+    ) -> (R, Vec<u8>, usize, Vec<(u32, String)>) {
+        unsafe extern "C" fn log(ctx: *mut abi::Context, level: u32, message: *const u8, len: usize) {
+            // SAFETY: `host` is the log below; the message is what `Context::log` passed.
+            let (log, message) = unsafe {
+                (
+                    &mut *(*ctx).host.cast::<Vec<(u32, String)>>(),
+                    core::slice::from_raw_parts(message, len),
+                )
+            };
+            log.push((level, String::from_utf8(message.into()).unwrap()));
+        }
+        let mut lines = Vec::<(u32, String)>::new();
+        let mut answer = std::vec![0; capacity];
+        let mut raw = abi::Context {
+            version: 1,
+            size: size_of::<abi::Context>() as u32,
+            sender: 7,
+            answer: if capacity == 0 {
+                core::ptr::null_mut()
+            } else {
+                answer.as_mut_ptr()
+            },
+            answer_capacity: capacity,
+            answer_len: 0,
+            log,
+            host: (&raw mut lines).cast::<c_void>(),
+        };
+        // SAFETY: valid for the call, the buffer initialised.
+        let result = run(&mut unsafe { Context::from_raw(&mut raw) });
+        let len = raw.answer_len;
+        (result, answer, len, lines)
+    }
+
+    #[test]
+    fn answers_are_written_in_place() {
+        let (result, answer, len, _) = with(9, |ctx| finish::<Zerocopy, _>(ctx, &0x0102_u64));
+        assert_eq!((result, len, &answer[..2]), (MAIN_OK, 8, &[2, 1][..]));
+        let (result, answer, len, _) = with(7, |ctx| finish::<Zerocopy, _>(ctx, &u64::MAX));
+        assert_eq!((result, len, answer), (MAIN_BAD_ANSWER, 8, std::vec![0; 7]));
+        let (result, _, len, _) = with(0, |ctx| finish::<Zerocopy, _>(ctx, &u64::MAX));
+        assert_eq!((result, len), (MAIN_OK, 0), "nobody waits for it");
+        assert_eq!(finish::<Zerocopy, _>(&mut Context::detached(), &1_u8), MAIN_OK);
+    }
+
+    #[test]
+    fn the_last_answer_counts() {
+        let (result, answer, len, _) = with(4, |ctx| {
+            assert_eq!((ctx.sender(), ctx.answer_capacity()), (7, 4));
+            ctx.answer(b"too long");
+            let first = finish_by_context(ctx);
+            ctx.answer(b"ok");
+            (first, finish_by_context(ctx))
+        });
+        assert_eq!(
+            (result, len, &answer[..2]),
+            ((MAIN_BAD_ANSWER, MAIN_OK), 2, &b"ok"[..])
+        );
+    }
+
+    #[test]
+    fn logs_reach_the_host() {
+        let (_, _, _, lines) = with(0, |ctx| {
+            crate::info!(ctx, "plain");
+            crate::error!(ctx, "{} of {}", 1, 2);
+            crate::trace!(ctx, "{}", "é".repeat(300));
+        });
+        assert_eq!(
+            lines[..2],
+            [(3, String::from("plain")), (1, String::from("1 of 2"))]
+        );
+        assert_eq!(lines[2], (5, "é".repeat(256)), "cut between two characters");
+        crate::warn!(Context::detached(), "nobody listens");
+        crate::debug!(Context::detached(), "nobody listens");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn lines_hold_a_prefix(parts in prop::collection::vec(".{0,12}", 0..8)) {
+            let mut line = Line::<16>::new();
+            let whole = parts.concat();
+            let fits = parts.iter().try_for_each(|part| fmt::Write::write_str(&mut line, part)).is_ok();
+            prop_assert!(whole.starts_with(line.as_str()));
+            prop_assert_eq!(fits, line.as_str().len() == whole.len());
+        }
+    }
+}

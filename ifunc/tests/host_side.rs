@@ -6,8 +6,10 @@
     reason = "nobody reads the documentation of a test"
 )]
 
+use ifunc::codec::{InPlace, Postcard, Raw, Zerocopy};
 use ifunc::prelude::*;
 use ifunc::serde::{Deserialize, Serialize};
+use proptest::prelude::*;
 
 #[ifunc::layout]
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -231,5 +233,86 @@ fn texts_do_not_change() {
     shout (raw str) atomic u64 -> raw bytes align 1
     run (run/1) u64 -> () align 4
     ");
-    assert!(norm::IDEMPOTENT && !add::IDEMPOTENT);
+    assert_eq!([norm::IDEMPOTENT, add::IDEMPOTENT], [true, false]);
+}
+
+/// What `X_main` does first, and `X_payload_init` last.
+fn decoded<'a, P: Payload<'a, C>, C>(bytes: &'a [u8]) -> Result<P, DecodeError> {
+    P::decode(bytes)
+}
+
+#[test]
+fn payloads_are_used_in_place() {
+    let words = [0x0403_0201_u32, 0x0807_0605];
+    let bytes = ifunc::zerocopy::IntoBytes::as_bytes(&words[..]);
+    assert_eq!(decoded::<&[u32], InPlace>(bytes), Ok(&words[..]));
+    assert_eq!(decoded::<&[u32], InPlace>(&bytes[..7]), Err(DecodeError::Length));
+    assert_eq!(
+        decoded::<&[u32], InPlace>(&bytes[1..5]),
+        Err(DecodeError::Length),
+        "misaligned"
+    );
+    assert_eq!(
+        decoded::<[u16; 2], Zerocopy>(&bytes[1..5]),
+        Ok([0x0302, 0x0504]),
+        "copied out"
+    );
+    assert_eq!(decoded::<&Color, InPlace>(&[7]), Ok(&Color::Green));
+    assert_eq!(decoded::<&Color, InPlace>(&[8]), Err(DecodeError::Invalid));
+    assert_eq!(decoded::<&str, Raw>(b"\xff"), Err(DecodeError::Invalid));
+    let record = decoded::<Record<'_>, Postcard>(&[1, b'k', 1, b'v', 0, 0]).unwrap();
+    assert_eq!(
+        record,
+        Record {
+            key: "k",
+            value: b"v",
+            tags: [None, None]
+        }
+    );
+}
+
+#[test]
+fn arguments_from_c_are_the_payload() {
+    type Color = <paint as Ifunc>::Payload<'static>;
+    let mut out = [0; 4];
+    assert_eq!(<Color as Payload<'_, Zerocopy>>::bound_from_args(&[7]), 1);
+    assert_eq!(
+        <Color as Payload<'_, Zerocopy>>::encode_from_args(&[7], &mut out),
+        Ok(1)
+    );
+    assert_eq!(
+        (out, <&[u8] as Payload<'_, Raw>>::bound_from_args(b"ab")),
+        ([7, 0, 0, 0], 2)
+    );
+    assert_eq!(
+        <&[u8] as Payload<'_, Raw>>::encode_from_args(b"abcde", &mut out),
+        Err(EncodeError::TooLarge)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn records_survive_the_way(key in ".{0,20}", value in prop::collection::vec(any::<u8>(), 0..300), tag: Option<u16>) {
+        let record = Record { key: &key, value: &value, tags: [tag, None] };
+        let bytes = encoded::<insert>(&record);
+        prop_assert_eq!(decoded::<Record<'_>, Postcard>(&bytes), Ok(record));
+        prop_assert_eq!(decoded::<Record<'_>, Postcard>(&bytes[..bytes.len() - 1]), Err(DecodeError::Length));
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let _ = decoded::<Record<'_>, Postcard>(&bytes);
+        let _ = decoded::<Outcome, Postcard>(&bytes);
+        let _ = decoded::<Point, Zerocopy>(&bytes);
+        let _ = decoded::<&[Point], InPlace>(&bytes);
+        let _ = decoded::<&str, Raw>(&bytes);
+        prop_assert_eq!(decoded::<Color, Zerocopy>(&bytes).is_ok(), matches!(bytes[..], [1 | 7]));
+        if let Ok(outcome) = insert::decode_answer(&bytes) {
+            let mut out = [0; 64];
+            let len = <Outcome as ifunc::Answer<Postcard>>::encode(&outcome, &mut out).unwrap();
+            prop_assert_eq!(insert::decode_answer(&out[..len]), Ok(outcome));
+        }
+    }
 }

@@ -26,7 +26,11 @@ impl Model {
         let vis = &function.vis;
         let cfgs: Vec<&Attribute> = attributes(&function.attrs, &["cfg"]);
         let about: Vec<&Attribute> = attributes(&function.attrs, &["cfg", "doc", "deprecated"]);
-        let summary = format!("The typed handle of the ifunc `{name}`.");
+        let documented = function.attrs.iter().any(|attr| attr.path().is_ident("doc"));
+        let summary = format!(
+            "{}The typed handle of the ifunc `{name}`.",
+            if documented { "\n" } else { "" }
+        );
         let checks = checks(payload, target);
         let implementation = implementation(
             handle,
@@ -53,14 +57,13 @@ impl Model {
             #function
 
             #(#about)*
-            #[doc = ""]
             #[doc = #summary]
             #[allow(non_camel_case_types, missing_debug_implementations, dead_code)]
             #vis enum #handle {}
 
             // `unexpected_cfgs` is allowed here, on the outer item: on what has the `cfg` it would not help.
             #(#cfgs)*
-            #[allow(unexpected_cfgs, unused, clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+            #[allow(unexpected_cfgs)]
             const _: () = {
                 // The function counts as used, whether it is called here or only sent.
                 let _ = #handle;
@@ -186,46 +189,52 @@ fn entry(
     let codec = codec(payload.codec);
     let assumed = assumed(payload);
     let lent = payload.lend.then(|| quote!(&));
+    // Names that the author's function cannot have: it may be called `payload` itself.
+    let [bytes, value, data, ctx, result] =
+        ["payload", "value", "target", "ctx", "answer"].map(|name| Ident::new(name, Span::mixed_site()));
     let target_ty = &target.ty;
-    let target = if target.mutable {
-        quote!(&mut *target.cast::<#target_ty>())
+    let borrow = if target.mutable {
+        quote!(&mut *#data.cast::<#target_ty>())
     } else {
-        quote!(&*target.cast::<#target_ty>())
+        quote!(&*#data.cast::<#target_ty>())
     };
     let context = (has_context || answer.is_some()).then(|| {
         quote! {
             // SAFETY: the target calls with a context that is null, or valid and this invocation's own.
-            let mut ctx = unsafe { ::ifunc::Context::from_raw(ctx) };
+            let mut #ctx = unsafe { ::ifunc::Context::from_raw(#ctx) };
         }
     });
-    let third = has_context.then(|| quote!(, &mut ctx));
+    let third = has_context.then(|| quote!(, &mut #ctx));
+    let call = quote!(#handle(#lent #value, #data #third));
     let finish = match answer {
         Some(Answer { codec, .. }) => {
             let codec = self::codec(codec);
-            quote!(::ifunc::__private::finish::<#codec, _>(&mut ctx, &answer))
+            quote! {
+                let #result = #call;
+                ::ifunc::__private::finish::<#codec, _>(&mut #ctx, &#result)
+            }
         }
-        None if has_context => quote!(::ifunc::__private::finish_by_context(&ctx)),
-        None => quote!(::ifunc::__private::MAIN_OK),
+        None if has_context => quote!(#call; ::ifunc::__private::finish_by_context(&#ctx)),
+        None => quote!(#call; ::ifunc::__private::MAIN_OK),
     };
     quote! {
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #symbol)]
-        unsafe extern "C" fn main(
-            payload: *const ::core::ffi::c_void,
+        unsafe extern "C" fn __ifunc_main(
+            #bytes: *const ::core::ffi::c_void,
             payload_size: usize,
-            target: *mut ::core::ffi::c_void,
-            ctx: *mut ::ifunc::__private::RawContext,
+            #data: *mut ::core::ffi::c_void,
+            #ctx: *mut ::ifunc::__private::RawContext,
         ) -> u32 #assumed {
             // SAFETY: the target calls with a payload that nobody writes while the ifunc runs.
-            let payload = unsafe { ::ifunc::__private::bytes(payload, payload_size) };
-            let ::core::result::Result::Ok(payload) = <#ty as ::ifunc::Payload<'_, #codec>>::decode(payload) else {
+            let #bytes = unsafe { ::ifunc::__private::bytes(#bytes, payload_size) };
+            let ::core::result::Result::Ok(#value) = <#ty as ::ifunc::Payload<'_, #codec>>::decode(#bytes) else {
                 return ::ifunc::__private::MAIN_BAD_PAYLOAD;
             };
             #context
             // SAFETY: the target compared the fingerprint of this type with that of its own data, and lends it as the
             // image's flags say: exclusively unless it is shared.
-            let target = unsafe { #target };
-            let answer = #handle(#lent payload, target #third);
+            let #data = unsafe { #borrow };
             #finish
         }
     }
@@ -241,7 +250,7 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
     quote! {
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #bound)]
-        unsafe extern "C" fn payload_bound(args: *const ::core::ffi::c_void, len: usize) -> usize #assumed {
+        unsafe extern "C" fn __ifunc_bound(args: *const ::core::ffi::c_void, len: usize) -> usize #assumed {
             // SAFETY: the caller's arguments are `len` bytes.
             let args = unsafe { ::ifunc::__private::bytes(args, len) };
             <#ty as ::ifunc::Payload<'_, #codec>>::bound_from_args(args)
@@ -249,7 +258,7 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
 
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #init)]
-        unsafe extern "C" fn payload_init(
+        unsafe extern "C" fn __ifunc_init(
             args: *const ::core::ffi::c_void,
             len: usize,
             payload: *mut ::core::ffi::c_void,
@@ -279,7 +288,7 @@ fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, shared: bo
     let tail = format!("\nflags {}\n\0", flags.join(" "));
     quote! {
         #[cfg(ifunc_image)]
-        const RECORD: &[&str] = &[
+        const __IFUNC_RECORD: &[&str] = &[
             #head,
             ::core::env!("CARGO_CRATE_NAME"),
             "\npayload ",
@@ -295,7 +304,7 @@ fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, shared: bo
         #[cfg(ifunc_image)]
         #[used]
         #[unsafe(link_section = ".ifunc.meta")]
-        static META: [u8; ::ifunc::__private::total(RECORD)] = ::ifunc::__private::concat(RECORD);
+        static __IFUNC_META: [u8; ::ifunc::__private::total(__IFUNC_RECORD)] = ::ifunc::__private::concat(__IFUNC_RECORD);
     }
 }
 

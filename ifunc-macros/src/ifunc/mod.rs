@@ -34,6 +34,3 @@ pub(crate) fn ifunc(args: TokenStream, item: TokenStream) -> TokenStream {
         Err(error) => crate::errors::report(&error, item),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -69,17 +69,17 @@ macro_rules! forward {
 
 /// # Safety
 /// As in C: `n` readable bytes at `src`, `n` writable ones at `dst`, no overlap.
-#[unsafe(no_mangle)]
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
 #[unsafe(naked)]
-unsafe extern "C" fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+pub(super) unsafe extern "C" fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     naked_asm!(short_move!(), "2:", forward!())
 }
 
 /// # Safety
 /// As in C: `n` readable bytes at `src`, `n` writable ones at `dst`.
-#[unsafe(no_mangle)]
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
 #[unsafe(naked)]
-unsafe extern "C" fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+pub(super) unsafe extern "C" fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     naked_asm!(
         short_move!(),
         // Forwards unless `dst` lies in the `n` bytes above `src`.
@@ -105,9 +105,9 @@ unsafe extern "C" fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 
 
 /// # Safety
 /// As in C: `n` writable bytes at `dst`.
-#[unsafe(no_mangle)]
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
 #[unsafe(naked)]
-unsafe extern "C" fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+pub(super) unsafe extern "C" fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     naked_asm!(
         "mov rax, rdi
          movzx ecx, sil
@@ -179,25 +179,25 @@ macro_rules! compare {
 
 /// # Safety
 /// As in C: `n` readable bytes at both.
-#[unsafe(no_mangle)]
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
 #[unsafe(naked)]
-unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
+pub(super) unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
     naked_asm!(compare!())
 }
 
 /// # Safety
 /// As in C: `n` readable bytes at both.
-#[unsafe(no_mangle)]
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
 #[unsafe(naked)]
-unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
+pub(super) unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
     naked_asm!(compare!())
 }
 
 /// # Safety
 /// As in C: a NUL ends the string.
-#[unsafe(no_mangle)]
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
 #[unsafe(naked)]
-unsafe extern "C" fn strlen(s: *const c_char) -> usize {
+pub(super) unsafe extern "C" fn strlen(s: *const c_char) -> usize {
     naked_asm!(
         "mov rax, rdi
          2: cmp byte ptr [rax], 0

@@ -7,8 +7,8 @@ use core::ffi::{c_char, c_int};
 
 /// # Safety
 /// As in C: `n` readable bytes at `src`, `n` writable ones at `dst`, no overlap.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
+pub(super) unsafe extern "C" fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     const WORD: usize = size_of::<usize>();
     let mut i = 0;
     if (dst.addr() | src.addr()).is_multiple_of(WORD) {
@@ -32,8 +32,8 @@ unsafe extern "C" fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 
 /// # Safety
 /// As in C: `n` readable bytes at `src`, `n` writable ones at `dst`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
+pub(super) unsafe extern "C" fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if dst.addr().wrapping_sub(src.addr()) >= n {
         let mut i = 0;
         while i < n {
@@ -54,8 +54,8 @@ unsafe extern "C" fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 
 
 /// # Safety
 /// As in C: `n` writable bytes at `dst`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
+pub(super) unsafe extern "C" fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     let mut i = 0;
     while i < n {
         // SAFETY: `i < n`.
@@ -67,8 +67,8 @@ unsafe extern "C" fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
 
 /// # Safety
 /// As in C: `n` readable bytes at both.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
+pub(super) unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
     let mut i = 0;
     while i < n {
         // SAFETY: `i < n`.
@@ -83,8 +83,8 @@ unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
 
 /// # Safety
 /// As in C: `n` readable bytes at both.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
+pub(super) unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
     let mut i = 0;
     while i < n {
         // SAFETY: `i < n`.
@@ -98,8 +98,8 @@ unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, n: usize) -> c_int {
 
 /// # Safety
 /// As in C: a NUL ends the string.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn strlen(s: *const c_char) -> usize {
+#[cfg_attr(ifunc_image, unsafe(no_mangle))]
+pub(super) unsafe extern "C" fn strlen(s: *const c_char) -> usize {
     let mut len = 0;
     // SAFETY: everything before the NUL is readable.
     while unsafe { *s.add(len) } != 0 {
