@@ -47,7 +47,7 @@ impl Model {
             #function
 
             #(#cfgs)*
-            #[allow(unexpected_cfgs)]
+            #[allow(unexpected_cfgs, deprecated)]
             const _: () = {
                 let _ = #ident;
                 #checks

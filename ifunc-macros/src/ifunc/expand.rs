@@ -63,7 +63,7 @@ impl Model {
 
             // `unexpected_cfgs` is allowed here, on the outer item: on what has the `cfg` it would not help.
             #(#cfgs)*
-            #[allow(unexpected_cfgs)]
+            #[allow(unexpected_cfgs, deprecated)]
             const _: () = {
                 // The function counts as used, whether it is called here or only sent.
                 let _ = #handle;

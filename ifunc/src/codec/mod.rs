@@ -3,7 +3,7 @@
 //!
 //! | `codec =` | payload parameter | what travels | decoding |
 //! |---|---|---|---|
-//! | `zerocopy` (default) | `T`, `&T`, `&[T]` of fixed layout | its bytes | checked and used in place, aligned |
+//! | `zerocopy` (default) | `T` ([`Zerocopy`]), `&T` and `&[T]` ([`InPlace`]) of a [`Portable`](crate::Portable) layout | its bytes | checked; copied out, or used in place, aligned |
 //! | `postcard` | a serde type, borrowing or not | postcard | borrows from the payload |
 //! | `raw` (default for `&[u8]` and `&str`) | `&[u8]`, `&str` | the bytes | none; UTF-8 checked |
 //! | `custom` | a type with a [`Payload`](crate::Payload) of its own | what that writes | what that reads |
