@@ -15,7 +15,8 @@ pub(crate) struct RingSize {
 impl RingSize {
     /// Most slots: sequence numbers of one lap must differ from those of the lap before.
     pub(crate) const MAX_SLOTS: u32 = 1 << 20;
-    /// Fewest bytes of a data ring: mapped twice, it must be a multiple of the page size of every supported machine.
+    /// Fewest bytes of a data ring: mapped twice, it must be a multiple of the page size of every supported
+    /// machine.
     pub(crate) const MIN_DATA: u32 = 1 << 16;
     /// Most bytes of a data ring.
     pub(crate) const MAX_DATA: u32 = 1 << 30;
@@ -30,7 +31,8 @@ impl RingSize {
             && self.data <= Self::MAX_DATA
     }
 
-    /// Largest body of one frame: half the data ring, so that one can be written while the one before is read.
+    /// Largest body of one frame: half the data ring, so that one can be written while the one before is
+    /// read.
     pub(crate) const fn max_body(self) -> usize {
         self.data as usize / 2
     }
@@ -54,10 +56,10 @@ pub(crate) struct ListenConfig {
 impl ListenConfig {
     /// The defaults, with `limits`.
     ///
-    /// A slot ring must exceed the peer's first-level cache and stay in the second: 4096 slots are 256 KiB (4.5 ns per
-    /// message where 64 KiB cost 15). As every request may want an answer, both directions have as many. Bodies of
-    /// requests are the larger ones (images, payloads), so their data ring is twice the answers'. Memory is only taken
-    /// once it was written.
+    /// A slot ring must exceed the peer's first-level cache and stay in the second: 4096 slots are 256 KiB
+    /// (4.5 ns per message where 64 KiB cost 15). As every request may want an answer, both directions have
+    /// as many. Bodies of requests are the larger ones (images, payloads), so their data ring is twice the
+    /// answers'. Memory is only taken once it was written.
     pub(crate) const fn new(limits: Limits) -> Self {
         Self {
             limits,

@@ -1,8 +1,8 @@
-//! How frames get from one side to the other. One file or folder per transport; nothing above this module knows which
-//! one carries a connection.
+//! How frames get from one side to the other. One file or folder per transport; nothing above this module
+//! knows which one carries a connection.
 //!
-//! A [`Link`] is one side of a connection: frames out, frames in, and a way to sleep. The two sides are alike; who is
-//! source and who is target is the business of the layers above.
+//! A [`Link`] is one side of a connection: frames out, frames in, and a way to sleep. The two sides are
+//! alike; who is source and who is target is the business of the layers above.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -67,26 +67,26 @@ pub(crate) trait Outbound: Send {
     fn max_body(&self) -> usize;
 
     /// Room for a frame with a body of at most `len` bytes, aligned to `align` (at most
-    /// [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN)); `None` while the peer has not consumed enough. A second `reserve` without
-    /// `commit` replaces the first.
+    /// [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN)); `None` while the peer has not consumed enough. A second
+    /// `reserve` without `commit` replaces the first.
     ///
     /// # Panics
     /// When `len` is larger than [`max_body`](Self::max_body): the layers above see to it.
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone>;
 
-    /// Publishes the last `reserve`, of which the first `len` bytes are the body, and returns its sequence number.
-    /// Rings if the peer sleeps.
+    /// Publishes the last `reserve`, of which the first `len` bytes are the body, and returns its sequence
+    /// number. Rings if the peer sleeps.
     fn commit(&mut self, header: Header, len: usize) -> u32;
 
-    /// Whether the peer, as far as it has said, has not consumed this sequence number yet. Asked when the peer is gone;
-    /// a transport that cannot know says `true`.
+    /// Whether the peer, as far as it has said, has not consumed this sequence number yet. Asked when the
+    /// peer is gone; a transport that cannot know says `true`.
     fn is_unconsumed(&mut self, _sequence: u32) -> bool {
         true
     }
 }
 
-/// A frame as it lies in the transport's memory. The words were copied out once; the body may be changed by the peer
-/// at any time while it is looked at, if the transport is shared memory.
+/// A frame as it lies in the transport's memory. The words were copied out once; the body may be changed by
+/// the peer at any time while it is looked at, if the transport is shared memory.
 pub(crate) struct Arrived<'a> {
     /// Sequence number; transports may deliver out of order.
     pub(crate) sequence: u32,
@@ -126,8 +126,9 @@ impl<'a> Body<'a> {
     /// Appends the bytes to `out`: read once, whatever the peer does meanwhile.
     pub(crate) fn copy_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len);
-        // SAFETY: readable for `len` by the constructor's contract; room was reserved; the ranges cannot overlap
-        // because `out` owns its memory. A concurrent writer can only make the copied bytes arbitrary.
+        // SAFETY: readable for `len` by the constructor's contract; room was reserved; the ranges cannot
+        // overlap because `out` owns its memory. A concurrent writer can only make the copied bytes
+        // arbitrary.
         unsafe {
             std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr().add(out.len()), self.len);
             out.set_len(out.len() + self.len);
@@ -139,7 +140,8 @@ impl<'a> Body<'a> {
         if self.len < out.len() {
             return false;
         }
-        // SAFETY: readable for `len` by the constructor's contract; `out` is no longer and, being `&mut`, elsewhere.
+        // SAFETY: readable for `len` by the constructor's contract; `out` is no longer and, being `&mut`,
+        // elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), out.len()) };
         true
     }
@@ -147,7 +149,8 @@ impl<'a> Body<'a> {
     /// Copies the bytes to `out`, which must be as long: read once, whatever the peer does meanwhile.
     pub(crate) fn copy_to_slice(&self, out: &mut [u8]) {
         assert_eq!(out.len(), self.len, "the caller measured");
-        // SAFETY: readable for `len` by the constructor's contract; `out` is as long and, being `&mut`, elsewhere.
+        // SAFETY: readable for `len` by the constructor's contract; `out` is as long and, being `&mut`,
+        // elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), self.len) };
     }
 }
@@ -166,9 +169,10 @@ pub(crate) trait Inbound: Send {
     /// Publishes the credits of all that was released. Called when nothing more has arrived.
     fn settle(&mut self);
 
-    /// Announces that this side is about to sleep and must be rung, for frames as for credits; `false` if a frame arrived in
-    /// the meantime (or the peer is gone): then do not sleep, and nothing is announced. Who waits for credits tries
-    /// [`reserve`](Outbound::reserve) once more between this and the sleep: they may have come in the meantime, too.
+    /// Announces that this side is about to sleep and must be rung, for frames as for credits, until
+    /// [`disarm`](Self::disarm); `false` if a frame is there (or the peer is gone): then do not sleep for
+    /// frames. Who waits for credits tries [`reserve`](Outbound::reserve) once more between this and the
+    /// sleep: they may have come in the meantime, too.
     fn arm(&mut self) -> bool;
 
     /// Takes the announcement back.

@@ -221,11 +221,7 @@ impl Inbound for Receiver {
 
     fn arm(&mut self) -> bool {
         self.end.own().asleep.store(true, Ordering::SeqCst);
-        let busy = self.peeked.is_some() || self.end.is_gone() || !lock(self.end.incoming()).is_empty();
-        if busy {
-            self.disarm();
-        }
-        !busy
+        self.peeked.is_none() && !self.end.is_gone() && lock(self.end.incoming()).is_empty()
     }
 
     fn disarm(&mut self) {

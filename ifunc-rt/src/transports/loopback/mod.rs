@@ -1,6 +1,6 @@
-//! A target in the same process: for unit tests and for learning. It keeps the rules of the other transports (credits,
-//! at most [`max_body`](super::Outbound::max_body) bytes, bells), and can deliver out of order, which the layers above
-//! must bear.
+//! A target in the same process: for unit tests and for learning. It keeps the rules of the other transports
+//! (credits, at most [`max_body`](super::Outbound::max_body) bytes, bells), and can deliver out of order,
+//! which the layers above must bear.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};

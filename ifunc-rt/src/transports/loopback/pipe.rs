@@ -31,7 +31,8 @@ impl Bytes {
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: `lines` owns at least `len` initialised bytes (`zeros`, `truncate`), and `Line` has no padding.
+        // SAFETY: `lines` owns at least `len` initialised bytes (`zeros`, `truncate`), and `Line` has no
+        // padding.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
     }
 

@@ -1,10 +1,11 @@
 //! The barrier between "I published, does the peer sleep?" and "I sleep, did the peer publish?".
 //!
-//! Each side stores one word and then loads the other's; without a full barrier in between both loads could be done
-//! before both stores, and the ring would be lost. Publishing happens for every frame and sleeping rarely, so the sleeper pays for
-//! both: `membarrier(GLOBAL_EXPEDITED)` makes every running thread of the processes that registered pass a full
-//! barrier. A fence per frame costs 20 ns, a compiler fence nothing. Where the kernel refuses, both sides of the
-//! connection fall back to fences, which they agree on when it is made.
+//! Each side stores one word and then loads the other's; without a full barrier in between both loads could
+//! be done before both stores, and the ring would be lost. Publishing happens for every frame and sleeping
+//! rarely, so the sleeper pays for both: `membarrier(GLOBAL_EXPEDITED)` makes every running thread of the
+//! processes that registered pass a full barrier. A fence per frame costs 20 ns, a compiler fence nothing.
+//! Where the kernel refuses, both sides of the connection fall back to fences, which they agree on when it is
+//! made.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -45,8 +46,8 @@ impl Barriers {
     pub(super) fn after_announcing(self) {
         fence(Ordering::SeqCst);
         if self == Self::Sleeper && membarrier(MembarrierCommand::GlobalExpedited).is_err() {
-            // `register` saw it work; a filter that was installed since is the one way here. The peer looks again at
-            // its next publication, and sleeps of the layers above have deadlines.
+            // `register` saw it work; a filter that was installed since is the one way here. The peer looks
+            // again at its next publication, and sleeps of the layers above have deadlines.
             tracing::warn!("membarrier is refused since the connection was made: the peer may ring late");
         }
     }

@@ -1,4 +1,5 @@
-//! One file descriptor for all that can wake a target: new connections and the rings and ends of those that it has.
+//! One file descriptor for all that can wake a target: new connections and the rings and ends of those that
+//! it has.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,5 @@
-//! One side of a connection: the segment, the socket that rings and tells when the peer is gone, and what the kernel said about the peer.
+//! One side of a connection: the segment, the socket that rings and tells when the peer is gone, and what the
+//! kernel said about the peer.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,8 +28,8 @@ pub(super) struct Connection {
     pub(super) segment: Segment,
     pub(super) side: Side,
     pub(super) barriers: Barriers,
-    /// Closed by the kernel when the peer's process ends, however it ends. A byte on it rings. (An eventfd would be
-    /// one file for both processes: the peer could take our rings out of it, or make it block.)
+    /// Closed by the kernel when the peer's process ends, however it ends. A byte on it rings. (An eventfd
+    /// would be one file for both processes: the peer could take our rings out of it, or make it block.)
     socket: OwnedFd,
     gone: AtomicBool,
     watched: (Arc<Watcher>, Token),

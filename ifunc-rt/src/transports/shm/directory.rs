@@ -1,8 +1,9 @@
 //! Where the sockets of a user's targets are.
 //!
-//! `$IFUNC_RUNTIME_DIR`, if it is set: a directory that somebody prepared, taken as it is as long as not everybody may write into it. It is
-//! the way to let users meet. Otherwise `$XDG_RUNTIME_DIR/ifunc`, otherwise `/tmp/ifunc-UID`: created with mode 0700 and used only if they
-//! belong to this user alone, so that whoever answers there is the same user.
+//! `$IFUNC_RUNTIME_DIR`, if it is set: a directory that somebody prepared, taken as it is as long as not
+//! everybody may write into it. It is the way to let users meet. Otherwise `$XDG_RUNTIME_DIR/ifunc`,
+//! otherwise `/tmp/ifunc-UID`: created with mode 0700 and used only if they belong to this user alone, so
+//! that whoever answers there is the same user.
 
 use std::env;
 use std::io;
@@ -26,8 +27,8 @@ pub(super) struct Directory {
     prepared: bool,
 }
 
-/// Where to look for targets, in this order. A target listens at the first. (A login session has `XDG_RUNTIME_DIR` set and a service of the
-/// same user may not: so a source looks further.)
+/// Where to look for targets, in this order. A target listens at the first. (A login session has
+/// `XDG_RUNTIME_DIR` set and a service of the same user may not: so a source looks further.)
 pub(super) fn candidates() -> Vec<Directory> {
     choose(
         env::var_os("IFUNC_RUNTIME_DIR").map(PathBuf::from),

@@ -1,5 +1,5 @@
-//! What source and target tell each other before the first frame, over a Unix socket that keeps message boundaries. All numbers are
-//! little-endian.
+//! What source and target tell each other before the first frame, over a Unix socket that keeps message
+//! boundaries. All numbers are little-endian.
 //!
 //! ```text
 //! source → target   magic (8), version (u32), flags (u32)

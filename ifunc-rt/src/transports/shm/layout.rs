@@ -5,7 +5,8 @@
 //! mapping   control | slots to target | slots to source | data to target, twice | data to source, twice
 //! ```
 //!
-//! Every part is a multiple of [`GRANULE`], so that any page size divides it; memory that is never written is never taken.
+//! Every part is a multiple of [`GRANULE`], so that any page size divides it; memory that is never written is
+//! never taken.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64};

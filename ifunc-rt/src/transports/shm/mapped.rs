@@ -24,8 +24,8 @@ pub(super) struct Mapped {
     last: usize,
 }
 
-// SAFETY: the pointers lead into the mapping that `connection` keeps; slots are reached through atomics, bodies through
-// the one producer or consumer that owns this value.
+// SAFETY: the pointers lead into the mapping that `connection` keeps; slots are reached through atomics,
+// bodies through the one producer or consumer that owns this value.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
@@ -47,8 +47,9 @@ impl Mapped {
 
     fn slot(&self, index: usize) -> &Slot {
         debug_assert!(index <= self.last);
-        // SAFETY: the ring's own counters, masked by its size, are the only indices (`Producer::slot`, `Consumer::slot`), and
-        // the mapping has that many slots. `Slot` holds only atomics and a cell: a concurrent writer is fine.
+        // SAFETY: the ring's own counters, masked by its size, are the only indices (`Producer::slot`,
+        // `Consumer::slot`), and the mapping has that many slots. `Slot` holds only atomics and a cell: a
+        // concurrent writer is fine.
         unsafe { self.slots.add(index).as_ref() }
     }
 
@@ -58,8 +59,9 @@ impl Mapped {
     }
 }
 
-// SAFETY: the inline bytes are a field of the slot; `data` of `Segment` begins a range of twice the data ring's length, so that from any
-// place in its first half on there is room for a whole one. `connection` keeps the mapping.
+// SAFETY: the inline bytes are a field of the slot; `data` of `Segment` begins a range of twice the data
+// ring's length, so that from any place in its first half on there is room for a whole one. `connection`
+// keeps the mapping.
 unsafe impl Shared for Mapped {
     fn load_commit(&self, slot: usize) -> u64 {
         self.slot(slot).commit.load(Ordering::Acquire)

@@ -1,15 +1,18 @@
 //! Processes of one host, over rings in shared memory.
 //!
-//! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`place`]). A source that connects to it is judged by the
-//! user that the kernel names ([`policy`]) and gets a segment of memory over the socket ([`handshake`], [`segment`]), which holds
-//! a ring for each direction ([`layout`], [`ring`]). The socket stays: a byte on it wakes a sleeper, and its end is how one
-//! process learns that the other one died ([`connection`]). Nothing of a connection is in the file system, so nothing of it can stay there.
+//! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`place`]). A source
+//! that connects to it is judged by the user that the kernel names ([`policy`]) and gets a segment of memory
+//! over the socket ([`handshake`], [`segment`]), which holds a ring for each direction ([`layout`],
+//! [`ring`]). The socket stays: a byte on it wakes a sleeper, and its end is how one process learns that the
+//! other one died ([`connection`]). Nothing of a connection is in the file system, so nothing of it can stay
+//! there.
 //!
-//! One background thread per process does what needs system calls ([`watch`]); sending, receiving and looking whether the peer is gone need
-//! none, except to ring a peer that sleeps ([`barrier`]).
+//! One background thread per process does what needs system calls ([`watch`]); sending, receiving and looking
+//! whether the peer is gone need none, except to ring a peer that sleeps ([`barrier`]).
 //!
-//! A connection does not survive a `fork` without `exec` in the child: the rings are one producer's and one consumer's. A child may connect anew.
-//! A parent that is killed while such a child lives is not noticed until the child ends, because the child holds the socket.
+//! A connection does not survive a `fork` without `exec` in the child: the rings are one producer's and one
+//! consumer's. A child may connect anew. A parent that is killed while such a child lives is not noticed
+//! until the child ends, because the child holds the socket.
 
 use std::time::Instant;
 

@@ -1,6 +1,7 @@
 //! A name in the file system: `NAME.sock`, and `NAME.lock`, which a living target keeps locked.
 //!
-//! The lock tells a stale socket from a living one: who holds it may remove and replace the socket. It ends with the process, however that ends.
+//! The lock tells a stale socket from a living one: who holds it may remove and replace the socket. It ends
+//! with the process, however that ends.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};

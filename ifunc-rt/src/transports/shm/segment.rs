@@ -1,4 +1,5 @@
-//! The memory of a connection: a memfd that nobody can resize, so that no access to it can fault, and its mapping.
+//! The memory of a connection: a memfd that nobody can resize, so that no access to it can fault, and its
+//! mapping.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,8 +20,8 @@ pub(super) struct Segment {
     layout: Layout,
 }
 
-// SAFETY: the mapping belongs to this value alone within the process, and what points into it is used by atomics and by
-// the one producer and the one consumer of each ring.
+// SAFETY: the mapping belongs to this value alone within the process, and what points into it is used by
+// atomics and by the one producer and the one consumer of each ring.
 unsafe impl Send for Segment {}
 // SAFETY: as above; `&Segment` gives out references to atomics and raw pointers only.
 unsafe impl Sync for Segment {}
@@ -70,8 +71,8 @@ impl Segment {
         };
         let place = |at: usize, len: usize, offset: usize| -> io::Result<()> {
             debug_assert!(at + len <= layout.mapping_len() && offset + len <= layout.file_len());
-            // SAFETY: `at..at + len` lies in the range that was reserved above, which nothing else uses (`Layout` counts the
-            // mapping of each part into `mapping_len`).
+            // SAFETY: `at..at + len` lies in the range that was reserved above, which nothing else uses
+            // (`Layout` counts the mapping of each part into `mapping_len`).
             unsafe {
                 mmap(
                     segment.base.as_ptr().add(at).cast(),
@@ -104,8 +105,9 @@ impl Segment {
 
     /// The words of the connection.
     pub(super) fn control(&self) -> &Control {
-        // SAFETY: `Control` lies at the (page-aligned) begin of the mapping and fits (asserted beside `Layout`); it
-        // holds only atomic integers, for which any bytes and any concurrent writer are fine; the mapping cannot shrink (seals).
+        // SAFETY: `Control` lies at the (page-aligned) begin of the mapping and fits (asserted beside
+        // `Layout`); it holds only atomic integers, for which any bytes and any concurrent writer are fine;
+        // the mapping cannot shrink (seals).
         unsafe { self.base.cast().as_ref() }
     }
 

@@ -1,5 +1,5 @@
-//! The one background thread of a process that uses this transport: it accepts and answers connections, and notices
-//! when a peer is gone, so that nobody else makes a system call for that. It sleeps otherwise.
+//! The one background thread of a process that uses this transport: it accepts and answers connections, and
+//! notices when a peer is gone, so that nobody else makes a system call for that. It sleeps otherwise.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -63,7 +63,8 @@ impl std::hash::Hash for Token {
 }
 
 impl Watcher {
-    /// This process's, begun if need be. A child that was forked without exec begins its own: threads do not survive a fork.
+    /// This process's, begun if need be. A child that was forked without exec begins its own: threads do not
+    /// survive a fork.
     pub(super) fn of_this_process() -> io::Result<Arc<Self>> {
         static WATCHER: Mutex<Option<(u32, Arc<Watcher>)>> = Mutex::new(None);
         let mut place = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +104,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Other events, for another `watched`, of a file descriptor that is watched. What holds already counts as happening.
+    /// Other events, for another `watched`, of a file descriptor that is watched. What holds already counts
+    /// as happening.
     pub(super) fn rewatch(
         &self,
         token: Token,
@@ -128,7 +130,8 @@ impl Watcher {
         drop(forgotten);
     }
 
-    /// Calls `due(token)` in a while. For calls from within `ready` and `due`: the thread is not woken for it.
+    /// Calls `due(token)` in a while. For calls from within `ready` and `due`: the thread is not woken for
+    /// it.
     pub(super) fn call_in(&self, delay: Duration, token: Token) {
         self.state().due.insert((Instant::now() + delay, token));
     }
@@ -138,7 +141,12 @@ impl Watcher {
     }
 
     fn find(&self, token: Token) -> Option<Arc<dyn Watched>> {
-        self.state().watched.get(&token).and_then(Weak::upgrade)
+        let mut state = self.state();
+        let watched = state.watched.get(&token)?.upgrade();
+        if watched.is_none() {
+            state.watched.remove(&token);
+        }
+        watched
     }
 
     fn run(&self) {

@@ -132,8 +132,8 @@ impl<S: Shared> Inbound for Consumer<S> {
             self.shared
                 .data((self.cursor & u64::from(self.size.data - 1)) as usize)
         };
-        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `look` judged
-        // that `len` is at most that.
+        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and
+        // `look` judged that `len` is at most that.
         let body = unsafe { Body::new(ptr, held.len) };
         Ok(Some(Arrived {
             sequence: self.expected(),
@@ -164,13 +164,9 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     fn arm(&mut self) -> bool {
         self.shared.announce_sleep();
-        let idle = matches!(self.state, State::Idle)
+        matches!(self.state, State::Idle)
             && split_commit_word(self.shared.load_commit(self.slot())).0 != self.expected()
-            && !self.shared.is_gone();
-        if !idle {
-            self.disarm();
-        }
-        idle
+            && !self.shared.is_gone()
     }
 
     fn disarm(&mut self) {

@@ -1,12 +1,12 @@
-//! The protocol of the rings, checked by loom in every order that the memory model allows: publication, credits, the sleep and
-//! the wake-up, the end of a peer.
+//! The protocol of the rings, checked by loom in every order that the memory model allows: publication,
+//! credits, the sleep and the wake-up, the end of a peer.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p ifunc-rt --lib --release model
 //! ```
 //!
-//! The barriers are fences on both sides here, as where the kernel refuses `membarrier`, which is equivalent to a fence at
-//! whatever place the other thread is just then.
+//! The barriers are fences on both sides here, as where the kernel refuses `membarrier`, which is equivalent
+//! to a fence at whatever place the other thread is just then.
 
 use std::cell::UnsafeCell as Bytes;
 
@@ -177,8 +177,8 @@ fn consume(consumer: &mut Consumer<View>) -> Result<Option<u64>, Gone> {
     Ok(Some(token))
 }
 
-/// A lost ring would be a deadlock, which loom reports; a frame read before it is whole or overwritten before it is
-/// read, a race.
+/// A lost ring would be a deadlock, which loom reports; a frame read before it is whole or overwritten before
+/// it is read, a race.
 #[test]
 fn frames_and_credits_cross_and_nobody_sleeps_for_ever() {
     const FRAMES: u64 = 3;

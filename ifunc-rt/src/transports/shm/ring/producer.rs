@@ -119,10 +119,11 @@ impl<S: Shared> Outbound for Producer<S> {
             inline,
             may_move: align <= 8,
         });
-        // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The consumer gave
-        // this region back (`has_room`) and does not look at it before `commit`; this side makes no other reference to
-        // it while `self` is borrowed. A peer that breaks the protocol can still write there: that changes what bytes we
-        // send, and nothing else, because any bytes are valid `u8`s and nothing is decided by reading them back.
+        // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The
+        // consumer gave this region back (`has_room`) and does not look at it before `commit`; this side
+        // makes no other reference to it while `self` is borrowed. A peer that breaks the protocol can still
+        // write there: that changes what bytes we send, and nothing else, because any bytes are valid `u8`s
+        // and nothing is decided by reading them back.
         Ok(Some(unsafe { std::slice::from_raw_parts_mut(ptr, len) }))
     }
 
@@ -133,10 +134,11 @@ impl<S: Shared> Outbound for Producer<S> {
         if reserved.inline {
             header.flags = header.flags.with(FrameFlags::INLINE);
         } else if reserved.may_move && len <= INLINE {
-            // Room for the largest answer was reserved and the answer is small: one cache line crosses, not two.
+            // Room for the largest answer was reserved and the answer is small: one cache line crosses, not
+            // two.
             let from = self.shared.data(self.data_at());
-            // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the segment, and
-            // belong to this side until the commit below.
+            // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the
+            // segment, and belong to this side until the commit below.
             unsafe { std::ptr::copy_nonoverlapping(from, self.shared.inline(slot), len) };
             header.flags = header.flags.with(FrameFlags::INLINE);
         } else {

@@ -1,9 +1,11 @@
-//! What a ring needs of the memory that both sides see. Mapped memory implements it, and the model that loom checks.
+//! What a ring needs of the memory that both sides see. Mapped memory implements it, and the model that loom
+//! checks.
 
 /// One direction of a connection as one side sees it.
 ///
 /// # Safety
-/// `inline` and `data` must return pointers that stay valid for reads and writes, for the lengths that they name, as long as the value lives.
+/// `inline` and `data` must return pointers that stay valid for reads and writes, for the lengths that they
+/// name, as long as the value lives.
 pub(in super::super) unsafe trait Shared: Send {
     /// Loads the commit word of a slot; what was stored before it was stored is visible then.
     fn load_commit(&self, slot: usize) -> u64;
@@ -20,7 +22,8 @@ pub(in super::super) unsafe trait Shared: Send {
     /// The 40 bytes for an inline body.
     fn inline(&self, slot: usize) -> *mut u8;
 
-    /// Byte `at`, less than the length of the data ring, of which as many bytes as the data ring has can be used.
+    /// Byte `at`, less than the length of the data ring, of which as many bytes as the data ring has can be
+    /// used.
     fn data(&self, at: usize) -> *mut u8;
 
     /// Frames and bytes that the consumer said it released.
@@ -29,11 +32,12 @@ pub(in super::super) unsafe trait Shared: Send {
     /// Says so, after the last use of what was released.
     fn store_credits(&self, credits: [u64; 2]);
 
-    /// Rings if the peer announced that it sleeps. What was stored before is visible to a peer that announces it later.
+    /// Rings if the peer announced that it sleeps. What was stored before is visible to a peer that announces
+    /// it later.
     fn wake_peer(&self);
 
-    /// Announces that this side sleeps. What the peer stored before it looked for the announcement in vain is visible to loads behind this
-    /// call.
+    /// Announces that this side sleeps. What the peer stored before it looked for the announcement in vain is
+    /// visible to loads behind this call.
     fn announce_sleep(&self);
 
     /// Takes the announcement back.

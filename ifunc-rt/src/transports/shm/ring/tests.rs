@@ -35,7 +35,8 @@ struct View(Rc<Memory>);
 // SAFETY: the tests use one thread.
 unsafe impl Send for View {}
 
-// SAFETY: `inline` has its bytes between guards, `data` twice the ring's length; neither moves while a view lives.
+// SAFETY: `inline` has its bytes between guards, `data` twice the ring's length; neither moves while a view
+// lives.
 unsafe impl Shared for View {
     fn load_commit(&self, slot: usize) -> u64 {
         self.0.commits[slot].get()
@@ -222,14 +223,17 @@ proptest! {
                 }
                 Step::Arm => {
                     prop_assert_eq!(consumer.arm(), under_way.is_empty());
-                    prop_assert_eq!(memory.asleep.get(), under_way.is_empty());
+                    prop_assert!(memory.asleep.get());
+                    consumer.disarm();
+                    prop_assert!(!memory.asleep.get());
                 }
             }
         }
         memory.assert_guards();
     }
 
-    /// Whatever a peer writes, the rings stay within their memory and do not panic; a frame that is delivered has a body within bounds.
+    /// Whatever a peer writes, the rings stay within their memory and do not panic; a frame that is delivered
+    /// has a body within bounds.
     #[test]
     fn a_hostile_peer_is_harmless(
         size in sizes(),
@@ -385,7 +389,9 @@ fn credits_wake_who_waits_for_them() {
         producer.reserve(8, 8).unwrap().unwrap();
         producer.commit(Header::new(Kind::Exec, 0, 0), 8);
     }
-    memory.asleep.set(true);
+    // Held, and announced for the credits' sake.
+    consumer.peek().unwrap().unwrap();
+    assert!(!consumer.arm() && memory.asleep.get());
     assert!(producer.reserve(8, 8).unwrap().is_none());
     receive(&mut consumer).unwrap().unwrap();
     consumer.settle();
