@@ -25,7 +25,7 @@
 //! | `Sync` | → target | 0 | completion's | – |
 //! | `Completion` | → source | status | the request's | answer or detail |
 //! | `Report` | → source | status | the sequence of the frame that failed | handle (u32), then the detail |
-//! | `Fragment` | → source | 0 | length of the whole | part of the body of the next `Completion` |
+
 //!
 //! `Sync` completes when everything before it was consumed. A `Report` tells what became of a frame that wanted no completion and did not end
 //! well.
