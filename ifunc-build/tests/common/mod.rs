@@ -2,6 +2,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod workspace;
+
 use std::ffi::{CString, c_void};
 
 use ifunc_abi::image::{Image, ImportFlags, Relocation};
@@ -96,4 +98,25 @@ pub fn process_symbol(name: &str) -> Option<usize> {
     // SAFETY: the symbol is only looked up, as an address.
     let symbol = unsafe { this.get::<*mut c_void>(name.as_bytes_with_nul()) }.ok()?;
     Some(symbol.into_raw() as usize)
+}
+
+/// Opens a library as a source does: everything that is not weak has to be there.
+pub fn open_now(path: &std::path::Path) -> libloading::os::unix::Library {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: libraries of these tests have no constructors.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap()
+}
+
+/// The names that a library exports.
+pub fn exports(path: &std::path::Path) -> Vec<String> {
+    use object::{Object, ObjectSymbol};
+    let data = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let mut names: Vec<String> = file
+        .dynamic_symbols()
+        .filter(|s| s.is_definition())
+        .map(|s| s.name().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
 }

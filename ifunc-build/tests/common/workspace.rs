@@ -1,0 +1,98 @@
+//! Cargo workspaces in temporary directories.
+
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ifunc_build::{BuildError, BuildOptions, BuiltIfunc, Quiet, build_packages};
+
+/// The dependency that an ifunc package has.
+pub const DEPENDS: &str = "[dependencies]\nifunc = { IFUNC }";
+
+/// A workspace.
+pub struct Workspace {
+    pub dir: tempfile::TempDir,
+    target: PathBuf,
+}
+
+impl Workspace {
+    pub fn new(members: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let members = members
+            .iter()
+            .map(|m| format!("{m:?}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [{members}]\n");
+        fs::write(dir.path().join("Cargo.toml"), manifest).unwrap();
+        // The versions of the checkout: what it builds with is there.
+        let lock = sdk().with_file_name("Cargo.lock");
+        if lock.exists() {
+            fs::copy(lock, dir.path().join("Cargo.lock")).unwrap();
+        }
+        // One for all tests: what `ifunc` depends on is compiled once. Every test has its own names.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ifunc");
+        Self { dir, target }
+    }
+
+    /// The same, with a target directory of its own.
+    pub fn alone(members: &[&str]) -> Self {
+        let mut workspace = Self::new(members);
+        workspace.target = workspace.dir.path().join("elsewhere");
+        workspace
+    }
+
+    /// Adds a package; `IFUNC` in the manifest becomes the path of the SDK.
+    pub fn package(&self, name: &str, manifest: &str, source: &str) -> PathBuf {
+        let folder = self.dir.path().join(name);
+        fs::create_dir_all(folder.join("src")).unwrap();
+        let manifest = manifest.replace("IFUNC", &format!("path = {:?}", sdk().to_str().unwrap()));
+        let head = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+        fs::write(folder.join("Cargo.toml"), head + &manifest).unwrap();
+        fs::write(folder.join("src/lib.rs"), source).unwrap();
+        folder
+    }
+
+    pub fn options(&self) -> BuildOptions {
+        BuildOptions {
+            current_dir: Some(self.dir.path().into()),
+            manifest_path: Some(self.dir.path().join("Cargo.toml")),
+            target_dir: Some(self.target.clone()),
+            offline: true,
+            ..BuildOptions::default()
+        }
+    }
+
+    /// Where a library lands; what an earlier run left is removed.
+    pub fn library(&self, name: &str) -> PathBuf {
+        let path = self.target.join(format!("release/{name}.so"));
+        let _ = fs::remove_file(&path);
+        path
+    }
+
+    pub fn build(&self) -> Result<Vec<BuiltIfunc>, BuildError> {
+        build_packages(&self.options(), &mut Quiet)
+    }
+
+    /// Builds these packages only.
+    pub fn build_only(&self, packages: &[&str]) -> Result<Vec<BuiltIfunc>, BuildError> {
+        let packages = packages.iter().map(|&p| p.into()).collect();
+        build_packages(
+            &BuildOptions {
+                packages,
+                ..self.options()
+            },
+            &mut Quiet,
+        )
+    }
+
+    /// Builds, and says why that failed.
+    pub fn refusal(&self) -> String {
+        self.build().expect_err("the build is to fail").to_string()
+    }
+}
+
+fn sdk() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("ifunc")
+}
