@@ -19,14 +19,15 @@ enum Event {
     Stderr(String),
 }
 
-/// Compiles a package to a static library and returns its path.
+/// Compiles a package to a static library and returns its path; `None` for a package that depends on `ifunc` and uses
+/// nothing of it: whose ifuncs, if any, are in C.
 pub(super) fn compile(
     workspace: &Workspace,
     package: &Package,
     target: &Path,
     options: &BuildOptions,
     progress: &mut dyn Progress,
-) -> Result<PathBuf, BuildError> {
+) -> Result<Option<PathBuf>, BuildError> {
     progress.compiling(&package.name);
     let mut command = command(workspace, package, target, options)?;
     if options.verbose {
@@ -40,6 +41,8 @@ pub(super) fn compile(
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
 
     let mut archive = None;
+    // What is said for want of a panic handler is no news to a package that has no Rust ifunc.
+    let mut withheld = Vec::new();
     let mut diagnosis = Diagnosis::default();
     thread::scope(|scope| {
         let (send, events) = mpsc::channel();
@@ -72,26 +75,36 @@ pub(super) fn compile(
                     }
                 }
                 Event::Message(Message::CompilerMessage(message)) => {
+                    let expected = Diagnosis::is_about_the_panic_handler(&message.message);
                     diagnosis.compiler(&message.message);
-                    if let Some(rendered) = &message.message.rendered {
-                        progress.diagnostic(rendered);
+                    match message.message.rendered {
+                        Some(rendered) if expected => withheld.push(rendered),
+                        Some(rendered) => progress.diagnostic(&rendered),
+                        None => {}
                     }
                 }
                 Event::Message(_) => {}
                 Event::Stderr(line) => {
                     diagnosis.cargo(&line);
-                    progress.cargo(&line);
+                    match line.trim_start().starts_with("error") {
+                        true => withheld.push(line + "\n"),
+                        false => progress.cargo(&line),
+                    }
                 }
             }
         }
     });
     let status = child.wait().map_err(cargo_missing)?;
     match archive {
-        Some(archive) if status.success() => Ok(archive),
-        _ => Err(BuildError::Compile {
-            package: package.name.clone(),
-            helps: diagnosis.helps(package),
-        }),
+        Some(archive) if status.success() => Ok(Some(archive)),
+        None if diagnosis.lacks_only_the_panic_handler() => Ok(None),
+        _ => {
+            withheld.iter().for_each(|said| progress.diagnostic(said));
+            Err(BuildError::Compile {
+                package: package.name.clone(),
+                helps: diagnosis.helps(package),
+            })
+        }
     }
 }
 

@@ -26,6 +26,25 @@ impl Diagnosis {
         }
     }
 
+    /// Whether the compiler asks for the panic handler, which `ifunc` brings where something of it is used.
+    pub(super) fn is_about_the_panic_handler(message: &Diagnostic) -> bool {
+        message.message.contains("`#[panic_handler]` function required")
+    }
+
+    /// Whether that is all that is wrong. Cargo's last line only repeats it.
+    pub(super) fn lacks_only_the_panic_handler(&self) -> bool {
+        let (about_it, others): (Vec<_>, Vec<_>) = self
+            .errors
+            .iter()
+            .partition(|error| error.contains("`#[panic_handler]` function required"));
+        let follows = |error: &&String| {
+            ["could not compile", "aborting due to"]
+                .iter()
+                .any(|what| error.contains(what))
+        };
+        !about_it.is_empty() && others.iter().all(follows)
+    }
+
     /// A line of cargo.
     pub(super) fn cargo(&mut self, line: &str) {
         if line.trim_start().starts_with("error") {

@@ -68,7 +68,9 @@ pub fn build_packages(
     for package in selected {
         let before = built.len();
         let archive = cargo::compile(&workspace, package, &target, options, progress)?;
-        built.extend(build_rust(package, &archive, &mut names, options, progress)?);
+        if let Some(archive) = archive {
+            built.extend(build_rust(package, &archive, &mut names, options, progress)?);
+        }
         let c_options = COptions {
             cflags: package.c_flags.clone(),
             link_args: package.link_args.clone(),

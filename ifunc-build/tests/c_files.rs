@@ -1,0 +1,304 @@
+//! C files: ifuncs found by their symbols, images, libraries.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Loaded, exports, open_now, process_symbol};
+use ifunc_abi::image::{Flags, Image, ImportFlags};
+use ifunc_build::{BuiltIfunc, COptions, Language, Progress, Quiet, build_c, read_library};
+
+/// Both argument orders, an import of the target, a weak one, and one of libc.
+const TWO: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+uint64_t of_the_target(uint64_t);
+__attribute__((weak)) uint64_t perhaps(uint64_t);
+
+size_t slides_payload_bound(const void *args, size_t n) { return n + 1; }
+int slides_payload_init(const void *args, size_t n, void *payload, size_t *size)
+{
+    memcpy(payload, args, n);
+    *size = n;
+    return 0;
+}
+void slides_main(void *payload, size_t n, void *target)
+{
+    uint64_t by;
+    memcpy(&by, payload, 8);
+    *(uint64_t *)target = of_the_target(by) + (perhaps ? perhaps(1) : 0);
+}
+
+size_t paper_payload_get_max_size(const void *args, size_t n) { return 16; }
+int paper_payload_init(void *payload, size_t size, const void *args, size_t n)
+{
+    memset(payload, 7, size);
+    return 0;
+}
+void paper_main(void *payload, size_t n, void *target)
+{
+    __int128 wide = *(const int64_t *)payload;
+    *(uint64_t *)target = (uint64_t)(wide * wide / (n + 1));
+}
+"#;
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        Self(dir)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self) -> COptions {
+        COptions {
+            target_dir: Some(self.path("target")),
+            ..COptions::default()
+        }
+    }
+
+    fn build(&self, files: &[&str]) -> Vec<BuiltIfunc> {
+        self.build_with(files, &self.options())
+    }
+
+    fn build_with(&self, files: &[&str], options: &COptions) -> Vec<BuiltIfunc> {
+        let files: Vec<_> = files.iter().map(|file| self.path(file)).collect();
+        build_c(&files, options, &mut Quiet).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn refusal(&self, file: &str) -> String {
+        build_c(&[self.path(file)], &self.options(), &mut Quiet)
+            .unwrap_err()
+            .to_string()
+    }
+}
+
+#[test]
+fn a_file_may_hold_several_ifuncs() {
+    let files = Files::new(&[("two.c", TWO)]);
+    let built = files.build(&["two.c"]);
+    let [paper, slides] = &built[..] else {
+        panic!("{built:?}")
+    };
+    assert_eq!(
+        (&*paper.name, &*slides.name, slides.language),
+        ("paper", "slides", Language::C)
+    );
+    assert_eq!(slides.path, files.path("target/release/slides.so"));
+    assert_eq!(slides.id, *blake3::hash(&slides.image).as_bytes());
+
+    let image = Image::parse(&slides.image).unwrap();
+    assert_eq!(image.flags(), Flags::IGNORE_RESULT);
+    assert_eq!(
+        (
+            image.payload_align(),
+            image.payload(),
+            image.target(),
+            image.answer()
+        ),
+        (16, 0, 0, 0)
+    );
+    let imports: Vec<_> = image
+        .imports()
+        .map(|i| (i.symbol, i.flags.has(ImportFlags::WEAK)))
+        .collect();
+    assert_eq!(imports, [("of_the_target", false), ("perhaps", true)]);
+    let image = Image::parse(&paper.image).unwrap();
+    assert_eq!(image.imports().len(), 0, "128-bit division comes from libgcc");
+
+    let mut target = 0_u64;
+    let loaded = Loaded::new(&paper.image, process_symbol).unwrap();
+    // SAFETY: payload and target are what the function takes.
+    unsafe { loaded.run(&mut 1_000_000_i64.to_le_bytes(), &mut target) };
+    assert_eq!(target, 1_000_000_000_000 / 9);
+    extern "C" fn of_the_target(x: u64) -> u64 {
+        x + 2
+    }
+    let loaded = Loaded::new(&slides.image, |s| {
+        (s == "of_the_target").then_some(of_the_target as *const () as usize)
+    });
+    // SAFETY: payload and target are what the function takes.
+    unsafe { loaded.unwrap().run(&mut 40_u64.to_le_bytes(), &mut target) };
+    assert_eq!(target, 42);
+
+    for (ifunc, convention) in [(paper, "max-size"), (slides, "bound")] {
+        let library = read_library(&ifunc.path).unwrap();
+        assert_eq!(
+            (library.images.len(), &*library.images[0].name),
+            (1, &*ifunc.name)
+        );
+        assert_eq!(library.images[0].about().convention(), Some(convention));
+        assert_eq!(library.images[0].image, ifunc.image);
+    }
+}
+
+#[test]
+fn libraries_open_without_the_target() {
+    let files = Files::new(&[("two.c", TWO)]);
+    let built = files.build(&["two.c"]);
+    let [paper, slides] = &built[..] else {
+        panic!("{built:?}")
+    };
+    assert_eq!(
+        exports(&slides.path),
+        ["slides_main", "slides_payload_bound", "slides_payload_init"]
+    );
+    assert_eq!(
+        exports(&paper.path),
+        ["paper_main", "paper_payload_get_max_size", "paper_payload_init"]
+    );
+    let library = open_now(&slides.path);
+    type Init = unsafe extern "C" fn(*const u8, usize, *mut u8, *mut usize) -> i32;
+    // SAFETY: the function has this type.
+    let init = unsafe { library.get::<Init>(b"slides_payload_init") }.unwrap();
+    let (mut payload, mut size) = ([0; 8], 8);
+    // SAFETY: the buffer has `size` bytes.
+    assert_eq!(
+        unsafe { init(b"abc".as_ptr(), 3, payload.as_mut_ptr(), &raw mut size) },
+        0
+    );
+    assert_eq!((&payload[..3], size), (&b"abc"[..], 3));
+    let library = open_now(&paper.path);
+    type MaxSize = unsafe extern "C" fn(*const u8, usize) -> usize;
+    // SAFETY: the function has this type.
+    let max_size = unsafe { library.get::<MaxSize>(b"paper_payload_get_max_size") }.unwrap();
+    // SAFETY: the arguments are not looked at.
+    assert_eq!(unsafe { max_size(std::ptr::null(), 0) }, 16);
+}
+
+#[test]
+fn what_did_not_change_is_not_written() {
+    let files = Files::new(&[("two.c", TWO)]);
+    let first = files.build(&["two.c"]);
+    assert!(first.iter().all(|b| !b.fresh));
+    let again = files.build(&["two.c"]);
+    assert!(again.iter().all(|b| b.fresh));
+    fs::write(files.path("two.c"), TWO.replace("n + 1)", "n + 2)")).unwrap();
+    let changed = files.build(&["two.c"]);
+    assert!(changed[0].id != first[0].id && !changed[0].fresh);
+    assert_eq!(
+        changed[1].id, first[1].id,
+        "the image of the other ifunc is the same"
+    );
+    let left: Vec<_> = fs::read_dir(files.path("target/release"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".so"))
+        .collect();
+    assert_eq!(left, [""; 0], "something was left behind");
+
+    fs::write(&first[0].path, b"truncated").unwrap();
+    assert!(
+        !files.build(&["two.c"])[0].fresh,
+        "a library that was damaged is made again"
+    );
+}
+
+#[test]
+fn flags_of_the_compiler_are_stated() {
+    let files = Files::new(&[("two.c", TWO)]);
+    let options = COptions {
+        cflags: vec!["-march=haswell".into()],
+        ..files.options()
+    };
+    let built = files.build_with(&["two.c"], &options);
+    assert_eq!(Image::parse(&built[0].image).unwrap().cpu_features(), 0b011);
+    let built = files.build(&["two.c"]);
+    assert_eq!(Image::parse(&built[0].image).unwrap().cpu_features(), 0);
+}
+
+#[test]
+fn half_an_ifunc_is_refused() {
+    let both = format!("{TWO}\nsize_t paper_payload_bound(const void *a, size_t n) {{ return 0; }}\n");
+    let files = Files::new(&[
+        ("both.c", &both),
+        (
+            "neither.c",
+            &TWO.replace("size_t slides_payload_bound", "size_t slides_bound"),
+        ),
+        (
+            "static.c",
+            &TWO.replace(
+                "void slides_main",
+                "__attribute__((used)) static void slides_main",
+            ),
+        ),
+        ("nothing.c", "int helper(int x) { return x; }"),
+        ("wrong.c", "int broken(void) { return undeclared_variable; }"),
+        (
+            "tls.c",
+            &TWO.replace(
+                "__int128 wide =",
+                "static __thread volatile uint64_t local; __int128 wide = ++local +",
+            ),
+        ),
+    ]);
+    let says = |file: &str, text: &str| {
+        let refusal = files.refusal(file);
+        assert!(refusal.contains(text), "`{text}` is not in:\n{refusal}");
+    };
+    says(
+        "both.c",
+        "both `paper_payload_bound` and `paper_payload_get_max_size` are there",
+    );
+    says(
+        "neither.c",
+        "neither `slides_payload_bound` nor `slides_payload_get_max_size` is there",
+    );
+    says("static.c", "`slides_main` is not");
+    says("nothing.c", "no ifunc is there");
+    says("wrong.c", "undeclared_variable");
+    says("tls.c", "thread-local variable: `local");
+    says("absent.c", "cannot read `");
+}
+
+#[test]
+fn what_init_needs_and_nobody_has_is_a_warning() {
+    struct Warnings(String);
+    impl Progress for Warnings {
+        fn diagnostic(&mut self, rendered: &str) {
+            self.0.push_str(rendered);
+        }
+    }
+    let text = TWO
+        .replace("*size = n;", "*size = n + surely_not_there(n);")
+        .replace(
+            "uint64_t of_the_target(uint64_t);",
+            "uint64_t of_the_target(uint64_t), surely_not_there(uint64_t);",
+        );
+    let files = Files::new(&[("warned.c", &text)]);
+    let mut warnings = Warnings(String::new());
+    build_c(&[files.path("warned.c")], &files.options(), &mut warnings).unwrap();
+    assert!(warnings.0.contains("surely_not_there"), "{}", warnings.0);
+    assert!(
+        !warnings.0.contains("of_the_target"),
+        "what the target provides is no warning: {}",
+        warnings.0
+    );
+}
+
+#[test]
+fn no_library_is_no_library() {
+    let error = |path: &Path| read_library(path).unwrap_err().to_string();
+    let files = Files::new(&[("text.so", "not ELF"), ("plain.c", "int x;")]);
+    assert!(error(&files.path("text.so")).contains("is not an ELF file"));
+    assert!(error(&files.path("absent.so")).contains("cannot read"));
+    let plain = files.path("plain.so");
+    let cc = std::process::Command::new("cc")
+        .args(["-shared", "-o"])
+        .arg(&plain)
+        .arg(files.path("plain.c"))
+        .status()
+        .unwrap();
+    assert!(cc.success());
+    assert!(error(&plain).contains("holds no image"));
+}
