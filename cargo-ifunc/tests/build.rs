@@ -3,11 +3,23 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Mutex;
 
-use common::{c_ifunc, ifunc, ifunc_manifest, write};
+use common::{Ran, c_ifunc, ifunc, ifunc_manifest, write};
 use serde_json::Value;
 
 const ADD: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter }\n";
+
+/// One build of Rust at a time: they share a folder, so that the SDK is compiled once for all.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Where they build.
+const SHARED: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
+
+fn build_rust(folder: &Path, args: &[&str]) -> Ran {
+    let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    ifunc(folder, &[&["build", "--target-dir", SHARED], args].concat())
+}
 
 fn inspected(folder: &Path, file: &str) -> Value {
     let out = ifunc(folder, &["inspect", "--json", file]).well().out;
@@ -68,10 +80,10 @@ fn a_rust_package_and_its_profile() {
         folder.path(),
         &[("Cargo.toml", &ifunc_manifest("adder")), ("src/lib.rs", ADD)],
     );
-    let ran = ifunc(folder.path(), &["build"]).well();
+    let ran = build_rust(folder.path(), &[]).well();
     assert!(ran.err.contains("     Linking add\n"), "{}", ran.err);
 
-    let add = inspected(folder.path(), "target/ifunc/release/add.so");
+    let add = inspected(folder.path(), &format!("{SHARED}/release/add.so"));
     assert_eq!(add["name"], "add");
     assert_eq!(add["payload"]["text"], "u64");
     assert_eq!(add["target"]["text"], "u64");
@@ -80,8 +92,8 @@ fn a_rust_package_and_its_profile() {
     let bytes = add["image_bytes"].as_u64().expect("a number");
     assert!(bytes <= 256, "the image of `add` has {bytes} bytes");
 
-    ifunc(folder.path(), &["build", "--profile", "dev"]).well();
-    assert!(folder.path().join("target/ifunc/debug/add.so").is_file());
+    build_rust(folder.path(), &["--profile", "dev"]).well();
+    assert!(Path::new(SHARED).join("debug/add.so").is_file());
 }
 
 #[test]
@@ -122,7 +134,7 @@ fn one_name_in_two_packages_is_an_error() {
             ("two/src/lib.rs", ADD),
         ],
     );
-    ifunc(folder.path(), &["build"]).failed(1, &["two ifuncs are named `add`", "one", "two", "help: "]);
+    build_rust(folder.path(), &[]).failed(1, &["two ifuncs are named `add`", "one", "two", "help: "]);
 }
 
 #[test]
@@ -139,7 +151,7 @@ fn what_does_not_compile_is_shown() {
             ("wrong.c", "void wrong_main(void) { return 1 }\n"),
         ],
     );
-    ifunc(folder.path(), &["build", "-q"]).failed(
+    build_rust(folder.path(), &["-q"]).failed(
         1,
         &[
             "cannot find value `y`",

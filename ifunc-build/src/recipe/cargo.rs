@@ -15,7 +15,7 @@ use crate::{BuildError, BuildOptions, Color, Progress};
 
 /// What a reader thread hands over.
 enum Event {
-    Message(Message),
+    Message(Box<Message>),
     Stderr(String),
 }
 
@@ -53,7 +53,7 @@ pub(super) fn compile(
                 .flat_map(|out| Message::parse_stream(BufReader::new(out)))
             {
                 let Ok(message) = message else { return };
-                if messages.send(Event::Message(message)).is_err() {
+                if messages.send(Event::Message(Box::new(message))).is_err() {
                     return;
                 }
             }
@@ -67,23 +67,25 @@ pub(super) fn compile(
         });
         for event in events {
             match event {
-                Event::Message(Message::CompilerArtifact(artifact)) => {
-                    if artifact.manifest_path == package.manifest_path
-                        && let Some(file) = artifact.filenames.iter().find(|f| f.extension() == Some("a"))
-                    {
-                        archive = Some(file.clone().into_std_path_buf());
+                Event::Message(message) => match *message {
+                    Message::CompilerArtifact(artifact) => {
+                        if artifact.manifest_path == package.manifest_path
+                            && let Some(file) = artifact.filenames.iter().find(|f| f.extension() == Some("a"))
+                        {
+                            archive = Some(file.clone().into_std_path_buf());
+                        }
                     }
-                }
-                Event::Message(Message::CompilerMessage(message)) => {
-                    let expected = Diagnosis::is_about_the_panic_handler(&message.message);
-                    diagnosis.compiler(&message.message);
-                    match message.message.rendered {
-                        Some(rendered) if expected => withheld.push(rendered),
-                        Some(rendered) => progress.diagnostic(&rendered),
-                        None => {}
+                    Message::CompilerMessage(message) => {
+                        let expected = Diagnosis::is_about_the_panic_handler(&message.message);
+                        diagnosis.compiler(&message.message);
+                        match message.message.rendered {
+                            Some(rendered) if expected => withheld.push(rendered),
+                            Some(rendered) => progress.diagnostic(&rendered),
+                            None => {}
+                        }
                     }
-                }
-                Event::Message(_) => {}
+                    _ => {}
+                },
                 Event::Stderr(line) => {
                     diagnosis.cargo(&line);
                     match line.trim_start().starts_with("error") {
