@@ -101,9 +101,12 @@ pub enum BuildError {
     /// An object or archive cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The linker refused; every reason is named.
-    #[error(transparent)]
-    Link(#[from] LinkError),
+    /// The linker refused; every reason is named, for every ifunc of the package or file.
+    #[error("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Link {
+        /// One for each ifunc that was refused; never empty.
+        errors: Vec<LinkError>,
+    },
     /// `cc -shared` failed.
     #[error("could not link the library `{library}` with `{compiler}`\n{stderr}")]
     LinkShared {

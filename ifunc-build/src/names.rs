@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::BuildError;
-use crate::shared::origin_of;
+use crate::shared::{io, origin_of};
+use crate::{BuildError, BuiltIfunc, Progress};
 
 /// The names of one folder of libraries.
 #[derive(Debug)]
@@ -59,6 +59,33 @@ impl Names {
             Some(package) => Self::package_origin(package),
             None => format!("file {}", file.display()),
         }
+    }
+
+    /// Removes the libraries of ifuncs that a package had and has no more: a source must not find them.
+    pub(crate) fn remove_vanished(
+        &self,
+        package: &str,
+        built: &[BuiltIfunc],
+        progress: &mut dyn Progress,
+    ) -> Result<(), BuildError> {
+        let Ok(entries) = std::fs::read_dir(&self.folder) else {
+            return Ok(());
+        };
+        let ours = Self::package_origin(package);
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else {
+                continue;
+            };
+            if path.extension().is_none_or(|extension| extension != "so")
+                || built.iter().any(|ifunc| ifunc.name == name)
+                || origin_of(&path, name).as_ref() != Some(&ours)
+            {
+                continue;
+            }
+            std::fs::remove_file(&path).map_err(io("remove", &path))?;
+            progress.removed(&path);
+        }
+        Ok(())
     }
 
     /// Takes a name for a Rust ifunc.

@@ -1,5 +1,7 @@
 //! What a build tells while it works.
 
+use std::path::Path;
+
 use crate::BuiltIfunc;
 
 /// Listens to a build. Every method does nothing unless it is written.
@@ -27,6 +29,11 @@ pub trait Progress {
     /// A library is in its place.
     fn built(&mut self, ifunc: &BuiltIfunc) {
         let _ = ifunc;
+    }
+
+    /// A library was removed: its package has no such ifunc any more.
+    fn removed(&mut self, library: &Path) {
+        let _ = library;
     }
 
     /// A command line that is about to be run; only when the options say `verbose`.

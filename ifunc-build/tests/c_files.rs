@@ -162,10 +162,8 @@ fn libraries_open_without_the_target() {
     let init = unsafe { library.get::<Init>(b"slides_payload_init") }.unwrap();
     let (mut payload, mut size) = ([0; 8], 8);
     // SAFETY: the buffer has `size` bytes.
-    assert_eq!(
-        unsafe { init(b"abc".as_ptr(), 3, payload.as_mut_ptr(), &raw mut size) },
-        0
-    );
+    let status = unsafe { init(b"abc".as_ptr(), 3, payload.as_mut_ptr(), &raw mut size) };
+    assert_eq!(status, 0);
     assert_eq!((&payload[..3], size), (&b"abc"[..], 3));
     let library = open_now(&paper.path);
     type MaxSize = unsafe extern "C" fn(*const u8, usize) -> usize;

@@ -79,6 +79,13 @@ fn add_is_small_runs_and_stays_as_it_is() {
     workspace.package("hello", DEPENDS, &ADD.replace("+= delta", "+= delta + 1"));
     let changed = workspace.build().unwrap();
     assert!(!changed[0].fresh && changed[0].id != add.id);
+
+    workspace.package("hello", DEPENDS, &ADD.replace("fn add", "fn add_renamed"));
+    assert_eq!(workspace.build().unwrap()[0].name, "add_renamed");
+    assert!(
+        !path.exists(),
+        "the library of an ifunc that is gone is still there"
+    );
 }
 
 #[test]
@@ -209,16 +216,20 @@ unsafe extern "C" { fn getpid() -> i32; fn puts(text: *const u8) -> i32; }
 #[inline(never)]
 fn ask() -> i32 { unsafe { getpid() } }
 #[ifunc]
+pub fn undeclared_too(_by: u64, total: &mut u64) { *total = ask() as u64; }
+#[ifunc]
 pub fn undeclared(_by: u64, total: &mut u64) { unsafe { puts(c"x".as_ptr().cast()); } *total = ask() as u64; }
 "#,
     );
     let refusal = workspace.refusal();
+    println!("{refusal}");
     for text in [
         "cannot link the image of `undeclared`: 2 reasons",
+        "cannot link the image of `undeclared_too`: 1 reason",
         "undefined symbol that no import declares: `getpid`",
         "undefined symbol that no import declares: `puts`",
         "compilers write `puts` for `printf`",
-        "help: declare it: `#[ifunc::import] unsafe extern",
+        "help: declare it: `#[ifunc::import] unsafe extern \"C\"",
     ] {
         assert!(refusal.contains(text), "`{text}` is not in:\n{refusal}");
     }

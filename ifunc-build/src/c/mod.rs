@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::image::{Flags, Image};
+use ifunc_abi::symbols::COMPILER_IMPORTS;
 
 use crate::link::{Imports, Input, Linker, Request, Role};
 use crate::names::Names;
@@ -104,7 +105,9 @@ pub(crate) fn build_files(
         }
         let linker = Linker::open(&inputs)?;
         let images = link_unit(unit, &linker, cpu_features, names, progress)?;
-        let weaken = imports_of(images.values());
+        // What every C library has stays strong: it binds the library to the one that is there.
+        let mut weaken = imports_of(images.values());
+        weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
         for ifunc in &unit.ifuncs {
             let image = &images[&ifunc.name];
             let about = format!("convention {}\n", ifunc.convention.name());
@@ -148,6 +151,7 @@ fn link_unit(
     progress: &mut dyn Progress,
 ) -> Result<BTreeMap<String, Vec<u8>>, BuildError> {
     let mut images = BTreeMap::new();
+    let mut errors = Vec::new();
     for ifunc in &unit.ifuncs {
         names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
@@ -157,9 +161,18 @@ fn link_unit(
             payload_align: PAYLOAD_ALIGN,
             ..Request::new(&ifunc.name, Imports::Any)
         };
-        images.insert(ifunc.name.clone(), linker.link(&request)?);
+        match linker.link(&request) {
+            Ok(image) => {
+                images.insert(ifunc.name.clone(), image);
+            }
+            Err(error) => errors.push(error),
+        }
     }
-    Ok(images)
+    if errors.is_empty() {
+        Ok(images)
+    } else {
+        Err(BuildError::Link { errors })
+    }
 }
 
 /// What images leave to their target.

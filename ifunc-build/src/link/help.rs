@@ -25,7 +25,7 @@ pub(super) const MALFORMED: &str =
 /// Help for an undefined symbol of a Rust image.
 pub(super) fn undeclared(symbol: &str) -> String {
     let declare = format!(
-        "declare it: `#[ifunc::import] unsafe extern {{ fn {symbol}(..); }}`, and export a function of this name from the target"
+        "declare it: `#[ifunc::import] unsafe extern \"C\" {{ fn {symbol}(..); }}`, and export a function of this name from the target"
     );
     match written_as(symbol) {
         Some(source) => format!("compilers write `{symbol}` for {source}; {declare}"),

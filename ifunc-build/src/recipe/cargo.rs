@@ -29,7 +29,7 @@ pub(super) fn compile(
     progress: &mut dyn Progress,
 ) -> Result<Option<PathBuf>, BuildError> {
     progress.compiling(&package.name);
-    let mut command = command(workspace, package, target, options)?;
+    let mut command = command(workspace, package, target, options);
     if options.verbose {
         progress.command(&format!("{command:?}"));
     }
@@ -141,12 +141,7 @@ fn program(variable: &str, default: &str) -> OsString {
 
 /// The command line. Everything that an image build needs stands on it or in its environment, so that the user's
 /// manifest needs nothing, and nothing that the user's manifest or configuration says gets into images by accident.
-fn command(
-    workspace: &Workspace,
-    package: &Package,
-    target: &Path,
-    options: &BuildOptions,
-) -> Result<Command, BuildError> {
+fn command(workspace: &Workspace, package: &Package, target: &Path, options: &BuildOptions) -> Command {
     let mut command = Command::new(program("CARGO", "cargo"));
     if let Some(directory) = &options.current_dir {
         command.current_dir(directory);
@@ -155,7 +150,7 @@ fn command(
         .args(["rustc", "--lib", "--crate-type", "staticlib", "--manifest-path"])
         .arg(&package.manifest_path);
     // With an explicit target, build scripts and macros are compiled without the flags for images.
-    command.arg("--target").arg(host_target()?);
+    command.arg("--target").arg(&workspace.host);
     let profile = match &*options.profile {
         "release" => "ifunc".to_owned(),
         other => format!("ifunc-{other}"),
@@ -202,7 +197,7 @@ fn command(
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET")
         .env_remove("RUSTFLAGS");
-    Ok(command)
+    command
 }
 
 /// Images of the release profile are optimised, whatever the manifest says of that profile.
@@ -257,16 +252,17 @@ fn rustflags(workspace: &Workspace, package: &Package, options: &BuildOptions) -
     flags.join(std::ffi::OsStr::new("\x1f"))
 }
 
-/// The target that rustc compiles for by itself.
-fn host_target() -> Result<String, BuildError> {
-    let output = Command::new(program("RUSTC", "rustc"))
-        .arg("-vV")
-        .output()
-        .map_err(|source| BuildError::Spawn {
-            program: "rustc".into(),
-            source,
-            help: "https://rustup.rs installs it".into(),
-        })?;
+/// The target that rustc compiles for by itself; which rustc, the directory may say.
+pub(super) fn host_target(options: &BuildOptions) -> Result<String, BuildError> {
+    let mut command = Command::new(program("RUSTC", "rustc"));
+    if let Some(directory) = &options.current_dir {
+        command.current_dir(directory);
+    }
+    let output = command.arg("-vV").output().map_err(|source| BuildError::Spawn {
+        program: "rustc".into(),
+        source,
+        help: "https://rustup.rs installs it".into(),
+    })?;
     let text = String::from_utf8_lossy(&output.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.unwrap_or("x86_64-unknown-linux-gnu").to_owned())

@@ -6,9 +6,10 @@ mod diagnose;
 mod records;
 mod workspace;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ifunc_abi::Fingerprint;
 use ifunc_abi::image::Flags;
 
 use crate::c::{Compiler, arch_of, build_files, imports_of};
@@ -88,6 +89,7 @@ pub fn build_packages(
                 progress,
             )?);
         }
+        names.remove_vanished(&package.name, &built[before..], progress)?;
         if built.len() == before && options.packages.contains(&package.name) {
             return Err(BuildError::NoIfuncs {
                 package: package.name.clone(),
@@ -117,29 +119,9 @@ fn build_rust(
     let linker = Linker::open(&inputs)?;
     let compiler = Compiler::from_env();
     let declared: Vec<String> = records.imports.keys().cloned().collect();
+    let images = link_all(package, &records, &linker, names, progress)?;
     let mut built = Vec::new();
-    for ifunc in &records.ifuncs {
-        names.claim_rust(&ifunc.name, &package.name)?;
-        progress.linking(&ifunc.name);
-        let request = Request {
-            imports: Imports::Declared(
-                records
-                    .imports
-                    .iter()
-                    .map(|(symbol, text)| (&**symbol, fingerprint(text)))
-                    .collect(),
-            ),
-            flags: Flags::NONE
-                .with_if(ifunc.idempotent, Flags::IDEMPOTENT)
-                .with_if(ifunc.pinned, Flags::PINNED)
-                .with_if(ifunc.shared, Flags::SHARED),
-            payload: fingerprint(&ifunc.payload),
-            target: fingerprint(&ifunc.target),
-            answer: fingerprint(&ifunc.answer),
-            payload_align: ifunc.align,
-            ..Request::new(&ifunc.name, Imports::Any)
-        };
-        let image = linker.link(&request)?;
+    for (ifunc, image) in records.ifuncs.iter().zip(images) {
         let about = about_text(ifunc, &imports_of(std::iter::once(&image)), &records.imports);
         let library = Library {
             name: &ifunc.name,
@@ -168,4 +150,45 @@ fn build_rust(
         built.push(result);
     }
     Ok(built)
+}
+
+/// The images of a package's ifuncs, in their order, or every reason against any of them.
+fn link_all(
+    package: &Package,
+    records: &Records,
+    linker: &Linker<'_>,
+    names: &mut Names,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Vec<u8>>, BuildError> {
+    let declared: BTreeMap<&str, Fingerprint> = records
+        .imports
+        .iter()
+        .map(|(symbol, text)| (&**symbol, fingerprint(text)))
+        .collect();
+    let mut images = Vec::new();
+    let mut errors = Vec::new();
+    for ifunc in &records.ifuncs {
+        names.claim_rust(&ifunc.name, &package.name)?;
+        progress.linking(&ifunc.name);
+        let request = Request {
+            flags: Flags::NONE
+                .with_if(ifunc.idempotent, Flags::IDEMPOTENT)
+                .with_if(ifunc.pinned, Flags::PINNED)
+                .with_if(ifunc.shared, Flags::SHARED),
+            payload: fingerprint(&ifunc.payload),
+            target: fingerprint(&ifunc.target),
+            answer: fingerprint(&ifunc.answer),
+            payload_align: ifunc.align,
+            ..Request::new(&ifunc.name, Imports::Declared(declared.clone()))
+        };
+        match linker.link(&request) {
+            Ok(image) => images.push(image),
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() {
+        Ok(images)
+    } else {
+        Err(BuildError::Link { errors })
+    }
 }

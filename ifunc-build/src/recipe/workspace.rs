@@ -40,6 +40,8 @@ pub(super) struct Package {
 #[derive(Debug)]
 pub(super) struct Workspace {
     pub(super) target_directory: PathBuf,
+    /// The target triple that is compiled for.
+    pub(super) host: String,
     /// The ifunc packages, by name.
     pub(super) packages: Vec<Package>,
     /// Directories whose names must not appear in images: the parents of packages from elsewhere.
@@ -67,10 +69,10 @@ impl Workspace {
             cargo_metadata::Error::CargoMetadata { stderr } => BuildError::Metadata(stderr.trim_end().into()),
             other => BuildError::Metadata(other.to_string()),
         })?;
-        Self::from_metadata(&metadata)
+        Self::from_metadata(&metadata, super::cargo::host_target(options)?)
     }
 
-    fn from_metadata(metadata: &Metadata) -> Result<Self, BuildError> {
+    fn from_metadata(metadata: &Metadata, host: String) -> Result<Self, BuildError> {
         let mut packages = Vec::new();
         for package in metadata.workspace_packages() {
             if let Some(package) = ifunc_package(package)? {
@@ -88,6 +90,7 @@ impl Workspace {
             .collect();
         Ok(Self {
             target_directory: metadata.target_directory.clone().into(),
+            host,
             packages,
             foreign,
         })

@@ -62,3 +62,75 @@ pub(crate) fn edit(data: &[u8], edits: &Edits) -> Result<Vec<u8>, object::Error>
     }
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::write::{Object, Symbol, SymbolSection};
+    use object::{Architecture, BinaryFormat, Endianness, Object as _, ObjectSymbol as _, SectionKind};
+    use object::{SymbolFlags, SymbolKind, SymbolScope};
+
+    fn sample() -> Vec<u8> {
+        let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let text = object.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
+        object.append_section_data(text, &[0xc3; 8], 16);
+        for (name, section) in [
+            ("x_main", SymbolSection::Section(text)),
+            ("x_payload_init", SymbolSection::Section(text)),
+            ("host", SymbolSection::Undefined),
+            ("libc", SymbolSection::Undefined),
+        ] {
+            object.add_symbol(Symbol {
+                name: name.into(),
+                value: 0,
+                size: 1,
+                kind: SymbolKind::Text,
+                scope: SymbolScope::Dynamic,
+                weak: false,
+                section,
+                flags: SymbolFlags::None,
+            });
+        }
+        object.write().unwrap()
+    }
+
+    fn edits() -> Edits {
+        Edits {
+            weaken: ["host", "x_main"].map(String::from).into(),
+            rename: [
+                ("x_payload_init".into(), "inner_x_payload_init".into()),
+                ("host".into(), "no".into()),
+            ]
+            .into(),
+        }
+    }
+
+    #[test]
+    fn only_undefined_symbols_become_weak_and_only_definitions_are_renamed() {
+        let data = edit(&sample(), &edits()).unwrap();
+        let file = object::File::parse(&*data).unwrap();
+        let symbols: BTreeMap<_, _> = file
+            .symbols()
+            .map(|s| (s.name().unwrap().to_owned(), (s.is_weak(), s.is_definition())))
+            .collect();
+        assert_eq!(symbols["x_main"], (false, true));
+        assert_eq!(symbols["inner_x_payload_init"], (false, true));
+        assert_eq!(symbols["host"], (true, false));
+        assert_eq!(symbols["libc"], (false, false));
+        assert!(!symbols.contains_key("x_payload_init"));
+    }
+
+    #[test]
+    fn damaged_objects_are_edited_or_refused() {
+        let sample = sample();
+        for at in 0..sample.len() {
+            for value in [0, 0x7f, 0xff] {
+                let mut damaged = sample.clone();
+                damaged[at] = value;
+                let _ = edit(&damaged, &edits());
+                damaged.truncate(at);
+                let _ = edit(&damaged, &edits());
+            }
+        }
+    }
+}
