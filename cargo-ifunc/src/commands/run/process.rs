@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::show::{Side, Stream};
@@ -55,7 +56,7 @@ impl Process {
                 if rustix::process::getppid() == Some(us) {
                     Ok(())
                 } else {
-                    Err(rustix::io::Errno::CHILD.into())
+                    Err(Errno::CHILD.into())
                 }
             });
         }
@@ -74,7 +75,7 @@ impl Process {
         thread::spawn(move || {
             // Left unreaped, so that its number and its group's stay its own until the session is done with them.
             while waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
-                .is_err_and(|e| e == rustix::io::Errno::INTR)
+                .is_err_and(|e| e == Errno::INTR)
             {}
             let _ = exited.send(Event::Exited(side));
         });
@@ -114,7 +115,7 @@ impl Process {
         }
     }
 
-    /// After [`Event::Exited`]: kills what it left behind, and takes its status.
+    /// Takes its status, and ends what it left behind: returns when nothing of its group runs.
     pub(super) fn reap(&mut self) -> std::io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
@@ -122,14 +123,21 @@ impl Process {
         self.signal(Signal::KILL);
         let status = self.child.wait()?;
         self.status = Some(status);
+        // Whoever loses its parent becomes our child (`adopt`), until there is none of the group.
+        while let Ok(_) | Err(Errno::INTR) = waitid(WaitId::Pgid(Some(self.group)), WaitIdOptions::EXITED) {}
         Ok(status)
     }
 }
 
+/// Makes orphans of our children's children our own, so that they can be waited for.
+pub(super) fn adopt() {
+    // Where it cannot be had, a killed orphan may be seen dying after we have ended.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
-        let _ = self.child.wait();
+        let _ = self.reap();
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::process::{Event, Process, code, told};
+use super::process::{Event, Process, adopt, code, told};
 use super::show::{self, Side, Stream};
 use crate::error::Failure;
 use crate::shell::Shell;
@@ -196,6 +196,7 @@ impl Session<'_> {
 
 impl Watch {
     fn new(timeout: Duration) -> Result<Self, Failure> {
+        adopt();
         let (send, events) = channel();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
