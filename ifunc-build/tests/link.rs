@@ -4,7 +4,7 @@
 //!
 //! | directive | |
 //! |---|---|
-//! | `ExpectImports: a b` | exactly these imports (`MayImport: c` allows more) |
+//! | `ExpectImports: a b` | exactly these imports, beside what compilers call on their own |
 //! | `ExpectImport: a` | this import among others |
 //! | `ExpectWeak: a b` | these imports are weak |
 //! | `ExpectRelocations: N`, `ExpectRelocationsAtLeast: N`, `ExpectImportRelocations: yes` | install relocations |
@@ -23,6 +23,7 @@ use std::sync::OnceLock;
 
 use common::{Loaded, process_symbol};
 use ifunc_abi::image::{Image, ImportFlags, Relocation};
+use ifunc_abi::symbols::COMPILER_IMPORTS;
 use ifunc_build::link::{Imports, Input, Linker, Request, Role};
 
 /// Ways to compile: every optimisation level with and without a PLT, and flags that change the code's shape.
@@ -259,16 +260,14 @@ fn link(source: &Source, compiler: &str, flags: &[&str], dir: &Path) -> Result<V
 }
 
 fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
-    // Protected stacks import what every target allows.
-    let imports: BTreeSet<&str> = image
-        .imports()
-        .map(|i| i.symbol)
-        .filter(|s| *s != "__stack_chk_fail")
-        .collect();
-    if let Some(expected) = source.words("ExpectImports") {
-        let allowed = source.words("MayImport").unwrap_or_default();
-        let found: BTreeSet<&str> = imports.iter().copied().filter(|s| !allowed.contains(s)).collect();
-        assert_eq!(found, expected.into_iter().collect());
+    // What compilers call on their own, every target allows.
+    let expected = source.words("ExpectImports");
+    let own = |symbol: &str| {
+        COMPILER_IMPORTS.contains(&symbol) && !expected.as_ref().is_some_and(|e| e.contains(&symbol))
+    };
+    let imports: BTreeSet<&str> = image.imports().map(|i| i.symbol).filter(|s| !own(s)).collect();
+    if let Some(expected) = &expected {
+        assert_eq!(imports, expected.iter().copied().collect());
     }
     for import in source.all("ExpectImport") {
         assert!(imports.contains(import), "`{import}` is not among {imports:?}");
@@ -298,7 +297,7 @@ fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
         );
     }
     if let Some(expected) = source.yes("ExpectSlot")
-        && !image.imports().any(|i| i.symbol == "__stack_chk_fail")
+        && !image.imports().any(|i| own(i.symbol))
     {
         assert_eq!(image.slot().is_some(), expected);
     }
@@ -384,7 +383,7 @@ macro_rules! sources {
 
 sources! {
     arith assembly big_frame calls comdat common computed_goto data_imports floats globals jump_table libc many_imports
-    no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong
+    merge_whole no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong
     err_absolute err_alignment err_constructor err_data_main err_gnu_ifunc err_hidden err_large err_lto err_no_main
     err_no_pic err_pie err_several err_tls err_tls_extern err_too_large
 }

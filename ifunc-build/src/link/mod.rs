@@ -12,7 +12,7 @@
 //! | bytes | `emit` |
 //! | what an instruction looks like | `arch` (the seam), `x86_64` |
 //! | which objects a library is made of | `closure` |
-//! | what is refused, and how to mend it | `reason`, `help` |
+//! | what is refused, and how to mend it | `refuse`, `reason`, `help` |
 //!
 //! ```no_run
 //! use ifunc_build::link::{Imports, Input, Linker, Request, Role};
@@ -33,6 +33,7 @@ mod object_file;
 mod pieces;
 mod reach;
 mod reason;
+mod refuse;
 mod x86_64;
 
 use std::collections::BTreeMap;

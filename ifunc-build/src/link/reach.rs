@@ -1,16 +1,17 @@
 //! What an entry reaches: the sections (or pieces of mergeable sections) that will be the image, and for each of their
 //! relocations what becomes of it. What is not reached does not travel.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use ifunc_abi::{name, symbols};
 use object::elf;
 
 use super::arch::{Arch, Plan, Refused, TargetClass};
-use super::inputs::{Inputs, Role};
+use super::inputs::Inputs;
 use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
 use super::pieces::piece_at;
 use super::reason::{Reasons, Rule};
+use super::refuse::Site;
 use super::{Imports, LinkError, Request, help};
 
 /// What ends in the image as one run of bytes.
@@ -118,16 +119,17 @@ pub(super) fn reach<'a>(inputs: &Inputs<'a>, request: &Request<'_>) -> Result<Re
     }
 }
 
-struct Walk<'w, 'a> {
-    inputs: &'w Inputs<'a>,
+/// A walk over the relocations, from the entry.
+pub(super) struct Walk<'w, 'a> {
+    pub(super) inputs: &'w Inputs<'a>,
     request: &'w Request<'w>,
-    chunks: Vec<Chunk<'a>>,
+    pub(super) chunks: Vec<Chunk<'a>>,
     by_origin: BTreeMap<Origin, usize>,
     /// Mergeable pieces by their bytes.
     by_bytes: HashMap<&'a [u8], usize>,
     imports: Vec<Import<'a>>,
     import_numbers: HashMap<&'a str, usize>,
-    reasons: Reasons,
+    pub(super) reasons: Reasons,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -170,7 +172,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// A readable object. Those that definitions and chunks refer to always are.
-    fn object(&self, index: usize) -> Option<&'w Object<'a>> {
+    pub(super) fn object(&self, index: usize) -> Option<&'w Object<'a>> {
         self.inputs.object(index).ok()
     }
 
@@ -504,100 +506,5 @@ impl<'w, 'a> Walk<'w, 'a> {
         import.weak &= symbol.weak;
         import.data |= symbol.kind == elf::STT_OBJECT;
         Some(Target::Import(number))
-    }
-
-    fn malformed(&mut self, site: &Site<'w, 'a>, detail: &str) {
-        self.reasons.add(
-            Rule::Malformed,
-            &site.object.name,
-            detail,
-            Some(site.describe()),
-            help::MALFORMED,
-        );
-    }
-
-    fn refuse(&mut self, site: &Site<'w, 'a>, refused: Refused, arch: &dyn Arch, detail: &str) {
-        let name = arch.relocation_name(site.relocation.kind);
-        let (rule, what, help) = match refused {
-            Refused::ThreadLocal => (Rule::ThreadLocal, "", help::THREAD_LOCAL),
-            Refused::TextRelocation(what) => (Rule::TextRelocation, what, help::PIC),
-            Refused::DirectExternal(what) => (Rule::DirectExternal, what, help::DIRECT_EXTERNAL),
-            Refused::GotRelative(what) => (Rule::GotRelative, what, help::GOT_RELATIVE),
-            Refused::Unsupported(what) => (Rule::UnsupportedRelocation, what, help::UNSUPPORTED),
-            Refused::UnknownKind(_) => (Rule::UnsupportedRelocation, "", help::UNSUPPORTED),
-            Refused::Malformed => (Rule::Malformed, detail, help::MALFORMED),
-        };
-        let detail = match (rule, what) {
-            (Rule::ThreadLocal, _) => String::new(),
-            (_, "") => name,
-            (_, what) => format!("{name}, {what}"),
-        };
-        self.reasons
-            .add(rule, site.target_name(), &detail, Some(site.describe()), help);
-    }
-
-    /// Refuses constructors in the author's objects: nobody would run them.
-    fn refuse_constructors(&mut self) {
-        let objects: BTreeSet<usize> = self
-            .chunks
-            .iter()
-            .filter_map(|chunk| match chunk.origin {
-                Origin::Piece { object, .. } => Some(object),
-                _ => None,
-            })
-            .filter(|&object| self.inputs.role(object) == Role::User)
-            .collect();
-        for index in objects {
-            let Some(object) = self.object(index) else {
-                continue;
-            };
-            for section in object
-                .sections
-                .iter()
-                .filter(|s| s.kind == SectionKind::Constructors && s.size > 0)
-            {
-                let by = Some(format!("section `{}` of {}", section.name, object.name));
-                for relocation in &section.relocations {
-                    let symbol = &object.symbols[relocation.symbol];
-                    let function = match symbol.place {
-                        Place::Section { index, value } if symbol.is_section() => {
-                            object.enclosing(index, value.wrapping_add_signed(relocation.addend))
-                        }
-                        _ => symbol.name,
-                    };
-                    self.reasons
-                        .add(Rule::Constructor, function, "", by.clone(), help::CONSTRUCTOR);
-                }
-                if section.relocations.is_empty() {
-                    self.reasons
-                        .add(Rule::Constructor, section.name, "", by, help::CONSTRUCTOR);
-                }
-            }
-        }
-    }
-}
-
-/// A relocation, and where it stands.
-struct Site<'w, 'a> {
-    object_index: usize,
-    object: &'w Object<'a>,
-    section: usize,
-    relocation: &'w Relocation,
-}
-
-impl Site<'_, '_> {
-    /// Who refers, for a message.
-    fn describe(&self) -> String {
-        let enclosing = self.object.enclosing(self.section, self.relocation.offset);
-        format!("`{}` in {}", super::reason::demangle(enclosing), self.object.name)
-    }
-
-    /// What is referred to, for a message.
-    fn target_name(&self) -> &str {
-        let symbol = &self.object.symbols[self.relocation.symbol];
-        match symbol.place {
-            Place::Section { index, .. } if symbol.name.is_empty() => self.object.sections[index].name,
-            _ => symbol.name,
-        }
     }
 }

@@ -11,7 +11,7 @@ __asm__(".section .text.forms,\"ax\",@progbits\n.type forms,@function\nforms:\n"
         "cmpq $0x12345678,host_add@GOTPCREL(%rip)\nje 2f\ninc %rax\n2:\n"
         "mov own_data@GOTPCREL(%rip),%rbx\nadd (%rbx),%rax\n"
         "push own_data@GOTPCREL(%rip)\npop %rbx\nadd (%rbx),%rax\n"
-        "mov own_data@GOTPCREL+0(%rip),%rbx\ncmp own_data@GOTPCREL(%rip),%rbx\nje 3f\nxor %eax,%eax\n3:\n"
+        "mov own_data@GOTPCREL(%rip),%rbx\ncmp own_data@GOTPCREL(%rip),%rbx\nje 3f\nxor %eax,%eax\n3:\n"
         "pop %rbx\npop %r13\npop %r12\nret\n.size forms,.-forms\n.text\n");
 uint64_t own_data = 1000;
 uint64_t forms(void);

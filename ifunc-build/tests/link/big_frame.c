@@ -1,5 +1,4 @@
 //#ExpectImports:
-//#MayImport: memset
 #include "ifunc.h"
 ENTRY(big_frame)
 {
