@@ -59,6 +59,11 @@ impl Directory {
         &self.path
     }
 
+    /// Whether nothing is in it but what this transport made.
+    pub(super) fn is_ours(&self) -> bool {
+        !self.prepared
+    }
+
     /// Makes it if it is not there, and checks it.
     pub(super) fn prepare(&self) -> Result<(), Untrusted> {
         if !self.prepared

@@ -4,10 +4,12 @@
 //! with the process, however that ends.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -18,8 +20,12 @@ use crate::transports::ListenError;
 
 /// Connections that may wait until the watcher accepts them.
 const BACKLOG: i32 = 128;
-/// How often the lock is tried while others remove theirs.
-const TRIES: usize = 100;
+/// How often the lock is tried while others remove theirs, or hold it to sweep.
+const TRIES: usize = 20;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How many files a new target looks at to remove what killed ones left.
+const SWEPT_AT_ONCE: usize = 1000;
 
 /// A name that this process holds. Dropped, it is free again and nothing is left of it.
 #[derive(Debug)]
@@ -88,6 +94,9 @@ impl Place {
         std::fs::set_permissions(&path, Permissions::from_mode(mode))
             .map_err(failed("setting the mode of"))?;
         listen(&socket, BACKLOG).map_err(|error| failed("listening at")(error.into()))?;
+        if directory.is_ours() {
+            sweep(directory.path());
+        }
         Ok((place, socket))
     }
 }
@@ -115,42 +124,65 @@ fn take_lock(path: &Path, name: &str) -> Result<File, ListenError> {
         doing: format!("locking `{}`", path.display()),
         source,
     };
+    let mut holder = None;
     for _ in 0..TRIES {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-            .open(path)
-            .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                let _ = file.take(32).read_to_string(&mut text);
-                let holder = text.trim().parse().ok();
-                return Err(ListenError::InUse {
-                    address: format!("shm:{name}"),
-                    holder,
-                });
-            }
-            Err(error) => return Err(failed(error.into())),
+        let mut file = open_lock(path, true).map_err(failed)?;
+        if try_lock(&file, path).map_err(failed)? {
+            // For people only.
+            let written = file
+                .set_len(0)
+                .and_then(|()| writeln!(file, "{}", std::process::id()));
+            drop(written);
+            return Ok(file);
         }
-        let ours = file.metadata().map_err(failed)?;
-        match std::fs::symlink_metadata(path) {
-            Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
-                // For people only.
-                let _ = file
-                    .set_len(0)
-                    .and_then(|()| file.rewind())
-                    .and_then(|()| writeln!(file, "{}", std::process::id()));
-                return Ok(file);
-            }
-            // The one before us removed it between our `open` and our `flock`.
-            _ => {}
+        let mut text = String::new();
+        let _ = file.take(32).read_to_string(&mut text);
+        holder = text.trim().parse().ok();
+        thread::sleep(PAUSE);
+    }
+    Err(ListenError::InUse {
+        address: format!("shm:{name}"),
+        holder,
+    })
+}
+
+fn open_lock(path: &Path, create: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
+}
+
+/// Whether `file` is locked now, and still what is at `path`: the one before us may have removed it between our
+/// `open` and our `flock`.
+fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let ours = file.metadata()?;
+    let there = std::fs::symlink_metadata(path);
+    Ok(there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())))
+}
+
+/// Removes what targets left that were killed: names that nobody takes again would stay for ever.
+fn sweep(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten().take(SWEPT_AT_ONCE) {
+        let lock = entry.path();
+        if lock.extension().is_some_and(|extension| extension == "lock")
+            && let Ok(file) = open_lock(&lock, false)
+            && let Ok(true) = try_lock(&file, &lock)
+        {
+            let _ = remove(&lock.with_extension("sock"));
+            let _ = remove(&lock);
         }
     }
-    Err(failed(io::ErrorKind::ResourceBusy.into()))
 }

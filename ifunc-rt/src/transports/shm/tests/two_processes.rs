@@ -249,8 +249,6 @@ fn a_killed_target_is_noticed_and_its_name_is_free() {
             connect(&shm(&name), soon()),
             Err(ConnectError::NobodyListens { .. })
         ));
-        assert_eq!(traces(&name).len(), 2);
-
         let mut listener = listen(&shm(&name), small()).unwrap();
         let again = connect(&shm(&name), soon()).unwrap();
         assert_ne!(again.epoch, epoch);
@@ -258,6 +256,17 @@ fn a_killed_target_is_noticed_and_its_name_is_free() {
         drop(listener);
         assert_eq!(traces(&name), Vec::<PathBuf>::new());
     }
+}
+
+#[test]
+fn what_a_killed_target_left_goes_with_the_next_one_of_any_name() {
+    let name = name("left");
+    let living = Other::start("echo", &name);
+    drop(listen(&shm(&format!("{name}-other")), small()).unwrap());
+    assert_eq!(traces(&name).len(), 2);
+    living.kill();
+    drop(listen(&shm(&format!("{name}-other")), small()).unwrap());
+    assert_eq!(traces(&name), Vec::<PathBuf>::new());
 }
 
 #[test]
