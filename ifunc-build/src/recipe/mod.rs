@@ -32,12 +32,11 @@ pub(crate) fn folder_of(profile: &str) -> &str {
 /// `target/ifunc` of the workspace around the current directory, or of the current directory.
 pub(crate) fn target_directory() -> PathBuf {
     let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();
-    metadata
-        .map_or_else(
-            |_| PathBuf::from("target"),
-            |m| m.target_directory.into_std_path_buf(),
-        )
-        .join("ifunc")
+    let target = match metadata {
+        Ok(metadata) => metadata.target_directory.into(),
+        Err(_) => std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from),
+    };
+    target.join("ifunc")
 }
 
 /// Builds the ifunc packages of a workspace: Rust ifuncs and the C ifuncs in each package's `c/`.
