@@ -1,47 +1,54 @@
 //! Shows a build while it works.
 
-use std::fmt::{Display, Write};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ifunc_build::{BuiltIfunc, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::shell::Shell;
+use crate::shell::{Shell, shown};
 
 /// Work that is done sooner shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Prints what a build does and, on a terminal, a line that moves while it takes its time.
+/// Prints what a build did (what was up to date is not worth a line) and, on a terminal, a line that moves while it
+/// takes its time.
 pub(crate) struct BuildProgress<'a> {
     shell: &'a mut Shell,
     bar: ProgressBar,
+    /// What is being worked on.
+    now: Arc<Mutex<String>>,
 }
 
 impl<'a> BuildProgress<'a> {
     pub(crate) fn new(shell: &'a mut Shell) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        if shell.is_watched() {
-            let late = |state: &ProgressState, out: &mut dyn Write| {
-                if state.elapsed() > PATIENCE {
-                    let _ = write!(out, "{:>12} {}s", "Building", state.elapsed().as_secs());
-                }
-            };
-            if let Ok(style) = ProgressStyle::with_template("{late} {msg}") {
-                bar.set_style(style.with_key("late", late));
-                bar.set_draw_target(ProgressDrawTarget::stderr());
-                bar.enable_steady_tick(Duration::from_millis(250));
+        let now = Arc::new(Mutex::new(String::new()));
+        let what = Arc::clone(&now);
+        let late = move |state: &ProgressState, out: &mut dyn Write| {
+            if state.elapsed() > PATIENCE {
+                let what = what.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = write!(out, "{:>12} {what} ({}s)", "Building", state.elapsed().as_secs());
             }
+        };
+        if shell.is_watched()
+            && let Ok(style) = ProgressStyle::with_template("{late}")
+        {
+            bar.set_style(style.with_key("late", late));
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(Duration::from_millis(250));
         }
-        Self { shell, bar }
+        Self { shell, bar, now }
+    }
+
+    fn now(&mut self, what: &str) {
+        what.clone_into(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn above(&mut self, say: impl FnOnce(&mut Shell)) {
-        let Self { shell, bar } = self;
+        let Self { shell, bar, .. } = self;
         bar.suspend(|| say(shell));
-    }
-
-    fn status(&mut self, verb: &str, what: impl Display) {
-        self.above(|shell| shell.status(verb, what));
     }
 }
 
@@ -53,12 +60,18 @@ impl Drop for BuildProgress<'_> {
 
 impl Progress for BuildProgress<'_> {
     fn compiling(&mut self, what: &str) {
-        self.bar.set_message(what.to_owned());
-        self.status("Compiling", what);
+        self.now(what);
+        self.above(|shell| shell.detail("Compiling", shown(what.as_ref())));
     }
 
     fn cargo(&mut self, line: &str) {
-        self.above(|shell| shell.verbatim(line));
+        // Cargo is finished with one of several packages, and we are not.
+        let is_noise = line.contains("Finished");
+        self.above(|shell| {
+            if !is_noise || shell.is_verbose() {
+                shell.verbatim(line);
+            }
+        });
     }
 
     fn diagnostic(&mut self, rendered: &str) {
@@ -67,26 +80,21 @@ impl Progress for BuildProgress<'_> {
     }
 
     fn linking(&mut self, ifunc: &str) {
-        self.bar.set_message(ifunc.to_owned());
-        self.status("Linking", ifunc);
+        self.now(ifunc);
     }
 
     fn built(&mut self, ifunc: &BuiltIfunc) {
-        let verb = if ifunc.fresh { "Fresh" } else { "Built" };
         let BuiltIfunc {
-            name, path, image, ..
+            name,
+            path,
+            image,
+            fresh,
+            ..
         } = ifunc;
-        let what = format!(
-            "{name} ({} bytes of image, {})",
-            image.len(),
-            crate::shell::shown(path)
-        );
-        self.above(|shell| {
-            if ifunc.fresh {
-                shell.detail(verb, what)
-            } else {
-                shell.status(verb, what)
-            }
+        let what = format!("{name} ({} bytes of image, {})", image.len(), shown(path));
+        self.above(|shell| match fresh {
+            true => shell.detail("Fresh", what),
+            false => shell.status("Linking", what),
         });
     }
 

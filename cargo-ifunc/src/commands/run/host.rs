@@ -33,7 +33,7 @@ pub(super) fn build(
     let lock = File::create(&lock_path).map_err(Failure::io("create", &lock_path))?;
     lock.lock().map_err(Failure::io("lock", &lock_path))?;
 
-    shell.status("Compiling", format_args!("host package `{}`", host.name));
+    shell.detail("Compiling", format_args!("host package `{}`", host.name));
     let built = executables(host, cargo, shell)?;
     let folder = folder.join(host.name.as_str());
     fs::create_dir_all(&folder).map_err(Failure::io("create", &folder))?;
