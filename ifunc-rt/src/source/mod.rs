@@ -7,10 +7,11 @@ mod handle;
 mod library;
 mod message;
 mod options;
+mod owned;
 mod search;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ifunc::payload::Ifunc;
@@ -24,6 +25,7 @@ pub use options::SourceOptions;
 use connection::Connection;
 use handle::Handle;
 use library::{Entries, Library};
+use owned::{Guard, Owned};
 
 use crate::transports::ConnectError;
 use crate::transports::address::{Address, AddressError};
@@ -41,7 +43,7 @@ use crate::transports::address::{Address, AddressError};
 /// When the target goes away and comes back, the next call or send connects again and sends the code again, unasked.
 #[derive(Clone, Debug)]
 pub struct Source {
-    shared: Arc<Mutex<Connection>>,
+    shared: Arc<Owned<Connection>>,
 }
 
 /// Why there is no connection.
@@ -73,7 +75,7 @@ impl Source {
     pub fn connect_with(address: &str, options: SourceOptions) -> Result<Self, SourceError> {
         let address: Address = address.parse()?;
         Ok(Self {
-            shared: Arc::new(Mutex::new(Connection::connect(address, options)?)),
+            shared: Arc::new(Owned::new(Connection::connect(address, options)?)),
         })
     }
 
@@ -170,10 +172,9 @@ impl Source {
         self.lock().take_report().map_or(Ok(()), Err)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        // A panic while the lock was held came from `encode` of a payload; the connection's state is whole at every
-        // such point.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A panic inside comes from `encode` of a payload; the connection's state is whole at every such point.
+    fn lock(&self) -> Guard<'_, Connection> {
+        self.shared.lock()
     }
 
     fn deadline(&self) -> Instant {

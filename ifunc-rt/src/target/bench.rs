@@ -32,7 +32,11 @@ impl Waiter for NeverWaits {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let limits = Limits { max_payload: 1 << 20, max_image: 1 << 20, max_answer: 1 << 10 };
+        let limits = Limits {
+            max_payload: 1 << 20,
+            max_image: 1 << 20,
+            max_answer: 1 << 10,
+        };
         Self {
             host: Host {
                 policy: Policy::Everything,
@@ -49,11 +53,24 @@ impl Bench {
 
     /// Looks at every frame of `rx`; an error says why the connection was closed before the last.
     pub(crate) fn look(&mut self, tx: Box<dyn Outbound>, rx: Box<dyn Inbound>) -> Result<(), String> {
-        let peer = Peer { uid: Some(rustix::process::geteuid().as_raw()), pid: None };
-        let link = Link { tx, rx, waiter: Box::new(NeverWaits), peer, limits: self.host.limits, epoch: 0 };
+        let peer = Peer {
+            uid: Some(rustix::process::geteuid().as_raw()),
+            pid: None,
+        };
+        let link = Link {
+            tx,
+            rx,
+            waiter: Box::new(NeverWaits),
+            peer,
+            limits: self.host.limits,
+            epoch: 0,
+        };
         let mut connection = Connection::new(1, link, &self.host);
         let mut value = 0u64;
-        let target_type = TargetType { fingerprint: fingerprint::of("u64"), text: "u64" };
+        let target_type = TargetType {
+            fingerprint: fingerprint::of("u64"),
+            text: "u64",
+        };
         let target: *mut c_void = (&raw mut value).cast();
         let mut session = self.entry.session();
         loop {

@@ -1,8 +1,8 @@
 //! The receiving side: installs what sources send and runs it on its own data.
 
+mod bells;
 #[cfg(test)]
 pub(crate) mod bench;
-mod bells;
 mod builder;
 mod connection;
 mod invoke;

@@ -42,7 +42,11 @@ impl Inbound for Script {
         Ok(self.current.as_ref().map(|(sequence, words, body)| {
             // SAFETY: borrowed for the lifetime of the result.
             let body = unsafe { Body::new(body.as_slice().as_ptr(), body.len()) };
-            Arrived { sequence: *sequence, words: *words, body }
+            Arrived {
+                sequence: *sequence,
+                words: *words,
+                body,
+            }
         }))
     }
 
@@ -89,14 +93,20 @@ impl Outbound for Ear {
 }
 
 fn honest(sequence: u32, header: Header, body: Vec<u8>) -> Raw {
-    Raw { sequence, words: header.words(), body }
+    Raw {
+        sequence,
+        words: header.words(),
+        body,
+    }
 }
 
 /// What an honest source would send.
 fn conversation() -> Vec<Raw> {
     let install = |image: ifunc_abi::image::ImageParts| {
         let image = image.encode().unwrap();
-        let mut body = InstallHead::unsigned(*blake3::hash(&image).as_bytes()).as_bytes().to_vec();
+        let mut body = InstallHead::unsigned(*blake3::hash(&image).as_bytes())
+            .as_bytes()
+            .to_vec();
         body.extend_from_slice(&image);
         body
     };
@@ -108,10 +118,17 @@ fn conversation() -> Vec<Raw> {
         honest(3, Header::new(Kind::Exec, 0, 0), 5u64.to_le_bytes().to_vec()),
         honest(4, Header::new(Kind::Install, 1, 9), install(images::panics())),
         honest(5, Header::new(Kind::Exec, 1, 8), vec![]),
-        honest(6, Header::new(Kind::Fragment, 1, counts.len() as u64), first.to_vec()),
+        honest(
+            6,
+            Header::new(Kind::Fragment, 1, counts.len() as u64),
+            first.to_vec(),
+        ),
         honest(
             7,
-            Header { flags: FrameFlags::ASSEMBLED, ..Header::new(Kind::Install, 2, 0) },
+            Header {
+                flags: FrameFlags::ASSEMBLED,
+                ..Header::new(Kind::Install, 2, 0)
+            },
             last.to_vec(),
         ),
         honest(8, Header::new(Kind::Unbind, 1, 0), vec![]),
@@ -141,7 +158,8 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         (frame.clone(), 1..200usize).prop_map(|(frame, by)| Mutation::Lengthen { frame, by }),
         (frame.clone(), prop_oneof![0..20u32, any::<u32>()])
             .prop_map(|(frame, to)| Mutation::Sequence { frame, to }),
-        (frame.clone(), prop_oneof![0..5u32, any::<u32>()]).prop_map(|(frame, to)| Mutation::Handle { frame, to }),
+        (frame.clone(), prop_oneof![0..5u32, any::<u32>()])
+            .prop_map(|(frame, to)| Mutation::Handle { frame, to }),
         (frame.clone(), frame.clone()).prop_map(|(a, b)| Mutation::Swap { a, b }),
         frame.clone().prop_map(|frame| Mutation::Repeat { frame }),
         frame.prop_map(|frame| Mutation::Drop { frame }),
@@ -186,7 +204,11 @@ fn mutated_frames_are_refused_or_harmless() {
     let mut ended = BTreeMap::<String, u64>::new();
     let mut bench = Bench::new();
     // A body that was changed under its id is refused by its hash, so that only our own code ever runs here.
-    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: 10_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let strategy = proptest::collection::vec(mutation(), 1..5);
     let looks = RefCell::new((&mut bench, &mut ended));
     TestRunner::new(config)
@@ -195,13 +217,23 @@ fn mutated_frames_are_refused_or_harmless() {
             for mutation in &mutations {
                 mutate(&mut frames, mutation);
             }
-            let rx = Script { frames: frames.into_iter(), current: None };
-            let tx = Ear { room: vec![0; 1 << 16], said: said.clone(), sequence: 0 };
+            let rx = Script {
+                frames: frames.into_iter(),
+                current: None,
+            };
+            let tx = Ear {
+                room: vec![0; 1 << 16],
+                said: said.clone(),
+                sequence: 0,
+            };
             let (bench, ended) = &mut *looks.borrow_mut();
             let how = match bench.look(Box::new(tx), Box::new(rx)) {
                 Ok(()) => "all frames were dealt with".to_owned(),
                 // Without the numbers in it.
-                Err(why) => format!("closed: {}", why.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default()),
+                Err(why) => format!(
+                    "closed: {}",
+                    why.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default()
+                ),
             };
             *ended.entry(how).or_default() += 1;
             Ok(())
@@ -225,6 +257,9 @@ fn mutated_frames_are_refused_or_harmless() {
         "rejected: the image's bytes do not have the id",
         "rejected: no image is bound",
     ] {
-        assert!(said.keys().any(|key| key.starts_with(reached)), "no case reached `{reached}`");
+        assert!(
+            said.keys().any(|key| key.starts_with(reached)),
+            "no case reached `{reached}`"
+        );
     }
 }

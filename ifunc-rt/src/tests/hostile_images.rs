@@ -71,10 +71,15 @@ fn mutate(bytes: &mut Vec<u8>, tables: usize, mutation: &Mutation) {
 
 #[test]
 fn mutated_images_are_refused_or_installed_whole() {
-    let seeds: Vec<Vec<u8>> = [images::everything(), images::counts(), images::panics(), images::add()]
-        .iter()
-        .map(|parts| parts.encode().unwrap())
-        .collect();
+    let seeds: Vec<Vec<u8>> = [
+        images::everything(),
+        images::counts(),
+        images::panics(),
+        images::add(),
+    ]
+    .iter()
+    .map(|parts| parts.encode().unwrap())
+    .collect();
     let tables = |bytes: &[u8]| {
         let image = Image::parse(bytes).unwrap();
         bytes.len() - image.rx().len() - image.rw().len()
@@ -84,7 +89,11 @@ fn mutated_images_are_refused_or_installed_whole() {
     let mut stages = BTreeMap::<Stage, u64>::new();
     let mut outcomes = BTreeMap::<String, u64>::new();
     let state = RefCell::new((&mut arena, &mut stages, &mut outcomes));
-    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: 10_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let strategy = (0..seeds.len(), proptest::collection::vec(mutation(), 1..4));
     TestRunner::new(config)
         .run(&strategy, |(seed, mutations)| {
@@ -116,7 +125,13 @@ fn mutated_images_are_refused_or_installed_whole() {
         println!("{count:>6}  {outcome}");
     }
     assert_eq!(stages.values().sum::<u64>(), 10_000);
-    for stage in [Stage::Header, Stage::Layout, Stage::Tables, Stage::Relocations, Stage::Done] {
+    for stage in [
+        Stage::Header,
+        Stage::Layout,
+        Stage::Tables,
+        Stage::Relocations,
+        Stage::Done,
+    ] {
         assert!(stages.contains_key(&stage), "no case reached {stage:?}");
     }
     assert!(outcomes.contains_key("installed"));

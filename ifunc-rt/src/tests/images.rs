@@ -13,9 +13,9 @@ use crate::fingerprint;
 /// bad: mov eax, 1 ; ret
 /// ```
 const ADD: &[u8] = &[
-    0x48, 0x83, 0xfe, 0x08, 0x75, 0x27, 0x48, 0x8b, 0x07, 0x48, 0x03, 0x02, 0x48, 0x89, 0x02, 0x48, 0x85, 0xc9, 0x74,
-    0x14, 0x48, 0x8b, 0x79, 0x10, 0x48, 0x85, 0xff, 0x74, 0x0b, 0x48, 0x89, 0x07, 0x48, 0xc7, 0x41, 0x20, 0x08, 0x00,
-    0x00, 0x00, 0x31, 0xc0, 0xc3, 0x90, 0x90, 0xb8, 0x01, 0x00, 0x00, 0x00, 0xc3,
+    0x48, 0x83, 0xfe, 0x08, 0x75, 0x27, 0x48, 0x8b, 0x07, 0x48, 0x03, 0x02, 0x48, 0x89, 0x02, 0x48, 0x85,
+    0xc9, 0x74, 0x14, 0x48, 0x8b, 0x79, 0x10, 0x48, 0x85, 0xff, 0x74, 0x0b, 0x48, 0x89, 0x07, 0x48, 0xc7,
+    0x41, 0x20, 0x08, 0x00, 0x00, 0x00, 0x31, 0xc0, 0xc3, 0x90, 0x90, 0xb8, 0x01, 0x00, 0x00, 0x00, 0xc3,
 ];
 
 /// The typed handle of `add`, as the attribute would write it.
@@ -44,7 +44,10 @@ impl Ifunc for Add {
     }
 
     fn decode_answer(bytes: &[u8]) -> Result<u64, DecodeError> {
-        bytes.try_into().map(u64::from_le_bytes).map_err(|_| DecodeError::Length)
+        bytes
+            .try_into()
+            .map(u64::from_le_bytes)
+            .map_err(|_| DecodeError::Length)
     }
 }
 
@@ -65,7 +68,10 @@ pub(super) fn add() -> ImageParts {
 
 /// `add` that may be run again.
 pub(super) fn add_again() -> ImageParts {
-    ImageParts { flags: Flags::IDEMPOTENT, ..add() }
+    ImageParts {
+        flags: Flags::IDEMPOTENT,
+        ..add()
+    }
 }
 
 /// Panics through the slot: `mov rax, [rip+slot] ; lea rdi, [rip+text] ; mov esi, 4 ; lea rdx, [rip+file] ; mov ecx, 4 ;
@@ -133,19 +139,44 @@ pub(super) fn everything() -> ImageParts {
         imports: vec![
             import("memcpy"),
             import("__ifunc_alloc"),
-            ImportPart { symbol: "not_there".into(), flags: ImportFlags::WEAK, fingerprint: 5 },
+            ImportPart {
+                symbol: "not_there".into(),
+                flags: ImportFlags::WEAK,
+                fingerprint: 5,
+            },
         ],
         relocations: vec![
-            Relocation::Relative { offset: 72, addend: 16 },
-            Relocation::Relative { offset: 80, addend: 4096 },
-            Relocation::Relative { offset: 4096, addend: 0 },
-            Relocation::Import { offset: 88, import: 0, addend: 0 },
-            Relocation::Import { offset: 4104, import: 2, addend: 8 },
+            Relocation::Relative {
+                offset: 72,
+                addend: 16,
+            },
+            Relocation::Relative {
+                offset: 80,
+                addend: 4096,
+            },
+            Relocation::Relative {
+                offset: 4096,
+                addend: 0,
+            },
+            Relocation::Import {
+                offset: 88,
+                import: 0,
+                addend: 0,
+            },
+            Relocation::Import {
+                offset: 4104,
+                import: 2,
+                addend: 8,
+            },
         ],
         ..add()
     }
 }
 
 fn import(symbol: &str) -> ImportPart {
-    ImportPart { symbol: symbol.into(), flags: ImportFlags::NONE, fingerprint: 0 }
+    ImportPart {
+        symbol: symbol.into(),
+        flags: ImportFlags::NONE,
+        fingerprint: 0,
+    }
 }

@@ -9,7 +9,11 @@ use crate::{Error, Failure, Rejection, Source, SourceOptions, StopHandle, Target
 fn unique(transport: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("{transport}:rt-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "{transport}:rt-test-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 struct Running {
@@ -26,7 +30,10 @@ impl Running {
             target.serve(&mut counter).unwrap();
             counter
         });
-        Self { stop, thread: Some(thread) }
+        Self {
+            stop,
+            thread: Some(thread),
+        }
     }
 
     fn finish(mut self) -> u64 {
@@ -58,7 +65,9 @@ fn everywhere(test: impl Fn(&str, &dyn Fn() -> TargetBuilder)) {
     test(&unique("loopback"), &smallest);
     for seed in 1..4 {
         test(&unique("loopback"), &|| accepting().shuffle(seed));
-        test(&unique("loopback"), &|| accepting().shuffle(seed).credits(16).ring(1 << 16));
+        test(&unique("loopback"), &|| {
+            accepting().shuffle(seed).credits(16).ring(1 << 16)
+        });
     }
     test(&unique("shm"), &accepting);
     test(&unique("shm"), &smallest);
@@ -69,7 +78,9 @@ fn calls_and_sends_in_order() {
     everywhere(|address, builder| {
         let target = Running::start(address, builder());
         let source = source(address);
-        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
         assert_eq!(add.call(&5).unwrap().wait().unwrap(), 5);
         for _ in 0..500 {
             add.send(&1).unwrap();
@@ -96,7 +107,9 @@ fn several_images_and_statics() {
     everywhere(|address, builder| {
         let target = Running::start(address, builder());
         let source = source(address);
-        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
         let image = images::counts().encode().unwrap();
         let counts = source.load_bytes(&image).unwrap();
         let count = |of: &crate::Loaded| {
@@ -121,16 +134,37 @@ fn large_payloads_travel_in_fragments() {
         let source = source(address);
         // A payload that is no u64: `add` says that it does not decode, and that it has seen all of it.
         let add = source.load_bytes(&images::add().encode().unwrap()).unwrap();
-        for len in [0, 7, 39, 40, 41, 4096, 32 << 10, (32 << 10) + 1, 1 << 20, 3_000_001] {
+        for len in [
+            0,
+            7,
+            39,
+            40,
+            41,
+            4096,
+            32 << 10,
+            (32 << 10) + 1,
+            1 << 20,
+            3_000_001,
+        ] {
             match add.call(&vec![7; len]).unwrap().wait() {
-                Err(Error::Failed { why: Failure::Payload, detail, .. }) => {
+                Err(Error::Failed {
+                    why: Failure::Payload,
+                    detail,
+                    ..
+                }) => {
                     assert!(detail.starts_with(&format!("{len} bytes")), "{detail}");
                 }
                 other => panic!("{other:?}"),
             }
         }
-        assert!(matches!(add.call(&vec![7; 5_000_001]), Err(Error::PayloadTooLarge { limit: 5_000_000, .. })));
-        assert_eq!(add.call(&9u64.to_le_bytes()).unwrap().wait().unwrap(), 9u64.to_le_bytes());
+        assert!(matches!(
+            add.call(&vec![7; 5_000_001]),
+            Err(Error::PayloadTooLarge { limit: 5_000_000, .. })
+        ));
+        assert_eq!(
+            add.call(&9u64.to_le_bytes()).unwrap().wait().unwrap(),
+            9u64.to_le_bytes()
+        );
     });
 }
 
@@ -140,10 +174,18 @@ fn a_panic_ends_the_invocation_only() {
         let _target = Running::start(address, builder());
         let source = source(address);
         let panics = source.load_bytes(&images::panics().encode().unwrap()).unwrap();
-        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
         for _ in 0..3 {
             match panics.call(b"").unwrap().wait() {
-                Err(Error::Panic { ifunc, message, file, line: 7, column: 9 }) => {
+                Err(Error::Panic {
+                    ifunc,
+                    message,
+                    file,
+                    line: 7,
+                    column: 9,
+                }) => {
                     assert_eq!((&*ifunc, &*message, &*file), ("panics", "ouch", "x.rs"));
                 }
                 other => panic!("{other:?}"),
@@ -206,7 +248,10 @@ fn refusals_carry_their_reason() {
     let mut image = images::add();
     image.needed.push("libz.so.1".into());
     assert_eq!(rejected(accepting(), image).0, Rejection::NeededLibrary);
-    assert_eq!(rejected(accepting().code_cache(4096, 0), images::add()).0, Rejection::CacheFull);
+    assert_eq!(
+        rejected(accepting().code_cache(4096, 0), images::add()).0,
+        Rejection::CacheFull
+    );
 }
 
 #[test]
@@ -216,8 +261,14 @@ fn types_are_compared_at_registration() {
     let source = source(&address);
     let mut image = images::add();
     image.payload = 1;
-    let error = source.register_bytes::<Add>(&image.encode().unwrap()).unwrap_err().to_string();
-    assert!(error.contains("another payload type") && error.contains("u64"), "{error}");
+    let error = source
+        .register_bytes::<Add>(&image.encode().unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("another payload type") && error.contains("u64"),
+        "{error}"
+    );
     image.name = "sub".into();
     assert!(source.register_bytes::<Add>(&image.encode().unwrap()).is_err());
 }
@@ -238,7 +289,13 @@ fn the_cache_evicts_what_nobody_has_bound() {
     run(&one).unwrap();
     run(&two).unwrap();
     let three = source.load_bytes(&variant(3)).unwrap();
-    assert!(matches!(run(&three), Err(Error::Rejected { why: Rejection::CacheFull, .. })));
+    assert!(matches!(
+        run(&three),
+        Err(Error::Rejected {
+            why: Rejection::CacheFull,
+            ..
+        })
+    ));
     drop((one, three));
     for n in 4..40 {
         run(&source.load_bytes(&variant(n)).unwrap()).unwrap();
@@ -253,7 +310,9 @@ fn a_target_that_comes_back_is_used_again() {
         let address = unique(transport);
         let first = Running::start(&address, accepting());
         let source = source(&address);
-        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
         assert_eq!(add.call(&1).unwrap().wait().unwrap(), 1);
         assert_eq!(first.finish(), 1);
         let second = Running::start(&address, accepting());
@@ -265,7 +324,9 @@ fn a_target_that_comes_back_is_used_again() {
         let impatient = SourceOptions::default().reconnect(Duration::from_millis(50));
         let third = Running::start(&address, accepting());
         let other = Source::connect_with(&address, impatient).unwrap();
-        let other_add = other.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let other_add = other
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
         assert_eq!(third.finish(), 0);
         let began = Instant::now();
         assert!(matches!(other_add.call(&1), Err(Error::PeerGone { .. })));
@@ -280,9 +341,14 @@ fn a_target_that_does_not_serve_runs_into_the_deadline() {
         let mut target = accepting().credits(2).listen(&address).unwrap();
         let options = SourceOptions::default().timeout(Duration::from_millis(100));
         let source = Source::connect_with(&address, options).unwrap();
-        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
         let mut call = add.call(&1).unwrap();
-        assert!(matches!(call.wait_timeout(Duration::from_millis(20)), Err(Error::Timeout { .. })));
+        assert!(matches!(
+            call.wait_timeout(Duration::from_millis(20)),
+            Err(Error::Timeout { .. })
+        ));
         assert!(call.poll().is_none());
         assert!(matches!(add.try_send(&1), Err(Error::WouldBlock { .. })));
         assert!(matches!(add.send(&1), Err(Error::Timeout { .. })));
@@ -302,8 +368,12 @@ fn calls_in_flight_are_indeterminate_or_run_again() {
         let address = unique(transport);
         let first = accepting().listen(&address).unwrap();
         let source = source(&address);
-        let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
-        let again = source.register_bytes::<Add>(&images::add_again().encode().unwrap()).unwrap();
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let again = source
+            .register_bytes::<Add>(&images::add_again().encode().unwrap())
+            .unwrap();
         let lost = add.call(&1).unwrap();
         let kept = again.call(&2).unwrap();
         add.send(&4).unwrap();
@@ -326,7 +396,9 @@ fn many_sources_are_served() {
             let address = address.clone();
             thread::spawn(move || {
                 let source = source(&address);
-                let add = source.register_bytes::<Add>(&images::add().encode().unwrap()).unwrap();
+                let add = source
+                    .register_bytes::<Add>(&images::add().encode().unwrap())
+                    .unwrap();
                 for _ in 0..1000 {
                     add.send(&1).unwrap();
                 }

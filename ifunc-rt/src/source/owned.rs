@@ -1,0 +1,341 @@
+//! A lock for something that one thread uses nearly always.
+//!
+//! A mutex costs two atomic read-modify-writes per use. Each of them waits until the processor's pending stores have
+//! reached the cache, and the last of those is the frame that was just written for another core to read: a lock per send
+//! costs not its own 15 ns but the whole way of a cache line, some 70 ns. So the thread that uses the value most *owns*
+//! it: it goes in and out with plain stores, and whoever else wants in pays for both, with `membarrier`.
+//!
+//! The owner announces that it is inside and then looks whether others wait; others announce that they wait and then look
+//! whether the owner is inside. Between the two the owner has a compiler fence and the others have a barrier on every
+//! thread of the process: one of the two sees the other. The last other thread that was inside owns the value from then
+//! on. After [`MAX_OWNERS`] changes it is clear that the value is really shared; then nobody owns it, and it is an ordinary mutex.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+
+#[cfg(loom)]
+use loom::{
+    cell::UnsafeCell,
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence},
+    sync::{Mutex, MutexGuard},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+use std::{
+    cell::UnsafeCell,
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence},
+    sync::{Mutex, MutexGuard},
+    thread::yield_now,
+};
+
+#[cfg(not(loom))]
+use rustix::thread::{MembarrierCommand, membarrier};
+
+/// Changes of ownership after which nobody owns the value any more.
+const MAX_OWNERS: usize = if cfg!(loom) { 2 } else { 64 };
+
+/// What is said to who would otherwise wait for itself.
+const TWICE: &str = "a payload uses the source that it is being sent over";
+
+/// A thread that owns the value, and whether it is inside.
+#[derive(Debug)]
+struct Owner {
+    thread: usize,
+    inside: AtomicBool,
+}
+
+/// The lock.
+pub(super) struct Owned<T> {
+    /// Null: nobody.
+    owner: AtomicPtr<Owner>,
+    /// Other threads that are inside or want to be.
+    others: AtomicU32,
+    /// Every owner there was: a thread that is about to go in may still look at its own. One of the others at a time
+    /// holds it while inside.
+    owners: Mutex<Owners>,
+    /// The one of the others that is inside; 0: none.
+    holder: AtomicUsize,
+    /// `membarrier` works in this process.
+    asymmetric: bool,
+    value: UnsafeCell<T>,
+}
+
+/// The owners there were. Boxed: they stay where they are while the list grows.
+struct Owners(#[expect(clippy::vec_box, reason = "pointed to")] Vec<Box<Owner>>);
+
+// SAFETY: the value is handed out to one thread at a time.
+unsafe impl<T: Send> Send for Owned<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Owned<T> {}
+
+/// What tells this thread from all others that live. (A later thread may have the same; then it owns what the dead one
+/// owned, and that is right.)
+#[cfg(not(loom))]
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
+/// Loom's threads are one thread of the system.
+#[cfg(loom)]
+fn this_thread() -> usize {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(loom::thread::current().id()) as usize
+}
+
+impl<T> Owned<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self {
+            owner: AtomicPtr::new(std::ptr::null_mut()),
+            others: AtomicU32::new(0),
+            owners: Mutex::new(Owners(Vec::new())),
+            holder: AtomicUsize::new(0),
+            asymmetric: can_be_asymmetric(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Goes inside.
+    ///
+    /// # Panics
+    /// When this thread is inside already: a payload that uses the source it is being sent over, while it is encoded.
+    pub(super) fn lock(&self) -> Guard<'_, T> {
+        let owner = self.owner.load(Ordering::Acquire);
+        // SAFETY: null, or an element of `owners`, which live as long as `self`.
+        if let Some(mine) = unsafe { owner.as_ref() }
+            && mine.thread == this_thread()
+        {
+            assert!(
+                !mine.inside.load(Ordering::Relaxed),
+                "a payload uses the source that it is being sent over"
+            );
+            mine.inside.store(true, Ordering::Relaxed);
+            self.light_fence();
+            if self.others.load(Ordering::Acquire) == 0 && self.owner.load(Ordering::Relaxed) == owner {
+                return Guard {
+                    lock: self,
+                    way: Way::Owner(mine),
+                };
+            }
+            mine.inside.store(false, Ordering::Release);
+        }
+        self.lock_as_other()
+    }
+
+    #[cold]
+    fn lock_as_other(&self) -> Guard<'_, T> {
+        assert!(self.holder.load(Ordering::Relaxed) != this_thread(), "{TWICE}");
+        self.others.fetch_add(1, Ordering::SeqCst);
+        self.heavy_fence();
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = self.owner.load(Ordering::Relaxed);
+        // SAFETY: as in `lock`.
+        if let Some(owner) = unsafe { owner.as_ref() } {
+            let mut looks = 0u32;
+            while owner.inside.load(Ordering::Acquire) {
+                looks += 1;
+                if looks.is_multiple_of(64) || cfg!(loom) {
+                    yield_now()
+                } else {
+                    spin_loop()
+                }
+            }
+        }
+        // The owner stays out now: it sees that others wait, or that it does not own any more.
+        if owners.0.len() < MAX_OWNERS {
+            let me = Box::new(Owner {
+                thread: this_thread(),
+                inside: AtomicBool::new(false),
+            });
+            self.owner.store((&raw const *me).cast_mut(), Ordering::Release);
+            owners.0.push(me);
+        } else {
+            self.owner.store(std::ptr::null_mut(), Ordering::Release);
+        }
+        self.holder.store(this_thread(), Ordering::Relaxed);
+        Guard {
+            lock: self,
+            way: Way::Other(Some(owners)),
+        }
+    }
+
+    #[cfg(not(loom))]
+    fn light_fence(&self) {
+        if self.asymmetric {
+            compiler_fence(Ordering::SeqCst)
+        } else {
+            fence(Ordering::SeqCst)
+        }
+    }
+
+    #[cfg(not(loom))]
+    fn heavy_fence(&self) {
+        fence(Ordering::SeqCst);
+        if self.asymmetric && membarrier(MembarrierCommand::PrivateExpedited).is_err() {
+            // It worked when this was made. A filter that was installed since is the one way here, and without the
+            // barrier nothing holds.
+            eprintln!("ifunc: membarrier is refused since the source was made");
+            std::process::abort();
+        }
+    }
+
+    #[cfg(loom)]
+    fn light_fence(&self) {
+        debug_assert!(!self.asymmetric);
+        fence(Ordering::SeqCst);
+    }
+
+    #[cfg(loom)]
+    fn heavy_fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(not(loom))]
+fn can_be_asymmetric() -> bool {
+    membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+        && membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+}
+
+#[cfg(loom)]
+fn can_be_asymmetric() -> bool {
+    false
+}
+
+enum Way<'a> {
+    Owner(&'a Owner),
+    /// `None` only while it is dropped.
+    Other(Option<MutexGuard<'a, Owners>>),
+}
+
+/// Inside.
+pub(super) struct Guard<'a, T> {
+    lock: &'a Owned<T>,
+    way: Way<'a>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: one guard at a time: see `lock` and `lock_as_other`.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: one guard at a time, and `&mut self`.
+        self.lock.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        match &mut self.way {
+            Way::Owner(mine) => mine.inside.store(false, Ordering::Release),
+            Way::Other(owners) => {
+                self.lock.holder.store(0, Ordering::Relaxed);
+                drop(owners.take());
+                self.lock.others.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Owned<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owned").finish_non_exhaustive()
+    }
+}
+
+/// The interface of loom's cell.
+#[cfg(not(loom))]
+trait With<T> {
+    fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R;
+    fn with_mut<R>(&self, look: impl FnOnce(*mut T) -> R) -> R;
+}
+
+#[cfg(not(loom))]
+impl<T> With<T> for UnsafeCell<T> {
+    fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+        look(self.get())
+    }
+
+    fn with_mut<R>(&self, look: impl FnOnce(*mut T) -> R) -> R {
+        look(self.get())
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    //! ```text
+    //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p ifunc-rt --lib --release model
+    //! ```
+
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::Owned;
+
+    /// Loom reports two threads inside at once as a race on the value.
+    #[test]
+    fn one_at_a_time_whoever_owns_it() {
+        loom::model(|| {
+            let owned = Arc::new(Owned::new(0));
+            *owned.lock() += 1;
+            let other = {
+                let owned = Arc::clone(&owned);
+                thread::spawn(move || {
+                    *owned.lock() += 1;
+                    *owned.lock() += 1;
+                })
+            };
+            *owned.lock() += 1;
+            *owned.lock() += 1;
+            other.join().unwrap();
+            assert_eq!(*owned.lock(), 5);
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::{MAX_OWNERS, Owned};
+
+    #[test]
+    fn counts_every_visit() {
+        let owned = Arc::new(Owned::new(0u64));
+        for _ in 0..3 * MAX_OWNERS {
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let owned = Arc::clone(&owned);
+                    thread::spawn(move || (0..100).for_each(|_| *owned.lock() += 1))
+                })
+                .collect();
+            (0..100).for_each(|_| *owned.lock() += 1);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        assert_eq!(*owned.lock(), 3 * MAX_OWNERS as u64 * 300);
+    }
+
+    #[test]
+    fn going_in_twice_is_a_panic() {
+        let owned = Owned::new(());
+        // As another thread than the owner, then as the owner.
+        for _ in 0..2 {
+            let inside = owned.lock();
+            let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(owned.lock())));
+            assert!(twice.is_err());
+            drop(inside);
+        }
+        drop(owned.lock());
+    }
+}
