@@ -215,10 +215,10 @@ impl Target {
     pub fn arm(&mut self) -> bool {
         self.listener.silence();
         // Every connection must be armed, also behind one that says no.
-        let quiet = self
-            .connections
-            .iter_mut()
-            .fold(true, |quiet, connection| connection.arm() && quiet);
+        let mut quiet = true;
+        for connection in &mut self.connections {
+            quiet &= connection.arm();
+        }
         !self.accept() && quiet && !self.bells.stopped()
     }
 

@@ -123,10 +123,11 @@ mod tests {
 
     fn frame(sequence: u32, body: &[u8]) -> Arrived<'_> {
         // SAFETY: borrowed for the lifetime of the result.
+        let body = unsafe { Body::new(body.as_ptr(), body.len()) };
         Arrived {
             sequence,
             words: [0, u64::from(sequence)],
-            body: unsafe { Body::new(body.as_ptr(), body.len()) },
+            body,
         }
     }
 
