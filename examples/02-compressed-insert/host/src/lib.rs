@@ -25,8 +25,10 @@ use store::Store;
 /// Owns the database until a source has ended the loading.
 ///
 /// # Errors
-/// The database cannot be made, or the address cannot be listened on.
+/// The command line names no folder, the database cannot be made, or the address cannot be listened on.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
+    // The source needs it; without it there is nothing to wait for.
+    folder()?;
     let (database, _) = database(addr)?;
     let mut store = Store::create(&database)?;
     // SAFETY: code that arrives has the authority of this process. Only programs of the same user can send it.
