@@ -8,7 +8,6 @@ use ifunc_abi::about::About;
 use ifunc_abi::frame::INLINE;
 use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
 
-use super::connection;
 use super::error::Error;
 use super::handle::Handle;
 use crate::transports::Body;
@@ -185,7 +184,10 @@ impl<A> Call<A> {
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
         assert!(self.token != 0, "the result of this call was taken already");
         let deadline = Instant::now() + timeout;
-        let result = connection::wait(self.handle.source(), self.token, deadline, self.handle.name());
+        let result = self
+            .handle
+            .source()
+            .wait(self.token, deadline, self.handle.name());
         if !matches!(result, Err(Error::Timeout { .. })) {
             self.token = 0;
         }

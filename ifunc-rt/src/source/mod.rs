@@ -8,6 +8,7 @@ mod library;
 mod message;
 mod options;
 mod owned;
+mod patience;
 mod search;
 
 use std::path::Path;
@@ -22,10 +23,12 @@ pub use handle::{Loaded, Registered};
 pub use message::{LoadedMessage, Message};
 pub use options::SourceOptions;
 
+use call::Completion;
 use connection::Connection;
 use handle::Handle;
 use library::{Entries, Library};
 use owned::{Guard, Owned};
+use patience::{Next, Patience};
 
 use crate::transports::ConnectError;
 use crate::transports::address::{Address, AddressError};
@@ -168,7 +171,7 @@ impl Source {
     pub fn flush(&self) -> Result<(), Error> {
         let deadline = self.deadline();
         let token = self.retry(deadline, "flush", |connection| connection.try_sync())?;
-        connection::wait(self, token, deadline, "flush")?;
+        self.wait(token, deadline, "flush")?;
         self.lock().take_report().map_or(Ok(()), Err)
     }
 
@@ -188,19 +191,41 @@ impl Source {
         what: &str,
         mut attempt: impl FnMut(&mut Connection) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
-        let mut backoff = connection::Backoff::new();
+        let mut patience = Patience::until(deadline);
         loop {
             let mut connection = self.lock();
             if let Some(result) = attempt(&mut connection)? {
                 return Ok(result);
             }
-            if !backoff.pause(&mut connection, deadline) {
-                return Err(Error::Timeout {
-                    what: what.into(),
-                    waited: connection.options().timeout,
-                });
+            match patience.next() {
+                Next::Look => {}
+                Next::Sleep(until) => {
+                    connection.arm();
+                    // What came between the look and the announcement rings nobody.
+                    let result = attempt(&mut connection);
+                    if matches!(result, Ok(None)) {
+                        connection.sleep(until);
+                    }
+                    connection.disarm();
+                    if let Some(result) = result? {
+                        return Ok(result);
+                    }
+                }
+                Next::GiveUp(waited) => {
+                    return Err(Error::Timeout {
+                        what: what.into(),
+                        waited,
+                    });
+                }
             }
         }
+    }
+
+    /// Waits for a completion.
+    fn wait(&self, token: u64, deadline: Instant, what: &str) -> Result<Completion, Error> {
+        self.retry(deadline, what, |connection| {
+            connection.try_take(token).transpose()
+        })
     }
 }
 

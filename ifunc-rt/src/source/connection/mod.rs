@@ -1,0 +1,310 @@
+//! The source's end of a connection: what was bound, what is under way, what came back, and what becomes of it all when
+//! the target goes away.
+
+mod pending;
+mod receiving;
+mod sending;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ifunc_abi::frame::{Header, Kind};
+
+use pending::{Again, Pendings, What};
+use sending::Job;
+
+use super::call::Completion;
+use super::error::Error;
+use super::library::Library;
+use super::options::SourceOptions;
+use super::patience::Patience;
+use crate::transports::address::Address;
+use crate::transports::{ConnectError, Link, connect};
+use crate::wire::order::Order;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    address: Address,
+    options: SourceOptions,
+    link: Option<Link>,
+    /// Counts connections: what was installed over an earlier one is not installed over this one.
+    generation: u64,
+    reconnecting_since: Option<Instant>,
+    order: Order,
+    handles: Vec<Slot>,
+    unbind: Vec<u32>,
+    pending: Pendings,
+    /// A body that travels in fragments; nothing else is sent before it is through.
+    job: Option<Job>,
+    bodies: u32,
+    /// Calls of idempotent ifuncs that died with the connection before.
+    resend: VecDeque<u64>,
+    /// The last fire-and-forget frame: its sequence and its handle.
+    last_send: Option<(u32, u32)>,
+    reports: VecDeque<Error>,
+}
+
+/// A handle.
+#[derive(Debug)]
+struct Slot {
+    library: Arc<Library>,
+    users: usize,
+    /// The generation it was installed in; 0: in none.
+    installed: u64,
+}
+
+/// What is to be sent.
+pub(super) struct Submission<'a> {
+    pub(super) handle: u32,
+    /// Most bytes of the payload.
+    pub(super) bound: usize,
+    pub(super) align: usize,
+    /// Whether a completion is wanted.
+    pub(super) wants: bool,
+    /// Writes the payload.
+    pub(super) encode: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+}
+
+impl Connection {
+    pub(super) fn connect(address: Address, options: SourceOptions) -> Result<Self, ConnectError> {
+        let until = Instant::now() + options.connect_timeout;
+        let link = loop {
+            match connect(&address, until) {
+                Ok(link) => break link,
+                // The two are often started at once, and the target is not there yet.
+                Err(error) if error.may_pass() && Instant::now() < until => {
+                    std::thread::sleep(Patience::SLICE)
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(Self {
+            address,
+            options,
+            link: Some(link),
+            generation: 1,
+            reconnecting_since: None,
+            order: Order::new(),
+            handles: Vec::new(),
+            unbind: Vec::new(),
+            pending: Pendings::default(),
+            job: None,
+            bodies: 0,
+            resend: VecDeque::new(),
+            last_send: None,
+            reports: VecDeque::new(),
+        })
+    }
+
+    pub(super) fn options(&self) -> SourceOptions {
+        self.options
+    }
+
+    /// A handle for an image. Nothing is sent before its first use.
+    pub(super) fn bind(&mut self, library: Arc<Library>) -> u32 {
+        let same = self
+            .handles
+            .iter()
+            .position(|slot| slot.users > 0 && slot.library.id == library.id);
+        let unused = || self.handles.iter().position(|slot| slot.users == 0);
+        let index = match same.or_else(unused) {
+            Some(index) => {
+                let slot = &mut self.handles[index];
+                if slot.library.id != library.id {
+                    slot.installed = 0;
+                }
+                slot.library = library;
+                slot.users += 1;
+                index
+            }
+            None => {
+                self.handles.push(Slot {
+                    library,
+                    users: 1,
+                    installed: 0,
+                });
+                self.handles.len() - 1
+            }
+        };
+        self.unbind.retain(|&handle| handle as usize != index);
+        index as u32
+    }
+
+    /// Gives a handle back.
+    pub(super) fn unbind(&mut self, handle: u32) {
+        let slot = &mut self.handles[handle as usize];
+        slot.users -= 1;
+        if slot.users == 0 && slot.installed == self.generation {
+            self.unbind.push(handle);
+        }
+    }
+
+    /// Sends, if there is room now; `None` if there is not. With `wants` the result is the token, otherwise 0.
+    pub(super) fn try_submit(&mut self, submission: &mut Submission<'_>) -> Result<Option<u64>, Error> {
+        self.progress();
+        if !submission.wants
+            && let Some(report) = self.take_report()
+        {
+            return Err(Error::Earlier(Box::new(report)));
+        }
+        let handle = submission.handle;
+        if !self.ready(handle)? {
+            return Ok(None);
+        }
+        let Some(link) = &mut self.link else {
+            return Ok(None);
+        };
+        let library = &self.handles[handle as usize].library;
+        let limit = link.limits.max_payload;
+        let too_large = |len: usize| Error::PayloadTooLarge {
+            ifunc: library.name.clone(),
+            len: len as u64,
+            limit,
+        };
+        let repeatable = submission.wants && library.is_idempotent();
+        let again = |payload: &[u8]| {
+            repeatable.then(|| Again {
+                handle,
+                payload: payload.to_vec(),
+            })
+        };
+
+        if submission.bound > link.tx.max_body() {
+            // In fragments, from a buffer of its own.
+            let mut body = Vec::new();
+            body.try_reserve_exact(submission.bound)
+                .map_err(|_| too_large(submission.bound))?;
+            body.resize(submission.bound, 0);
+            let len = (submission.encode)(&mut body)?;
+            body.truncate(len);
+            if len as u64 > limit {
+                return Err(too_large(len));
+            }
+            let wants = submission.wants;
+            let token = if wants {
+                self.pending.wait_for(What::Ifunc(handle), again(&body))
+            } else {
+                0
+            };
+            self.start(Header::new(Kind::Exec, handle, token), body);
+            self.drive();
+            return Ok(Some(token));
+        }
+        let room = match link.tx.reserve(submission.bound, submission.align) {
+            Ok(Some(room)) => room,
+            Ok(None) => return Ok(None),
+            Err(gone) => {
+                self.lost(&gone);
+                return Ok(None);
+            }
+        };
+        let len = (submission.encode)(room)?;
+        if len as u64 > limit {
+            return Err(too_large(len));
+        }
+        if !submission.wants {
+            self.commit(Header::new(Kind::Exec, handle, 0), len);
+            return Ok(Some(0));
+        }
+        let again = again(&room[..len]);
+        let token = self.pending.wait_for(What::Ifunc(handle), again);
+        self.commit(Header::new(Kind::Exec, handle, token), len);
+        Ok(Some(token))
+    }
+
+    /// Asks for a completion when everything before was consumed.
+    pub(super) fn try_sync(&mut self) -> Result<Option<u64>, Error> {
+        self.progress();
+        if self.link.is_none() && self.resend.is_empty() && self.job.is_none() {
+            // Nothing is under way; what was lost has been reported.
+            let token = self.pending.wait_for(What::Flush, None);
+            self.pending.complete(token, Ok(Completion::executed()));
+            return Ok(Some(token));
+        }
+        if !self.connected(What::Flush)? || !self.drive() {
+            return Ok(None);
+        }
+        let Some(link) = &mut self.link else {
+            return Ok(None);
+        };
+        match link.tx.reserve(0, 1) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(None),
+            Err(gone) => {
+                self.lost(&gone);
+                return Ok(None);
+            }
+        }
+        let token = self.pending.wait_for(What::Flush, None);
+        self.commit(Header::new(Kind::Sync, 0, token), 0);
+        Ok(Some(token))
+    }
+
+    /// Whether nothing large is still on its way out.
+    pub(super) fn try_drain(&mut self) -> bool {
+        self.progress();
+        self.drive()
+    }
+
+    /// What is known of a token: taken, if it is done.
+    pub(super) fn try_take(&mut self, token: u64) -> Option<Result<Completion, Error>> {
+        self.progress();
+        if let Some(what) = self.pending.waiting(token) {
+            // Also brings back a lost connection, if something is to be sent again over it.
+            let again = !self.resend.is_empty() || self.job.is_some();
+            if again && self.link.is_none() {
+                if let Err(error) = self.connected(what) {
+                    self.pending.complete(token, Err(error));
+                }
+            } else if again {
+                self.drive();
+            }
+        }
+        self.pending.take(token)
+    }
+
+    /// Nobody waits for the token any more.
+    pub(super) fn abandon(&mut self, token: u64) {
+        self.resend.retain(|&again| again != token);
+        self.pending.abandon(token, self.link.is_some());
+    }
+
+    /// The oldest failure of a send that nobody has heard of.
+    pub(super) fn take_report(&mut self) -> Option<Error> {
+        self.reports.pop_front()
+    }
+
+    /// Announces that this side is about to sleep.
+    pub(super) fn arm(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.rx.arm();
+        }
+    }
+
+    /// Sleeps until the target rings or `until`; while there is no target, until it is time to look for it again.
+    pub(super) fn sleep(&mut self, until: Instant) {
+        match &mut self.link {
+            Some(link) => link.waiter.sleep(until),
+            None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Takes the announcement back.
+    pub(super) fn disarm(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.rx.disarm();
+        }
+    }
+
+    fn name(&self, what: What) -> String {
+        name_in(&self.handles, what)
+    }
+}
+
+fn name_in(handles: &[Slot], what: What) -> String {
+    match what {
+        What::Flush => "flush".into(),
+        What::Ifunc(handle) => handles[handle as usize].library.name.clone(),
+    }
+}

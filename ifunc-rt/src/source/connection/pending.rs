@@ -1,0 +1,227 @@
+//! Completions that are waited for, by token.
+
+use super::{Completion, Error};
+
+/// The table. A token is a place in it and a serial number, so that a late completion finds nobody but its own.
+#[derive(Debug, Default)]
+pub(super) struct Pendings {
+    places: Vec<Pending>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    serial: u32,
+    state: State,
+}
+
+/// What a completion is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    /// Everything sent before.
+    Flush,
+    /// An invocation of this handle's image.
+    Ifunc(u32),
+}
+
+/// What may be sent again.
+#[derive(Clone, Debug)]
+pub(super) struct Again {
+    pub(super) handle: u32,
+    pub(super) payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    Free,
+    Waiting {
+        what: What,
+        /// Sequence of the frame.
+        sequence: u32,
+        /// If it may be run again.
+        again: Option<Again>,
+    },
+    Done(Result<Completion, Error>),
+    /// Nobody waits any more.
+    Abandoned,
+}
+
+impl Pendings {
+    /// A new token, never 0.
+    pub(super) fn wait_for(&mut self, what: What, again: Option<Again>) -> u64 {
+        let state = State::Waiting {
+            what,
+            sequence: 0,
+            again,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                let place = &mut self.places[index as usize];
+                place.serial = place.serial.wrapping_add(1).max(1);
+                place.state = state;
+                index
+            }
+            None => {
+                self.places.push(Pending { serial: 1, state });
+                (self.places.len() - 1) as u32
+            }
+        };
+        token_of(index, self.places[index as usize].serial)
+    }
+
+    /// Its frame was sent.
+    pub(super) fn sent(&mut self, token: u64, place: u32) {
+        if let Some(State::Waiting { sequence, .. }) = self.state(token) {
+            *sequence = place;
+        }
+    }
+
+    /// It is done. Returns the sequence of its frame, if somebody waited.
+    pub(super) fn complete(&mut self, token: u64, result: Result<Completion, Error>) -> Option<u32> {
+        let state = self.state(token)?;
+        match *state {
+            State::Waiting { sequence, .. } => {
+                *state = State::Done(result);
+                Some(sequence)
+            }
+            State::Abandoned => {
+                self.release(token);
+                None
+            }
+            State::Free | State::Done(_) => None,
+        }
+    }
+
+    /// What is waited for, if it is not done.
+    pub(super) fn waiting(&mut self, token: u64) -> Option<What> {
+        match self.state(token)? {
+            State::Waiting { what, .. } => Some(*what),
+            _ => None,
+        }
+    }
+
+    /// What may be sent again of it.
+    pub(super) fn again(&mut self, token: u64) -> Option<Again> {
+        match self.state(token)? {
+            State::Waiting { again, .. } => again.clone(),
+            _ => None,
+        }
+    }
+
+    /// Its result, once.
+    pub(super) fn take(&mut self, token: u64) -> Option<Result<Completion, Error>> {
+        let state = self.state(token)?;
+        if !matches!(state, State::Done(_)) {
+            return None;
+        }
+        let State::Done(result) = std::mem::replace(state, State::Free) else {
+            return None;
+        };
+        self.release(token);
+        Some(result)
+    }
+
+    /// Nobody waits any more. `comes`: its completion may still come, so the token stays taken.
+    pub(super) fn abandon(&mut self, token: u64, comes: bool) {
+        match self.state(token) {
+            Some(state @ State::Waiting { .. }) if comes => *state = State::Abandoned,
+            Some(State::Waiting { .. } | State::Done(_)) => self.release(token),
+            _ => {}
+        }
+    }
+
+    /// No completion will come any more. What may be sent again goes on waiting, and is returned; everything else ends with
+    /// `verdict`.
+    pub(super) fn lose(&mut self, mut verdict: impl FnMut(u64, What) -> Error) -> Vec<u64> {
+        let mut again_tokens = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            let token = token_of(index as u32, place.serial);
+            match &place.state {
+                State::Waiting { again: Some(_), .. } => again_tokens.push(token),
+                State::Waiting {
+                    what, again: None, ..
+                } => place.state = State::Done(Err(verdict(token, *what))),
+                State::Abandoned => {
+                    place.state = State::Free;
+                    self.free.push(index as u32);
+                }
+                State::Free | State::Done(_) => {}
+            }
+        }
+        again_tokens
+    }
+
+    fn release(&mut self, token: u64) {
+        if let Some(state) = self.state(token) {
+            *state = State::Free;
+            self.free.push(token as u32);
+        }
+    }
+
+    fn state(&mut self, token: u64) -> Option<&mut State> {
+        let place = self.places.get_mut(token as u32 as usize)?;
+        (place.serial == (token >> 32) as u32).then_some(&mut place.state)
+    }
+}
+
+const fn token_of(index: u32, serial: u32) -> u64 {
+    (serial as u64) << 32 | index as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done() -> Result<Completion, Error> {
+        Ok(Completion::executed())
+    }
+
+    #[test]
+    fn a_token_finds_its_own_and_only_once() {
+        let mut table = Pendings::default();
+        let first = table.wait_for(What::Flush, None);
+        table.sent(first, 7);
+        assert!(table.take(first).is_none());
+        assert_eq!(table.complete(first, done()), Some(7));
+        assert_eq!(
+            table.complete(first, done()),
+            None,
+            "a second completion finds nobody"
+        );
+        assert!(table.take(first).is_some());
+        assert!(table.take(first).is_none());
+        let second = table.wait_for(What::Flush, None);
+        assert_eq!(second as u32, first as u32, "the place is used again");
+        assert_eq!(
+            table.complete(first, done()),
+            None,
+            "the old token is not the new one"
+        );
+        assert!(table.waiting(second).is_some());
+    }
+
+    #[test]
+    fn an_abandoned_token_is_kept_until_its_completion_cannot_come_any_more() {
+        let mut table = Pendings::default();
+        let comes = table.wait_for(What::Flush, None);
+        table.abandon(comes, true);
+        let other = table.wait_for(What::Flush, None);
+        assert_ne!(other as u32, comes as u32);
+        table.complete(comes, done());
+        assert_eq!(table.wait_for(What::Flush, None) as u32, comes as u32);
+        let again = table.wait_for(
+            What::Ifunc(0),
+            Some(Again {
+                handle: 0,
+                payload: vec![1],
+            }),
+        );
+        let lost = table.lose(|_, _| Error::Indeterminate { what: String::new() });
+        assert_eq!(lost, [again]);
+        assert!(matches!(
+            table.take(other),
+            Some(Err(Error::Indeterminate { .. }))
+        ));
+        assert!(table.again(again).is_some());
+    }
+}

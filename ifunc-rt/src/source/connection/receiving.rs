@@ -1,0 +1,138 @@
+//! The way back: completions, reports, and the end of the target.
+
+use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::status::Status;
+
+use super::pending::What;
+use super::{Completion, Connection, Error, name_in};
+use crate::source::call::explain;
+use crate::transports::{Arrived, Gone};
+use crate::wire::order::Turn;
+
+/// Most failures of sends that are kept until somebody asks.
+const MAX_REPORTS: usize = 64;
+
+impl Connection {
+    /// Takes in what has come back, and notices a target that went away.
+    pub(super) fn progress(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        let gone = link.waiter.is_gone();
+        match self.receive() {
+            Err(gone) => self.lost(&gone),
+            // Known to be gone, and everything it had sent has been taken in.
+            Ok(()) if gone => self.lost(&Gone::Closed),
+            Ok(()) => {}
+        }
+    }
+
+    pub(super) fn receive(&mut self) -> Result<(), Gone> {
+        let mut received = false;
+        loop {
+            if let Some(parked) = self.order.take_next() {
+                let next = self.order.next();
+                let read = read(&parked.arrived(next))?;
+                self.order.advance();
+                self.take_in(read);
+                continue;
+            }
+            let Some(link) = &mut self.link else { return Ok(()) };
+            let Some(arrived) = link.rx.peek()? else {
+                if received {
+                    link.rx.settle();
+                }
+                return Ok(());
+            };
+            received = true;
+            let read = match self.order.turn(arrived.sequence) {
+                Turn::Now => {
+                    let read = read(&arrived)?;
+                    self.order.advance();
+                    Some(read)
+                }
+                Turn::Later => {
+                    self.order
+                        .park(&arrived)
+                        .map_err(|_| Gone::Malformed("completions too far ahead of their turn"))?;
+                    None
+                }
+                Turn::Past => None,
+            };
+            link.rx.release();
+            if let Some(read) = read {
+                self.take_in(read);
+            }
+        }
+    }
+
+    pub(super) fn take_in(&mut self, (kind, token, completion): (Kind, u64, Completion)) {
+        if kind == Kind::Completion {
+            // Frames are run in order: what was sent before this one was consumed.
+            if let Some(sequence) = self.pending.complete(token, Ok(completion))
+                && self
+                    .last_send
+                    .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)
+            {
+                self.last_send = None;
+            }
+            return;
+        }
+        let (handle, detail) = completion.split_report();
+        if let Some(slot) = self.handles.get(handle as usize) {
+            self.report(explain(&slot.library.name, Some(&slot.library.about()), &detail));
+        }
+    }
+
+    /// The target went away: every completion ends or is asked for again.
+    pub(super) fn lost(&mut self, gone: &Gone) {
+        let Some(mut link) = self.link.take() else { return };
+        tracing::info!(address = %self.address, %gone, "the target went away");
+        let unsent = self.job.take().map(|job| job.header);
+        if let Some((sequence, handle)) = self.last_send.take()
+            && link.tx.is_unconsumed(sequence)
+        {
+            self.report(Error::Indeterminate {
+                what: self.name(What::Ifunc(handle)),
+            });
+        }
+        if let Some(Header {
+            kind: Kind::Exec,
+            handle,
+            token: 0,
+            ..
+        }) = unsent
+        {
+            self.report(Error::PeerGone {
+                what: self.name(What::Ifunc(handle)),
+                why: gone.to_string(),
+            });
+        }
+        let why = gone.to_string();
+        let verdict = |token, what| {
+            let what = name_in(&self.handles, what);
+            if unsent.is_some_and(|header| header.token == token) {
+                Error::PeerGone {
+                    what,
+                    why: why.clone(),
+                }
+            } else {
+                Error::Indeterminate { what }
+            }
+        };
+        self.resend = self.pending.lose(verdict).into();
+    }
+
+    fn report(&mut self, error: Error) {
+        if self.reports.len() < MAX_REPORTS {
+            self.reports.push_back(error);
+        }
+    }
+}
+
+fn read(arrived: &Arrived<'_>) -> Result<(Kind, u64, Completion), Gone> {
+    let header = Header::parse(arrived.words).map_err(|_| Gone::Malformed("words that are no header"))?;
+    if !matches!(header.kind, Kind::Completion | Kind::Report) {
+        return Err(Gone::Malformed("a target sent a request"));
+    }
+    let status = Status::from_code(header.handle).ok_or(Gone::Malformed("an unknown status"))?;
+    Ok((header.kind, header.token, Completion::new(status, &arrived.body)))
+}

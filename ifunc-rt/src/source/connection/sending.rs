@@ -1,0 +1,207 @@
+//! The way out: connected, installed, in order, in fragments where need be.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
+use zerocopy::IntoBytes;
+
+use super::pending::{Again, What};
+use super::{Connection, Error};
+use crate::transports::{Gone, connect};
+use crate::wire::order::Order;
+
+/// A body under way.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) header: Header,
+    body: Vec<u8>,
+    sent: usize,
+    number: u32,
+}
+
+impl Connection {
+    /// Connected, nothing large under way, and the handle's image installed. `false`: not now.
+    pub(super) fn ready(&mut self, handle: u32) -> Result<bool, Error> {
+        Ok(self.connected(What::Ifunc(handle))? && self.drive() && self.installed(handle)? && self.drive())
+    }
+
+    /// Connected, if need be again. `false`: not yet.
+    pub(super) fn connected(&mut self, what: What) -> Result<bool, Error> {
+        if self.link.is_some() {
+            return Ok(true);
+        }
+        let what = self.name(what);
+        let gone = |why: String| Error::PeerGone {
+            what: what.clone(),
+            why,
+        };
+        if self.options.reconnect.is_zero() {
+            return Err(gone("reconnecting is switched off".into()));
+        }
+        let since = *self.reconnecting_since.get_or_insert_with(Instant::now);
+        let give_up = since + self.options.reconnect;
+        match connect(
+            &self.address,
+            give_up.min(Instant::now() + self.options.connect_timeout),
+        ) {
+            Ok(link) => {
+                tracing::info!(address = %self.address, "connected again");
+                self.link = Some(link);
+                self.generation += 1;
+                self.order = Order::new();
+                self.reconnecting_since = None;
+                self.unbind.clear();
+                Ok(true)
+            }
+            Err(error) if Instant::now() >= give_up || !error.may_pass() => {
+                self.reconnecting_since = None;
+                let why = error.to_string();
+                while let Some(token) = self.resend.pop_front() {
+                    self.pending.complete(token, Err(gone(why.clone())));
+                }
+                Err(gone(why))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// The handle's image is installed or on its way, in order. `false`: no room now.
+    pub(super) fn installed(&mut self, handle: u32) -> Result<bool, Error> {
+        let slot = &mut self.handles[handle as usize];
+        if slot.installed == self.generation {
+            return Ok(true);
+        }
+        let library = Arc::clone(&slot.library);
+        let Some(link) = &mut self.link else {
+            return Ok(false);
+        };
+        let limit = link.limits.max_image;
+        if library.image.len() as u64 > limit {
+            return Err(Error::ImageTooLarge {
+                ifunc: library.name.clone(),
+                len: library.image.len() as u64,
+                limit,
+            });
+        }
+        let head = InstallHead::unsigned(library.id);
+        let len = InstallHead::SIZE + library.image.len();
+        let header = Header::new(Kind::Install, handle, 0);
+        if len > link.tx.max_body() {
+            self.handles[handle as usize].installed = self.generation;
+            let mut body = head.as_bytes().to_vec();
+            body.extend_from_slice(&library.image);
+            self.start(header, body);
+            return Ok(true);
+        }
+        match link.tx.reserve(len, 8) {
+            Ok(Some(room)) => {
+                let (to_head, to_image) = room[..len].split_at_mut(InstallHead::SIZE);
+                to_head.copy_from_slice(head.as_bytes());
+                to_image.copy_from_slice(&library.image);
+                link.tx.commit(header, len);
+                self.handles[handle as usize].installed = self.generation;
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(gone) => {
+                self.lost(&gone);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Publishes what was reserved, and remembers its place for the day the target goes away.
+    pub(super) fn commit(&mut self, header: Header, len: usize) {
+        let Some(link) = &mut self.link else { return };
+        let place = link.tx.commit(header, len);
+        if header.kind == Kind::Exec && header.token == 0 {
+            self.last_send = Some((place, header.handle));
+        } else {
+            self.pending.sent(header.token, place);
+        }
+    }
+
+    /// Begins to send a body in fragments.
+    pub(super) fn start(&mut self, header: Header, body: Vec<u8>) {
+        self.bodies = self.bodies.wrapping_add(1);
+        self.job = Some(Job {
+            header,
+            body,
+            sent: 0,
+            number: self.bodies,
+        });
+    }
+
+    /// Sends on what is under way: fragments, calls to be sent again, handles to be released. `false`: no room for all
+    /// of it now.
+    pub(super) fn drive(&mut self) -> bool {
+        if self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty() {
+            return true;
+        }
+        match self.try_drive() {
+            Ok(done) => done,
+            Err(gone) => {
+                self.lost(&gone);
+                false
+            }
+        }
+    }
+
+    pub(super) fn try_drive(&mut self) -> Result<bool, Gone> {
+        loop {
+            let Some(link) = &mut self.link else {
+                return Ok(false);
+            };
+            if let Some(job) = &mut self.job {
+                let left = job.body.len() - job.sent;
+                let most = link.tx.max_body();
+                let len = left.min(most);
+                let Some(room) = link.tx.reserve(len, ifunc_abi::frame::BODY_ALIGN)? else {
+                    return Ok(false);
+                };
+                room[..len].copy_from_slice(&job.body[job.sent..job.sent + len]);
+                if left > most {
+                    let header = Header::new(Kind::Fragment, job.number, job.body.len() as u64);
+                    link.tx.commit(header, len);
+                    job.sent += len;
+                    continue;
+                }
+                let flags = if job.sent > 0 {
+                    FrameFlags::ASSEMBLED
+                } else {
+                    FrameFlags::NONE
+                };
+                let header = Header { flags, ..job.header };
+                self.job = None;
+                self.commit(header, len);
+            } else if let Some(&token) = self.resend.front() {
+                if let Some(Again { handle, payload }) = self.pending.again(token) {
+                    match self.installed(handle) {
+                        Ok(true) => {}
+                        Ok(false) => return Ok(false),
+                        Err(error) => {
+                            self.resend.pop_front();
+                            self.pending.complete(token, Err(error));
+                            continue;
+                        }
+                    }
+                    if self.job.is_some() {
+                        continue;
+                    }
+                    self.start(Header::new(Kind::Exec, handle, token), payload);
+                }
+                self.resend.pop_front();
+            } else if let Some(handle) = self.unbind.pop() {
+                if link.tx.reserve(0, 1)?.is_none() {
+                    self.unbind.push(handle);
+                    return Ok(false);
+                }
+                link.tx.commit(Header::new(Kind::Unbind, handle, 0), 0);
+                self.handles[handle as usize].installed = 0;
+            } else {
+                return Ok(true);
+            }
+        }
+    }
+}

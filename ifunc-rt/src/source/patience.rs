@@ -1,0 +1,57 @@
+//! Waiting without burning a core: looking again at once for a while, then sleeping until the target rings.
+
+use std::time::{Duration, Instant};
+
+/// What to do when there was nothing.
+pub(super) enum Next {
+    /// Look again.
+    Look,
+    /// Sleep, at most until then, and look again.
+    Sleep(Instant),
+    /// The deadline has passed; this is how long it was waited.
+    GiveUp(Duration),
+}
+
+/// One wait.
+pub(super) struct Patience {
+    deadline: Instant,
+    looks: u32,
+    /// When the clock was first looked at.
+    began: Option<Instant>,
+}
+
+impl Patience {
+    /// Longer than a wake-up takes, so that a short wait never sleeps.
+    const SPIN: Duration = Duration::from_micros(60);
+    /// The longest sleep: how long a connection is kept from other threads, and how often a target that is not there
+    /// is looked for.
+    pub(super) const SLICE: Duration = Duration::from_millis(5);
+    /// Looks between two looks at the clock, which costs more.
+    const LOOKS: u32 = 32;
+
+    pub(super) fn until(deadline: Instant) -> Self {
+        Self {
+            deadline,
+            looks: 0,
+            began: None,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Next {
+        self.looks += 1;
+        if self.looks < Self::LOOKS {
+            std::hint::spin_loop();
+            return Next::Look;
+        }
+        let now = Instant::now();
+        let began = *self.began.get_or_insert(now);
+        if now >= self.deadline {
+            return Next::GiveUp(now - began);
+        }
+        if now - began < Self::SPIN {
+            self.looks = 0;
+            return Next::Look;
+        }
+        Next::Sleep(self.deadline.min(now + Self::SLICE))
+    }
+}
