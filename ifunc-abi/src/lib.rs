@@ -1,6 +1,6 @@
-//! What crosses a process or a version, and nothing else: the [image](image) (the part of an injected function that
-//! travels), the [frame](frame)s that carry it, the [context](context) an injected function is called with, the
-//! [status](status) of an invocation, the [text](text)s that types and signatures are compared by, and the
+//! What crosses a process or a version, and nothing else: the [image] (the part of an injected function that
+//! travels), the [frame]s that carry it, the [context] an injected function is called with, the
+//! [status] of an invocation, the [text]s that types and signatures are compared by, and the
 //! [records](meta) that the attributes leave for the builder.
 //!
 //! Everything here is `no_std`, little-endian and free of `unsafe`. Bytes that come from a peer are parsed by this

@@ -8,14 +8,27 @@ use ifunc_build::{BuildOptions, Quiet, build_packages};
 fn images_stay_small() {
     let options = BuildOptions {
         current_dir: Some(common::workspace()),
-        packages: vec!["example-01-hello-ifuncs".into(), "example-02-compressed-insert-ifuncs".into()],
+        packages: vec![
+            "example-01-hello-ifuncs".into(),
+            "example-02-compressed-insert-ifuncs".into(),
+        ],
         ..BuildOptions::default()
     };
     let built = build_packages(&options, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
-    let size = |name: &str| built.iter().find(|built| built.name == name).expect(name).image.len();
+    let size = |name: &str| {
+        built
+            .iter()
+            .find(|built| built.name == name)
+            .expect(name)
+            .image
+            .len()
+    };
     for (name, limit) in [("add", 256), ("multiply", 256), ("insert_compressed", 16 << 10)] {
         let size = size(name);
         println!("{name}: {size} bytes, at most {limit}");
-        assert!(size <= limit, "the image of `{name}` has {size} bytes, the limit is {limit}");
+        assert!(
+            size <= limit,
+            "the image of `{name}` has {size} bytes, the limit is {limit}"
+        );
     }
 }
