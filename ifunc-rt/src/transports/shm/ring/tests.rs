@@ -179,7 +179,7 @@ fn receive(consumer: &mut Consumer<View>) -> Result<Option<Taken>, Gone> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     /// Whatever is sent arrives, once, in order and whole; the credits are those that the layout says.
     #[test]
