@@ -284,6 +284,80 @@ fn what_init_needs_and_nobody_has_is_a_warning() {
     );
 }
 
+/// A folder's `libNAME.a` of one file.
+fn archive(files: &Files, file: &str) -> PathBuf {
+    let object = files.path(file).with_extension("o");
+    let archive = object.with_extension("a");
+    let run = |command: &mut std::process::Command| assert!(command.status().unwrap().success());
+    run(std::process::Command::new("cc")
+        .args(["-c", "-O2", "-fPIC", "-o"])
+        .arg(&object)
+        .arg(files.path(file)));
+    let _ = fs::remove_file(&archive);
+    run(std::process::Command::new("ar")
+        .arg("rcs")
+        .arg(&archive)
+        .arg(&object));
+    archive
+}
+
+/// `wk_main` and `wk_payload_init` both call `my_crc`; the entry alone calls `of_the_target`.
+const CHECKED: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+uint64_t of_the_target(uint64_t), my_crc(uint64_t);
+static uint64_t checked(uint64_t x) { return my_crc(x) ^ x; }
+size_t wk_payload_bound(const void *args, size_t n) { return 8; }
+int wk_payload_init(const void *args, size_t n, void *payload, size_t *size)
+{
+    *(uint64_t *)payload = checked(n);
+    *size = 8;
+    return 0;
+}
+void wk_main(void *payload, size_t n, void *target) { *(uint64_t *)target = of_the_target(checked(n)); }
+"#;
+
+#[test]
+fn what_init_shares_with_the_entry_is_pulled_out_of_archives() {
+    let files = Files::new(&[
+        ("wk.c", CHECKED),
+        (
+            "crc.c",
+            "unsigned long my_crc(unsigned long x) { return x + 1000; }",
+        ),
+    ]);
+    let options = |files: &Files| COptions {
+        link_args: vec![archive(files, "crc.c").display().to_string()],
+        ..files.options()
+    };
+    let built = files.build_with(&["wk.c"], &options(&files));
+    let image = Image::parse(&built[0].image).unwrap();
+    let imports: Vec<_> = image.imports().map(|i| i.symbol).collect();
+    assert_eq!(imports, ["my_crc", "of_the_target"]);
+    let payload = || {
+        type Init = unsafe extern "C" fn(*const u8, usize, *mut u64, *mut usize) -> i32;
+        let (mut payload, mut size) = (0, 8);
+        let library = open_now(&files.path("target/release/wk.so"));
+        // SAFETY: the function has this type, and the buffer eight bytes.
+        unsafe {
+            let init = library.get::<Init>(b"wk_payload_init").unwrap();
+            assert_eq!(init(std::ptr::null(), 7, &raw mut payload, &raw mut size), 0);
+        }
+        payload
+    };
+    assert_eq!(payload(), 1007 ^ 7);
+
+    // An archive of the same name that holds something else is another library.
+    fs::write(
+        files.path("crc.c"),
+        "unsigned long my_crc(unsigned long x) { return x + 2000; }",
+    )
+    .unwrap();
+    let again = files.build_with(&["wk.c"], &options(&files));
+    assert!(!again[0].fresh && again[0].id == built[0].id);
+    assert_eq!(payload(), 2007 ^ 7);
+}
+
 #[test]
 fn no_library_is_no_library() {
     let error = |path: &Path| read_library(path).unwrap_err().to_string();

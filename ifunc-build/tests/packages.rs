@@ -205,6 +205,63 @@ pub fn packing(packed: Packed<'_>, total: &mut u64) { *total = packing_not_there
 }
 
 #[test]
+fn imports_that_the_payload_needs_come_from_the_links_arguments() {
+    let workspace = Workspace::new(&["summed"]);
+    let source = r#"#![no_std]
+use ifunc::{DecodeError, EncodeError, abi::text::Text, prelude::*};
+#[ifunc::import]
+unsafe extern "C" { safe fn summed_crc(x: u64) -> u64; safe fn summed_elsewhere(x: u64) -> u64; }
+pub struct Summed(u64);
+impl<'a> Payload<'a> for Summed {
+    type Source = u64;
+    const TEXT: Text = Text::new().str("summed/1");
+    fn bound(_: &u64) -> usize { 8 }
+    fn encode(source: &u64, out: &mut [u8]) -> Result<usize, EncodeError> {
+        out[..8].copy_from_slice(&summed_crc(*source).to_le_bytes());
+        Ok(8)
+    }
+    fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        Ok(Summed(u64::from_le_bytes(payload.try_into().map_err(|_| DecodeError::Invalid)?)))
+    }
+    fn bound_from_args(_: &[u8]) -> usize { 8 }
+    fn encode_from_args(args: &[u8], out: &mut [u8]) -> Result<usize, EncodeError> { Self::encode(&(args.len() as u64), out) }
+}
+#[ifunc(codec = custom)]
+pub fn summed(value: Summed, total: &mut u64) { *total = summed_elsewhere(summed_crc(value.0)); }
+"#;
+    let archive = workspace.dir.path().join("libcrc.a");
+    let manifest = format!("{DEPENDS}\n[package.metadata.ifunc]\nlink-args = [{archive:?}]\n");
+    workspace.package("summed", &manifest, source);
+    workspace.archive(
+        &archive,
+        "unsigned long summed_crc(unsigned long x) { return x + 1000; }",
+    );
+    let built = workspace.build().unwrap();
+    let library = open_now(&built[0].path);
+    type Init = unsafe extern "C" fn(*const u8, usize, *mut u64, *mut usize) -> i32;
+    let (mut payload, mut size) = (0, 8);
+    // SAFETY: the function has this type, and the buffer eight bytes.
+    let status = unsafe {
+        let init = library.get::<Init>(b"summed_payload_init").unwrap();
+        init(b"abc".as_ptr(), 3, &raw mut payload, &raw mut size)
+    };
+    assert_eq!((status, payload, size), (0, 1003, 8));
+}
+
+#[test]
+fn names_may_be_macros_of_c() {
+    let workspace = Workspace::new(&["predefined"]);
+    workspace.package("predefined", DEPENDS, &ADD.replace("fn add", "fn linux"));
+    let built = workspace.build().unwrap();
+    assert_eq!(built[0].name, "linux");
+    assert_eq!(
+        exports(&built[0].path),
+        ["linux_main", "linux_payload_bound", "linux_payload_init"]
+    );
+    open_now(&built[0].path);
+}
+
+#[test]
 fn undeclared_imports_are_refused_with_their_referrers() {
     let workspace = Workspace::new(&["undeclared"]);
     workspace.package(

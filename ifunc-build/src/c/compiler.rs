@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::shared::io;
 use crate::{BuildError, COptions, Color, Progress};
@@ -29,6 +30,8 @@ pub(crate) struct Compiler {
     program: String,
     /// More words of `$CC`: `CC="ccache gcc"`.
     args: Vec<String>,
+    /// What it says of itself.
+    version: OnceLock<String>,
 }
 
 impl Compiler {
@@ -39,6 +42,7 @@ impl Compiler {
         Self {
             program: words.next().unwrap_or_else(|| "cc".into()),
             args: words.collect(),
+            version: OnceLock::new(),
         }
     }
 
@@ -49,6 +53,17 @@ impl Compiler {
             .map(|word| &**word)
             .collect::<Vec<_>>()
             .join(" ")
+    }
+
+    /// What `--version` says: another compiler under the same name is another compiler. Asked once.
+    pub(crate) fn version(&self) -> &str {
+        self.version.get_or_init(|| {
+            let output = self.command().arg("--version").output();
+            output.map_or_else(
+                |_| String::new(),
+                |o| String::from_utf8_lossy(&o.stdout).into_owned(),
+            )
+        })
     }
 
     /// A command that runs it.

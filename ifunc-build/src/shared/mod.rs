@@ -1,8 +1,9 @@
 //! The library of an ifunc: an ordinary shared library for the source that carries the image.
 //!
-//! `cc -shared` makes it of the objects that the image was linked from. In copies of them, what `X_main` imports is
-//! weak, so that the library opens where the target's functions do not exist; the entries of Rust ifuncs get other
-//! names, because the small C runtime that stands under them provides the real ones and catches panics.
+//! `cc -shared` makes it of the objects that the image was linked from. In copies of them, what only `X_main` needs is
+//! weak, so that the library opens where the target's functions do not exist; what the source runs stays strong, so that
+//! it is pulled out of the archives of the link. The entries of Rust ifuncs get other names, because the small C runtime
+//! that stands under them provides the real ones and catches panics.
 
 mod edit;
 mod embed;
@@ -23,8 +24,10 @@ use embed::{BUILD_SECTION, anchors, embed};
 
 /// The C runtime under Rust ifuncs.
 const RUNTIME: &str = include_str!("runtime.c");
+/// What stands in front of the entries of Rust ifuncs, in their objects.
+const INNER: &str = "__ifunc_inner_";
 /// Changes when libraries made of the same parts come out different.
-const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 1");
+const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 2");
 
 /// A library to be made.
 pub(crate) struct Library<'l, 'a> {
@@ -36,7 +39,7 @@ pub(crate) struct Library<'l, 'a> {
     pub(crate) about: &'l str,
     /// Whose it is: `rust PACKAGE` or `c PATH`.
     pub(crate) origin: &'l str,
-    /// Symbols that the target may provide: weak in the library.
+    /// Symbols that the target may provide: weak in the library, unless what the source runs needs them too.
     pub(crate) weaken: Vec<String>,
     /// The linker that made the image.
     pub(crate) linker: &'l Linker<'a>,
@@ -75,10 +78,12 @@ impl Library<'_, '_> {
         let path = folder.join(format!("{}.so", self.name));
         let objects = self.objects()?;
         let key = self.key(&objects, compiler);
-        if build_lines(&path, self.name)
-            .and_then(|mut lines| lines.remove("key"))
-            .as_deref()
-            == Some(&key)
+        // What stands behind the link's arguments is not looked at: with any, the library is made again.
+        if self.link_args.is_empty()
+            && build_lines(&path, self.name)
+                .and_then(|mut lines| lines.remove("key"))
+                .as_deref()
+                == Some(&key)
         {
             return Ok((path, true));
         }
@@ -110,7 +115,7 @@ impl Library<'_, '_> {
         let script = write("exports.map", self.version_script().as_bytes())?;
         command.arg(format!("-Wl,--version-script={}", script.display()));
         if self.language == Language::Rust {
-            command.args(["-O2", "-fPIC", &format!("-DIFUNC_NAME={}", self.name)]);
+            command.args(["-O2", "-fPIC"]).args(self.runtime_names());
             command.arg(write("runtime.c", RUNTIME.as_bytes())?);
         }
         for (index, object) in objects.iter().enumerate() {
@@ -149,14 +154,22 @@ impl Library<'_, '_> {
     /// The objects of the library, edited.
     fn objects(&self) -> Result<Vec<Vec<u8>>, BuildError> {
         let roots = self.exports();
+        // A weak reference pulls nothing out of an archive: the source would call null.
+        let entries = self.entries();
+        let needed = self.linker.undefined_behind(&entries, &roots);
         let mut edits = Edits {
-            weaken: self.weaken.iter().cloned().collect(),
+            weaken: self
+                .weaken
+                .iter()
+                .filter(|symbol| !needed.contains(symbol.as_str()))
+                .cloned()
+                .collect(),
             ..Edits::default()
         };
         if self.language == Language::Rust {
             for suffix in [BOUND_SUFFIX, INIT_SUFFIX] {
                 let name = format!("{}{suffix}", self.name);
-                edits.rename.insert(name.clone(), format!("__ifunc_inner_{name}"));
+                edits.rename.insert(name.clone(), format!("{INNER}{name}"));
             }
         }
         self.linker
@@ -174,9 +187,27 @@ impl Library<'_, '_> {
     }
 
     fn exports(&self) -> Vec<String> {
-        [MAIN_SUFFIX, BOUND_SUFFIX, MAX_SIZE_SUFFIX, INIT_SUFFIX]
+        let mut exports = self.entries();
+        exports.insert(0, format!("{}{MAIN_SUFFIX}", self.name));
+        exports
+    }
+
+    /// What the source calls.
+    fn entries(&self) -> Vec<String> {
+        [BOUND_SUFFIX, MAX_SIZE_SUFFIX, INIT_SUFFIX]
             .map(|suffix| format!("{}{suffix}", self.name))
             .into()
+    }
+
+    /// The names in the C runtime, each as one token: `-DNAME=linux` to be pasted there would be a macro itself.
+    fn runtime_names(&self) -> Vec<String> {
+        let name = self.name;
+        let mut defines = vec![format!("-DIFUNC_TEXT=\"{name}\"")];
+        for (define, suffix) in [("BOUND", BOUND_SUFFIX), ("INIT", INIT_SUFFIX)] {
+            defines.push(format!("-DIFUNC_{define}={name}{suffix}"));
+            defines.push(format!("-DIFUNC_INNER_{define}={INNER}{name}{suffix}"));
+        }
+        defines
     }
 
     fn version_script(&self) -> String {
@@ -197,12 +228,12 @@ impl Library<'_, '_> {
             self.about,
             self.origin,
             &compiler.name(),
+            compiler.version(),
         ] {
             part(bytes.as_bytes());
         }
         part(self.image);
         objects.iter().for_each(|object| part(object));
-        self.link_args.iter().for_each(|arg| part(arg.as_bytes()));
         hasher.finalize().to_hex().to_string()
     }
 

@@ -1,5 +1,6 @@
 /* What the library of a Rust ifunc needs on the source: the imports that every target provides, and the two functions
-   of the C interface with a net under them. IFUNC_NAME is the ifunc's name. */
+   of the C interface with a net under them. Their names, those of the functions behind them and the ifunc's name as a
+   text come from the command line. */
 
 #include <setjmp.h>
 #include <stddef.h>
@@ -9,15 +10,6 @@
 #include <string.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
-#define TEXT_(a) #a
-#define TEXT(a) TEXT_(a)
-
-#define BOUND PASTE(IFUNC_NAME, _payload_bound)
-#define INIT PASTE(IFUNC_NAME, _payload_init)
-#define INNER_BOUND PASTE(__ifunc_inner_, BOUND)
-#define INNER_INIT PASTE(__ifunc_inner_, INIT)
 
 /* Where a panic of this thread returns to; null: nobody waits. */
 static __thread jmp_buf *net;
@@ -25,7 +17,7 @@ static __thread jmp_buf *net;
 HIDDEN _Noreturn void __ifunc_panic(const char *message, size_t message_len, const char *file, size_t file_len,
                                     uint32_t line, uint32_t column)
 {
-    fprintf(stderr, "ifunc `%s` panicked on the source at %.*s:%u:%u:\n%.*s\n", TEXT(IFUNC_NAME),
+    fprintf(stderr, "ifunc `%s` panicked on the source at %.*s:%u:%u:\n%.*s\n", IFUNC_TEXT,
             file ? (int)file_len : 0, file ? file : "", line, column, message ? (int)message_len : 0,
             message ? message : "");
     if (net)
@@ -73,10 +65,10 @@ HIDDEN void rust_eh_personality(void)
     abort();
 }
 
-size_t INNER_BOUND(const void *source_args, size_t n);
-int INNER_INIT(const void *source_args, size_t n, void *payload, size_t *payload_size);
+size_t IFUNC_INNER_BOUND(const void *source_args, size_t n);
+int IFUNC_INNER_INIT(const void *source_args, size_t n, void *payload, size_t *payload_size);
 
-size_t BOUND(const void *source_args, size_t n)
+size_t IFUNC_BOUND(const void *source_args, size_t n)
 {
     jmp_buf here, *outer = net;
     size_t bound;
@@ -85,12 +77,12 @@ size_t BOUND(const void *source_args, size_t n)
         return SIZE_MAX;
     }
     net = &here;
-    bound = INNER_BOUND(source_args, n);
+    bound = IFUNC_INNER_BOUND(source_args, n);
     net = outer;
     return bound;
 }
 
-int INIT(const void *source_args, size_t n, void *payload, size_t *payload_size)
+int IFUNC_INIT(const void *source_args, size_t n, void *payload, size_t *payload_size)
 {
     jmp_buf here, *outer = net;
     int status;
@@ -99,7 +91,7 @@ int INIT(const void *source_args, size_t n, void *payload, size_t *payload_size)
         return -1;
     }
     net = &here;
-    status = INNER_INIT(source_args, n, payload, payload_size);
+    status = IFUNC_INNER_INIT(source_args, n, payload, payload_size);
     net = outer;
     return status;
 }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use ifunc_build::{BuildError, BuildOptions, BuiltIfunc, Quiet, build_packages};
 
@@ -52,6 +53,15 @@ impl Workspace {
         fs::write(folder.join("Cargo.toml"), head + &manifest).unwrap();
         fs::write(folder.join("src/lib.rs"), source).unwrap();
         folder
+    }
+
+    /// Makes an archive of one C source.
+    pub fn archive(&self, path: &Path, source: &str) {
+        let (c, o) = (path.with_extension("c"), path.with_extension("o"));
+        fs::write(&c, source).unwrap();
+        let run = |command: &mut Command| assert!(command.status().unwrap().success());
+        run(Command::new("cc").args(["-c", "-fPIC", "-o"]).args([&o, &c]));
+        run(Command::new("ar").arg("rcs").args([path, &o]));
     }
 
     pub fn options(&self) -> BuildOptions {
