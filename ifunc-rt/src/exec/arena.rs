@@ -29,6 +29,10 @@ pub(crate) struct Arena {
     used: usize,
     /// Everything below has its page-table entries.
     populated: usize,
+    /// The kernel makes all cores forget what they have decoded. Without it an address is used once.
+    serializes: bool,
+    /// Stays mapped when this is dropped: something in it gave its address away.
+    leaked: bool,
 }
 
 // SAFETY: the mapping belongs to this value; it is bound to no thread.
@@ -81,8 +85,10 @@ impl Arena {
                 0,
             )?
         };
-        // Without it, reuse of an address falls back to never: see `allocate`.
-        let _ = membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore);
+        // A child of a fork would write into the code that its parent runs.
+        // SAFETY: advice about our own mapping.
+        unsafe { rustix::mm::madvise(base, len, Advice::LinuxDontFork)? };
+        let serializes = membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore).is_ok();
         Ok(Self {
             memfd,
             base,
@@ -90,6 +96,8 @@ impl Arena {
             free: BTreeMap::from([(0, len)]),
             used: 0,
             populated: 0,
+            serializes,
+            leaked: false,
         })
     }
 
@@ -107,7 +115,12 @@ impl Arena {
             return Err(full);
         };
         let found = self.free.iter().find_map(|(&start, &room)| {
-            let at = start.next_multiple_of(align);
+            let start_here = if self.serializes {
+                start
+            } else {
+                start.max(self.used)
+            };
+            let at = start_here.next_multiple_of(align);
             (at + len <= start + room).then_some((start, room, at))
         });
         let Some((start, room, at)) = found else {
@@ -190,6 +203,11 @@ impl Arena {
         Ok(())
     }
 
+    /// Keeps everything mapped for as long as the process lives.
+    pub(crate) fn leak(&mut self) {
+        self.leaked = true;
+    }
+
     /// Takes a range back.
     ///
     /// # Safety
@@ -229,6 +247,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if self.leaked {
+            return;
+        }
         // SAFETY: this value owns the whole range; the target drops every image before its arena.
         let result = unsafe { rustix::mm::munmap(self.base, self.len) };
         debug_assert!(result.is_ok());
@@ -284,5 +305,25 @@ mod tests {
             assert_eq!(f(), 8);
             arena.free(range);
         }
+    }
+
+    #[test]
+    fn without_the_barrier_an_address_is_used_once() {
+        let mut arena = Arena::new(4 * PAGE).unwrap();
+        arena.serializes = false;
+        let whole = arena.allocate(PAGE, PAGE, true).unwrap();
+        let small = arena.allocate(10, 1, false).unwrap();
+        assert_eq!((whole.offset, small.offset), (0, PAGE));
+        // SAFETY: nothing was ever run there.
+        unsafe {
+            arena.free(whole);
+            arena.free(small);
+        }
+        assert_eq!(arena.allocate(10, 1, false).unwrap().offset, PAGE + GRANULE);
+        assert!(arena.allocate(2 * PAGE, PAGE, true).is_ok());
+        assert!(matches!(
+            arena.allocate(PAGE, PAGE, true),
+            Err(ArenaError::Full(_))
+        ));
     }
 }

@@ -110,3 +110,43 @@ impl Cache {
         self.images.len()
     }
 }
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // Whoever was given the address of a pinned image may still call it.
+        if self
+            .images
+            .values()
+            .any(|entry| entry.image.flags.has(Flags::PINNED))
+        {
+            self.arena.leak();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::install::judge;
+
+    #[test]
+    fn a_pinned_image_outlives_its_target() {
+        let image = ifunc_abi::image::ImageParts {
+            name: "seven".into(),
+            arch: crate::exec::ARCH,
+            flags: Flags::PINNED,
+            rx: vec![0xb8, 7, 0, 0, 0, 0xc3],
+            ..Default::default()
+        };
+        let bytes = image.encode().unwrap();
+        let mut cache = Cache::new(1 << 16, 4).unwrap();
+        let installed = cache
+            .insert([0; 32], &judge(&bytes, 1 << 16).unwrap(), &[])
+            .unwrap();
+        // SAFETY: `mov eax, 7 ; ret` is this function, and the image is installed.
+        let seven: extern "C" fn() -> u32 = unsafe { std::mem::transmute(installed.main) };
+        drop(installed);
+        drop(cache);
+        assert_eq!(seven(), 7);
+    }
+}

@@ -59,12 +59,8 @@ impl Installed {
     }
 }
 
-/// What an image asks of a target, judged against it. Nothing is changed by it.
-pub(crate) fn judge<'a>(
-    bytes: &'a [u8],
-    names: &HostNames,
-    max_memory: usize,
-) -> Result<(Image<'a>, Vec<usize>), Refusal> {
+/// What an image asks of any target on this machine. Nothing is changed by it.
+pub(crate) fn judge(bytes: &[u8], max_memory: usize) -> Result<Image<'_>, Refusal> {
     let image = Image::parse(bytes).map_err(|error| {
         let reason = match error {
             ImageError::AbiVersion { .. } => Rejection::AbiVersion,
@@ -97,15 +93,13 @@ pub(crate) fn judge<'a>(
         ));
     }
     if image.needed().len() != 0 {
-        let sonames = image.needed().collect::<Vec<_>>().join(", ");
-        return Err(Refusal::new(Rejection::NeededLibrary, sonames));
+        return Err(Refusal::listing(Rejection::NeededLibrary, image.needed()));
     }
-    let got = resolve(&image, names)?;
-    Ok((image, got))
+    Ok(image)
 }
 
-/// The GOT: one address per import.
-fn resolve(image: &Image<'_>, names: &HostNames) -> Result<Vec<usize>, Refusal> {
+/// The GOT: one address per import, or what this target does not provide.
+pub(crate) fn resolve(image: &Image<'_>, names: &HostNames) -> Result<Vec<usize>, Refusal> {
     let mut got = Vec::with_capacity(image.imports().len());
     let mut missing = Vec::new();
     let mut differing = Vec::new();
@@ -125,10 +119,10 @@ fn resolve(image: &Image<'_>, names: &HostNames) -> Result<Vec<usize>, Refusal> 
         }
     }
     if !missing.is_empty() {
-        return Err(Refusal::new(Rejection::MissingImport, missing.join("\n")));
+        return Err(Refusal::listing(Rejection::MissingImport, missing));
     }
     if !differing.is_empty() {
-        return Err(Refusal::new(Rejection::ImportSignature, differing.join("\n")));
+        return Err(Refusal::listing(Rejection::ImportSignature, differing));
     }
     Ok(got)
 }

@@ -23,9 +23,9 @@ unsafe impl Send for HostName {}
 #[derive(Clone, Debug)]
 pub(crate) struct HostNames(HashMap<String, HostName>);
 
-/// Two exports with one name.
+/// Two host functions with one name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("two functions are exported under the name `{0}`; help: rename one")]
+#[error("two host functions have the name `{0}`; help: rename one")]
 pub struct DuplicateExport(pub String);
 
 impl HostNames {
@@ -56,15 +56,19 @@ impl HostNames {
         Ok(Self(names))
     }
 
-    /// Adds or replaces a name.
-    pub(crate) fn allow(&mut self, name: String, address: *const ()) {
+    /// Adds a name. One that is exported keeps what it stands for: its signature is known.
+    pub(crate) fn allow(&mut self, name: &str, address: *const ()) -> Result<(), DuplicateExport> {
+        if self.0.get(name).is_some_and(|known| known.signature.is_some()) {
+            return Err(DuplicateExport(name.to_owned()));
+        }
         self.0.insert(
-            name,
+            name.to_owned(),
             HostName {
                 address,
                 signature: None,
             },
         );
+        Ok(())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&HostName> {

@@ -1,7 +1,7 @@
 //! A call under way, and what came back.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ifunc::payload::DecodeError;
 use ifunc_abi::about::About;
@@ -10,6 +10,7 @@ use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
 
 use super::error::Error;
 use super::handle::Handle;
+use super::patience::after;
 use crate::transports::Body;
 
 /// What a target reported of a request.
@@ -183,7 +184,7 @@ impl<A> Call<A> {
     /// When the result was taken already.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
         assert!(self.token != 0, "the result of this call was taken already");
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         let result = self
             .handle
             .source()
@@ -208,13 +209,20 @@ impl<A> Call<A> {
         Call::new(handle, token, |bytes| Ok(bytes.to_vec())).wait()
     }
 
-    /// The result, if it is there; never blocks.
+    /// The result, if it is there. Does not wait for it; when the link was lost and the call may be sent again, it spends
+    /// a moment on that.
     ///
     /// # Panics
     /// When the result was taken already.
     pub fn poll(&mut self) -> Option<Result<A, Error>> {
         assert!(self.token != 0, "the result of this call was taken already");
-        let result = self.handle.source().lock().try_take(self.token)?;
+        let source = self.handle.source();
+        let mut result = source.lock().try_take(self.token);
+        if result.is_none() {
+            source.nudge();
+            result = source.lock().try_take(self.token);
+        }
+        let result = result?;
         self.token = 0;
         Some(result.and_then(|completion| self.finish(completion)))
     }

@@ -65,7 +65,11 @@ impl Handle {
         };
         let source = &self.0.source;
         // The clock is only looked at when there is something to wait for.
-        let first = source.lock().try_submit(&mut submission)?;
+        let mut first = source.lock().try_submit(&mut submission)?;
+        if first.is_none() && !block {
+            source.nudge();
+            first = source.lock().try_submit(&mut submission)?;
+        }
         let token = match first {
             Some(token) => token,
             None if !block => {
@@ -82,9 +86,13 @@ impl Handle {
         };
         if block && !source.lock().try_drain() {
             let deadline = source.deadline();
-            source.retry(deadline, self.name(), |connection| {
+            let drained = source.retry(deadline, self.name(), |connection| {
                 Ok(connection.try_drain().then_some(()))
-            })?;
+            });
+            if let Err(error) = drained {
+                source.lock().abandon(token);
+                return Err(error);
+            }
         }
         Ok(token)
     }

@@ -1,6 +1,7 @@
 //! Ifunc libraries: reading the image out of one, and opening one for its `payload_init`.
 
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use ifunc_abi::about::About;
 use ifunc_abi::image::{Flags, Image, MAGIC};
 use ifunc_abi::{ImageId, symbols};
 use object::{Object, ObjectSection};
+use rustix::fs::MemfdFlags;
 
 use super::error::{Error, LibraryError};
 use crate::fingerprint;
@@ -27,11 +29,7 @@ pub(super) struct Library {
 
 impl Library {
     pub(super) fn read(path: &Path, name: Option<&str>) -> Result<Arc<Self>, LibraryError> {
-        let bytes = std::fs::read(path).map_err(|error| LibraryError::Read {
-            path: path.to_owned(),
-            error,
-        })?;
-        Self::parse(&bytes, name, path)
+        Self::parse(&read(path)?, name, path)
     }
 
     /// From the bytes of a library or of an image. Without a name a library must hold one image.
@@ -126,6 +124,14 @@ impl Library {
     }
 }
 
+/// The bytes of a file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, LibraryError> {
+    std::fs::read(path).map_err(|error| LibraryError::Read {
+        path: path.to_owned(),
+        error,
+    })
+}
+
 type Bound = unsafe extern "C" fn(source_args: *const c_void, n: usize) -> usize;
 /// `X_payload_init` beside `X_payload_bound`.
 type InitBound =
@@ -148,21 +154,39 @@ pub(super) struct Entries {
     init: Init,
     /// Keeps the functions where they are.
     _library: libloading::Library,
+    /// The loader knows libraries by name: while this one is open, no other has its name.
+    _file: OwnedFd,
+}
+
+/// A file in memory with these bytes.
+fn in_memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    use std::io::Write;
+    let flags = MemfdFlags::CLOEXEC;
+    let name = format!("ifunc-{name}");
+    let fd = rustix::fs::memfd_create(&*name, flags | MemfdFlags::EXEC)
+        .or_else(|_| rustix::fs::memfd_create(&*name, flags))?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes)?;
+    Ok(file.into())
 }
 
 impl Entries {
+    /// Opens the very `bytes` that the library was read from: the file may have been replaced since, and the loader would
+    /// give what it had opened under the same name before.
+    ///
     /// # Safety
-    /// The file must be an ifunc library whose author is trusted with this process.
-    pub(super) unsafe fn open(path: &Path, library: &Library) -> Result<Self, LibraryError> {
+    /// The bytes must be those of an ifunc library whose author is trusted with this process.
+    pub(super) unsafe fn open(bytes: &[u8], library: &Library) -> Result<Self, LibraryError> {
+        let path = &library.path;
         let open = |why: String| LibraryError::Open {
             path: path.to_owned(),
             why,
         };
-        // `dlopen` takes a name without a slash for one to be searched for.
-        let absolute = std::path::absolute(path).map_err(|error| open(error.to_string()))?;
+        let file = in_memory(&library.name, bytes).map_err(|error| open(error.to_string()))?;
+        let name_of_file = format!("/proc/self/fd/{}", file.as_raw_fd());
         // SAFETY: the caller's promise.
         let opened =
-            unsafe { libloading::Library::new(absolute) }.map_err(|error| open(error.to_string()))?;
+            unsafe { libloading::Library::new(name_of_file) }.map_err(|error| open(error.to_string()))?;
         let name = library.name.clone();
         // SAFETY: the symbols' types are those that the names stand for in an ifunc library.
         let (bound, max_size) = unsafe {
@@ -200,6 +224,7 @@ impl Entries {
             bound,
             init,
             _library: opened,
+            _file: file,
         })
     }
 

@@ -28,10 +28,10 @@ use connection::Connection;
 use handle::Handle;
 use library::{Entries, Library};
 use owned::{Guard, Owned};
-use patience::{Next, Patience};
+use patience::{Next, Patience, after};
 
-use crate::transports::ConnectError;
 use crate::transports::address::{Address, AddressError};
+use crate::transports::{ConnectError, connect};
 
 /// A connection to a target. Clones share it.
 ///
@@ -153,9 +153,10 @@ impl Source {
     }
 
     unsafe fn open(&self, path: &Path, name: Option<&str>) -> Result<Loaded, LibraryError> {
-        let library = Library::read(path, name)?;
+        let bytes = library::read(path)?;
+        let library = Library::parse(&bytes, name, path)?;
         // SAFETY: the caller's promise.
-        let entries = unsafe { Entries::open(path, &library)? };
+        let entries = unsafe { Entries::open(&bytes, &library)? };
         let align = library.payload_align();
         Ok(Loaded::new(
             Handle::new(self.clone(), library, align),
@@ -171,8 +172,18 @@ impl Source {
     pub fn flush(&self) -> Result<(), Error> {
         let deadline = self.deadline();
         let token = self.retry(deadline, "flush", |connection| connection.try_sync())?;
-        self.wait(token, deadline, "flush")?;
-        self.lock().take_report().map_or(Ok(()), Err)
+        let waited = self.wait(token, deadline, "flush");
+        let mut connection = self.lock();
+        if matches!(waited, Err(Error::Timeout { .. })) {
+            connection.abandon(token);
+        }
+        waited?;
+        let mut reports = connection.take_reports();
+        let first = reports.pop_front();
+        for other in reports {
+            tracing::warn!(%other, "an earlier send did not end well");
+        }
+        first.map_or(Ok(()), Err)
     }
 
     /// A panic inside comes from `encode` of a payload; the connection's state is whole at every such point.
@@ -181,10 +192,11 @@ impl Source {
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.lock().options().timeout
+        after(self.lock().options().timeout)
     }
 
-    /// Tries until it succeeds, fails or `deadline`, letting others have the connection in between.
+    /// Tries until it succeeds, fails or `deadline`. In between, others have the connection; and a link that was lost is
+    /// made again.
     fn retry<R>(
         &self,
         deadline: Instant,
@@ -192,10 +204,28 @@ impl Source {
         mut attempt: impl FnMut(&mut Connection) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
         let mut patience = Patience::until(deadline);
+        let mut reconnecting_until = None;
         loop {
             let mut connection = self.lock();
             if let Some(result) = attempt(&mut connection)? {
                 return Ok(result);
+            }
+            if !connection.is_connected() {
+                let window = connection.options().reconnect;
+                drop(connection);
+                let until = *reconnecting_until.get_or_insert_with(|| after(window));
+                if let Err(why) = self.reconnect(until.min(deadline)) {
+                    self.lock().give_up();
+                    // That may be what the attempt waits for.
+                    return match attempt(&mut self.lock())? {
+                        Some(result) => Ok(result),
+                        None => Err(Error::PeerGone {
+                            what: what.into(),
+                            why,
+                        }),
+                    };
+                }
+                continue;
             }
             match patience.next() {
                 Next::Look => {}
@@ -203,10 +233,12 @@ impl Source {
                     connection.arm();
                     // What came between the look and the announcement rings nobody.
                     let result = attempt(&mut connection);
-                    if matches!(result, Ok(None)) {
-                        connection.sleep(until);
+                    let waiter = connection.waiter().filter(|_| matches!(result, Ok(None)));
+                    drop(connection);
+                    if let Some(waiter) = waiter {
+                        waiter.sleep(until);
                     }
-                    connection.disarm();
+                    self.lock().disarm();
                     if let Some(result) = result? {
                         return Ok(result);
                     }
@@ -218,6 +250,59 @@ impl Source {
                     });
                 }
             }
+        }
+    }
+
+    /// One attempt to make the link again, with the connection left to others meanwhile. An error says why there is no
+    /// point in another attempt before `until`.
+    fn reconnect(&self, until: Instant) -> Result<(), String> {
+        let (address, limit) = {
+            let mut connection = self.lock();
+            let options = connection.options();
+            if options.reconnect.is_zero() {
+                return Err("reconnecting is switched off".into());
+            }
+            if connection.is_connected() {
+                return Ok(());
+            }
+            if connection.connecting {
+                drop(connection);
+                std::thread::sleep(Patience::SLICE);
+                return Ok(());
+            }
+            connection.connecting = true;
+            (connection.address().clone(), after(options.connect_timeout))
+        };
+        let result = connect(&address, until.min(limit));
+        let mut connection = self.lock();
+        connection.connecting = false;
+        match result {
+            Ok(link) => connection.adopt(link),
+            Err(error) if error.may_pass() && Instant::now() < until => {
+                drop(connection);
+                std::thread::sleep(Patience::SLICE);
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// One short attempt to make a lost link again, for those who do not wait.
+    fn nudge(&self) {
+        /// A target of this host that is there answers in less than a millisecond.
+        const MOMENT: Duration = Duration::from_millis(20);
+        let (connected, never) = {
+            let connection = self.lock();
+            (
+                connection.is_connected(),
+                connection.options().reconnect.is_zero(),
+            )
+        };
+        if never {
+            self.lock().give_up();
+        } else if !connected {
+            // What becomes of it, the next look says.
+            let _ = self.reconnect(Instant::now() + MOMENT);
         }
     }
 

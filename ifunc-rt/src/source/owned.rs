@@ -62,8 +62,20 @@ pub(super) struct Owned<T> {
     value: UnsafeCell<T>,
 }
 
-/// The owners there were. Boxed: they stay where they are while the list grows.
-struct Owners(#[expect(clippy::vec_box, reason = "pointed to")] Vec<Box<Owner>>);
+/// The owners there were, each made by `Box::into_raw`.
+struct Owners(Vec<*mut Owner>);
+
+// SAFETY: owners are atomics and a number; the pointers are this list's own.
+unsafe impl Send for Owners {}
+
+impl Drop for Owners {
+    fn drop(&mut self) {
+        for owner in self.0.drain(..) {
+            // SAFETY: made by `Box::into_raw`, freed here only; the lock is gone, so nobody looks at it.
+            drop(unsafe { Box::from_raw(owner) });
+        }
+    }
+}
 
 // SAFETY: the value is handed out to one thread at a time.
 unsafe impl<T: Send> Send for Owned<T> {}
@@ -147,11 +159,11 @@ impl<T> Owned<T> {
         }
         // The owner stays out now: it sees that others wait, or that it does not own any more.
         if owners.0.len() < MAX_OWNERS {
-            let me = Box::new(Owner {
+            let me = Box::into_raw(Box::new(Owner {
                 thread: this_thread(),
                 inside: AtomicBool::new(false),
-            });
-            self.owner.store((&raw const *me).cast_mut(), Ordering::Release);
+            }));
+            self.owner.store(me, Ordering::Release);
             owners.0.push(me);
         } else {
             self.owner.store(std::ptr::null_mut(), Ordering::Release);

@@ -12,6 +12,12 @@ pub(super) enum Next {
     GiveUp(Duration),
 }
 
+/// The time in `duration` from now; centuries, for those who mean never.
+pub(super) fn after(duration: Duration) -> Instant {
+    const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    Instant::now() + duration.min(LONG)
+}
+
 /// One wait.
 pub(super) struct Patience {
     deadline: Instant,

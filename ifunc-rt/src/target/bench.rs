@@ -23,7 +23,7 @@ pub(crate) struct Bench {
 struct NeverWaits;
 
 impl Waiter for NeverWaits {
-    fn sleep(&mut self, _: std::time::Instant) {}
+    fn sleep(&self, _: std::time::Instant) {}
 
     fn is_gone(&self) -> bool {
         false
@@ -60,7 +60,7 @@ impl Bench {
         let link = Link {
             tx,
             rx,
-            waiter: Box::new(NeverWaits),
+            waiter: std::sync::Arc::new(NeverWaits),
             peer,
             limits: self.host.limits,
             epoch: 0,

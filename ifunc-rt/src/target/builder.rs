@@ -204,7 +204,7 @@ impl TargetBuilder {
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let mut names = HostNames::new()?;
         for (name, pointer) in &self.allowed {
-            names.allow(name.clone(), std::ptr::with_exposed_provenance(*pointer));
+            names.allow(name, std::ptr::with_exposed_provenance(*pointer))?;
         }
         let mut config = ListenConfig::new(self.limits);
         config.other_users = self.other_users;

@@ -1,5 +1,6 @@
 //! One source, as its target sees it: frames in order, handles, completions.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
@@ -8,10 +9,11 @@ use ifunc_abi::status::{Rejection, Status};
 use super::Host;
 use super::invoke::{Invocation, Outcome, invoke};
 use super::policy::{ImageInfo, SourceInfo};
+use super::replies::Replies;
 use crate::exec::entry::Session;
 use crate::load::Refusal;
-use crate::load::install::{Installed, TargetType, judge};
-use crate::transports::{Arrived, Gone, Inbound, Link, Outbound, Waiter};
+use crate::load::install::{Installed, TargetType, judge, resolve};
+use crate::transports::{Arrived, Gone, Inbound, Link, Waiter};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};
@@ -34,14 +36,6 @@ impl From<Gone> for End {
     }
 }
 
-/// Whether a frame was dealt with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Done,
-    /// There is no room for what would have to be answered: the same frame again, later.
-    Stalled,
-}
-
 /// What a handle stands for.
 #[derive(Debug)]
 enum Binding {
@@ -51,52 +45,36 @@ enum Binding {
     Refused(Refusal),
 }
 
-/// A report that found no room yet.
-#[derive(Debug)]
-struct Report {
-    sequence: u32,
-    handle: u32,
-    status: Status,
-    detail: Vec<u8>,
-}
+/// The target arguments and their type.
+pub(super) type Argument = (TargetType, *mut c_void);
 
 pub(super) struct Connection {
-    tx: Box<dyn Outbound>,
     rx: Box<dyn Inbound>,
+    replies: Replies,
     /// Holds the transport's end of the connection open.
-    _waiter: Box<dyn Waiter>,
+    _waiter: Arc<dyn Waiter>,
     order: Order,
     state: State,
     /// The last look found a frame that has to wait for room.
     stalled: bool,
 }
 
-/// Everything but the ways in and out, so that a frame can be looked at where it lies.
+/// What frames act on.
 struct State {
     source: SourceInfo,
     bindings: Vec<Binding>,
     assembly: Assembly,
     scratch: AlignedBuffer,
     copy_payloads: bool,
-    max_answer: usize,
-    /// What is reserved before anything runs that may have to be answered: an answer or the reason why there is none.
-    room: usize,
-    report: Option<Report>,
 }
-
-/// Room for the reason why there is no answer, where answers themselves are smaller.
-const DETAIL_ROOM: usize = 1024;
 
 impl Connection {
     pub(super) fn new(number: u64, link: Link, host: &Host) -> Self {
         let foreign = link.peer.uid != Some(rustix::process::geteuid().as_raw());
-        let max_body = link.tx.max_body();
-        let max_answer = usize::try_from(host.limits.max_answer)
-            .unwrap_or(usize::MAX)
-            .min(max_body);
+        let copy_payloads = host.copy_payloads || foreign;
         Self {
-            tx: link.tx,
             rx: link.rx,
+            replies: Replies::new(link.tx, host.limits.max_answer, copy_payloads),
             _waiter: link.waiter,
             order: Order::new(),
             state: State {
@@ -104,10 +82,7 @@ impl Connection {
                 bindings: Vec::new(),
                 assembly: Assembly::default(),
                 scratch: AlignedBuffer::default(),
-                copy_payloads: host.copy_payloads || foreign,
-                max_answer,
-                room: max_answer.max(DETAIL_ROOM).min(max_body),
-                report: None,
+                copy_payloads,
             },
             stalled: false,
         }
@@ -122,12 +97,12 @@ impl Connection {
         &mut self,
         host: &mut Host,
         session: &mut Session<'_>,
-        target: (TargetType, *mut std::ffi::c_void),
+        target: Argument,
         budget: usize,
     ) -> Result<usize, End> {
         let Self {
-            tx,
             rx,
+            replies,
             order,
             state,
             stalled,
@@ -137,24 +112,26 @@ impl Connection {
         *stalled = false;
         while done < budget {
             if let Some(parked) = order.take_next() {
-                let step = state.frame(&mut **tx, host, session, target, &parked.arrived(order.next()))?;
-                if step == Step::Stalled {
+                let Some(header) = admit(replies, parked.words)? else {
                     order.park_again(parked);
                     *stalled = true;
                     break;
-                }
-                order.advance();
+                };
+                let sequence = order.advance();
+                state.frame(replies, host, session, target, header, &parked.arrived(sequence))?;
                 done += 1;
                 continue;
             }
             let Some(arrived) = rx.peek()? else { break };
             match order.turn(arrived.sequence) {
                 Turn::Now => {
-                    if state.frame(&mut **tx, host, session, target, &arrived)? == Step::Stalled {
+                    let Some(header) = admit(replies, arrived.words)? else {
                         *stalled = true;
                         break;
-                    }
+                    };
+                    // Before it runs: whatever happens then, it is not run twice.
                     order.advance();
+                    state.frame(replies, host, session, target, header, &arrived)?;
                     done += 1;
                 }
                 Turn::Later => order.park(&arrived).map_err(|_| {
@@ -173,11 +150,12 @@ impl Connection {
     /// Announces sleep; `false` if there is something to do.
     pub(super) fn arm(&mut self) -> bool {
         let nothing_arrived = self.rx.arm();
+        // What waits is known; what matters is room for its answer.
         if self.stalled {
-            // What waits is known; what matters is room for its answer.
-            return matches!(self.tx.reserve(self.state.room, 8), Ok(None));
+            self.replies.is_full()
+        } else {
+            nothing_arrived
         }
-        nothing_arrived
     }
 
     pub(super) fn disarm(&mut self) {
@@ -185,93 +163,93 @@ impl Connection {
     }
 }
 
+/// The header, if there is room for what may have to be said of the frame.
+fn admit(replies: &mut Replies, words: [u64; 2]) -> Result<Option<Header>, End> {
+    let header = Header::parse(words).map_err(broke)?;
+    Ok(replies.admit(header.token)?.then_some(header))
+}
+
+fn broke(error: impl std::fmt::Display) -> End {
+    End::Broke(error.to_string())
+}
+
 impl State {
+    /// Deals with a frame that was admitted.
     fn frame(
         &mut self,
-        tx: &mut dyn Outbound,
+        replies: &mut Replies,
         host: &mut Host,
         session: &mut Session<'_>,
-        target: (TargetType, *mut std::ffi::c_void),
+        target: Argument,
+        header: Header,
         arrived: &Arrived<'_>,
-    ) -> Result<Step, End> {
-        if !self.flush_report(tx)? {
-            return Ok(Step::Stalled);
-        }
-        let header = Header::parse(arrived.words).map_err(|error| End::Broke(error.to_string()))?;
+    ) -> Result<(), End> {
         match header.kind {
-            Kind::Exec => self.exec(tx, host, session, target, header, arrived),
-            Kind::Install => self.install(tx, host, target.0, header, arrived),
+            Kind::Exec => {
+                let (status, detail) = match self.exec(replies, host, session, target, header, arrived)? {
+                    Ok(Outcome::Executed { answer_len }) => return replies.answer(header.token, answer_len),
+                    Ok(Outcome::Failed { why, detail }) => (Status::Failed(why), detail),
+                    Err(refusal) => (
+                        Status::Rejected(refusal.reason),
+                        refusal.detail.as_bytes().to_vec(),
+                    ),
+                };
+                replies.conclude(arrived.sequence, header, status, &detail)
+            }
+            Kind::Install => {
+                let (status, detail) = match self.install(host, target.0, header, arrived)? {
+                    Ok(()) => (Status::Executed, "".into()),
+                    Err(refusal) => (Status::Rejected(refusal.reason), refusal.detail),
+                };
+                // Without a token nothing is said: the frames that want the image will be told.
+                if header.token == 0 {
+                    Ok(())
+                } else {
+                    replies.complete(header.token, status, detail.as_bytes())
+                }
+            }
             Kind::Unbind => {
                 if let Some(binding) = self.bindings.get_mut(header.handle as usize) {
                     *binding = Binding::Free;
                 }
-                Ok(Step::Done)
+                Ok(())
             }
             Kind::Fragment => {
-                let limit = host.limits.max_payload.max(
-                    host.limits
-                        .max_image
-                        .saturating_add(InstallHead::SIZE as u64 + 1024),
-                );
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                let image = host
+                    .limits
+                    .max_image
+                    .saturating_add(InstallHead::SIZE as u64 + 1024);
+                let limit = usize::try_from(host.limits.max_payload.max(image)).unwrap_or(usize::MAX);
                 self.assembly
                     .part(header.handle, header.token, &arrived.body, limit)
-                    .map_err(|error| End::Broke(error.to_string()))?;
-                Ok(Step::Done)
+                    .map_err(broke)
             }
-            Kind::Sync => self.complete(tx, header.token, Status::Executed, b""),
-            Kind::Completion | Kind::Report => Err(End::Broke(format!("a source sent a {:?}", header.kind))),
+            Kind::Sync => replies.complete(header.token, Status::Executed, b""),
+            Kind::Completion | Kind::Report => Err(broke(format!("a source sent a {:?}", header.kind))),
         }
     }
 
     fn exec(
         &mut self,
-        tx: &mut dyn Outbound,
-        host: &mut Host,
+        replies: &mut Replies,
+        host: &Host,
         session: &mut Session<'_>,
-        (target_type, target): (TargetType, *mut std::ffi::c_void),
+        (target_type, target): Argument,
         header: Header,
         arrived: &Arrived<'_>,
-    ) -> Result<Step, End> {
-        // Room first: what ran cannot be run again for want of an answer's place. The rest happens at most once.
-        let wants_answer = header.token != 0;
-        if wants_answer && tx.reserve(self.room, 8)?.is_none() {
-            return Ok(Step::Stalled);
-        }
-        let refusal = match self.bindings.get(header.handle as usize) {
-            Some(Binding::Bound(image)) if image.target == 0 || image.target == target_type.fingerprint => {
-                None
-            }
-            Some(Binding::Bound(_)) => Some(Refusal::new(Rejection::TargetType, target_type.text)),
-            Some(Binding::Refused(refusal)) => Some(refusal.clone()),
-            None | Some(Binding::Free) => Some(Refusal::new(
-                Rejection::Unbound,
-                format!("handle {}", header.handle),
-            )),
-        };
-        if let Some(refusal) = refusal {
-            if header.flags.has(FrameFlags::ASSEMBLED) {
-                self.assembly.clear();
-            }
-            return self.conclude(
-                tx,
-                arrived.sequence,
-                header,
-                Status::Rejected(refusal.reason),
-                refusal.detail.as_bytes(),
-            );
-        }
-        let Some(Binding::Bound(image)) = self.bindings.get(header.handle as usize) else {
-            return Ok(Step::Done);
-        };
-        let image = Arc::clone(image);
-
+    ) -> Result<Result<Outcome, Refusal>, End> {
         let assembled = header.flags.has(FrameFlags::ASSEMBLED);
+        let image = match self.bound(host, target_type, header.handle) {
+            Ok(image) => image,
+            Err(refusal) => {
+                if assembled {
+                    self.assembly.clear();
+                }
+                return Ok(Err(refusal));
+            }
+        };
         let (payload, size) = if assembled {
-            let whole = self
-                .assembly
-                .finish(&arrived.body)
-                .map_err(|error| End::Broke(error.to_string()))?;
+            let whole = self.assembly.finish(&arrived.body).map_err(broke)?;
             (whole.as_slice().as_ptr(), whole.len())
         } else if self.copy_payloads || !arrived.body.as_ptr().addr().is_multiple_of(image.payload_align) {
             self.scratch.resize(arrived.body.len());
@@ -281,25 +259,10 @@ impl State {
             (arrived.body.as_ptr(), arrived.body.len())
         };
         if size as u64 > host.limits.max_payload {
-            let detail = format!(
-                "a payload of {size} bytes, the limit is {}",
-                host.limits.max_payload
-            );
-            return self.conclude(
-                tx,
-                arrived.sequence,
-                header,
-                Status::Rejected(Rejection::TooLarge),
-                detail.as_bytes(),
-            );
+            let limit = host.limits.max_payload;
+            let detail = format!("a payload of {size} bytes, the limit is {limit}");
+            return Ok(Err(Refusal::new(Rejection::TooLarge, detail)));
         }
-
-        let room = if wants_answer {
-            tx.reserve(self.room, 8)?
-        } else {
-            None
-        };
-        let room = room.map(|room| &mut room[..self.max_answer]);
         let invocation = Invocation {
             image: &image,
             payload,
@@ -307,88 +270,67 @@ impl State {
             target,
             sender: self.source.connection,
         };
-        let outcome = invoke(session, &invocation, room);
+        let outcome = invoke(session, &invocation, replies.answer_room(header.token));
         if assembled {
             self.assembly.clear();
         }
-        match outcome {
-            Outcome::Executed { answer_len } => {
-                if wants_answer {
-                    tx.commit(
-                        Header::new(Kind::Completion, Status::Executed.code(), header.token),
-                        answer_len,
-                    );
-                }
-                Ok(Step::Done)
+        if let Outcome::Failed { why, .. } = &outcome {
+            tracing::debug!(ifunc = %image.name, source = self.source.connection, %why, "invocation failed");
+        }
+        Ok(Ok(outcome))
+    }
+
+    /// The image that a handle stands for, if it takes target arguments of this type.
+    fn bound(&self, host: &Host, target_type: TargetType, handle: u32) -> Result<Arc<Installed>, Refusal> {
+        match self.bindings.get(handle as usize) {
+            Some(Binding::Bound(image)) if image.target == 0 || image.target == target_type.fingerprint => {
+                Ok(Arc::clone(image))
             }
-            Outcome::Failed { why, detail } => {
-                tracing::debug!(ifunc = %image.name, source = self.source.connection, %why, "invocation failed");
-                self.conclude(tx, arrived.sequence, header, Status::Failed(why), &detail)
-            }
+            Some(Binding::Bound(_)) => Err(Refusal::new(Rejection::TargetType, target_type.text)),
+            Some(Binding::Refused(refusal)) => Err(refusal.clone()),
+            None if handle as usize >= host.max_handles => Err(too_many_handles(host, handle)),
+            None | Some(Binding::Free) => Err(Refusal::new(Rejection::Unbound, format!("handle {handle}"))),
         }
     }
 
     fn install(
         &mut self,
-        tx: &mut dyn Outbound,
         host: &mut Host,
         target_type: TargetType,
         header: Header,
         arrived: &Arrived<'_>,
-    ) -> Result<Step, End> {
-        if header.token != 0 && tx.reserve(self.room, 8)?.is_none() {
-            return Ok(Step::Stalled);
-        }
+    ) -> Result<Result<(), Refusal>, End> {
         let handle = header.handle as usize;
         let mut body = Vec::new();
         if header.flags.has(FrameFlags::ASSEMBLED) {
-            let whole = self
-                .assembly
-                .finish(&arrived.body)
-                .map_err(|error| End::Broke(error.to_string()))?;
+            let whole = self.assembly.finish(&arrived.body).map_err(broke)?;
             body.extend_from_slice(whole.as_slice());
             self.assembly.clear();
         } else if self.rebinds_the_same(handle, arrived) {
-            return self.conclude(tx, arrived.sequence, header, Status::Executed, b"");
+            return Ok(Ok(()));
         } else {
             // Out of the transport's memory: what is hashed, judged and run from here on is this copy.
             arrived.body.copy_to(&mut body);
         }
         if handle >= host.max_handles {
-            let detail = format!("handle {handle}, the limit is {} handles", host.max_handles);
-            return self.conclude(
-                tx,
-                arrived.sequence,
-                header,
-                Status::Rejected(Rejection::TooLarge),
-                detail.as_bytes(),
-            );
+            return Ok(Err(too_many_handles(host, header.handle)));
         }
-        let (head, _signature, image) =
-            InstallHead::split(&body).map_err(|error| End::Broke(error.to_string()))?;
+        let (head, _signature, image) = InstallHead::split(&body).map_err(broke)?;
         if self.bindings.len() <= handle {
             self.bindings.resize_with(handle + 1, || Binding::Free);
         }
         // What the handle stood for goes first: its room may be what the new image needs.
         self.bindings[handle] = Binding::Free;
-        let bound = self.accept(host, target_type, &head.id, image);
-        let (status, detail) = match &bound {
-            Ok(_) => (Status::Executed, String::new()),
-            Err(refusal) => (Status::Rejected(refusal.reason), refusal.detail.clone()),
+        let (binding, result) = match self.accept(host, target_type, &head.id, image) {
+            Ok(image) => (Binding::Bound(image), Ok(())),
+            Err(refusal) => {
+                let (reason, detail) = (refusal.reason, &refusal.detail);
+                tracing::warn!(source = self.source.connection, %reason, %detail, "image refused");
+                (Binding::Refused(refusal.clone()), Err(refusal))
+            }
         };
-        if let Err(refusal) = &bound {
-            tracing::warn!(source = self.source.connection, reason = %refusal.reason, detail = %refusal.detail, "image refused");
-        }
-        self.bindings[handle] = match bound {
-            Ok(image) => Binding::Bound(image),
-            Err(refusal) => Binding::Refused(refusal),
-        };
-        // Without a token nothing is reported: the frames that want the image will say it.
-        if header.token == 0 {
-            Ok(Step::Done)
-        } else {
-            self.complete(tx, header.token, status, detail.as_bytes())
-        }
+        self.bindings[handle] = binding;
+        Ok(result)
     }
 
     /// An `Install` of the id that the handle already stands for; its image is not looked at.
@@ -421,7 +363,7 @@ impl State {
                 "the bytes were changed on the way, or the source is wrong",
             ));
         }
-        let (image, got) = judge(bytes, &host.names, host.max_image_memory)?;
+        let image = judge(bytes, host.max_image_memory)?;
         if image.target() != 0 && image.target() != target_type.fingerprint {
             return Err(Refusal::new(Rejection::TargetType, target_type.text));
         }
@@ -435,67 +377,17 @@ impl State {
                 },
             )
             .map_err(|why| Refusal::new(Rejection::Policy, why))?;
+        let got = resolve(&image, &host.names)?;
         match host.cache.get(id) {
             Some(installed) => Ok(installed),
             None => host.cache.insert(*id, &image, &got),
         }
     }
+}
 
-    /// Tells the source what became of a request, if it asked or if it did not end well.
-    fn conclude(
-        &mut self,
-        tx: &mut dyn Outbound,
-        sequence: u32,
-        header: Header,
-        status: Status,
-        detail: &[u8],
-    ) -> Result<Step, End> {
-        if header.token != 0 {
-            return self.complete(tx, header.token, status, detail);
-        }
-        if status != Status::Executed {
-            self.report = Some(Report {
-                sequence,
-                handle: header.handle,
-                status,
-                detail: detail.to_vec(),
-            });
-            self.flush_report(tx)?;
-        }
-        Ok(Step::Done)
-    }
-
-    /// Sends a completion.
-    fn complete(
-        &mut self,
-        tx: &mut dyn Outbound,
-        token: u64,
-        status: Status,
-        detail: &[u8],
-    ) -> Result<Step, End> {
-        let detail = &detail[..detail.len().min(self.room)];
-        let Some(room) = tx.reserve(detail.len(), 8)? else {
-            return Ok(Step::Stalled);
-        };
-        room[..detail.len()].copy_from_slice(detail);
-        tx.commit(Header::new(Kind::Completion, status.code(), token), detail.len());
-        Ok(Step::Done)
-    }
-
-    /// Sends the report that waits, if one does; `false` while there is no room for it.
-    fn flush_report(&mut self, tx: &mut dyn Outbound) -> Result<bool, End> {
-        let Some(report) = &self.report else {
-            return Ok(true);
-        };
-        let detail = &report.detail[..report.detail.len().min(self.room - 4)];
-        let Some(room) = tx.reserve(4 + detail.len(), 8)? else {
-            return Ok(false);
-        };
-        room[..4].copy_from_slice(&report.handle.to_le_bytes());
-        room[4..4 + detail.len()].copy_from_slice(detail);
-        let header = Header::new(Kind::Report, report.status.code(), report.sequence.into());
-        tx.commit(header, 4 + detail.len());
-        self.report = None;
-        Ok(true)
-    }
+fn too_many_handles(host: &Host, handle: u32) -> Refusal {
+    Refusal::new(
+        Rejection::TooLarge,
+        format!("handle {handle}, the limit is {} handles", host.max_handles),
+    )
 }

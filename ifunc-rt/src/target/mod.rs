@@ -7,6 +7,7 @@ mod builder;
 mod connection;
 mod invoke;
 mod policy;
+mod replies;
 
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};

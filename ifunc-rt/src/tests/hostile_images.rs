@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::images;
 use crate::exec::arena::Arena;
-use crate::load::install::judge;
+use crate::load::install::{judge, resolve};
 use crate::load::names::HostNames;
 
 #[derive(Clone, Debug)]
@@ -104,7 +104,8 @@ fn mutated_images_are_refused_or_installed_whole() {
             let (arena, stages, outcomes) = &mut *state.borrow_mut();
             let stage = Image::parse(&bytes).map_or_else(|error| error.stage(), |_| Stage::Done);
             *stages.entry(stage).or_default() += 1;
-            let outcome = match judge(&bytes, &names, 1 << 16) {
+            let outcome = match judge(&bytes, 1 << 16).and_then(|image| Ok((image, resolve(&image, &names)?)))
+            {
                 Err(refusal) => refusal.reason.to_string(),
                 Ok((image, got)) => {
                     let installed = crate::load::install::install(arena, [0; 32], &image, &got).unwrap();

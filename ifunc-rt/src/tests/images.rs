@@ -74,6 +74,16 @@ pub(super) fn add_again() -> ImageParts {
     }
 }
 
+/// Replaces the target by the payload, may be run again: `mov rax, [rdi] ; mov [rdx], rax ; xor eax, eax ; ret`.
+pub(super) fn set() -> ImageParts {
+    ImageParts {
+        name: "set".into(),
+        flags: Flags::IDEMPOTENT,
+        rx: vec![0x48, 0x8b, 0x07, 0x48, 0x89, 0x02, 0x31, 0xc0, 0xc3],
+        ..add()
+    }
+}
+
 /// Panics through the slot: `mov rax, [rip+slot] ; lea rdi, [rip+text] ; mov esi, 4 ; lea rdx, [rip+file] ; mov ecx, 4 ;
 /// mov r8d, 7 ; mov r9d, 9 ; call [rax]`.
 pub(super) fn panics() -> ImageParts {

@@ -411,3 +411,221 @@ fn many_sources_are_served() {
     }
     assert_eq!(target.finish(), 8000);
 }
+
+#[test]
+fn what_was_sent_is_run_also_when_its_source_has_left() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let mut target = accepting().listen(&address).unwrap();
+        let source = source(&address);
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let panics = source.load_bytes(&images::panics().encode().unwrap()).unwrap();
+        // An answer and a report that nobody will hear, in front of the rest.
+        drop(add.call(&1).unwrap());
+        panics.send(b"").unwrap();
+        for _ in 0..10 {
+            add.send(&1).unwrap();
+        }
+        drop((add, panics, source));
+        let mut counter = 0u64;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while target.poll(&mut counter) > 0 || counter < 11 || target.connections() > 0 {
+            assert!(Instant::now() < deadline, "{counter} of 11, {target:?}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_waits_leaves_the_source_to_the_others() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let address = unique("shm");
+    let mut target = accepting().listen(&address).unwrap();
+    let source = source(&address);
+    let add = source
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap();
+    let done = AtomicBool::new(false);
+    let mut counter = 0u64;
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let sum = add.call(&1).unwrap().wait();
+            done.store(true, Ordering::SeqCst);
+            sum
+        });
+        // Nothing polls the target, so the other thread waits all this time.
+        let mut sent = 0;
+        while sent < 1000 {
+            add.try_send(&1).unwrap();
+            sent += 1;
+        }
+        assert!(!done.load(Ordering::SeqCst));
+        while counter < 1001 {
+            target.poll(&mut counter);
+        }
+        while !waiting.is_finished() {
+            target.poll(&mut counter);
+        }
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn what_is_sent_again_is_sent_in_order_and_once() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let first = Running::start(&address, accepting());
+        let source = source(&address);
+        let set = source.load_bytes(&images::set().encode().unwrap()).unwrap();
+        let call = |value: u64| set.call(&value.to_le_bytes()).unwrap();
+        // Done in this order, they leave their places in the table in the other.
+        let (a, b) = (call(10), call(11));
+        a.wait().unwrap();
+        b.wait().unwrap();
+        first.finish();
+        // Connects again; this one looks at nothing.
+        let deaf = accepting().listen(&address).unwrap();
+        let (one, two) = (call(1), call(2));
+        drop(deaf);
+        let third = Running::start(&address, accepting());
+        one.wait().unwrap();
+        two.wait().unwrap();
+        assert_eq!(
+            third.finish(),
+            2,
+            "{transport}: the last one sent is the last one run"
+        );
+
+        // Lost a second time, it is not sent a third time.
+        let deaf = accepting().listen(&address).unwrap();
+        let lost = call(3);
+        drop(deaf);
+        let mut deaf = accepting().listen(&address).unwrap();
+        let (mut lost, mut counter) = (lost, 0u64);
+        while deaf.connections() == 0 {
+            assert!(lost.poll().is_none());
+            // Takes the connection in, and runs nothing of it: the policy is not asked before the second look.
+            let _ = deaf.arm();
+        }
+        drop(deaf);
+        let fourth = Running::start(&address, accepting());
+        assert!(matches!(lost.wait(), Err(Error::Indeterminate { what }) if what == "set"));
+        call(4).wait().unwrap();
+        counter += fourth.finish();
+        assert_eq!(counter, 4);
+    }
+}
+
+#[test]
+fn never_is_a_deadline_too() {
+    let address = unique("loopback");
+    let target = Running::start(&address, accepting());
+    let options = SourceOptions::default()
+        .timeout(Duration::MAX)
+        .connect_timeout(Duration::MAX)
+        .reconnect(Duration::MAX);
+    let source = Source::connect_with(&address, options).unwrap();
+    let add = source
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap();
+    assert_eq!(add.call(&1).unwrap().wait_timeout(Duration::MAX).unwrap(), 1);
+    source.flush().unwrap();
+    assert_eq!(target.finish(), 1);
+}
+
+#[test]
+fn a_long_list_of_imports_is_refused_briefly() {
+    let address = unique("shm");
+    let target = Running::start(&address, Target::builder());
+    let source = source(&address);
+    let mut image = images::add();
+    image.imports = (0..500)
+        .map(|n| ifunc_abi::image::ImportPart {
+            symbol: format!("{n}_{}", "x".repeat(1000)),
+            flags: ifunc_abi::image::ImportFlags::NONE,
+            fingerprint: 0,
+        })
+        .collect();
+    let refuse = |source: &Source, image: &ifunc_abi::image::ImageParts| match source
+        .load_bytes(&image.encode().unwrap())
+        .unwrap()
+        .call(b"")
+        .unwrap()
+        .wait()
+    {
+        Err(Error::Rejected { why, detail, .. }) => (why, detail),
+        other => panic!("{other:?}"),
+    };
+    // Who accepts nothing does not even look for them.
+    assert_eq!(refuse(&source, &image).0, Rejection::Policy);
+    target.finish();
+    let address = unique("shm");
+    let _target = Running::start(&address, accepting());
+    let (why, detail) = refuse(&self::source(&address), &image);
+    assert_eq!(why, Rejection::MissingImport);
+    assert!(
+        detail.len() < 8192 && detail.contains("more"),
+        "{} bytes",
+        detail.len()
+    );
+}
+
+#[test]
+fn an_event_loop_is_woken() {
+    use std::os::fd::AsFd;
+    let address = unique("shm");
+    let mut target = accepting().listen(&address).unwrap();
+    let sender = thread::spawn({
+        let address = address.clone();
+        move || {
+            let source = source(&address);
+            let add = source
+                .register_bytes::<Add>(&images::add().encode().unwrap())
+                .unwrap();
+            for sum in 1..=5 {
+                assert_eq!(add.call(&1).unwrap().wait().unwrap(), sum);
+            }
+        }
+    });
+    let mut counter = 0u64;
+    while counter < 5 {
+        if target.poll(&mut counter) > 0 {
+            continue;
+        }
+        if target.arm() {
+            let limit = rustix::event::Timespec {
+                tv_sec: 20,
+                tv_nsec: 0,
+            };
+            let mut fds = [rustix::event::PollFd::new(&target, rustix::event::PollFlags::IN)];
+            assert_eq!(
+                rustix::event::poll(&mut fds, Some(&limit)).unwrap(),
+                1,
+                "woken, not timed out"
+            );
+            let _ = target.as_fd();
+        }
+        target.disarm();
+    }
+    while target.connections() > 0 {
+        target.poll(&mut counter);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn an_exported_name_is_not_replaced() {
+    // `add_one` is exported by these tests; see below.
+    let builder = accepting().allow("add_one", std::ptr::null());
+    match builder.listen(&unique("loopback")) {
+        Err(error) => assert!(error.to_string().contains("`add_one`"), "{error}"),
+        Ok(_) => panic!("its signature would not be compared any more"),
+    }
+}
+
+/// An export of this test binary.
+#[ifunc::export]
+fn add_one(value: u64) -> u64 {
+    value + 1
+}

@@ -5,6 +5,7 @@
 //! alike; who is source and who is target is the business of the layers above.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 use ifunc_abi::frame::{Header, Limits};
@@ -189,9 +190,9 @@ pub(crate) struct Peer {
 }
 
 /// Sleeping on a link's own, for a source. A target sleeps on its listener's bell.
-pub(crate) trait Waiter: Send {
+pub(crate) trait Waiter: Send + Sync {
     /// Sleeps until the peer rang, is gone, or `until`. May wake for nothing. The caller has armed.
-    fn sleep(&mut self, until: Instant);
+    fn sleep(&self, until: Instant);
 
     /// Whether the peer is known to be gone. Costs one load; the transport watches in the background.
     fn is_gone(&self) -> bool;
@@ -210,7 +211,7 @@ impl std::fmt::Debug for Link {
 pub(crate) struct Link {
     pub(crate) tx: Box<dyn Outbound>,
     pub(crate) rx: Box<dyn Inbound>,
-    pub(crate) waiter: Box<dyn Waiter>,
+    pub(crate) waiter: Arc<dyn Waiter>,
     pub(crate) peer: Peer,
     /// What the target said it takes (on the target: what it said).
     pub(crate) limits: Limits,

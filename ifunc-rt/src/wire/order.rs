@@ -111,9 +111,11 @@ impl Order {
         self.parked.insert(self.next, parked);
     }
 
-    /// The frame whose turn it was has been consumed.
-    pub(crate) fn advance(&mut self) {
-        self.next = self.next.wrapping_add(1);
+    /// The frame whose turn it is has been dealt with, or is about to be. Returns its number.
+    pub(crate) fn advance(&mut self) -> u32 {
+        let this = self.next;
+        self.next = this.wrapping_add(1);
+        this
     }
 }
 

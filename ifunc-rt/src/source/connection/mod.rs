@@ -7,7 +7,7 @@ mod sending;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{Header, Kind};
 
@@ -18,9 +18,9 @@ use super::call::Completion;
 use super::error::Error;
 use super::library::Library;
 use super::options::SourceOptions;
-use super::patience::Patience;
+use super::patience::{Patience, after};
 use crate::transports::address::Address;
-use crate::transports::{ConnectError, Link, connect};
+use crate::transports::{ConnectError, Link, Waiter, connect};
 use crate::wire::order::Order;
 
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub(super) struct Connection {
     link: Option<Link>,
     /// Counts connections: what was installed over an earlier one is not installed over this one.
     generation: u64,
-    reconnecting_since: Option<Instant>,
+    /// A thread is making a new link.
+    pub(super) connecting: bool,
     order: Order,
     handles: Vec<Slot>,
     unbind: Vec<u32>,
@@ -68,7 +69,7 @@ pub(super) struct Submission<'a> {
 
 impl Connection {
     pub(super) fn connect(address: Address, options: SourceOptions) -> Result<Self, ConnectError> {
-        let until = Instant::now() + options.connect_timeout;
+        let until = after(options.connect_timeout);
         let link = loop {
             match connect(&address, until) {
                 Ok(link) => break link,
@@ -84,7 +85,7 @@ impl Connection {
             options,
             link: Some(link),
             generation: 1,
-            reconnecting_since: None,
+            connecting: false,
             order: Order::new(),
             handles: Vec::new(),
             unbind: Vec::new(),
@@ -137,6 +138,8 @@ impl Connection {
         slot.users -= 1;
         if slot.users == 0 && slot.installed == self.generation {
             self.unbind.push(handle);
+            // At once, if there is room: the target may need the image's.
+            self.drive();
         }
     }
 
@@ -222,7 +225,7 @@ impl Connection {
             self.pending.complete(token, Ok(Completion::executed()));
             return Ok(Some(token));
         }
-        if !self.connected(What::Flush)? || !self.drive() {
+        if !self.drive() {
             return Ok(None);
         }
         let Some(link) = &mut self.link else {
@@ -250,24 +253,31 @@ impl Connection {
     /// What is known of a token: taken, if it is done.
     pub(super) fn try_take(&mut self, token: u64) -> Option<Result<Completion, Error>> {
         self.progress();
-        if let Some(what) = self.pending.waiting(token) {
-            // Also brings back a lost connection, if something is to be sent again over it.
-            let again = !self.resend.is_empty() || self.job.is_some();
-            if again && self.link.is_none() {
-                if let Err(error) = self.connected(what) {
-                    self.pending.complete(token, Err(error));
-                }
-            } else if again {
-                self.drive();
-            }
-        }
+        self.drive();
         self.pending.take(token)
     }
 
     /// Nobody waits for the token any more.
     pub(super) fn abandon(&mut self, token: u64) {
-        self.resend.retain(|&again| again != token);
-        self.pending.abandon(token, self.link.is_some());
+        let again = self.resend.contains(&token);
+        self.resend.retain(|&other| other != token);
+        // A completion comes only over the link that the frame was sent over.
+        self.pending.abandon(token, self.link.is_some() && !again);
+    }
+
+    /// Whether there is a link.
+    pub(super) fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Where the target is.
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Every failure of a send that nobody has heard of.
+    pub(super) fn take_reports(&mut self) -> VecDeque<Error> {
+        std::mem::take(&mut self.reports)
     }
 
     /// The oldest failure of a send that nobody has heard of.
@@ -282,12 +292,9 @@ impl Connection {
         }
     }
 
-    /// Sleeps until the target rings or `until`; while there is no target, until it is time to look for it again.
-    pub(super) fn sleep(&mut self, until: Instant) {
-        match &mut self.link {
-            Some(link) => link.waiter.sleep(until),
-            None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
-        }
+    /// What a thread sleeps on without keeping the connection from the others.
+    pub(super) fn waiter(&self) -> Option<Arc<dyn Waiter>> {
+        self.link.as_ref().map(|link| Arc::clone(&link.waiter))
     }
 
     /// Takes the announcement back.
@@ -299,6 +306,23 @@ impl Connection {
 
     fn name(&self, what: What) -> String {
         name_in(&self.handles, what)
+    }
+}
+
+/// A body that is under way in fragments is sent to its end, in a bounded time.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let until = Instant::now() + PATIENCE;
+        while self.job.is_some() && self.link.is_some() && !self.try_drain() && Instant::now() < until {
+            self.arm();
+            if let Some(waiter) = self.waiter()
+                && !self.try_drain()
+            {
+                waiter.sleep(until);
+            }
+            self.disarm();
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use super::{Completion, Error};
 pub(super) struct Pendings {
     places: Vec<Pending>,
     free: Vec<u32>,
+    /// Tokens given so far.
+    given: u64,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,8 @@ enum State {
     Free,
     Waiting {
         what: What,
+        /// How many tokens were given before it.
+        age: u64,
         /// Sequence of the frame.
         sequence: u32,
         /// If it may be run again.
@@ -49,8 +53,10 @@ enum State {
 impl Pendings {
     /// A new token, never 0.
     pub(super) fn wait_for(&mut self, what: What, again: Option<Again>) -> u64 {
+        self.given += 1;
         let state = State::Waiting {
             what,
+            age: self.given,
             sequence: 0,
             again,
         };
@@ -100,10 +106,10 @@ impl Pendings {
         }
     }
 
-    /// What may be sent again of it.
-    pub(super) fn again(&mut self, token: u64) -> Option<Again> {
+    /// What may be sent again of it: once. If that is lost too, it is not sent a third time.
+    pub(super) fn take_again(&mut self, token: u64) -> Option<Again> {
         match self.state(token)? {
-            State::Waiting { again, .. } => again.clone(),
+            State::Waiting { again, .. } => again.take(),
             _ => None,
         }
     }
@@ -137,7 +143,9 @@ impl Pendings {
         for (index, place) in self.places.iter_mut().enumerate() {
             let token = token_of(index as u32, place.serial);
             match &place.state {
-                State::Waiting { again: Some(_), .. } => again_tokens.push(token),
+                State::Waiting {
+                    again: Some(_), age, ..
+                } => again_tokens.push((*age, token)),
                 State::Waiting {
                     what, again: None, ..
                 } => place.state = State::Done(Err(verdict(token, *what))),
@@ -148,7 +156,9 @@ impl Pendings {
                 State::Free | State::Done(_) => {}
             }
         }
-        again_tokens
+        // In the order in which they were sent the first time, whatever places they have.
+        again_tokens.sort_unstable();
+        again_tokens.into_iter().map(|(_, token)| token).collect()
     }
 
     fn release(&mut self, token: u64) {
@@ -222,6 +232,7 @@ mod tests {
             table.take(other),
             Some(Err(Error::Indeterminate { .. }))
         ));
-        assert!(table.again(again).is_some());
+        assert!(table.take_again(again).is_some());
+        assert!(table.take_again(again).is_none());
     }
 }

@@ -84,6 +84,8 @@ impl Connection {
 
     /// The target went away: every completion ends or is asked for again.
     pub(super) fn lost(&mut self, gone: &Gone) {
+        // What it had said before is heard first.
+        let _ = self.receive();
         let Some(mut link) = self.link.take() else { return };
         tracing::info!(address = %self.address, %gone, "the target went away");
         let unsent = self.job.take().map(|job| job.header);

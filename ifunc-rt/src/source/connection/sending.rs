@@ -1,14 +1,13 @@
 //! The way out: connected, installed, in order, in fragments where need be.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use zerocopy::IntoBytes;
 
 use super::pending::{Again, What};
 use super::{Connection, Error};
-use crate::transports::{Gone, connect};
+use crate::transports::{Gone, Link};
 use crate::wire::order::Order;
 
 /// A body under way.
@@ -23,46 +22,26 @@ pub(super) struct Job {
 impl Connection {
     /// Connected, nothing large under way, and the handle's image installed. `false`: not now.
     pub(super) fn ready(&mut self, handle: u32) -> Result<bool, Error> {
-        Ok(self.connected(What::Ifunc(handle))? && self.drive() && self.installed(handle)? && self.drive())
+        Ok(self.link.is_some() && self.drive() && self.installed(handle)? && self.drive())
     }
 
-    /// Connected, if need be again. `false`: not yet.
-    pub(super) fn connected(&mut self, what: What) -> Result<bool, Error> {
-        if self.link.is_some() {
-            return Ok(true);
-        }
-        let what = self.name(what);
-        let gone = |why: String| Error::PeerGone {
-            what: what.clone(),
-            why,
-        };
-        if self.options.reconnect.is_zero() {
-            return Err(gone("reconnecting is switched off".into()));
-        }
-        let since = *self.reconnecting_since.get_or_insert_with(Instant::now);
-        let give_up = since + self.options.reconnect;
-        match connect(
-            &self.address,
-            give_up.min(Instant::now() + self.options.connect_timeout),
-        ) {
-            Ok(link) => {
-                tracing::info!(address = %self.address, "connected again");
-                self.link = Some(link);
-                self.generation += 1;
-                self.order = Order::new();
-                self.reconnecting_since = None;
-                self.unbind.clear();
-                Ok(true)
+    /// Goes on over a new link: nothing is installed over it, and what may be sent again will be.
+    pub(in crate::source) fn adopt(&mut self, link: Link) {
+        tracing::info!(address = %self.address, "connected again");
+        self.link = Some(link);
+        self.generation += 1;
+        self.order = Order::new();
+        self.unbind.clear();
+        self.drive();
+    }
+
+    /// The target does not come back: what would have been sent again may have run, and is not.
+    pub(in crate::source) fn give_up(&mut self) {
+        while let Some(token) = self.resend.pop_front() {
+            if let Some(what) = self.pending.waiting(token) {
+                let what = self.name(what);
+                self.pending.complete(token, Err(Error::Indeterminate { what }));
             }
-            Err(error) if Instant::now() >= give_up || !error.may_pass() => {
-                self.reconnecting_since = None;
-                let why = error.to_string();
-                while let Some(token) = self.resend.pop_front() {
-                    self.pending.complete(token, Err(gone(why.clone())));
-                }
-                Err(gone(why))
-            }
-            Err(_) => Ok(false),
         }
     }
 
@@ -176,7 +155,7 @@ impl Connection {
                 self.job = None;
                 self.commit(header, len);
             } else if let Some(&token) = self.resend.front() {
-                if let Some(Again { handle, payload }) = self.pending.again(token) {
+                if let Some(What::Ifunc(handle)) = self.pending.waiting(token) {
                     match self.installed(handle) {
                         Ok(true) => {}
                         Ok(false) => return Ok(false),
@@ -189,7 +168,7 @@ impl Connection {
                     if self.job.is_some() {
                         continue;
                     }
-                    self.start(Header::new(Kind::Exec, handle, token), payload);
+                    self.send_again(token);
                 }
                 self.resend.pop_front();
             } else if let Some(handle) = self.unbind.pop() {
@@ -202,6 +181,22 @@ impl Connection {
             } else {
                 return Ok(true);
             }
+        }
+    }
+
+    /// Sends what a token may send again, if the target that is there now takes it.
+    fn send_again(&mut self, token: u64) {
+        let Some(Again { handle, payload }) = self.pending.take_again(token) else {
+            return;
+        };
+        let limit = self.link.as_ref().map_or(0, |link| link.limits.max_payload);
+        let len = payload.len() as u64;
+        if len > limit {
+            let ifunc = self.name(What::Ifunc(handle));
+            self.pending
+                .complete(token, Err(Error::PayloadTooLarge { ifunc, len, limit }));
+        } else {
+            self.start(Header::new(Kind::Exec, handle, token), payload);
         }
     }
 }

@@ -241,7 +241,7 @@ impl Sleeper {
 }
 
 impl Waiter for Sleeper {
-    fn sleep(&mut self, until: Instant) {
+    fn sleep(&self, until: Instant) {
         let bell = &self.end.own().bell;
         if sleep_on(bell.as_fd(), until) {
             bell.silence();

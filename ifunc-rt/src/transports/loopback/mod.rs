@@ -89,7 +89,7 @@ pub(super) fn connect(name: &str) -> Result<Link, ConnectError> {
         Link {
             tx: Box::new(end::Sender::new(Arc::clone(&end))),
             rx: Box::new(end::Receiver::new(Arc::clone(&end))),
-            waiter: Box::new(end::Sleeper::new(end)),
+            waiter: Arc::new(end::Sleeper::new(end)),
             peer: Peer {
                 uid: Some(rustix::process::geteuid().as_raw()),
                 pid: std::process::id().try_into().ok(),

@@ -33,6 +33,8 @@ pub(super) struct Connection {
     socket: OwnedFd,
     gone: AtomicBool,
     watched: (Arc<Watcher>, Token),
+    /// The process that made it: a child that was forked has its own copies of descriptors, but not of what they mean.
+    process: u32,
     /// A target's: where its listener sleeps.
     bells: OnceLock<Arc<Bells>>,
 }
@@ -52,6 +54,7 @@ impl Connection {
             barriers,
             socket,
             gone: AtomicBool::new(false),
+            process: std::process::id(),
             watched,
             bells: OnceLock::new(),
         })
@@ -77,7 +80,7 @@ impl Connection {
                 Mapped::new(Arc::clone(&self), incoming),
                 ring(incoming),
             )),
-            waiter: Box::new(SocketWaiter::new(Arc::clone(&self))),
+            waiter: Arc::new(SocketWaiter::new(Arc::clone(&self))),
             peer,
             limits,
             epoch,
@@ -155,6 +158,9 @@ impl Watched for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         // The peer learns it even if a child of this process, forked without exec, holds the socket too.
         let _ = shutdown(&self.socket, Shutdown::Both);
         if let Some(bells) = self.bells.get() {

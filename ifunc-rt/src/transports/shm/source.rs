@@ -82,7 +82,13 @@ impl Attempt {
         let mut looked = None;
         for directory in candidates() {
             let path = socket_path(&directory, name);
-            if directory.check().map_err(distrust)? {
+            let there = match directory.check() {
+                Ok(there) => there,
+                // A place that is trusted was looked at before: what others do to this one does not matter.
+                Err(_) if looked.is_some() => continue,
+                Err(untrusted) => return Err(distrust(untrusted)),
+            };
+            if there {
                 let address = socket_address(&directory, &path).map_err(distrust)?;
                 let socket = new_socket().map_err(|error| self.failed("making a socket", error.into()))?;
                 loop {

@@ -17,7 +17,7 @@ impl SocketWaiter {
 }
 
 impl Waiter for SocketWaiter {
-    fn sleep(&mut self, until: Instant) {
+    fn sleep(&self, until: Instant) {
         if !self.0.is_gone() && sleep_on(self.0.socket(), until) {
             self.0.drain();
         }

@@ -1,0 +1,176 @@
+//! What a source is told: answers, reasons, reports. And where it goes when nobody is left to be told.
+
+use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::status::Status;
+
+use super::connection::End;
+use crate::transports::{Gone, Outbound};
+use crate::wire::buffer::AlignedBuffer;
+
+/// Room for the reason why there is no answer, where answers themselves are smaller.
+const DETAIL_ROOM: usize = 1024;
+
+/// The way back to a source.
+pub(super) struct Replies {
+    tx: Box<dyn Outbound>,
+    max_answer: usize,
+    /// What must be there before anything runs that may have to be answered: an answer, or the reason why there is
+    /// none. What ran cannot be run again for want of it.
+    room: usize,
+    /// Answers are written here first, where the source cannot change them while they are written.
+    private: Option<AlignedBuffer>,
+    /// A report that found no room yet.
+    report: Option<Report>,
+    /// The source left. What it had sent is run all the same; what it would be told goes nowhere.
+    nobody_listens: bool,
+}
+
+#[derive(Debug)]
+struct Report {
+    sequence: u32,
+    handle: u32,
+    status: Status,
+    detail: Vec<u8>,
+}
+
+impl Replies {
+    /// Answers of at most `max_answer` bytes over `tx`; `private`ly written for a source that is not trusted with
+    /// half-written ones.
+    pub(super) fn new(tx: Box<dyn Outbound>, max_answer: u64, private: bool) -> Self {
+        let max_body = tx.max_body();
+        let max_answer = usize::try_from(max_answer).unwrap_or(usize::MAX).min(max_body);
+        Self {
+            tx,
+            max_answer,
+            room: max_answer.max(DETAIL_ROOM).min(max_body),
+            private: private.then(AlignedBuffer::default),
+            report: None,
+            nobody_listens: false,
+        }
+    }
+
+    /// Whether a frame that wants to be told something (`token` is not 0) can be looked at now.
+    pub(super) fn admit(&mut self, token: u64) -> Result<bool, End> {
+        Ok(self.flush()? && (token == 0 || self.reserve(self.room)?))
+    }
+
+    /// Whether what stalled is still without room. Asked before sleep.
+    pub(super) fn is_full(&mut self) -> bool {
+        matches!(self.tx.reserve(self.room, 8), Ok(None))
+    }
+
+    /// Where an invocation that was admitted writes its answer; `None` if nobody wants one.
+    pub(super) fn answer_room(&mut self, token: u64) -> Option<&mut [u8]> {
+        if token == 0 || self.nobody_listens {
+            return None;
+        }
+        match &mut self.private {
+            Some(private) => {
+                private.resize(self.max_answer);
+                Some(private.as_mut_slice())
+            }
+            None => self
+                .tx
+                .reserve(self.room, 8)
+                .ok()
+                .flatten()
+                .map(|room| &mut room[..self.max_answer]),
+        }
+    }
+
+    /// Sends the answer that was written to [`answer_room`](Self::answer_room).
+    pub(super) fn answer(&mut self, token: u64, len: usize) -> Result<(), End> {
+        if token == 0 || self.nobody_listens {
+            return Ok(());
+        }
+        if let Some(private) = self.private.take() {
+            let sent = self.complete(token, Status::Executed, &private.as_slice()[..len]);
+            self.private = Some(private);
+            return sent;
+        }
+        self.tx
+            .commit(Header::new(Kind::Completion, Status::Executed.code(), token), len);
+        Ok(())
+    }
+
+    /// Tells the source what became of a request that was admitted, if it asked.
+    pub(super) fn complete(&mut self, token: u64, status: Status, body: &[u8]) -> Result<(), End> {
+        let body = &body[..body.len().min(self.room)];
+        self.send(Header::new(Kind::Completion, status.code(), token), &[body])
+            .map(drop)
+    }
+
+    /// Tells the source what became of a request, whether it asked or not; unasked only if it did not end well.
+    pub(super) fn conclude(
+        &mut self,
+        sequence: u32,
+        request: Header,
+        status: Status,
+        detail: &[u8],
+    ) -> Result<(), End> {
+        if request.token != 0 {
+            return self.complete(request.token, status, detail);
+        }
+        if status != Status::Executed {
+            let detail = detail[..detail.len().min(self.room - 4)].to_vec();
+            self.report = Some(Report {
+                sequence,
+                handle: request.handle,
+                status,
+                detail,
+            });
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends the report that waits, if one does; `false` while there is no room for it.
+    fn flush(&mut self) -> Result<bool, End> {
+        let Some(report) = self.report.take() else {
+            return Ok(true);
+        };
+        let header = Header::new(Kind::Report, report.status.code(), report.sequence.into());
+        let sent = self.send(header, &[&report.handle.to_le_bytes(), &report.detail])?;
+        if !sent {
+            self.report = Some(report);
+        }
+        Ok(sent)
+    }
+
+    /// Sends a frame; `false` if there is no room for it. To nobody, it is sent at once.
+    fn send(&mut self, header: Header, parts: &[&[u8]]) -> Result<bool, End> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if !self.reserve(len)? {
+            return Ok(false);
+        }
+        if self.nobody_listens {
+            return Ok(true);
+        }
+        // The same again, for the borrow: nothing was committed in between.
+        if let Ok(Some(room)) = self.tx.reserve(len, 8) {
+            let mut rest = room;
+            for part in parts {
+                let (here, behind) = rest.split_at_mut(part.len());
+                here.copy_from_slice(part);
+                rest = behind;
+            }
+            self.tx.commit(header, len);
+        }
+        Ok(true)
+    }
+
+    /// Whether there is room for a body of `len` bytes, or nobody to need it.
+    fn reserve(&mut self, len: usize) -> Result<bool, End> {
+        if self.nobody_listens {
+            return Ok(true);
+        }
+        match self.tx.reserve(len, 8) {
+            Ok(room) => Ok(room.is_some()),
+            Err(Gone::Closed) => {
+                self.nobody_listens = true;
+                Ok(true)
+            }
+            Err(Gone::Malformed(what)) => Err(End::Broke(what.into())),
+        }
+    }
+}
