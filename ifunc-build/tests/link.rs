@@ -382,8 +382,9 @@ macro_rules! sources {
 }
 
 sources! {
-    arith assembly big_frame calls comdat common computed_goto data_imports floats globals jump_table libc many_imports
+    arith assembly big_frame calls comdat common computed_goto cpu_supports data_imports floats globals jump_table libc many_imports
     merge_whole no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong
-    err_absolute err_alignment err_constructor err_data_main err_gnu_ifunc err_hidden err_large err_lto err_no_main
+    err_absolute err_alignment err_constructor err_cpu_supports
+    err_data_main err_gnu_ifunc err_hidden err_large err_lto err_no_main
     err_no_pic err_pie err_several err_tls err_tls_extern err_too_large
 }

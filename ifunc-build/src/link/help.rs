@@ -6,7 +6,10 @@ pub(super) const NO_ENTRY_LTO: &str =
 pub(super) const THREAD_LOCAL: &str = "an image has no thread-local storage: use a `static`, keep the value in the target arguments, or reach it through an import";
 pub(super) const CONSTRUCTOR: &str =
     "nobody would run it: initialise the data with a constant, or on the first call of the ifunc";
-pub(super) const GNU_IFUNC: &str = "this is GNU C's load-time dispatch, another thing than an injected function: call one implementation directly, or choose it in the function (`__builtin_cpu_supports`)";
+pub(super) const CPU_SUPPORTS: &str = "`__builtin_cpu_supports` and `__builtin_cpu_is` read what a constructor of the compiler's library fills in, and nobody would run it: call `__builtin_cpu_init()` first";
+pub(super) const SUPPORT_CONSTRUCTOR: &str =
+    "the compiler's library fills this in when a program starts, which an image never does: do without it";
+pub(super) const GNU_IFUNC: &str = "this is GNU C's load-time dispatch, another thing than an injected function: call one implementation directly, or choose it in the function (`__builtin_cpu_init()` first, then `__builtin_cpu_supports`)";
 pub(super) const PIC: &str = "compile with `-fPIC`, without `-fno-pic`, `-fno-pie` and `-mcmodel=kernel`";
 pub(super) const DIRECT_EXTERNAL: &str = "compile with `-fPIC` (not `-fPIE`), and do not declare what the target provides with hidden visibility or as `static`";
 pub(super) const GOT_RELATIVE: &str =

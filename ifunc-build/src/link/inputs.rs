@@ -16,7 +16,8 @@ use super::object_file::{Object, Place};
 pub enum Role {
     /// The author's: a constructor in it is refused, because it would silently not run.
     User,
-    /// The compiler's support library (`libgcc.a`): its constructors serve code that an image never reaches.
+    /// The compiler's support library (`libgcc.a`): a constructor in it is refused as well, unless the image calls its
+    /// function itself (`__builtin_cpu_init`).
     Support,
 }
 

@@ -6,7 +6,7 @@ use super::arch::{Arch, Refused};
 use super::help;
 use super::inputs::Role;
 use super::object_file::{Object, Place, Relocation, SectionKind};
-use super::reach::{Origin, Walk};
+use super::reach::{Origin, Target, Walk};
 use super::reason::{Rule, demangle};
 
 /// A relocation, and where it stands.
@@ -67,7 +67,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             .add(rule, site.target_name(), &detail, Some(site.describe()), help);
     }
 
-    /// Refuses constructors in the author's objects: nobody would run them.
+    /// Refuses constructors in what is reached: nobody would run them. Those of the compiler's support library are no
+    /// matter where the image calls their function itself.
     pub(super) fn refuse_constructors(&mut self) {
         let objects: BTreeSet<usize> = self
             .chunks
@@ -76,34 +77,98 @@ impl<'w, 'a> Walk<'w, 'a> {
                 Origin::Piece { object, .. } => Some(object),
                 _ => None,
             })
-            .filter(|&object| self.inputs.role(object) == Role::User)
             .collect();
         for index in objects {
             let Some(object) = self.object(index) else {
                 continue;
             };
+            let support = self.inputs.role(index) == Role::Support;
             for section in object
                 .sections
                 .iter()
                 .filter(|s| s.kind == SectionKind::Constructors && s.size > 0)
             {
-                let by = Some(format!("section `{}` of {}", section.name, object.name));
+                let mut by = vec![format!("section `{}` of {}", section.name, object.name)];
+                if support {
+                    by.extend(self.referrers(index));
+                }
                 for relocation in &section.relocations {
-                    let symbol = &object.symbols[relocation.symbol];
-                    let function = match symbol.place {
-                        Place::Section { index, value } if symbol.is_section() => {
-                            object.enclosing(index, value.wrapping_add_signed(relocation.addend))
-                        }
-                        _ => symbol.name,
+                    let (function, called) = self.constructor(index, object, relocation);
+                    if support && called {
+                        continue;
+                    }
+                    let help = match function {
+                        "__cpu_indicator_init" => help::CPU_SUPPORTS,
+                        _ if support => help::SUPPORT_CONSTRUCTOR,
+                        _ => help::CONSTRUCTOR,
                     };
-                    self.reasons
-                        .add(Rule::Constructor, function, "", by.clone(), help::CONSTRUCTOR);
+                    for by in &by {
+                        self.reasons
+                            .add(Rule::Constructor, function, "", Some(by.clone()), help);
+                    }
                 }
                 if section.relocations.is_empty() {
-                    self.reasons
-                        .add(Rule::Constructor, section.name, "", by, help::CONSTRUCTOR);
+                    for by in by {
+                        self.reasons
+                            .add(Rule::Constructor, section.name, "", Some(by), help::CONSTRUCTOR);
+                    }
                 }
             }
         }
+    }
+
+    /// Name of the function that an entry of a constructor section runs, and whether the image reaches it.
+    fn constructor(
+        &self,
+        object_index: usize,
+        object: &'w Object<'a>,
+        relocation: &Relocation,
+    ) -> (&'a str, bool) {
+        let symbol = &object.symbols[relocation.symbol];
+        let Place::Section { index, value } = symbol.place else {
+            return (symbol.name, false);
+        };
+        let at = match symbol.is_section() {
+            true => value.wrapping_add_signed(relocation.addend),
+            false => value,
+        };
+        let name = match symbol.name {
+            "" => object.enclosing(index, at),
+            name => name,
+        };
+        // The function, not only its section. By the section's symbol, a branch's addend also counts its field.
+        let called = self.chunks.iter().flat_map(|chunk| &chunk.links).any(|link| {
+            let Target::Chunk { chunk, offset } = link.target else {
+                return false;
+            };
+            matches!(self.chunks[chunk].origin, Origin::Piece { object, section, .. }
+                if (object, section) == (object_index, index))
+                && (offset == at || offset.wrapping_add_signed(link.addend + 4) == at)
+        });
+        (name, called)
+    }
+
+    /// Who refers to something of an object, from outside of it.
+    fn referrers(&self, to: usize) -> BTreeSet<String> {
+        let object_of = |chunk: usize| match self.chunks[chunk].origin {
+            Origin::Piece { object, section, .. } => Some((object, section)),
+            _ => None,
+        };
+        let mut found = BTreeSet::new();
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let Some((from, section)) = object_of(index).filter(|(object, _)| *object != to) else {
+                continue;
+            };
+            let Some(object) = self.object(from) else { continue };
+            for link in &chunk.links {
+                if let Target::Chunk { chunk, .. } = link.target
+                    && object_of(chunk).is_some_and(|(object, _)| object == to)
+                {
+                    let enclosing = object.enclosing(section, link.plan.start as u64);
+                    found.insert(format!("`{}` in {}", demangle(enclosing), object.name));
+                }
+            }
+        }
+        found
     }
 }
