@@ -174,9 +174,13 @@ fn struct_text(name: &str, fields: &[Field]) -> TokenStream {
         let field_text = quote_spanned!(span_of(ty)=> &<#ty as ::ifunc::Layout>::TEXT);
         quote!(#comma.number(::core::mem::offset_of!(Self, #member)).str(#named).text(#field_text))
     });
+    with_size(&quote!(::ifunc::abi::text::Text::new().str(#open) #(#fields)* .str("}")))
+}
+
+/// `text` followed by `[size,align]`.
+fn with_size(text: &TokenStream) -> TokenStream {
     quote! {
-        ::ifunc::abi::text::Text::new().str(#open) #(#fields)* .str("}[")
-            .number(::core::mem::size_of::<Self>()).str(",").number(::core::mem::align_of::<Self>()).str("]")
+        #text.str("[").number(::core::mem::size_of::<Self>()).str(",").number(::core::mem::align_of::<Self>()).str("]")
     }
 }
 
@@ -187,7 +191,8 @@ fn enum_text(name: &str, repr: &Ident, variants: &[Ident]) -> TokenStream {
         let named = format!("{}{}=", if i > 0 { "," } else { "" }, variant.unraw());
         text = quote!(::ifunc::__private::integer(#text.str(#named), Self::#variant as i128));
     }
-    quote!(#text.str("}"))
+    // An enum may be aligned to more than its integer, and is then as long.
+    with_size(&quote!(#text.str("}")))
 }
 
 /// An enum may also be the error of a host function.

@@ -210,6 +210,20 @@ fn texts<F: Ifunc>() -> String {
     )
 }
 
+/// Aligned to more than its integer.
+#[derive(Layout)]
+#[repr(u8, align(8))]
+#[allow(dead_code)]
+enum Wide {
+    Only = 1,
+}
+
+#[test]
+fn the_text_of_an_enum_tells_its_stride() {
+    assert_eq!(<Wide as Layout>::TEXT.as_str(), "enum Wide:u8{Only=1}[8,8]");
+    assert_eq!(size_of::<[Wide; 2]>(), 16);
+}
+
 #[test]
 fn texts_do_not_change() {
     let all = [
@@ -226,7 +240,7 @@ fn texts_do_not_change() {
     insta::assert_snapshot!(all, @r"
     add (u64) u64 -> u64 align 8
     norm (struct Point{0:x:f64,8:y:f64}[16,8]) struct Counters{0:count:u64,8:last:u8}[16,8] -> struct Point{0:x:f64,8:y:f64}[16,8] align 8
-    paint (enum Color:u8{Red=1,Green=7}) struct Counters{0:count:u64,8:last:u8}[16,8] -> enum Color:u8{Red=1,Green=7} align 1
+    paint (enum Color:u8{Red=1,Green=7}[1,1]) struct Counters{0:count:u64,8:last:u8}[16,8] -> enum Color:u8{Red=1,Green=7}[1,1] align 1
     sum ([u32]) u64 -> () align 4
     insert_v2 (postcard struct Record{key:str,value:bytes,tags:[Option<u16>;2]}) u64 -> postcard enum Outcome{Stored(u32),Refused{code:i32},Nothing} align 1
     look (postcard struct Record{key:str,value:bytes,tags:[Option<u16>;2]}) u64 -> () align 1

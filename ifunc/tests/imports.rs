@@ -222,7 +222,7 @@ fn exports_describe_themselves() {
         fn positive(&i32)->Option<&i32>
         const int32_t *positive(const int32_t *a);
     read
-        fn read(&opaque store/1,&str,&mut [u8])->Result<usize,enum Error:u8{Missing=1,TooSmall=2}>
+        fn read(&opaque store/1,&str,&mut [u8])->Result<usize,enum Error:u8{Missing=1,TooSmall=2}[1,1]>
         int32_t read(const struct Store *store, const char *key, size_t key_len, uint8_t *out, size_t out_len, size_t *out_value);
     tick
         fn tick()
