@@ -292,33 +292,30 @@ fn reference(reference: &TypeReference, optional: bool) -> Reference {
 
 fn kind(ty: &Type, errors: &mut Errors) -> Option<Kind> {
     match types::bare(ty) {
-        Type::Reference(inner) => {
-            refuse_static(inner, errors);
-            match types::bare(&inner.elem) {
-                Type::Slice(slice) => Some(Kind::Slice {
-                    element: types::bare(&slice.elem).clone(),
-                    mutable: inner.mutability.is_some(),
-                }),
-                elem if types::is_named(elem, "str") => {
-                    if let Some(token) = &inner.mutability {
-                        errors.at(token, "`&mut str` does not cross", "take `&mut [u8]`");
-                    }
-                    Some(Kind::Str)
+        Type::Reference(inner) => match types::bare(&inner.elem) {
+            Type::Slice(slice) => Some(Kind::Slice {
+                element: types::bare(&slice.elem).clone(),
+                mutable: inner.mutability.is_some(),
+            }),
+            elem if types::is_named(elem, "str") => {
+                if let Some(token) = &inner.mutability {
+                    errors.at(token, "`&mut str` does not cross", "take `&mut [u8]`");
                 }
-                Type::Path(path) => {
-                    if let Some(help) = owned(path) {
-                        errors.at(ty, "this type lies differently in each build", help);
-                        return None;
-                    }
-                    Some(Kind::Reference(reference(inner, false)))
-                }
-                Type::Array(_) => Some(Kind::Reference(reference(inner, false))),
-                other => {
-                    refuse(ty, other, errors);
-                    None
-                }
+                Some(Kind::Str)
             }
-        }
+            Type::Path(path) => {
+                if let Some(help) = owned(path) {
+                    errors.at(ty, "this type lies differently in each build", help);
+                    return None;
+                }
+                Some(Kind::Reference(reference(inner, false)))
+            }
+            Type::Array(_) => Some(Kind::Reference(reference(inner, false))),
+            other => {
+                refuse(ty, other, errors);
+                None
+            }
+        },
         whole @ Type::Path(path) => {
             if let Some(arguments) = types::arguments_of(whole, "Option") {
                 if let [inner] = arguments[..]
@@ -326,7 +323,6 @@ fn kind(ty: &Type, errors: &mut Errors) -> Option<Kind> {
                     && !matches!(types::bare(&inner.elem), Type::Slice(_))
                     && !types::is_named(&inner.elem, "str")
                 {
-                    refuse_static(inner, errors);
                     return Some(Kind::Reference(reference(inner, true)));
                 }
                 errors.at(
@@ -361,6 +357,7 @@ fn output(output: &ReturnType, errors: &mut Errors) -> Output {
     let ReturnType::Type(_, ty) = output else {
         return Output::Unit;
     };
+    types::refuse_static(ty, errors);
     let ty = types::bare(ty);
     if types::is_unit(ty) {
         return Output::Unit;
@@ -424,18 +421,6 @@ fn value(ty: &Type, errors: &mut Errors) -> Option<Type> {
             Some(Kind::Scalar(ty)) => Some(ty),
             _ => None,
         },
-    }
-}
-
-fn refuse_static(reference: &TypeReference, errors: &mut Errors) {
-    if let Some(lifetime) = &reference.lifetime
-        && lifetime.ident == "static"
-    {
-        errors.at(
-            lifetime,
-            "nothing that crosses lives for ever: an ifunc's memory goes when its image is evicted, the host's when it ends",
-            "borrow for the call: leave the lifetime out",
-        );
     }
 }
 

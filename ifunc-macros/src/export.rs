@@ -1,6 +1,6 @@
 //! `#[ifunc::export]`: a host function that ifuncs may import.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::parse::Parser;
 use syn::{ItemFn, LitStr};
@@ -84,6 +84,8 @@ impl Model {
 /// The call of the author's function, from C arguments to a C result.
 fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
     let ident = &function.sig.ident;
+    // What the arguments borrow is borrowed until the call ends: the borrow checker sees to it.
+    let scope = Ident::new("scope", Span::mixed_site());
     let arguments = crossing.params.iter().enumerate().map(|(i, param)| {
         let value = c_name(i);
         let len = c_len(i);
@@ -94,23 +96,25 @@ fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
                 optional: true,
                 mutable: false,
                 ..
-            }) => quote!(unsafe { #value.as_ref() }),
+            }) => quote!(unsafe { ::ifunc::__private::optional(&#scope, #value) }),
             Kind::Reference(Reference {
                 optional: true,
                 mutable: true,
                 ..
-            }) => quote!(unsafe { #value.as_mut() }),
+            }) => quote!(unsafe { ::ifunc::__private::optional_mut(&#scope, #value) }),
             Kind::Reference(Reference { mutable: false, .. }) => {
-                quote!(unsafe { ::ifunc::__private::reference(#value, #name) })
+                quote!(unsafe { ::ifunc::__private::reference(&#scope, #value, #name) })
             }
             Kind::Reference(Reference { mutable: true, .. }) => {
-                quote!(unsafe { ::ifunc::__private::reference_mut(#value, #name) })
+                quote!(unsafe { ::ifunc::__private::reference_mut(&#scope, #value, #name) })
             }
-            Kind::Slice { mutable: false, .. } => quote!(unsafe { ::ifunc::__private::slice(#value, #len) }),
+            Kind::Slice { mutable: false, .. } => {
+                quote!(unsafe { ::ifunc::__private::slice(&#scope, #value, #len) })
+            }
             Kind::Slice { mutable: true, .. } => {
-                quote!(unsafe { ::ifunc::__private::slice_mut(#value, #len) })
+                quote!(unsafe { ::ifunc::__private::slice_mut(&#scope, #value, #len) })
             }
-            Kind::Str => quote!(unsafe { ::ifunc::__private::string(#value, #len, #name) }),
+            Kind::Str => quote!(unsafe { ::ifunc::__private::string(&#scope, #value, #len, #name) }),
         }
     });
     let call = quote!(#ident(#(#arguments),*));
@@ -122,7 +126,7 @@ fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
         call
     };
     let out = out();
-    match &crossing.output {
+    let converted = match &crossing.output {
         Output::Unit => quote!(#call),
         Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::into_c(#call)),
         Output::Reference(Reference {
@@ -159,6 +163,10 @@ fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
                 ::core::option::Option::None => 0,
             }
         },
+    };
+    quote! {
+        let #scope = ();
+        #converted
     }
 }
 

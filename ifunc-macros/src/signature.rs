@@ -2,11 +2,12 @@
 
 use quote::ToTokens;
 use syn::spanned::Spanned;
-use syn::{GenericParam, Safety, Signature};
+use syn::{FnArg, GenericParam, Safety, Signature};
 
 use crate::errors::Errors;
+use crate::types;
 
-/// Refuses `async`, generics, variadics and `self`; `what` names the function, as in "an ifunc".
+/// Refuses `async`, generics, bounds, `'static`, variadics and `self`; `what` names the function, as in "an ifunc".
 pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
     if let Some(token) = sig.asyncness {
         errors.at(
@@ -24,7 +25,14 @@ pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
     }
     for param in &sig.generics.params {
         match param {
-            GenericParam::Lifetime(_) => {}
+            GenericParam::Lifetime(lifetime) if lifetime.bounds.is_empty() => {}
+            GenericParam::Lifetime(_) => errors.at(
+                param,
+                format_args!(
+                    "a lifetime of {what} cannot have bounds: all that is borrowed is borrowed for the call"
+                ),
+                "remove the bounds; where two borrows must last alike, give them one lifetime",
+            ),
             GenericParam::Type(_) | GenericParam::Const(_) => errors.at(
                 param,
                 format_args!("{what} cannot be generic: machine code is of one type"),
@@ -38,6 +46,11 @@ pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
             format_args!("{what} cannot have a `where` clause"),
             "remove it; the types are concrete",
         );
+    }
+    for input in &sig.inputs {
+        if let FnArg::Typed(typed) = input {
+            types::refuse_static(&typed.ty, errors);
+        }
     }
     if let Some(variadic) = &sig.variadic {
         errors.at(

@@ -86,6 +86,27 @@ pub(crate) fn borrows(ty: &Type) -> Option<TokenStream> {
     find.0
 }
 
+/// Refuses `'static`, wherever in a type it is written.
+pub(crate) fn refuse_static(ty: &Type, errors: &mut Errors) {
+    struct Refuse<'e>(&'e mut Errors);
+    impl VisitMut for Refuse<'_> {
+        fn visit_lifetime_mut(&mut self, at: &mut Lifetime) {
+            if at.ident == "static" {
+                self.0.at(
+                    at,
+                    "nothing that crosses lives for ever: a payload goes with its frame, an ifunc's memory when its image is \
+                     evicted, the host's when it ends",
+                    "borrow for the call: leave the lifetime out, or write `'_`",
+                );
+            }
+        }
+        // These do not cross at all.
+        fn visit_type_fn_ptr_mut(&mut self, _: &mut syn::TypeFnPtr) {}
+        fn visit_type_trait_object_mut(&mut self, _: &mut syn::TypeTraitObject) {}
+    }
+    Refuse(errors).visit_type_mut(&mut ty.clone());
+}
+
 /// Refuses what never crosses a process, whatever the codec.
 pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
     struct Refuse<'e>(&'e mut Errors, &'e str);

@@ -18,16 +18,16 @@ impl<'a> Context<'a> {
         Self { raw: None }
     }
 
-    /// Wraps what `X_main` got as its fourth argument.
+    /// Wraps what `X_main` got as its fourth argument, for no longer than `scope` lives: borrow a local.
     ///
     /// # Safety
     /// `raw` is null, or points to a context that is valid and nobody else's for `'a`; its answer pointer is null or
     /// points to `answer_capacity` initialised bytes of the same kind.
     #[inline]
     #[must_use]
-    pub unsafe fn from_raw(raw: *mut abi::Context) -> Self {
+    pub unsafe fn from_raw(scope: &'a (), raw: *mut abi::Context) -> Self {
         // SAFETY: the caller's promise.
-        let raw = unsafe { raw.as_mut() };
+        let raw = unsafe { crate::__private::optional_mut(scope, raw) };
         Self { raw }
     }
 
@@ -241,8 +241,9 @@ mod tests {
             log,
             host: (&raw mut lines).cast::<c_void>(),
         };
+        let scope = ();
         // SAFETY: valid for the call, the buffer initialised.
-        let result = run(&mut unsafe { Context::from_raw(&mut raw) });
+        let result = run(&mut unsafe { Context::from_raw(&scope, &mut raw) });
         let len = raw.answer_len;
         (result, answer, len, lines)
     }

@@ -1,4 +1,14 @@
 //! What the attributes' output calls. Not for people: it changes without notice.
+//!
+//! Whatever makes a reference of a pointer here takes a `scope: &'a ()`, a borrow of a local of the entry or the shim
+//! that calls it. The reference lives no longer than that local, so the borrow checker refuses an author's function
+//! that would keep it.
+
+#![allow(
+    clippy::needless_lifetimes,
+    clippy::mut_from_ref,
+    reason = "which lifetime a reference gets is what these functions are about; it does not point into its scope"
+)]
 
 use core::ffi::{c_int, c_void};
 
@@ -15,12 +25,34 @@ use crate::payload::{Answer, EncodeError};
 /// `data` is null or `len` bytes that nobody writes for `'a`.
 #[inline]
 #[must_use]
-pub unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
+pub unsafe fn bytes<'a>(_scope: &'a (), data: *const c_void, len: usize) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
     // SAFETY: the caller's promise.
     unsafe { core::slice::from_raw_parts(data.cast(), len) }
+}
+
+/// The target's data, lent to several invocations.
+///
+/// # Safety
+/// `data` points to a `T` that is valid for `'a`.
+#[inline]
+#[must_use]
+pub unsafe fn target<'a, T>(_scope: &'a (), data: *mut c_void) -> &'a T {
+    // SAFETY: the caller's promise.
+    unsafe { &*data.cast() }
+}
+
+/// The target's data, lent to one invocation.
+///
+/// # Safety
+/// `data` points to a `T` that is valid for `'a`, and nobody else's.
+#[inline]
+#[must_use]
+pub unsafe fn target_mut<'a, T>(_scope: &'a (), data: *mut c_void) -> &'a mut T {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *data.cast() }
 }
 
 /// Ends an `X_main` whose ifunc returned a value.
@@ -148,9 +180,9 @@ pub fn resolve(name: &str, signature: &str) -> *const () {
 /// When it is null: a C ifunc may pass that.
 #[inline]
 #[must_use]
-pub unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> &'a T {
+pub unsafe fn reference<'a, T>(scope: &'a (), pointer: *const T, name: &str) -> &'a T {
     // SAFETY: the caller's promise.
-    match unsafe { pointer.as_ref() } {
+    match unsafe { optional(scope, pointer) } {
         Some(reference) => reference,
         None => null(name),
     }
@@ -165,12 +197,34 @@ pub unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> &'a T {
 /// When it is null.
 #[inline]
 #[must_use]
-pub unsafe fn reference_mut<'a, T>(pointer: *mut T, name: &str) -> &'a mut T {
+pub unsafe fn reference_mut<'a, T>(scope: &'a (), pointer: *mut T, name: &str) -> &'a mut T {
     // SAFETY: the caller's promise.
-    match unsafe { pointer.as_mut() } {
+    match unsafe { optional_mut(scope, pointer) } {
         Some(reference) => reference,
         None => null(name),
     }
+}
+
+/// A reference or none that an ifunc passed to a host function.
+///
+/// # Safety
+/// `pointer` is null or valid for `'a`.
+#[inline]
+#[must_use]
+pub unsafe fn optional<'a, T>(_scope: &'a (), pointer: *const T) -> Option<&'a T> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_ref() }
+}
+
+/// As [`optional`], exclusive.
+///
+/// # Safety
+/// `pointer` is null or valid for `'a`, and nobody else's.
+#[inline]
+#[must_use]
+pub unsafe fn optional_mut<'a, T>(_scope: &'a (), pointer: *mut T) -> Option<&'a mut T> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_mut() }
 }
 
 /// A slice that an ifunc passed to a host function; null is the empty one.
@@ -179,7 +233,7 @@ pub unsafe fn reference_mut<'a, T>(pointer: *mut T, name: &str) -> &'a mut T {
 /// `data` is null or `len` values that are valid for `'a`.
 #[inline]
 #[must_use]
-pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> &'a [T] {
+pub unsafe fn slice<'a, T>(_scope: &'a (), data: *const T, len: usize) -> &'a [T] {
     if data.is_null() {
         return &[];
     }
@@ -193,7 +247,7 @@ pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> &'a [T] {
 /// `data` is null or `len` values that are valid for `'a`, and nobody else's.
 #[inline]
 #[must_use]
-pub unsafe fn slice_mut<'a, T>(data: *mut T, len: usize) -> &'a mut [T] {
+pub unsafe fn slice_mut<'a, T>(_scope: &'a (), data: *mut T, len: usize) -> &'a mut [T] {
     if data.is_null() {
         return &mut [];
     }
@@ -210,9 +264,9 @@ pub unsafe fn slice_mut<'a, T>(data: *mut T, len: usize) -> &'a mut [T] {
 /// When it is not UTF-8: a C ifunc may pass that.
 #[inline]
 #[must_use]
-pub unsafe fn string<'a>(data: *const u8, len: usize, name: &str) -> &'a str {
+pub unsafe fn string<'a>(scope: &'a (), data: *const u8, len: usize, name: &str) -> &'a str {
     // SAFETY: the caller's promise.
-    match core::str::from_utf8(unsafe { slice(data, len) }) {
+    match core::str::from_utf8(unsafe { slice(scope, data, len) }) {
         Ok(string) => string,
         Err(_) => panic!("the ifunc passed `{name}` that is not UTF-8"),
     }

@@ -190,18 +190,18 @@ fn entry(
     let assumed = assumed(payload);
     let lent = payload.lend.then(|| quote!(&));
     // Names that the author's function cannot have: it may be called `payload` itself.
-    let [bytes, value, data, ctx, result] =
-        ["payload", "value", "target", "ctx", "answer"].map(|name| Ident::new(name, Span::mixed_site()));
+    let [scope, bytes, value, data, ctx, result] = ["scope", "payload", "value", "target", "ctx", "answer"]
+        .map(|name| Ident::new(name, Span::mixed_site()));
     let target_ty = &target.ty;
     let borrow = if target.mutable {
-        quote!(&mut *#data.cast::<#target_ty>())
+        quote!(target_mut)
     } else {
-        quote!(&*#data.cast::<#target_ty>())
+        quote!(target)
     };
     let context = (has_context || answer.is_some()).then(|| {
         quote! {
             // SAFETY: the target calls with a context that is null, or valid and this invocation's own.
-            let mut #ctx = unsafe { ::ifunc::Context::from_raw(#ctx) };
+            let mut #ctx = unsafe { ::ifunc::Context::from_raw(&#scope, #ctx) };
         }
     });
     let third = has_context.then(|| quote!(, &mut #ctx));
@@ -226,15 +226,17 @@ fn entry(
             #data: *mut ::core::ffi::c_void,
             #ctx: *mut ::ifunc::__private::RawContext,
         ) -> u32 #assumed {
+            // What is lent below is lent until here ends: the borrow checker sees to it.
+            let #scope = ();
             // SAFETY: the target calls with a payload that nobody writes while the ifunc runs.
-            let #bytes = unsafe { ::ifunc::__private::bytes(#bytes, payload_size) };
+            let #bytes = unsafe { ::ifunc::__private::bytes(&#scope, #bytes, payload_size) };
             let ::core::result::Result::Ok(#value) = <#ty as ::ifunc::Payload<'_, #codec>>::decode(#bytes) else {
                 return ::ifunc::__private::MAIN_BAD_PAYLOAD;
             };
             #context
             // SAFETY: the target compared the fingerprint of this type with that of its own data, and lends it as the
             // image's flags say: exclusively unless it is shared.
-            let #data = unsafe { #borrow };
+            let #data = unsafe { ::ifunc::__private::#borrow::<#target_ty>(&#scope, #data) };
             #finish
         }
     }
@@ -251,8 +253,9 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #bound)]
         unsafe extern "C" fn __ifunc_bound(args: *const ::core::ffi::c_void, len: usize) -> usize #assumed {
+            let scope = ();
             // SAFETY: the caller's arguments are `len` bytes.
-            let args = unsafe { ::ifunc::__private::bytes(args, len) };
+            let args = unsafe { ::ifunc::__private::bytes(&scope, args, len) };
             <#ty as ::ifunc::Payload<'_, #codec>>::bound_from_args(args)
         }
 
@@ -264,9 +267,10 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
             payload: *mut ::core::ffi::c_void,
             payload_size: *mut usize,
         ) -> ::core::ffi::c_int #assumed {
+            let scope = ();
             // SAFETY: the caller's arguments are `len` bytes, its buffer is `*payload_size` bytes that are its own.
             unsafe {
-                let args = ::ifunc::__private::bytes(args, len);
+                let args = ::ifunc::__private::bytes(&scope, args, len);
                 ::ifunc::__private::init(
                     payload,
                     payload_size,
