@@ -95,8 +95,8 @@ pub use {serde, zerocopy};
 /// `fn name(payload: P, target: &mut T)`, then `ctx: &mut Context` if it is needed, and an answer or none.
 ///
 /// * `payload`: by value, by reference, or borrowing from the message: see [`codec`].
-/// * `target`: `&mut T` runs one invocation at a time; `&T` lets several serving threads run it at once, so `T` must be
-///   `Sync`. `T` is a [`Layout`](macro@crate::Layout) or an [`Opaque`](macro@crate::Opaque).
+/// * `target`: `&mut T` runs one invocation at a time; `&T` lets several serving threads run it at once where `T` is
+///   `Sync`, which a [`Foreign`] is not. `T` is a [`Layout`](macro@crate::Layout) or an [`Opaque`](macro@crate::Opaque).
 /// * the answer: an owned value of the same kinds as the payload, or bytes by [`Context::answer`].
 ///
 /// | argument | meaning |

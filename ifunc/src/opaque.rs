@@ -1,5 +1,8 @@
 //! Types that an ifunc names but never sees.
 
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+
 /// Stands, in an ifunc's crate, for what only the host can see.
 ///
 /// Nobody can make one, so nobody can make the type that holds it: the only references to it come from the target.
@@ -12,8 +15,13 @@
 /// #[opaque("store/1")]
 /// pub struct Store(ifunc::Foreign);
 /// ```
+///
+/// Nothing is known of what it stands for, so it is neither [`Send`] nor [`Sync`]: the host's type may hold a
+/// [`Cell`](core::cell::Cell), or change behind a `&Store`. An ifunc that takes `&Store` runs on one serving thread at a
+/// time, unless who knows the host's type writes `unsafe impl Sync for Store {}`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Foreign {
-    _nothing: [u8; 0],
+    _nothing: UnsafeCell<[u8; 0]>,
+    _unknown: PhantomData<*mut ()>,
 }

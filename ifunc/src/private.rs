@@ -304,8 +304,45 @@ pub const fn text(bytes: &[u8]) -> &str {
     }
 }
 
+/// Asks whether a type is `Sync`, of concrete types only: `{ use NotShared as _; Shared::<T>::FLAG }`.
+#[derive(Debug)]
+pub struct Shared<T: ?Sized>(core::marker::PhantomData<T>);
+
+impl<T: ?Sized + Sync> Shared<T> {
+    /// In the flags of an ifunc's record. Found before that of [`NotShared`], where the bound holds.
+    pub const FLAG: &'static str = " shared";
+}
+
+/// What [`Shared`] says of other types.
+pub trait NotShared {
+    /// No flag.
+    const FLAG: &'static str = "";
+}
+
+impl<T: ?Sized> NotShared for Shared<T> {}
+
 /// Text of an ifunc's target type.
 #[must_use]
 pub const fn target_text<F: crate::Ifunc>() -> &'static ifunc_abi::text::Text {
     &<F::Target as crate::TargetArgs>::TEXT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NotShared as _, Shared};
+
+    #[test]
+    fn only_what_is_sync_is_shared() {
+        struct Store(#[allow(dead_code)] crate::Foreign);
+        struct Vouched(#[allow(dead_code)] crate::Foreign);
+        // SAFETY: there is none.
+        unsafe impl Sync for Vouched {}
+
+        assert_eq!(Shared::<[u64; 2]>::FLAG, " shared");
+        assert_eq!(Shared::<core::sync::atomic::AtomicU64>::FLAG, " shared");
+        assert_eq!(Shared::<core::cell::Cell<u64>>::FLAG, "");
+        assert_eq!(Shared::<Store>::FLAG, "");
+        assert_eq!(Shared::<Vouched>::FLAG, " shared");
+        assert_eq!((size_of::<Store>(), align_of::<Store>()), (0, 1));
+    }
 }

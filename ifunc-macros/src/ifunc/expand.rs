@@ -31,7 +31,7 @@ impl Model {
             "{}The typed handle of the ifunc `{name}`.",
             if documented { "\n" } else { "" }
         );
-        let checks = checks(payload, target);
+        let checks = checks(payload);
         let implementation = implementation(
             handle,
             name,
@@ -51,7 +51,7 @@ impl Model {
             answer.as_ref(),
         );
         let source = source(name, *name_span, payload);
-        let record = record(handle, name, *idempotent, *pinned, !target.mutable);
+        let record = record(handle, name, *idempotent, *pinned, target);
 
         quote! {
             #function
@@ -83,29 +83,17 @@ fn attributes<'a>(all: &'a [Attribute], names: &[&str]) -> Vec<&'a Attribute> {
         .collect()
 }
 
-/// Bounds and limits, each checked at its type, so that an error points there.
-fn checks(payload: &Payload, target: &Target) -> TokenStream {
+/// Limits, checked at the type, so that an error points there.
+fn checks(payload: &Payload) -> TokenStream {
     let ty = types::with_lifetime(&payload.ty, "'static");
     let codec = codec(payload.codec);
     let span = span_of(&payload.ty);
-    let align = quote_spanned! {span=>
+    quote_spanned! {span=>
         const _: () = assert!(
             <#ty as ::ifunc::Payload<'static, #codec>>::ALIGN <= ::ifunc::abi::frame::BODY_ALIGN,
             "a payload is aligned to at most 64 bytes; help: lower the `align` of this type, or take it by `codec = postcard`",
         );
-    };
-    let span = span_of(&target.ty);
-    let ty = &target.ty;
-    let shared = if target.mutable {
-        TokenStream::new()
-    } else {
-        // `&T` marks the image as one that several serving threads may run at the same time.
-        quote_spanned! {span=>
-            const fn shared_between_serving_threads<T: ::core::marker::Sync>() {}
-            const _: () = shared_between_serving_threads::<#ty>();
-        }
-    };
-    quote! { #align #shared }
+    }
 }
 
 fn implementation(
@@ -283,13 +271,23 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
 }
 
 /// What the builder reads of the ifunc: `ifunc_abi::meta`.
-fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, shared: bool) -> TokenStream {
-    let flags: Vec<&str> = [("idempotent", idempotent), ("pinned", pinned), ("shared", shared)]
-        .into_iter()
-        .filter_map(|(flag, set)| set.then_some(flag))
-        .collect();
+fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, target: &Target) -> TokenStream {
     let head = format!("ifunc 1\nname {name}\ncrate ");
-    let tail = format!("\nflags {}\n\0", flags.join(" "));
+    let mut flags = "\nflags".to_owned();
+    for (flag, set) in [(" idempotent", idempotent), (" pinned", pinned)] {
+        flags.push_str(if set { flag } else { "" });
+    }
+    // `&T` marks the image as one that several serving threads may run at the same time, if `T` bears that.
+    let shared = (!target.mutable).then(|| {
+        let ty = &target.ty;
+        quote! {
+            {
+                #[allow(unused_imports)]
+                use ::ifunc::__private::NotShared as _;
+                ::ifunc::__private::Shared::<#ty>::FLAG
+            },
+        }
+    });
     quote! {
         #[cfg(ifunc_image)]
         const __IFUNC_RECORD: &[&str] = &[
@@ -303,7 +301,9 @@ fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, shared: bo
             <#handle as ::ifunc::Ifunc>::ANSWER.as_str(),
             "\nalign ",
             ::ifunc::abi::text::Text::new().number(<#handle as ::ifunc::Ifunc>::ALIGN).as_str(),
-            #tail,
+            #flags,
+            #shared
+            "\n\0",
         ];
         #[cfg(ifunc_image)]
         #[used]
