@@ -1,8 +1,8 @@
 //! `#[derive(Opaque)]`: types that an ifunc names but never sees.
 
-use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{Data, DeriveInput, Fields, LitStr, Member};
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{Data, DeriveInput, Fields, Ident, LitStr, Member};
 
 use crate::errors::Errors;
 use crate::types;
@@ -13,6 +13,9 @@ struct Model {
 }
 
 const HELP: &str = "name the type, the same on both sides, with a version: `#[opaque(\"store/1\")]`";
+
+const ALONE: &str = "help: in the ifunc's package write `pub struct Name(ifunc::Foreign);`, and leave the type with the fields in \
+                     the host's; reach what is inside by host functions";
 
 impl Model {
     fn new(input: DeriveInput) -> syn::Result<Self> {
@@ -75,25 +78,54 @@ impl Model {
         let Self { input, name } = self;
         let ident = &input.ident;
         let text = format!("opaque {}", name.value());
-        // Nobody reads a `Foreign`: say that it is meant to be there.
-        let read = foreign(&input.data).map(|member| {
-            quote! {
-                const _: () = {
-                    #[allow(dead_code)]
-                    fn read(it: &#ident) -> &::ifunc::Foreign {
-                        &it.#member
-                    }
-                };
-            }
-        });
+        let in_images = match foreign(&input.data) {
+            Some(member) => held(ident, &member),
+            None => missing(ident),
+        };
         quote! {
-            // SAFETY: who derives this on an ifunc's side holds a `Foreign`, which has nothing inside.
+            // SAFETY: in an image the type holds a `Foreign` and nothing else, as is checked below: nobody can make one,
+            // and there is nothing inside.
             #[automatically_derived]
             unsafe impl ::ifunc::TargetArgs for #ident {
                 const TEXT: ::ifunc::abi::text::Text = ::ifunc::abi::text::Text::new().str(#text);
             }
-            #read
+            #in_images
         }
+    }
+}
+
+/// What is checked of a type with a `Foreign`: that the field is one, and in an image that there is nothing beside it.
+fn held(ident: &Ident, member: &Member) -> TokenStream {
+    let message = format!(
+        "`{ident}` has fields beside its `ifunc::Foreign`, and an ifunc would look for them in the host's\n\n{ALONE}"
+    );
+    let span = ident.span().resolved_at(Span::call_site());
+    let empty = quote_spanned!(span=> ::core::mem::size_of::<#ident>() == 0 && ::core::mem::align_of::<#ident>() == 1);
+    quote! {
+        // `unexpected_cfgs` is allowed here, on the outer item: on what has the `cfg` it would not help.
+        #[allow(unexpected_cfgs)]
+        const _: () = {
+            // Nobody reads a `Foreign`: say that it is meant to be there.
+            #[allow(dead_code)]
+            fn read(it: &#ident) -> &::ifunc::Foreign {
+                &it.#member
+            }
+            #[cfg(ifunc_image)]
+            const _: () = assert!(#empty, #message);
+        };
+    }
+}
+
+/// What is said, in an image, of a type without a `Foreign`. Elsewhere it may be the host's own.
+fn missing(ident: &Ident) -> TokenStream {
+    let message = format!("only the host can look inside of `{ident}` and make one\n\n{ALONE}");
+    let error = quote_spanned!(ident.span()=> ::core::compile_error!(#message););
+    quote! {
+        #[allow(unexpected_cfgs)]
+        const _: () = {
+            #[cfg(ifunc_image)]
+            #error
+        };
     }
 }
 

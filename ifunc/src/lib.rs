@@ -27,7 +27,8 @@
 //! ```
 //!
 //! An ifunc crate is a package of its own, `#![no_std]`, and needs nothing in its manifest but this dependency: no
-//! crate type, no profile, no cfg.
+//! crate type, no profile, no cfg. The attributes write `::ifunc` paths: where the manifest gives the dependency another
+//! name (`guest = { package = "ifunc", .. }`), say `extern crate guest as ifunc;` at the root of the crate.
 //!
 //! | what | where |
 //! |---|---|
@@ -210,7 +211,9 @@ pub use ifunc_macros::Layout;
 
 /// Names a type that only the host can see: implements [`TargetArgs`] under the name in `#[opaque("..")]`.
 ///
-/// On the host, for the real type; in the ifunc's crate, for one that holds a [`Foreign`]:
+/// On the host, for the real type; in the ifunc's crate, for one that holds a [`Foreign`] and nothing else. An image
+/// build refuses any other: a type with fields of its own would have an ifunc look for them in the host's memory, and
+/// one that safe code can make could be handed to a host function in place of the host's.
 ///
 /// ```
 /// # mod host {

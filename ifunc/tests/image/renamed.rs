@@ -1,0 +1,35 @@
+//! `guest = { package = "ifunc", .. }`
+//# dependency: guest
+
+#![no_std]
+#![deny(warnings)]
+
+extern crate guest as ifunc;
+
+use guest::prelude::*;
+
+#[derive(Opaque)]
+#[opaque("store/1")]
+pub struct Store(guest::Foreign);
+
+#[guest::layout]
+#[derive(Clone, Copy)]
+pub struct Point {
+    x: f64,
+    y: f64,
+}
+
+#[guest::import]
+unsafe extern "C" {
+    safe fn put(store: &mut Store, point: &Point) -> Result<(), i32>;
+}
+
+#[ifunc]
+pub fn keep(point: &Point, store: &mut Store) -> i32 {
+    put(store, point).err().unwrap_or_default()
+}
+
+#[guest::export]
+pub fn sum(point: &Point) -> f64 {
+    point.x + point.y
+}
