@@ -19,6 +19,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Who makes progress: a source on the threads that use it, a target on the thread that polls or serves; one background
+//! thread per process notices connections that come and go. A process that forks (a daemon) does so before it listens or
+//! connects: a child has neither that thread nor the connections.
+//!
 //! What travels, and who checks what, is drawn in `docs/architecture.md`.
 
 mod exec;
