@@ -381,10 +381,65 @@ macro_rules! sources {
     };
 }
 
+/// Turns the relocations for the sections that `of` chooses into compact ones, as far as a linker looks at them.
+fn make_compact(object: &mut [u8], of: impl Fn(&str) -> bool) {
+    use object::{Object, ObjectSection, read::elf::ElfFile64};
+    const SHT_RELA: u32 = 4;
+    const SHT_CREL: u32 = 0x4000_0014;
+    let names: Vec<String> = ElfFile64::<object::LittleEndian>::parse(&*object)
+        .unwrap()
+        .sections()
+        .map(|s| s.name().unwrap().to_owned())
+        .collect();
+    let table = u64::from_le_bytes(object[40..48].try_into().unwrap()) as usize;
+    // The first header of the table is no section's.
+    for (index, name) in names.iter().enumerate() {
+        let kind = table + (index + 1) * 64 + 4;
+        if object[kind..kind + 4] == SHT_RELA.to_le_bytes() && of(name) {
+            object[kind..kind + 4].copy_from_slice(&SHT_CREL.to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn compact_relocations_of_what_is_kept_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("calls.o");
+    compile(
+        compilers()[0],
+        "calls.c",
+        &["-O2", "-g", "-funwind-tables"],
+        &path,
+    );
+    let image = |of: fn(&str) -> bool| {
+        let mut data = std::fs::read(&path).unwrap();
+        make_compact(&mut data, of);
+        let name = "calls.o";
+        let role = Role::User;
+        let linker = Linker::open(&[Input {
+            name,
+            data: &data,
+            role,
+        }])
+        .map_err(|e| e.to_string())?;
+        linker
+            .link(&Request::new("calls", Imports::Any))
+            .map_err(|e| e.to_string())
+    };
+    let plain = image(|_| false).unwrap();
+    assert_eq!(image(|name| name.starts_with(".rela.debug")), Ok(plain));
+    let refusal = image(|name| name == ".rela.text.calls_main").unwrap_err();
+    assert!(
+        refusal.contains("compact relocations (SHT_CREL) for `.text.calls_main`"),
+        "{refusal}"
+    );
+}
+
 sources! {
     arith assembly big_frame calls comdat common computed_goto cpu_supports data_imports floats globals jump_table libc many_imports
-    merge_whole no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong
+    merge_whole no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong zero_size
+    zero_size_alone
     err_absolute err_alignment err_constructor err_cpu_supports
-    err_data_main err_gnu_ifunc err_hidden err_large err_lto err_no_main
+    err_data_main err_duplicate err_gnu_ifunc err_hidden err_large err_linker_symbols err_lto err_no_main
     err_no_pic err_pie err_several err_tls err_tls_extern err_too_large
 }

@@ -1,8 +1,6 @@
 //! How to mend what a link refuses.
 
 pub(super) const NO_ENTRY: &str = "define a function of this name: `void X_main(void *payload, size_t payload_size, void *target_args)` in C, `#[ifunc] fn X` in Rust";
-pub(super) const NO_ENTRY_LTO: &str =
-    "the object holds GCC's intermediate code (`-flto`): compile without `-flto`";
 pub(super) const THREAD_LOCAL: &str = "an image has no thread-local storage: use a `static`, keep the value in the target arguments, or reach it through an import";
 pub(super) const CONSTRUCTOR: &str =
     "nobody would run it: initialise the data with a constant, or on the first call of the ifunc";
@@ -24,6 +22,12 @@ pub(super) const ALIGNMENT: &str = "an image is aligned to at most a page: use a
 pub(super) const TOO_LARGE: &str = "make the static data smaller, or let the target allocate it";
 pub(super) const MALFORMED: &str =
     "compile the object again; if it stays so, please report it with the object";
+
+pub(super) const DUPLICATE: &str = "remove one of them, give it another name, or make it `static`";
+pub(super) const SECTION_BOUNDS: &str =
+    "an image is no list of sections: put what the section collects into an array";
+pub(super) const LINKER_SYMBOL: &str =
+    "the linker of a program defines it for the program's own file, which an image is not in: do without it";
 
 /// Help for an undefined symbol of a Rust image.
 pub(super) fn undeclared(symbol: &str) -> String {

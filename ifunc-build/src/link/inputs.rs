@@ -9,13 +9,16 @@ use std::collections::HashMap;
 
 use object::read::archive::ArchiveFile;
 
-use super::object_file::{Object, Place};
+use super::object_file::{Object, Place, Symbol};
 
 /// Whose code an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The author's: a constructor in it is refused, because it would silently not run.
     User,
+    /// The author's too, an object that stands beside the ones this image is about: it is asked when they lack a
+    /// definition, and may define again what they define, as a member of an archive may.
+    Neighbour,
     /// The compiler's support library (`libgcc.a`): a constructor in it is refused as well, unless the image calls its
     /// function itself (`__builtin_cpu_init`).
     Support,
@@ -56,10 +59,14 @@ struct Slot<'a> {
     name: String,
     data: &'a [u8],
     role: Role,
+    /// A member of an archive: of equal definitions the first is the one that is meant.
+    archived: bool,
     object: OnceCell<Result<Object<'a>, String>>,
 }
 
-/// Objects among which the best definition wins. Groups are searched in order: the objects, then each archive.
+/// Objects among which the best definition wins. Groups are searched in order: the objects, their neighbours, then each
+/// archive.
+#[derive(Default)]
 struct Group<'a> {
     /// Symbol to the slots that define it, in order.
     index: HashMap<&'a str, Vec<usize>>,
@@ -70,6 +77,8 @@ struct Group<'a> {
 pub(super) struct Definition {
     pub(super) object: usize,
     pub(super) symbol: usize,
+    /// Another object whose definition is as good: which one is meant, nobody can tell.
+    pub(super) rival: Option<usize>,
 }
 
 /// The inputs of a link.
@@ -85,14 +94,17 @@ impl<'a> Inputs<'a> {
             slots: Vec::new(),
             groups: Vec::new(),
         };
-        let mut objects = Group {
-            index: HashMap::new(),
-        };
-        for input in inputs.iter().filter(|i| !is_archive(i.data)) {
-            let slot = this.add(input.name.into(), input.data, input.role);
-            this.index_object(slot, &mut objects)?;
+        for neighbours in [false, true] {
+            let mut objects = Group::default();
+            for input in inputs
+                .iter()
+                .filter(|i| !is_archive(i.data) && (i.role == Role::Neighbour) == neighbours)
+            {
+                let slot = this.add(input.name.into(), input.data, input.role, false);
+                this.index_object(slot, &mut objects)?;
+            }
+            this.groups.push(objects);
         }
-        this.groups.push(objects);
         for input in inputs.iter().filter(|i| is_archive(i.data)) {
             let group = this.open_archive(input)?;
             this.groups.push(group);
@@ -100,11 +112,12 @@ impl<'a> Inputs<'a> {
         Ok(this)
     }
 
-    fn add(&mut self, name: String, data: &'a [u8], role: Role) -> usize {
+    fn add(&mut self, name: String, data: &'a [u8], role: Role, archived: bool) -> usize {
         self.slots.push(Slot {
             name,
             data,
             role,
+            archived,
             object: OnceCell::new(),
         });
         self.slots.len() - 1
@@ -127,16 +140,14 @@ impl<'a> Inputs<'a> {
         if archive.is_thin() {
             return Err(InputError::new(input.name, "thin archives are not supported"));
         }
-        let mut group = Group {
-            index: HashMap::new(),
-        };
+        let mut group = Group::default();
         let mut by_offset = HashMap::new();
         let first = self.slots.len();
         for member in archive.members() {
             let member = member.map_err(fail)?;
             let name = format!("{}({})", input.name, String::from_utf8_lossy(member.name()));
             let data = member.data(input.data).map_err(fail)?;
-            let slot = self.add(name, data, input.role);
+            let slot = self.add(name, data, input.role, true);
             // A symbol table counts from a member's header, which is of fixed length and may be followed by a name.
             by_offset.insert(member.file_range().0, slot);
         }
@@ -184,6 +195,11 @@ impl<'a> Inputs<'a> {
         self.slots[slot].role
     }
 
+    /// Whether an object is a member of an archive.
+    pub(super) fn archived(&self, slot: usize) -> bool {
+        self.slots[slot].archived
+    }
+
     /// Name of an object.
     pub(super) fn name(&self, slot: usize) -> &str {
         &self.slots[slot].name
@@ -197,22 +213,40 @@ impl<'a> Inputs<'a> {
     /// The definition of `name` that wins: strong before common before weak, then the first.
     pub(super) fn definition(&self, name: &str) -> Result<Option<Definition>, (&str, &str)> {
         for group in &self.groups {
-            let mut best: Option<(u8, Definition)> = None;
+            let mut best: Option<(u8, bool, Definition)> = None;
             for &slot in group.index.get(name).map_or(&[][..], |slots| slots) {
                 let object = self.object(slot).map_err(|reason| (self.name(slot), reason))?;
                 let Some(&symbol) = object.globals.get(name) else {
                     continue;
                 };
-                let rank = match object.symbols[symbol] {
-                    s if s.weak => 2,
-                    s if matches!(s.place, Place::Common { .. }) => 1,
-                    _ => 0,
+                let (rank, grouped) = match object.symbols[symbol] {
+                    s if s.weak => (2, false),
+                    Symbol { place, .. } => match place {
+                        Place::Common { .. } => (1, false),
+                        Place::Section { index, .. } => (0, object.sections[index].grouped),
+                        _ => (0, false),
+                    },
                 };
-                if best.is_none_or(|(known, _)| rank < known) {
-                    best = Some((rank, Definition { object: slot, symbol }));
+                match &mut best {
+                    Some((0, both_grouped, best)) if rank == 0 => {
+                        // Groups of one name are copies of each other.
+                        *both_grouped &= grouped;
+                        if !*both_grouped && !self.archived(slot) {
+                            best.rival.get_or_insert(slot);
+                        }
+                    }
+                    Some((known, ..)) if rank >= *known => {}
+                    _ => {
+                        let definition = Definition {
+                            object: slot,
+                            symbol,
+                            rival: None,
+                        };
+                        best = Some((rank, grouped, definition));
+                    }
                 }
             }
-            if let Some((_, definition)) = best {
+            if let Some((.., definition)) = best {
                 return Ok(Some(definition));
             }
         }
@@ -233,14 +267,6 @@ impl<'a> Inputs<'a> {
             }
         }
         extent
-    }
-
-    /// Whether some object among those that are read holds GCC's intermediate code.
-    pub(super) fn any_gcc_lto(&self) -> bool {
-        self.slots
-            .iter()
-            .filter_map(|s| s.object.get()?.as_ref().ok())
-            .any(|object| object.gcc_lto)
     }
 }
 

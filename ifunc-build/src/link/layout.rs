@@ -184,7 +184,11 @@ impl Cursor<'_> {
             return None;
         }
         let at = self.at.next_multiple_of(chunk.align);
-        let Some(end) = at.checked_add(chunk.size).filter(|&end| end <= MAX_ADDRESS) else {
+        // What has no size has an address of its own all the same, and the image ends behind it.
+        let Some(end) = at
+            .checked_add(chunk.size.max(1))
+            .filter(|&end| end <= MAX_ADDRESS)
+        else {
             self.reasons
                 .add(Rule::TooLarge, &name(), "more than 2 GiB", None, help::TOO_LARGE);
             return None;

@@ -41,6 +41,8 @@ use std::collections::BTreeMap;
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::Flags;
 
+pub(crate) use object_file::intermediate_code;
+
 pub use inputs::{Input, InputError, Role};
 pub use reason::{LinkError, Reason, Rule};
 

@@ -12,6 +12,9 @@ use super::pieces::{Piece, split};
 
 type Header = elf::FileHeader64<LE>;
 
+/// Compact relocations: a count and differences, each number as long as it needs.
+const SHT_CREL: elf::SectionType = elf::SectionType(0x4000_0014);
+
 /// What a section holds, as far as a linker cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SectionKind {
@@ -47,6 +50,8 @@ pub(super) struct Section<'a> {
     pub(super) pieces: Vec<Piece>,
     /// Pieces with the same bytes may become one.
     pub(super) mergeable: bool,
+    /// It belongs to a group (COMDAT) that other objects may hold as well.
+    pub(super) grouped: bool,
 }
 
 /// A relocation; `symbol` is an index in [`Object::symbols`].
@@ -85,6 +90,21 @@ impl Symbol<'_> {
     }
 }
 
+/// Name of the intermediate code that a compiler left instead of machine code (`-flto`), if it did. Objects that hold
+/// both are objects like others.
+pub(crate) fn intermediate_code(data: &[u8]) -> Option<&'static str> {
+    if data.starts_with(b"BC\xc0\xde") || data.starts_with(&[0xde, 0xc0, 0x17, 0x0b]) {
+        return Some("LLVM bitcode");
+    }
+    let header = Header::parse(data).ok().filter(|h| h.is_little_endian())?;
+    let sections = header.sections(LE, data).ok()?;
+    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).ok()?;
+    symbols
+        .iter()
+        .any(|s| symbols.symbol_name(LE, s) == Ok(b"__gnu_lto_slim"))
+        .then_some("GCC's intermediate code")
+}
+
 /// An object.
 pub(super) struct Object<'a> {
     pub(super) name: String,
@@ -93,15 +113,13 @@ pub(super) struct Object<'a> {
     pub(super) symbols: Vec<Symbol<'a>>,
     /// The global definitions.
     pub(super) globals: HashMap<&'a str, usize>,
-    /// The object holds GCC's intermediate code, perhaps only that.
-    pub(super) gcc_lto: bool,
 }
 
 impl<'a> Object<'a> {
     /// Reads an object.
     pub(super) fn parse(name: String, data: &'a [u8]) -> Result<Self, String> {
-        if data.starts_with(b"BC\xc0\xde") || data.starts_with(&[0xde, 0xc0, 0x17, 0x0b]) {
-            return Err("LLVM bitcode, not machine code: compile without `-flto`".into());
+        if let Some(what) = intermediate_code(data) {
+            return Err(format!("{what}, not machine code: compile without `-flto`"));
         }
         let kind = object::FileKind::parse(data).map_err(|e| e.to_string())?;
         if kind != object::FileKind::Elf64 {
@@ -194,14 +212,12 @@ impl<'a> Object<'a> {
                 globals.entry(symbol.name).or_insert(index);
             }
         }
-        let gcc_lto = sections.iter().any(|s| s.name.starts_with(".gnu.lto_"));
         Ok(Self {
             name,
             arch,
             sections,
             symbols,
             globals,
-            gcc_lto,
         })
     }
 
@@ -300,6 +316,7 @@ fn read_section<'a>(
         relocations: Vec::new(),
         pieces,
         mergeable,
+        grouped: has(elf::SHF_GROUP),
     })
 }
 
@@ -320,6 +337,12 @@ fn read_relocations(
         return Err(malformed(
             "relocations without addends (SHT_REL) are not used by this architecture",
         ));
+    }
+    if table.sh_type(LE) == SHT_CREL && table.sh_size(LE) > 1 && place_for_them(sections) {
+        return Err(Malformed(format!(
+            "compact relocations (SHT_CREL) for `{}` are not supported: assemble without `--crel`",
+            sections[target].name
+        )));
     }
     let Some((list, _)) = table.rela(LE, data)? else {
         return Ok(());

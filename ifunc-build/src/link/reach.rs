@@ -100,6 +100,7 @@ pub(super) fn reach<'a>(inputs: &Inputs<'a>, request: &Request<'_>) -> Result<Re
             walk.follow(next, arch);
             next += 1;
         }
+        walk.refuse_duplicates();
         walk.refuse_constructors();
     }
     match entry {
@@ -122,7 +123,7 @@ pub(super) fn reach<'a>(inputs: &Inputs<'a>, request: &Request<'_>) -> Result<Re
 /// A walk over the relocations, from the entry.
 pub(super) struct Walk<'w, 'a> {
     pub(super) inputs: &'w Inputs<'a>,
-    request: &'w Request<'w>,
+    pub(super) request: &'w Request<'w>,
     pub(super) chunks: Vec<Chunk<'a>>,
     by_origin: BTreeMap<Origin, usize>,
     /// Mergeable pieces by their bytes.
@@ -144,12 +145,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
         };
         let Some(found) = found else {
-            let help = if self.inputs.any_gcc_lto() {
-                help::NO_ENTRY_LTO
-            } else {
-                help::NO_ENTRY
-            };
-            self.reasons.add(Rule::NoEntry, root, "", None, help);
+            self.reasons.add(Rule::NoEntry, root, "", None, help::NO_ENTRY);
             return None;
         };
         let object = self.object(found.object)?;
@@ -335,6 +331,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         match self.inputs.definition(symbol.name) {
             Ok(Some(found)) => {
+                self.refuse_interposed(site, symbol, found);
                 let object = self.object(found.object)?;
                 self.place(
                     site,
@@ -478,6 +475,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 let chunk = self.trap(site.object.arch);
                 return Some(Target::Chunk { chunk, offset: 0 });
             }
+            name if self.refuse_linker_symbol(site, name) => return None,
             name if !name::is_valid_symbol(name) => {
                 self.reasons
                     .add(Rule::SymbolName, name, "", by(), help::SYMBOL_NAME);

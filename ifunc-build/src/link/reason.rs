@@ -8,6 +8,8 @@ use std::fmt;
 pub enum Rule {
     /// The entry is not defined.
     NoEntry,
+    /// Two objects define the symbol, and neither definition yields.
+    Duplicate,
     /// A thread-local variable.
     ThreadLocal,
     /// A constructor or destructor that would have to run when the image is installed.
@@ -24,6 +26,8 @@ pub enum Rule {
     UnsupportedRelocation,
     /// A symbol that nothing defines and no import declares.
     Undeclared,
+    /// A symbol that only the linker of a program defines.
+    LinkerSymbol,
     /// A symbol whose name an import table cannot hold.
     SymbolName,
     /// An absolute symbol (assembler constant, linker script).
@@ -42,6 +46,7 @@ impl Rule {
     fn title(self) -> &'static str {
         match self {
             Self::NoEntry => "entry not found",
+            Self::Duplicate => "symbol that is defined twice",
             Self::ThreadLocal => "thread-local variable",
             Self::Constructor => "constructor or destructor",
             Self::GnuIfunc => "GNU indirect function (STT_GNU_IFUNC)",
@@ -50,6 +55,7 @@ impl Rule {
             Self::GotRelative => "code model that counts from the GOT",
             Self::UnsupportedRelocation => "unsupported relocation",
             Self::Undeclared => "undefined symbol that no import declares",
+            Self::LinkerSymbol => "symbol that only the linker of a program defines",
             Self::SymbolName => "symbol whose name cannot be imported",
             Self::AbsoluteSymbol => "absolute symbol",
             Self::Section => "section that an image has no place for",

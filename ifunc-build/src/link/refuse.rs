@@ -3,11 +3,31 @@
 use std::collections::BTreeSet;
 
 use super::arch::{Arch, Refused};
-use super::help;
-use super::inputs::Role;
-use super::object_file::{Object, Place, Relocation, SectionKind};
+use super::inputs::{Definition, Role};
+use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
 use super::reach::{Origin, Target, Walk};
 use super::reason::{Rule, demangle};
+use super::{Imports, help};
+
+/// What linkers and start files define for a program's or library's own file.
+const LINKER_SYMBOLS: [&str; 16] = [
+    "_end",
+    "_edata",
+    "_etext",
+    "__bss_start",
+    "__data_start",
+    "__executable_start",
+    "__ehdr_start",
+    "__dso_handle",
+    "_DYNAMIC",
+    "__GNU_EH_FRAME_HDR",
+    "__init_array_start",
+    "__init_array_end",
+    "__fini_array_start",
+    "__fini_array_end",
+    "__preinit_array_start",
+    "__preinit_array_end",
+];
 
 /// A relocation, and where it stands.
 pub(super) struct Site<'w, 'a> {
@@ -65,6 +85,87 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         self.reasons
             .add(rule, site.target_name(), &detail, Some(site.describe()), help);
+    }
+
+    /// Refuses what is reached and defined twice: which definition is meant, nobody can tell. By what is reached and not
+    /// by who refers to it: inside of an object, compilers refer to functions without their names.
+    pub(super) fn refuse_duplicates(&mut self) {
+        let sections: BTreeSet<(usize, usize)> = self
+            .chunks
+            .iter()
+            .filter_map(|chunk| match chunk.origin {
+                Origin::Piece { object, section, .. } => Some((object, section)),
+                _ => None,
+            })
+            .filter(|(object, _)| !self.inputs.archived(*object))
+            .collect();
+        for (index, section) in sections {
+            let Some(object) = self.object(index).filter(|o| !o.sections[section].grouped) else {
+                continue;
+            };
+            for (&name, &symbol) in &object.globals {
+                let symbol = &object.symbols[symbol];
+                if symbol.weak || !matches!(symbol.place, Place::Section { index, .. } if index == section) {
+                    continue;
+                }
+                let Ok(Some(found)) = self.inputs.definition(name) else {
+                    continue;
+                };
+                let rival = match found.object == index {
+                    true => found.rival,
+                    false => Some(index),
+                };
+                if let Some(rival) = rival {
+                    self.duplicate(name, found.object, rival, None);
+                }
+            }
+        }
+    }
+
+    /// Refuses a reference of an object to what it defines itself, where another definition was found.
+    pub(super) fn refuse_interposed(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>, found: Definition) {
+        let Place::Section { index, .. } = symbol.place else {
+            return;
+        };
+        if found.object != site.object_index
+            && !symbol.weak
+            && !site.object.sections[index].grouped
+            && !self.inputs.archived(site.object_index)
+        {
+            self.duplicate(
+                symbol.name,
+                found.object,
+                site.object_index,
+                Some(site.describe()),
+            );
+        }
+    }
+
+    fn duplicate(&mut self, name: &str, first: usize, second: usize, by: Option<String>) {
+        let detail = format!(
+            "in {} and in {}",
+            self.inputs.name(first),
+            self.inputs.name(second)
+        );
+        self.reasons
+            .add(Rule::Duplicate, name, &detail, by, help::DUPLICATE);
+    }
+
+    /// Refuses what no target could provide, unless an import of this name was declared.
+    pub(super) fn refuse_linker_symbol(&mut self, site: &Site<'w, 'a>, name: &str) -> bool {
+        let of_a_section = ["__start_", "__stop_"]
+            .iter()
+            .any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()));
+        let declared = matches!(&self.request.imports, Imports::Declared(all) if all.contains_key(name));
+        let help = match of_a_section {
+            _ if declared => return false,
+            true => help::SECTION_BOUNDS,
+            false if LINKER_SYMBOLS.contains(&name) => help::LINKER_SYMBOL,
+            false => return false,
+        };
+        self.reasons
+            .add(Rule::LinkerSymbol, name, "", Some(site.describe()), help);
+        true
     }
 
     /// Refuses constructors in what is reached: nobody would run them. Those of the compiler's support library are no
