@@ -20,6 +20,14 @@ pub enum BuildError {
         /// The ifunc packages there are.
         known: String,
     },
+    /// A feature that no package has.
+    #[error("no package that is built has the feature `{feature}`\nhelp: {help}")]
+    UnknownFeature {
+        /// The feature.
+        feature: String,
+        /// Which packages have which.
+        help: String,
+    },
     /// A package that was named has no ifuncs.
     #[error("package `{package}` has no ifunc\nhelp: {help}")]
     NoIfuncs {
@@ -53,6 +61,18 @@ pub enum BuildError {
         compiler: String,
         /// What it wrote.
         stderr: String,
+    },
+    /// C code for CPU features that an image cannot state.
+    #[error(
+        "{flags} lets the compiler use what no level of x86-64 has ({macros}), so that no target could tell that it lacks them\nhelp: an image states a level, `-march={nearest}` is the nearest; code for more goes into functions with `__attribute__((target(..)))`, called where `__builtin_cpu_init()` and then `__builtin_cpu_supports(..)` say so"
+    )]
+    CpuFeatures {
+        /// The flags that ask for them, or the compiler.
+        flags: String,
+        /// The macros that speak of them.
+        macros: String,
+        /// The nearest level: that of the other features.
+        nearest: &'static str,
     },
     /// A C file holds no ifunc, or half of one.
     #[error("`{}`: {reason}\nhelp: {help}", file.display())]

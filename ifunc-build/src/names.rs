@@ -10,10 +10,18 @@ use crate::{BuildError, BuiltIfunc, Progress};
 #[derive(Debug)]
 pub(crate) struct Names {
     folder: PathBuf,
-    /// Ifunc packages of the workspace that this build does not build.
-    others: BTreeSet<String>,
+    others: Others,
     /// Name to where it is defined, and its language.
     claimed: BTreeMap<String, (String, Kind)>,
+}
+
+/// Packages that this build does not build: what is there of theirs is not to be replaced.
+#[derive(Debug)]
+enum Others {
+    /// Every package: C files are built by themselves.
+    All,
+    /// These ifunc packages of the workspace. What others left behind is nobody's.
+    These(BTreeSet<String>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +34,11 @@ enum Kind {
 const PACKAGE: &str = "package ";
 
 impl Names {
-    /// The names of a folder that nobody else builds into.
-    pub(crate) fn new(folder: &Path) -> Self {
+    /// The names of a folder that packages also build into, for what belongs to none.
+    pub(crate) fn beside_packages(folder: &Path) -> Self {
         Self {
             folder: folder.into(),
-            others: BTreeSet::new(),
+            others: Others::All,
             claimed: BTreeMap::new(),
         }
     }
@@ -38,8 +46,8 @@ impl Names {
     /// The names of a folder that the packages `others` also build into.
     pub(crate) fn beside(folder: &Path, others: BTreeSet<String>) -> Self {
         Self {
-            others,
-            ..Self::new(folder)
+            others: Others::These(others),
+            ..Self::beside_packages(folder)
         }
     }
 
@@ -99,15 +107,12 @@ impl Names {
     }
 
     fn claim(&mut self, name: &str, place: String, kind: Kind) -> Result<(), BuildError> {
-        let mut earlier = self.claimed.get(name).cloned();
-        if earlier.is_none()
-            && let Some(origin) = origin_of(&self.folder.join(format!("{name}.so")), name)
-            && let Some(package) = origin.strip_prefix(PACKAGE)
-            && self.others.contains(package)
-        {
-            earlier = Some((format!("package `{package}`"), Kind::Rust));
-        }
-        let Some((first, first_kind)) = earlier else {
+        let earlier = self.claimed.get(name).cloned();
+        let there = self.library_of_others(name).filter(|_| earlier.is_none());
+        let built = there
+            .as_ref()
+            .map(|package| (format!("package `{package}`"), Kind::Rust));
+        let Some((first, first_kind)) = earlier.or(built) else {
             self.claimed.insert(name.into(), (place, kind));
             return Ok(());
         };
@@ -117,12 +122,34 @@ impl Names {
             ),
             Kind::C => format!("in {place}, give the functions `{name}_*` another prefix"),
         };
-        let help = format!("{}; or {}", rename(&place, kind), rename(&first, first_kind));
+        let mut help = format!("{}; or {}", rename(&place, kind), rename(&first, first_kind));
+        if let Some(package) = there {
+            let library = self.library(name);
+            help += &format!(
+                "\nhelp: if there is only this one any more, `{}` is left over: `cargo ifunc build -p {package}` builds what `{package}` has now and removes what it has not",
+                library.display()
+            );
+        }
         Err(BuildError::DuplicateName {
             name: name.into(),
             first,
             second: place,
             help,
         })
+    }
+
+    fn library(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.so"))
+    }
+
+    /// The package whose library of this name is there and would be replaced.
+    fn library_of_others(&self, name: &str) -> Option<String> {
+        let origin = origin_of(&self.library(name), name)?;
+        let package = origin.strip_prefix(PACKAGE)?;
+        match &self.others {
+            Others::All => true,
+            Others::These(others) => others.contains(package),
+        }
+        .then(|| package.into())
     }
 }

@@ -205,13 +205,43 @@ fn what_did_not_change_is_not_written() {
 fn flags_of_the_compiler_are_stated() {
     let files = Files::new(&[("two.c", TWO)]);
     let options = COptions {
-        cflags: vec!["-march=haswell".into()],
+        cflags: vec!["-march=x86-64-v3".into()],
         ..files.options()
     };
     let built = files.build_with(&["two.c"], &options);
     assert_eq!(Image::parse(&built[0].image).unwrap().cpu_features(), 0b011);
     let built = files.build(&["two.c"]);
     assert_eq!(Image::parse(&built[0].image).unwrap().cpu_features(), 0);
+}
+
+#[test]
+fn flags_that_no_level_covers_are_refused() {
+    let files = Files::new(&[("two.c", TWO)]);
+    let says = |flags: &[&str], texts: &[&str]| {
+        let cflags = flags.iter().map(|&flag| flag.into()).collect();
+        let options = COptions {
+            cflags,
+            ..files.options()
+        };
+        let refusal = build_c(&[files.path("two.c")], &options, &mut Quiet)
+            .unwrap_err()
+            .to_string();
+        for text in texts {
+            assert!(refusal.contains(text), "`{text}` is not in:\n{refusal}");
+        }
+    };
+    says(
+        &["-DX", "-maes"],
+        &["`-maes` lets", "__AES__", "`-march=x86-64` is"],
+    );
+    says(
+        &["-march=haswell"],
+        &["`-march=haswell` lets", "__RDRND__", "`-march=x86-64-v3` is"],
+    );
+    says(
+        &["-march=x86-64-v4", "-mavx512vnni"],
+        &["__AVX512VNNI__", "`-march=x86-64-v4` is"],
+    );
 }
 
 #[test]
@@ -257,6 +287,15 @@ fn half_an_ifunc_is_refused() {
     says("wrong.c", "undeclared_variable");
     says("tls.c", "thread-local variable: `local");
     says("absent.c", "cannot read `");
+    let options = COptions {
+        cflags: vec!["-flto".into()],
+        ..files.options()
+    };
+    let refusal = build_c(&[files.path("nothing.c")], &options, &mut Quiet).unwrap_err();
+    assert!(
+        refusal.to_string().contains("help: compile without `-flto`"),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -281,6 +320,81 @@ fn what_init_needs_and_nobody_has_is_a_warning() {
         !warnings.0.contains("of_the_target"),
         "what the target provides is no warning: {}",
         warnings.0
+    );
+}
+
+const NEIGHBOUR: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+size_t NAME_payload_bound(const void *args, size_t n) { return n; }
+int NAME_payload_init(const void *args, size_t n, void *payload, size_t *size) { *size = 0; return 0; }
+"#;
+
+#[test]
+fn what_another_ifuncs_file_defines_is_there() {
+    let one = NEIGHBOUR.replace("NAME", "one")
+        + "uint64_t util(uint64_t);
+           static uint64_t same(uint64_t x) { return x + 1; }
+           void one_main(void *p, size_t n, void *target) { *(uint64_t *)target = util(same(n)); }";
+    let two = NEIGHBOUR.replace("NAME", "two")
+        + "uint64_t of_the_target(uint64_t);
+           uint64_t util(uint64_t x) { return x * 3; }
+           uint64_t same(uint64_t x) { return x + 2; }
+           void two_main(void *p, size_t n, void *target) { *(uint64_t *)target = of_the_target(util(same(n))); }";
+    let files = Files::new(&[("one.c", &one), ("two.c", &two)]);
+    let built = files.build(&["one.c", "two.c"]);
+    let mut target = 0_u64;
+    let loaded = Loaded::new(&built[0].image, |_| None).unwrap();
+    // SAFETY: the target is what the function takes, the payload is not looked at.
+    unsafe { loaded.run(&mut [0; 4], &mut target) };
+    assert_eq!(target, 15);
+    for ifunc in &built {
+        open_now(&ifunc.path);
+        assert_eq!(exports(&ifunc.path).len(), 3);
+    }
+
+    // By itself it is an import, as what any other object has.
+    let built = files.build(&["one.c"]);
+    let image = Image::parse(&built[0].image).unwrap();
+    assert_eq!(image.imports().map(|i| i.symbol).collect::<Vec<_>>(), ["util"]);
+}
+
+#[test]
+fn definitions_that_rival_are_refused() {
+    let entry = |name: &str, rest: &str| {
+        NEIGHBOUR.replace("NAME", name)
+            + "uint64_t util(uint64_t), inner(uint64_t);"
+            + rest
+            + &format!(
+                "void {name}_main(void *p, size_t n, void *target) {{ *(uint64_t *)target = util(n); }}"
+            )
+    };
+    let inner = "__attribute__((noinline)) uint64_t inner(uint64_t x) { return x + 1; }";
+    let util = "uint64_t util(uint64_t x) { return inner(x); }";
+    let files = Files::new(&[
+        ("one.c", &entry("one", inner)),
+        ("two.c", &entry("two", &format!("{inner} {util}"))),
+        ("three.c", &entry("three", &format!("{inner} {util}"))),
+    ]);
+    let refusal = |names: &[&str]| {
+        let files: Vec<_> = names.iter().map(|name| files.path(name)).collect();
+        let options = COptions {
+            cflags: vec!["-fsemantic-interposition".into()],
+            target_dir: Some(files[0].with_file_name("target")),
+            ..COptions::default()
+        };
+        build_c(&files, &options, &mut Quiet).unwrap_err().to_string()
+    };
+    let both = refusal(&["one.c", "two.c", "three.c"]);
+    assert!(
+        both.contains("symbol that is defined twice: `util` (in two.o and in three.o)"),
+        "{both}"
+    );
+    // `util` of `two.c` means the `inner` beside it.
+    let interposed = refusal(&["one.c", "two.c"]);
+    assert!(
+        interposed.contains("symbol that is defined twice: `inner` (in one.o and in two.o)"),
+        "{interposed}"
     );
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use super::cpu;
 use crate::shared::io;
 use crate::{BuildError, COptions, Color, Progress};
 
@@ -124,66 +125,21 @@ impl Compiler {
     }
 
     /// CPU features that code compiled with `cflags` may use, as an image states them.
-    pub(crate) fn cpu_features(&self, cflags: &[String]) -> u64 {
-        let macros = self
-            .command()
-            .args(cflags)
-            .args(["-dM", "-E", "-x", "c", "/dev/null"])
-            .output();
-        macros.map_or(0, |output| levels(&String::from_utf8_lossy(&output.stdout)))
-    }
-}
-
-/// The x86-64 levels that predefined macros speak of: bit 0 is v2, bit 1 v3, bit 2 v4.
-fn levels(macros: &str) -> u64 {
-    let defines = |names: &[&str]| {
-        macros
-            .lines()
-            .filter_map(|line| line.strip_prefix("#define "))
-            .any(|line| line.split(' ').next().is_some_and(|name| names.contains(&name)))
-    };
-    if !defines(&["__x86_64__"]) {
-        return 0;
-    }
-    let v4 = [
-        "__AVX512F__",
-        "__AVX512BW__",
-        "__AVX512CD__",
-        "__AVX512DQ__",
-        "__AVX512VL__",
-    ];
-    let v3 = [
-        "__AVX__",
-        "__AVX2__",
-        "__BMI__",
-        "__BMI2__",
-        "__F16C__",
-        "__FMA__",
-        "__LZCNT__",
-        "__MOVBE__",
-    ];
-    let v2 = ["__SSE3__", "__SSSE3__", "__SSE4_1__", "__SSE4_2__", "__POPCNT__"];
-    if defines(&v4) {
-        0b111
-    } else if defines(&v3) {
-        0b011
-    } else if defines(&v2) {
-        0b001
-    } else {
-        0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::levels;
-
-    #[test]
-    fn levels_follow_the_macros() {
-        assert_eq!(levels("#define __x86_64__ 1\n#define __SSE2__ 1\n"), 0);
-        assert_eq!(levels("#define __x86_64__ 1\n#define __SSE4_2__ 1\n"), 1);
-        assert_eq!(levels("#define __AVX2__ 1\n#define __x86_64__ 1\n"), 3);
-        assert_eq!(levels("#define __AVX512F__ 1\n#define __x86_64__ 1\n"), 7);
-        assert_eq!(levels("#define __aarch64__ 1\n"), 0);
+    pub(crate) fn cpu_features(&self, cflags: &[String]) -> Result<u64, BuildError> {
+        let mut command = self.command();
+        command.args(cflags).args(["-dM", "-E", "-x", "c", "/dev/null"]);
+        let output = command.output().map_err(|e| self.spawn_error(e))?;
+        if !output.status.success() {
+            return Err(BuildError::CompileC {
+                file: "/dev/null".into(),
+                compiler: format!("{} -dM -E {}", self.name(), cflags.join(" ")),
+                stderr: String::from_utf8_lossy(&output.stderr).trim_end().into(),
+            });
+        }
+        let macros = String::from_utf8_lossy(&output.stdout);
+        cpu::levels(&macros).map_err(|unknown| {
+            let flags: Vec<String> = self.args.iter().chain(cflags).cloned().collect();
+            unknown.into_error(&self.name(), &flags)
+        })
     }
 }

@@ -1,10 +1,11 @@
 //! C ifuncs: one per `X_main`.
 
 mod compiler;
+mod cpu;
 mod ifuncs;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ifunc_abi::image::{Flags, Image};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
@@ -19,7 +20,7 @@ pub(crate) use compiler::Compiler;
 const PAYLOAD_ALIGN: u32 = 16;
 
 /// Builds every ifunc of the C files. Files without an `X_main` are helpers: they are linked into the ifuncs of the
-/// other files.
+/// other files. What a file with ifuncs defines is there for the others too; an image holds what its entry reaches.
 ///
 /// # Errors
 /// The first file that does not build.
@@ -33,7 +34,7 @@ pub fn build_c(
         None => crate::recipe::target_directory(),
     };
     let folder = target.join(crate::recipe::folder_of(&options.profile));
-    let mut names = Names::new(&folder);
+    let mut names = Names::beside_packages(&folder);
     let built = build_files(files, None, options, &mut names, progress)?;
     if built.is_empty() {
         let file = files.first().cloned().unwrap_or_default();
@@ -79,21 +80,25 @@ pub(crate) fn build_files(
         Some(path) => std::fs::read(path).unwrap_or_default(),
         None => Vec::new(),
     };
-    let cpu_features = compiler.cpu_features(&options.cflags);
-    let helpers: Vec<&Unit> = units.iter().filter(|unit| unit.ifuncs.is_empty()).collect();
+    let cpu_features = compiler.cpu_features(&options.cflags)?;
+    let shown = shown(&units);
     let mut built = Vec::new();
-    for unit in &units {
-        let shown: Vec<String> = std::iter::once(unit)
-            .chain(helpers.iter().copied())
-            .map(|u| base_name(&u.file))
-            .collect();
-        let mut inputs: Vec<Input<'_>> = std::iter::once(unit)
-            .chain(helpers.iter().copied().filter(|_| !unit.ifuncs.is_empty()))
-            .zip(&shown)
-            .map(|(unit, name)| Input {
-                name,
+    for (number, unit) in units.iter().enumerate() {
+        if unit.ifuncs.is_empty() {
+            continue;
+        }
+        // The file itself and the helpers are one; what only another ifunc's file has is taken from there, as from an
+        // archive: functions of one name may be in both.
+        let mut inputs: Vec<Input<'_>> = units
+            .iter()
+            .enumerate()
+            .map(|(other, unit)| Input {
+                name: &shown[other],
                 data: &unit.object,
-                role: Role::User,
+                role: match other == number || unit.ifuncs.is_empty() {
+                    true => Role::User,
+                    false => Role::Neighbour,
+                },
             })
             .collect();
         if !support.is_empty() {
@@ -196,10 +201,16 @@ pub(crate) fn arch_of(image: &[u8]) -> u16 {
     Image::parse(image).map_or(0, |image| image.arch())
 }
 
-fn base_name(file: &Path) -> String {
-    file.file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
-        + ".o"
+/// Names of the objects, for messages; that of the file where two would be the same.
+fn shown(units: &[Unit]) -> Vec<String> {
+    let stem = |unit: &Unit| unit.file.file_stem().unwrap_or_default().to_owned();
+    units
+        .iter()
+        .map(
+            |unit| match units.iter().filter(|u| stem(u) == stem(unit)).count() {
+                1 => format!("{}.o", stem(unit).to_string_lossy()),
+                _ => unit.file.display().to_string(),
+            },
+        )
+        .collect()
 }
