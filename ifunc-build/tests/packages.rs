@@ -7,7 +7,7 @@ use std::fs;
 use common::workspace::{DEPENDS, Workspace};
 use common::{Loaded, exports, open_now};
 use ifunc_abi::image::{Flags, Image};
-use ifunc_build::{BuildOptions, Language, Quiet, build_packages, read_library};
+use ifunc_build::{BuildOptions, COptions, Language, Quiet, build_c, build_packages, read_library};
 
 const ADD: &str = "#![no_std]
 use ifunc::prelude::*;
@@ -321,6 +321,67 @@ fn one_name_is_one_ifunc() {
     let refusal = workspace.refusal();
     assert!(
         refusal.contains("t.c`") && refusal.contains("give the functions `twin_*` another prefix"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_c_file_does_not_take_the_name_of_a_package() {
+    let workspace = Workspace::alone(&["owner"]);
+    let folder = workspace.package("owner", DEPENDS, &ADD.replace("fn add", "fn owned"));
+    let owned = workspace.build().unwrap();
+    let file = workspace.dir.path().join("c_owned.c");
+    let text = C_IFUNC.replace("NAME", "owned") + "int helper(int x) { return x; }";
+    fs::write(&file, text).unwrap();
+    let build = || {
+        let options = COptions {
+            target_dir: workspace.options().target_dir,
+            ..COptions::default()
+        };
+        build_c(std::slice::from_ref(&file), &options, &mut Quiet)
+    };
+    let refusal = build().unwrap_err().to_string();
+    for text in [
+        "two ifuncs are named `owned`: one in package `owner`",
+        "c_owned.c`, give the functions `owned_*` another prefix",
+        "release/owned.so` is left over: `cargo ifunc build -p owner`",
+    ] {
+        assert!(refusal.contains(text), "`{text}` is not in:\n{refusal}");
+    }
+    assert_eq!(read_library(&owned[0].path).unwrap().images[0].id(), owned[0].id);
+
+    // What the message says to run, when the package has it no more.
+    fs::write(folder.join("src/lib.rs"), ADD.replace("fn add", "fn renamed")).unwrap();
+    workspace.build_only(&["owner"]).unwrap();
+    assert_eq!(build().unwrap()[0].name, "owned");
+}
+
+#[test]
+fn features_go_to_the_packages_that_have_them() {
+    let workspace = Workspace::new(&["featured", "featureless"]);
+    let source = "#![no_std]
+use ifunc::prelude::*;
+#[ifunc]
+pub fn featured(by: u64, total: &mut u64) -> u64 { *total + by + cfg!(feature = \"a\") as u64 + 2 * cfg!(feature = \"b\") as u64 }
+";
+    let features = format!("{DEPENDS}\n[features]\na = []\nb = []\n");
+    workspace.package("featured", &features, source);
+    workspace.package("featureless", DEPENDS, &ADD.replace("fn add", "fn featureless"));
+    let build = |asked: &[&str]| {
+        let options = BuildOptions {
+            features: asked.iter().map(|&f| f.into()).collect(),
+            ..workspace.options()
+        };
+        build_packages(&options, &mut Quiet)
+    };
+    let image = |asked: &[&str]| build(asked).unwrap()[0].id;
+    assert_ne!(image(&["a"]), image(&[]));
+    assert_eq!(image(&["a,b"]), image(&["a b"]));
+    assert_ne!(image(&["a,b"]), image(&["a"]));
+    let refusal = build(&["a,c"]).unwrap_err().to_string();
+    assert!(
+        refusal.contains("no package that is built has the feature `c`")
+            && refusal.contains("package `featured` has `a`, `b`; package `featureless` has none"),
         "{refusal}"
     );
 }

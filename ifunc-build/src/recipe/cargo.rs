@@ -1,5 +1,6 @@
 //! One run of `cargo rustc`.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -24,12 +25,13 @@ enum Event {
 pub(super) fn compile(
     workspace: &Workspace,
     package: &Package,
+    features: Option<&BTreeSet<String>>,
     target: &Path,
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Option<PathBuf>, BuildError> {
     progress.compiling(&package.name);
-    let mut command = command(workspace, package, target, options);
+    let mut command = command(workspace, package, features, target, options);
     if options.verbose {
         progress.command(&format!("{command:?}"));
     }
@@ -141,7 +143,13 @@ fn program(variable: &str, default: &str) -> OsString {
 
 /// The command line. Everything that an image build needs stands on it or in its environment, so that the user's
 /// manifest needs nothing, and nothing that the user's manifest or configuration says gets into images by accident.
-fn command(workspace: &Workspace, package: &Package, target: &Path, options: &BuildOptions) -> Command {
+fn command(
+    workspace: &Workspace,
+    package: &Package,
+    features: Option<&BTreeSet<String>>,
+    target: &Path,
+    options: &BuildOptions,
+) -> Command {
     let mut command = Command::new(program("CARGO", "cargo"));
     if let Some(directory) = &options.current_dir {
         command.current_dir(directory);
@@ -179,7 +187,7 @@ fn command(workspace: &Workspace, package: &Package, target: &Path, options: &Bu
         Color::Always => "always",
         Color::Never => "never",
     });
-    add_features(&mut command, package, options);
+    add_features(&mut command, features, options);
     for (wanted, flag) in [
         (options.locked, "--locked"),
         (options.offline, "--offline"),
@@ -212,16 +220,9 @@ fn release_settings(options: &BuildOptions) -> Vec<String> {
     }
 }
 
-fn add_features(command: &mut Command, package: &Package, options: &BuildOptions) {
-    for feature in &options.features {
-        let own = match feature.split_once('/') {
-            Some((of, name)) => (of == package.name).then_some(name),
-            // A feature of one package is not asked of the others; one that nobody has is cargo's error.
-            None => (package.features.contains(feature) || options.packages.len() == 1).then_some(&**feature),
-        };
-        if let Some(name) = own {
-            command.args(["--features", name]);
-        }
+fn add_features(command: &mut Command, features: Option<&BTreeSet<String>>, options: &BuildOptions) {
+    for name in features.into_iter().flatten() {
+        command.args(["--features", name]);
     }
     if options.all_features {
         command.arg("--all-features");

@@ -3,6 +3,7 @@
 
 mod cargo;
 mod diagnose;
+mod features;
 mod records;
 mod workspace;
 
@@ -51,6 +52,7 @@ pub fn build_packages(
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let workspace = Workspace::read(options)?;
     let selected = workspace.select(&options.packages)?;
+    let features = features::assign(&options.features, &selected)?;
     let target = options
         .target_dir
         .clone()
@@ -67,7 +69,8 @@ pub fn build_packages(
     let mut built = Vec::new();
     for package in selected {
         let before = built.len();
-        let archive = cargo::compile(&workspace, package, &target, options, progress)?;
+        let asked = features.get(&package.name);
+        let archive = cargo::compile(&workspace, package, asked, &target, options, progress)?;
         if let Some(archive) = archive {
             built.extend(build_rust(package, &archive, &mut names, options, progress)?);
         }

@@ -28,6 +28,8 @@ pub(super) struct Package {
     pub(super) crate_name: String,
     pub(super) manifest_path: PathBuf,
     pub(super) features: BTreeSet<String>,
+    /// What it depends on, by the names it uses.
+    pub(super) dependencies: BTreeSet<String>,
     /// `[package.metadata.ifunc] panic`.
     pub(super) panic: String,
     /// `[package.metadata.ifunc] cflags`: more arguments for the C compiler.
@@ -207,6 +209,11 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         crate_name: library.name.replace('-', "_"),
         manifest_path: package.manifest_path.clone().into(),
         features: package.features.keys().cloned().collect(),
+        dependencies: package
+            .dependencies
+            .iter()
+            .map(|d| d.rename.as_ref().unwrap_or(&d.name).clone())
+            .collect(),
         panic,
         c_flags: strings("cflags")?,
         link_args: strings("link-args")?,
