@@ -70,11 +70,14 @@ impl Model {
                 #[cfg(not(ifunc_image))]
                 #[::ifunc::__private::linkme::distributed_slice(::ifunc::host::EXPORTS)]
                 #[linkme(crate = ::ifunc::__private::linkme)]
-                static __IFUNC_EXPORT: ::ifunc::host::Export = ::ifunc::host::Export {
-                    name: #symbol,
-                    signature: ::ifunc::__private::text(&__IFUNC_SIGNATURE_TEXT),
-                    prototype: ::ifunc::__private::text(&__IFUNC_PROTOTYPE_TEXT),
-                    address: __ifunc_shim as *const (),
+                // SAFETY: the shim above has this prototype, which was made with it from the same signature.
+                static __IFUNC_EXPORT: ::ifunc::host::Export = unsafe {
+                    ::ifunc::host::Export::new(
+                        #symbol,
+                        ::ifunc::__private::text(&__IFUNC_SIGNATURE_TEXT),
+                        ::ifunc::__private::text(&__IFUNC_PROTOTYPE_TEXT),
+                        __ifunc_shim as *const (),
+                    )
                 };
             };
         }

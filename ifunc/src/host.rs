@@ -5,14 +5,55 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// A host function that ifuncs may import.
 #[derive(Debug)]
 pub struct Export {
+    name: &'static str,
+    signature: &'static str,
+    prototype: &'static str,
+    address: *const (),
+}
+
+impl Export {
+    /// What `#[ifunc::export]` registers.
+    ///
+    /// # Safety
+    /// `address` is that of a function with this `prototype`, which is how `signature` crosses.
+    #[must_use]
+    pub const unsafe fn new(
+        name: &'static str,
+        signature: &'static str,
+        prototype: &'static str,
+        address: *const (),
+    ) -> Self {
+        Self {
+            name,
+            signature,
+            prototype,
+            address,
+        }
+    }
+
     /// Symbol, as named by the function.
-    pub name: &'static str,
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Text of its signature.
-    pub signature: &'static str,
+    #[must_use]
+    pub const fn signature(&self) -> &'static str {
+        self.signature
+    }
+
     /// The C prototype of the shim, for people.
-    pub prototype: &'static str,
-    /// Address of the generated `extern "C"` shim.
-    pub address: *const (),
+    #[must_use]
+    pub const fn prototype(&self) -> &'static str {
+        self.prototype
+    }
+
+    /// Address of the generated shim.
+    #[must_use]
+    pub const fn address(&self) -> *const () {
+        self.address
+    }
 }
 
 // SAFETY: an `Export` is immutable and its address is that of a function.

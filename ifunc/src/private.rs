@@ -152,11 +152,11 @@ pub const RAW_BYTES: ifunc_abi::text::Text = ifunc_abi::text::Text::new().str("r
 pub fn resolve(name: &str, signature: &str) -> *const () {
     let mut other = None;
     for export in crate::host::EXPORTS {
-        if export.name == name {
-            if export.signature == signature {
-                return export.address;
+        if export.name() == name {
+            if export.signature() == signature {
+                return export.address();
             }
-            other = Some(export.signature);
+            other = Some(export.signature());
         }
     }
     match other {

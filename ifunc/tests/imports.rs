@@ -194,7 +194,9 @@ fn exports_describe_themselves() {
         .map(|export| {
             format!(
                 "{}\n    {}\n    {}\n",
-                export.name, export.signature, export.prototype
+                export.name(),
+                export.signature(),
+                export.prototype()
             )
         })
         .collect();
@@ -243,9 +245,9 @@ fn c_passes_null_and_bytes() {
     let find = |name| {
         ifunc::host::EXPORTS
             .iter()
-            .find(|export| export.name == name)
+            .find(|export| export.name() == name)
             .unwrap()
-            .address
+            .address()
     };
     type Insert = unsafe extern "C-unwind" fn(*mut host::Store, *const u8, usize, *const u8, usize) -> i32;
     // SAFETY: the shim of `insert` has this type, as its prototype says.

@@ -44,13 +44,13 @@ impl HostNames {
             })
             .collect();
         for export in EXPORTS {
-            let signature = Some((export.signature, fingerprint::of(export.signature)));
+            let signature = Some((export.signature(), fingerprint::of(export.signature())));
             let name = HostName {
-                address: export.address,
+                address: export.address(),
                 signature,
             };
-            if names.insert(export.name.to_owned(), name).is_some() {
-                return Err(DuplicateExport(export.name.to_owned()));
+            if names.insert(export.name().to_owned(), name).is_some() {
+                return Err(DuplicateExport(export.name().to_owned()));
             }
         }
         Ok(Self(names))
