@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::sync::Mutex;
 
-use common::{Ran, c_ifunc, ifunc, ifunc_manifest, write};
+use common::{Ran, c_ifunc, command, ifunc, ifunc_manifest, ran, write};
 use serde_json::Value;
 
 const ADD: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter }\n";
@@ -71,6 +71,32 @@ fn quiet_and_json() {
     assert_eq!(message["name"], "foo");
     assert_eq!(message["language"], "c");
     assert!(Path::new(message["path"].as_str().expect("path")).ends_with("target/ifunc/release/foo.so"));
+}
+
+/// A compiler that says it is `version`, and does not tell its macros if `silent`.
+fn wrapper(version: &str, silent: bool) -> String {
+    let macros = if silent { "echo no macros >&2; exit 1" } else { ":" };
+    format!("case \"$*\" in --version) echo {version}; exit;; *-dM*) {macros};; esac\nexec cc \"$@\"\n")
+}
+
+#[test]
+fn the_compiler_is_a_part_of_what_a_library_is_made_of() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
+    let args = ["build", "--message-format", "json", "foo.c"];
+    let built = |version: &str, silent: bool| {
+        write(folder.path(), &[("cc.sh", &wrapper(version, silent))]);
+        ran(command(folder.path(), &args).env("CC", "sh cc.sh"))
+    };
+    let fresh = |version: &str| {
+        let message: Value = serde_json::from_str(&built(version, false).well().out).expect("JSON");
+        message["fresh"].as_bool().expect("a bool")
+    };
+    assert_eq!(
+        ["one", "one", "two", "two"].map(fresh),
+        [false, true, false, true]
+    );
+    built("two", true).failed(1, &["no macros", "could not compile `/dev/null`"]);
 }
 
 #[test]
