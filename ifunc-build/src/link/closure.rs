@@ -8,6 +8,11 @@ use super::Linker;
 use super::object_file::{Object, Place, SectionKind};
 
 impl<'a> Linker<'a> {
+    /// Whether some input defines the symbol.
+    pub(crate) fn defines(&self, name: &str) -> bool {
+        matches!(self.inputs.definition(name), Ok(Some(_)))
+    }
+
     /// Names and bytes of the objects that `roots` need, in the order of the inputs: those that define them, those that
     /// define what these leave undefined, and so on. Objects that cannot be read are left out: a link that needs them
     /// says so.
@@ -69,9 +74,6 @@ impl<'a> Linker<'a> {
                 walk.follow(slot, object, section);
             }
         }
-        // An entry that is not there is the caller's to miss.
-        walk.undefined
-            .retain(|name| !entries.iter().any(|entry| entry == name));
         walk.undefined
     }
 }

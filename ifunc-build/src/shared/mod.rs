@@ -186,6 +186,7 @@ impl Library<'_, '_> {
             .collect()
     }
 
+    /// What the library exports. Some linkers refuse to be told of names that are not there.
     fn exports(&self) -> Vec<String> {
         let mut exports = self.entries();
         exports.insert(0, format!("{}{MAIN_SUFFIX}", self.name));
@@ -196,7 +197,9 @@ impl Library<'_, '_> {
     fn entries(&self) -> Vec<String> {
         [BOUND_SUFFIX, MAX_SIZE_SUFFIX, INIT_SUFFIX]
             .map(|suffix| format!("{}{suffix}", self.name))
-            .into()
+            .into_iter()
+            .filter(|name| self.linker.defines(name))
+            .collect()
     }
 
     /// The names in the C runtime, each as one token: `-DNAME=linux` to be pasted there would be a macro itself.
