@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{Header, Kind};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use pending::{Again, Pendings, What};
 use sending::Job;
@@ -30,6 +31,8 @@ pub(super) struct Connection {
     link: Option<Link>,
     /// Counts connections: what was installed over an earlier one is not installed over this one.
     generation: u64,
+    /// When it was last asked whether the target is still there, by the coarse clock.
+    asked: Timespec,
     /// A thread is making a new link.
     pub(super) connecting: bool,
     order: Order,
@@ -85,6 +88,7 @@ impl Connection {
             options,
             link: Some(link),
             generation: 1,
+            asked: clock_gettime(ClockId::MonotonicCoarse),
             connecting: false,
             order: Order::new(),
             handles: Vec::new(),
@@ -146,6 +150,7 @@ impl Connection {
     /// Sends, if there is room now; `None` if there is not. With `wants` the result is the token, otherwise 0.
     pub(super) fn try_submit(&mut self, submission: &mut Submission<'_>) -> Result<Option<u64>, Error> {
         self.progress();
+        self.ask();
         if !submission.wants
             && let Some(report) = self.take_report()
         {

@@ -3,6 +3,8 @@
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::pending::What;
 use super::{Completion, Connection, Error, name_in};
 use crate::source::call::explain;
@@ -22,6 +24,19 @@ impl Connection {
             // Known to be gone, and everything it had sent has been taken in.
             Ok(()) if gone => self.lost(&Gone::Closed),
             Ok(()) => {}
+        }
+    }
+
+    /// Asks whether the target is still there, once per tick of the coarse clock (some milliseconds): no target is
+    /// restarted in less, so that what is sent after a restart goes to the new one.
+    pub(super) fn ask(&mut self) {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        if now == self.asked {
+            return;
+        }
+        self.asked = now;
+        if self.link.as_ref().is_some_and(|link| link.waiter.ask_gone()) {
+            self.lost(&Gone::Closed);
         }
     }
 

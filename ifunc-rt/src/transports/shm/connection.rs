@@ -135,6 +135,14 @@ impl Connection {
         }
     }
 
+    /// Notices that the peer is gone, and leaves rings in the socket.
+    pub(super) fn look(&self) {
+        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok((0, _)) | Err(_) => self.set_gone(),
+        }
+    }
+
     /// Takes rings out of the socket; notices that the peer is gone.
     pub(super) fn drain(&self) {
         let mut buffer = [0; 64];

@@ -26,4 +26,9 @@ impl Waiter for SocketWaiter {
     fn is_gone(&self) -> bool {
         self.0.is_gone()
     }
+
+    fn ask_gone(&self) -> bool {
+        self.0.look();
+        self.0.is_gone()
+    }
 }
