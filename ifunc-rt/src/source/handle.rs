@@ -65,15 +65,20 @@ impl Handle {
         };
         let source = &self.0.source;
         // The clock is only looked at when there is something to wait for.
-        let mut first = source.lock().try_submit(&mut submission)?;
-        if first.is_none() && !block {
-            source.nudge();
-            first = source.lock().try_submit(&mut submission)?;
+        let mut connection = source.lock();
+        let first = connection.try_submit(&mut submission)?;
+        if let Some(token) = first
+            && connection.is_idle()
+        {
+            return Ok(token);
         }
+        drop(connection);
         let token = match first {
             Some(token) => token,
             None if !block => {
-                return Err(Error::WouldBlock {
+                source.nudge();
+                let second = source.lock().try_submit(&mut submission)?;
+                return second.ok_or_else(|| Error::WouldBlock {
                     what: self.name().to_owned(),
                 });
             }
@@ -84,7 +89,7 @@ impl Handle {
                 })?
             }
         };
-        if block && !source.lock().try_drain() {
+        if block {
             let deadline = source.deadline();
             let drained = source.retry(deadline, self.name(), |connection| {
                 Ok(connection.try_drain().then_some(()))

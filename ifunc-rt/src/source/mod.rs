@@ -1,6 +1,7 @@
 //! The sending side: finds images, sends them ahead of their first use, and brings answers back.
 
 mod call;
+mod completion;
 mod connection;
 mod error;
 mod handle;
@@ -23,7 +24,7 @@ pub use handle::{Loaded, Registered};
 pub use message::{LoadedMessage, Message};
 pub use options::SourceOptions;
 
-use call::Completion;
+use completion::Completion;
 use connection::Connection;
 use handle::Handle;
 use library::{Entries, Library};

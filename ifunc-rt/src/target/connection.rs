@@ -238,23 +238,31 @@ impl State {
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<Result<Outcome, Refusal>, End> {
+        let Self {
+            source,
+            bindings,
+            assembly,
+            scratch,
+            copy_payloads,
+        } = self;
         let assembled = header.flags.has(FrameFlags::ASSEMBLED);
-        let image = match self.bound(host, target_type, header.handle) {
+        // Borrowed, not cloned: a reference count costs as much as the rest of a small invocation.
+        let image = match bound(bindings, host, target_type, header.handle) {
             Ok(image) => image,
             Err(refusal) => {
                 if assembled {
-                    self.assembly.clear();
+                    assembly.clear();
                 }
                 return Ok(Err(refusal));
             }
         };
         let (payload, size) = if assembled {
-            let whole = self.assembly.finish(&arrived.body).map_err(broke)?;
+            let whole = assembly.finish(&arrived.body).map_err(broke)?;
             (whole.as_slice().as_ptr(), whole.len())
-        } else if self.copy_payloads || !arrived.body.as_ptr().addr().is_multiple_of(image.payload_align) {
-            self.scratch.resize(arrived.body.len());
-            arrived.body.copy_to_slice(self.scratch.as_mut_slice());
-            (self.scratch.as_slice().as_ptr(), self.scratch.len())
+        } else if *copy_payloads || !arrived.body.as_ptr().addr().is_multiple_of(image.payload_align) {
+            scratch.resize(arrived.body.len());
+            arrived.body.copy_to_slice(scratch.as_mut_slice());
+            (scratch.as_slice().as_ptr(), scratch.len())
         } else {
             (arrived.body.as_ptr(), arrived.body.len())
         };
@@ -264,33 +272,20 @@ impl State {
             return Ok(Err(Refusal::new(Rejection::TooLarge, detail)));
         }
         let invocation = Invocation {
-            image: &image,
+            image,
             payload,
             size,
             target,
-            sender: self.source.connection,
+            sender: source.connection,
         };
         let outcome = invoke(session, &invocation, replies.answer_room(header.token));
         if assembled {
-            self.assembly.clear();
+            assembly.clear();
         }
         if let Outcome::Failed { why, .. } = &outcome {
-            tracing::debug!(ifunc = %image.name, source = self.source.connection, %why, "invocation failed");
+            tracing::debug!(ifunc = %image.name, source = source.connection, %why, "invocation failed");
         }
         Ok(Ok(outcome))
-    }
-
-    /// The image that a handle stands for, if it takes target arguments of this type.
-    fn bound(&self, host: &Host, target_type: TargetType, handle: u32) -> Result<Arc<Installed>, Refusal> {
-        match self.bindings.get(handle as usize) {
-            Some(Binding::Bound(image)) if image.target == 0 || image.target == target_type.fingerprint => {
-                Ok(Arc::clone(image))
-            }
-            Some(Binding::Bound(_)) => Err(Refusal::new(Rejection::TargetType, target_type.text)),
-            Some(Binding::Refused(refusal)) => Err(refusal.clone()),
-            None if handle as usize >= host.max_handles => Err(too_many_handles(host, handle)),
-            None | Some(Binding::Free) => Err(Refusal::new(Rejection::Unbound, format!("handle {handle}"))),
-        }
     }
 
     fn install(
@@ -390,4 +385,22 @@ fn too_many_handles(host: &Host, handle: u32) -> Refusal {
         Rejection::TooLarge,
         format!("handle {handle}, the limit is {} handles", host.max_handles),
     )
+}
+
+/// The image that a handle stands for, if it takes target arguments of this type.
+fn bound<'a>(
+    bindings: &'a [Binding],
+    host: &Host,
+    target_type: TargetType,
+    handle: u32,
+) -> Result<&'a Installed, Refusal> {
+    match bindings.get(handle as usize) {
+        Some(Binding::Bound(image)) if image.target == 0 || image.target == target_type.fingerprint => {
+            Ok(image)
+        }
+        Some(Binding::Bound(_)) => Err(Refusal::new(Rejection::TargetType, target_type.text)),
+        Some(Binding::Refused(refusal)) => Err(refusal.clone()),
+        None if handle as usize >= host.max_handles => Err(too_many_handles(host, handle)),
+        None | Some(Binding::Free) => Err(Refusal::new(Rejection::Unbound, format!("handle {handle}"))),
+    }
 }

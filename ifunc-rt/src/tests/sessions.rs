@@ -1,77 +1,11 @@
 //! Sources and targets of one process, over every transport.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::images::{self, Add};
-use crate::{Error, Failure, Rejection, Source, SourceOptions, StopHandle, Target, TargetBuilder};
-
-fn unique(transport: &str) -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!(
-        "{transport}:rt-test-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    )
-}
-
-struct Running {
-    stop: StopHandle,
-    thread: Option<thread::JoinHandle<u64>>,
-}
-
-impl Running {
-    fn start(address: &str, builder: TargetBuilder) -> Self {
-        let mut target = builder.listen(address).unwrap();
-        let stop = target.stop_handle();
-        let thread = thread::spawn(move || {
-            let mut counter = 0u64;
-            target.serve(&mut counter).unwrap();
-            counter
-        });
-        Self {
-            stop,
-            thread: Some(thread),
-        }
-    }
-
-    fn finish(mut self) -> u64 {
-        self.stop.stop();
-        self.thread.take().unwrap().join().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.stop();
-    }
-}
-
-fn accepting() -> TargetBuilder {
-    // SAFETY: the images of these tests.
-    unsafe { Target::builder().accept_code() }
-}
-
-fn source(address: &str) -> Source {
-    let options = SourceOptions::default().timeout(Duration::from_secs(20));
-    Source::connect_with(address, options).unwrap()
-}
-
-/// Every transport, with the usual rings and with the smallest, in order and shuffled.
-fn everywhere(test: impl Fn(&str, &dyn Fn() -> TargetBuilder)) {
-    let smallest = || accepting().credits(2).ring(1 << 16);
-    test(&unique("loopback"), &accepting);
-    test(&unique("loopback"), &smallest);
-    for seed in 1..4 {
-        test(&unique("loopback"), &|| accepting().shuffle(seed));
-        test(&unique("loopback"), &|| {
-            accepting().shuffle(seed).credits(16).ring(1 << 16)
-        });
-    }
-    test(&unique("shm"), &accepting);
-    test(&unique("shm"), &smallest);
-}
+use super::running::{Running, accepting, everywhere, source, unique};
+use crate::{Error, Failure, Rejection, Source, SourceOptions, Target, TargetBuilder};
 
 #[test]
 fn calls_and_sends_in_order() {
@@ -118,7 +52,7 @@ fn several_images_and_statics() {
         assert_eq!((count(&counts), count(&counts)), (101, 102));
         add.send(&1).unwrap();
         // The same image under another handle, and on another connection, has the same statics.
-        let other = super::sessions::source(address);
+        let other = super::running::source(address);
         assert_eq!(count(&other.load_bytes(&image).unwrap()), 103);
         drop(counts);
         assert_eq!(count(&source.load_bytes(&image).unwrap()), 104);
@@ -305,94 +239,6 @@ fn the_cache_evicts_what_nobody_has_bound() {
 }
 
 #[test]
-fn a_target_that_comes_back_is_used_again() {
-    for transport in ["loopback", "shm"] {
-        let address = unique(transport);
-        let first = Running::start(&address, accepting());
-        let source = source(&address);
-        let add = source
-            .register_bytes::<Add>(&images::add().encode().unwrap())
-            .unwrap();
-        assert_eq!(add.call(&1).unwrap().wait().unwrap(), 1);
-        assert_eq!(first.finish(), 1);
-        let second = Running::start(&address, accepting());
-        // Another target, without the code: it is sent again, unasked.
-        assert_eq!(add.call(&2).unwrap().wait().unwrap(), 2);
-        add.send(&3).unwrap();
-        source.flush().unwrap();
-        assert_eq!(second.finish(), 5);
-        let impatient = SourceOptions::default().reconnect(Duration::from_millis(50));
-        let third = Running::start(&address, accepting());
-        let other = Source::connect_with(&address, impatient).unwrap();
-        let other_add = other
-            .register_bytes::<Add>(&images::add().encode().unwrap())
-            .unwrap();
-        assert_eq!(third.finish(), 0);
-        let began = Instant::now();
-        // Its end may be noticed only after this was sent.
-        match other_add.call(&1).and_then(crate::Call::wait) {
-            Err(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {}
-            other => panic!("{other:?}"),
-        }
-        assert!(matches!(other_add.call(&1), Err(Error::PeerGone { .. })));
-        assert!(began.elapsed() < Duration::from_secs(5));
-    }
-}
-
-#[test]
-fn a_target_that_does_not_serve_runs_into_the_deadline() {
-    for transport in ["loopback", "shm"] {
-        let address = unique(transport);
-        let mut target = accepting().credits(2).listen(&address).unwrap();
-        let options = SourceOptions::default().timeout(Duration::from_millis(100));
-        let source = Source::connect_with(&address, options).unwrap();
-        let add = source
-            .register_bytes::<Add>(&images::add().encode().unwrap())
-            .unwrap();
-        let mut call = add.call(&1).unwrap();
-        assert!(matches!(
-            call.wait_timeout(Duration::from_millis(20)),
-            Err(Error::Timeout { .. })
-        ));
-        assert!(call.poll().is_none());
-        assert!(matches!(add.try_send(&1), Err(Error::WouldBlock { .. })));
-        assert!(matches!(add.send(&1), Err(Error::Timeout { .. })));
-        // It goes on, and so does the connection.
-        let mut counter = 0u64;
-        while target.poll(&mut counter) > 0 || counter == 0 {}
-        assert_eq!(call.wait_timeout(Duration::from_secs(10)).unwrap(), 1);
-        add.send(&1).unwrap();
-        while target.poll(&mut counter) > 0 || counter < 2 {}
-        drop(source);
-    }
-}
-
-#[test]
-fn calls_in_flight_are_indeterminate_or_run_again() {
-    for transport in ["loopback", "shm"] {
-        let address = unique(transport);
-        let first = accepting().listen(&address).unwrap();
-        let source = source(&address);
-        let add = source
-            .register_bytes::<Add>(&images::add().encode().unwrap())
-            .unwrap();
-        let again = source
-            .register_bytes::<Add>(&images::add_again().encode().unwrap())
-            .unwrap();
-        let lost = add.call(&1).unwrap();
-        let kept = again.call(&2).unwrap();
-        add.send(&4).unwrap();
-        drop(first);
-        let second = Running::start(&address, accepting());
-        assert!(matches!(lost.wait(), Err(Error::Indeterminate { .. })));
-        assert_eq!(kept.wait().unwrap(), 2);
-        assert!(matches!(source.flush(), Err(Error::Indeterminate { .. })));
-        source.flush().unwrap();
-        assert_eq!(second.finish(), 2);
-    }
-}
-
-#[test]
 fn many_sources_are_served() {
     let address = unique("shm");
     let target = Running::start(&address, accepting());
@@ -415,111 +261,6 @@ fn many_sources_are_served() {
         thread.join().unwrap();
     }
     assert_eq!(target.finish(), 8000);
-}
-
-#[test]
-fn what_was_sent_is_run_also_when_its_source_has_left() {
-    for transport in ["loopback", "shm"] {
-        let address = unique(transport);
-        let mut target = accepting().listen(&address).unwrap();
-        let source = source(&address);
-        let add = source
-            .register_bytes::<Add>(&images::add().encode().unwrap())
-            .unwrap();
-        let panics = source.load_bytes(&images::panics().encode().unwrap()).unwrap();
-        // An answer and a report that nobody will hear, in front of the rest.
-        drop(add.call(&1).unwrap());
-        panics.send(b"").unwrap();
-        for _ in 0..10 {
-            add.send(&1).unwrap();
-        }
-        drop((add, panics, source));
-        let mut counter = 0u64;
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while target.poll(&mut counter) > 0 || counter < 11 || target.connections() > 0 {
-            assert!(Instant::now() < deadline, "{counter} of 11, {target:?}");
-        }
-    }
-}
-
-#[test]
-fn a_thread_that_waits_leaves_the_source_to_the_others() {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    let address = unique("shm");
-    let mut target = accepting().listen(&address).unwrap();
-    let source = source(&address);
-    let add = source
-        .register_bytes::<Add>(&images::add().encode().unwrap())
-        .unwrap();
-    let done = AtomicBool::new(false);
-    let mut counter = 0u64;
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let sum = add.call(&1).unwrap().wait();
-            done.store(true, Ordering::SeqCst);
-            sum
-        });
-        // Nothing polls the target, so the other thread waits all this time.
-        let mut sent = 0;
-        while sent < 1000 {
-            add.try_send(&1).unwrap();
-            sent += 1;
-        }
-        assert!(!done.load(Ordering::SeqCst));
-        while counter < 1001 {
-            target.poll(&mut counter);
-        }
-        while !waiting.is_finished() {
-            target.poll(&mut counter);
-        }
-        waiting.join().unwrap().unwrap();
-    });
-}
-
-#[test]
-fn what_is_sent_again_is_sent_in_order_and_once() {
-    for transport in ["loopback", "shm"] {
-        let address = unique(transport);
-        let first = Running::start(&address, accepting());
-        let source = source(&address);
-        let set = source.load_bytes(&images::set().encode().unwrap()).unwrap();
-        let call = |value: u64| set.call(&value.to_le_bytes()).unwrap();
-        // Done in this order, they leave their places in the table in the other.
-        let (a, b) = (call(10), call(11));
-        a.wait().unwrap();
-        b.wait().unwrap();
-        first.finish();
-        // Connects again; this one looks at nothing.
-        let deaf = accepting().listen(&address).unwrap();
-        let (one, two) = (call(1), call(2));
-        drop(deaf);
-        let third = Running::start(&address, accepting());
-        one.wait().unwrap();
-        two.wait().unwrap();
-        assert_eq!(
-            third.finish(),
-            2,
-            "{transport}: the last one sent is the last one run"
-        );
-
-        // Lost a second time, it is not sent a third time.
-        let deaf = accepting().listen(&address).unwrap();
-        let lost = call(3);
-        drop(deaf);
-        let mut deaf = accepting().listen(&address).unwrap();
-        let (mut lost, mut counter) = (lost, 0u64);
-        while deaf.connections() == 0 {
-            assert!(lost.poll().is_none());
-            // Takes the connection in, and runs nothing of it: the policy is not asked before the second look.
-            let _ = deaf.arm();
-        }
-        drop(deaf);
-        let fourth = Running::start(&address, accepting());
-        assert!(matches!(lost.wait(), Err(Error::Indeterminate { what }) if what == "set"));
-        call(4).wait().unwrap();
-        counter += fourth.finish();
-        assert_eq!(counter, 4);
-    }
 }
 
 #[test]
@@ -567,7 +308,7 @@ fn a_long_list_of_imports_is_refused_briefly() {
     target.finish();
     let address = unique("shm");
     let _target = Running::start(&address, accepting());
-    let (why, detail) = refuse(&self::source(&address), &image);
+    let (why, detail) = refuse(&super::running::source(&address), &image);
     assert_eq!(why, Rejection::MissingImport);
     assert!(
         detail.len() < 8192 && detail.contains("more"),

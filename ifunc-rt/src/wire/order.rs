@@ -100,6 +100,9 @@ impl Order {
 
     /// The parked frame whose turn it is. It must be given back by [`park_again`](Self::park_again) or [`advance`](Self::advance)d over.
     pub(crate) fn take_next(&mut self) -> Option<Parked> {
+        if self.parked.is_empty() {
+            return None;
+        }
         let parked = self.parked.remove(&self.next)?;
         self.bytes -= parked.body.len();
         Some(parked)

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use pending::{Again, Pendings, What};
 use sending::Job;
 
-use super::call::Completion;
+use super::completion::Completion;
 use super::error::Error;
 use super::library::Library;
 use super::options::SourceOptions;
@@ -247,6 +247,11 @@ impl Connection {
         let token = self.pending.wait_for(What::Flush, None);
         self.commit(Header::new(Kind::Sync, 0, token), 0);
         Ok(Some(token))
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty()
     }
 
     /// Whether nothing large is still on its way out.

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::pending::What;
 use super::{Completion, Connection, Error, name_in};
-use crate::source::call::explain;
+use crate::source::completion::explain;
 use crate::transports::{Arrived, Gone};
 use crate::wire::order::Turn;
 

@@ -115,7 +115,7 @@ impl Connection {
     /// Sends on what is under way: fragments, calls to be sent again, handles to be released. `false`: no room for all
     /// of it now.
     pub(super) fn drive(&mut self) -> bool {
-        if self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty() {
+        if self.is_idle() {
             return true;
         }
         match self.try_drive() {

@@ -1,0 +1,73 @@
+//! Targets that run on a thread of the test.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::{Source, SourceOptions, StopHandle, Target, TargetBuilder};
+
+pub(super) fn unique(transport: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "{transport}:rt-test-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+pub(super) struct Running {
+    stop: StopHandle,
+    thread: Option<thread::JoinHandle<u64>>,
+}
+
+impl Running {
+    pub(super) fn start(address: &str, builder: TargetBuilder) -> Self {
+        let mut target = builder.listen(address).unwrap();
+        let stop = target.stop_handle();
+        let thread = thread::spawn(move || {
+            let mut counter = 0u64;
+            target.serve(&mut counter).unwrap();
+            counter
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> u64 {
+        self.stop.stop();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+pub(super) fn accepting() -> TargetBuilder {
+    // SAFETY: the images of these tests.
+    unsafe { Target::builder().accept_code() }
+}
+
+pub(super) fn source(address: &str) -> Source {
+    let options = SourceOptions::default().timeout(Duration::from_secs(20));
+    Source::connect_with(address, options).unwrap()
+}
+
+/// Every transport, with the usual rings and with the smallest, in order and shuffled.
+pub(super) fn everywhere(test: impl Fn(&str, &dyn Fn() -> TargetBuilder)) {
+    let smallest = || accepting().credits(2).ring(1 << 16);
+    test(&unique("loopback"), &accepting);
+    test(&unique("loopback"), &smallest);
+    for seed in 1..4 {
+        test(&unique("loopback"), &|| accepting().shuffle(seed));
+        test(&unique("loopback"), &|| {
+            accepting().shuffle(seed).credits(16).ring(1 << 16)
+        });
+    }
+    test(&unique("shm"), &accepting);
+    test(&unique("shm"), &smallest);
+}
