@@ -67,6 +67,7 @@ pub enum Kind {
 impl Kind {
     /// The kind of a code.
     #[must_use]
+    #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Exec,
@@ -95,6 +96,7 @@ impl FrameFlags {
 
     /// Whether all of `other` is set.
     #[must_use]
+    #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -159,6 +161,7 @@ impl Header {
 
     /// Words 1 and 2.
     #[must_use]
+    #[inline]
     pub const fn words(self) -> [u64; 2] {
         [
             (self.handle as u64) << 32 | (self.flags.0 as u64) << 8 | self.kind as u64,
@@ -170,6 +173,7 @@ impl Header {
     ///
     /// # Errors
     /// A kind, flags or reserved bits that this version does not know.
+    #[inline]
     pub const fn parse(words: [u64; 2]) -> Result<Self, FrameError> {
         let low = words[0] as u32;
         let Some(kind) = Kind::from_code(low as u8) else {
@@ -189,12 +193,14 @@ impl Header {
 
 /// The commit word of a sequence number and a body's length.
 #[must_use]
+#[inline]
 pub const fn commit_word(sequence: u32, len: u32) -> u64 {
     (sequence as u64) << 32 | len as u64
 }
 
 /// Sequence number and body length of a commit word.
 #[must_use]
+#[inline]
 pub const fn split_commit_word(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }

@@ -62,7 +62,8 @@ struct Frame {
     stack_low: usize,
     /// Sequence number of the invocation in bits 8–63, [`Side`] in bits 0–7: what a watchdog reads.
     published: AtomicU64,
-    escape: UnsafeCell<Option<Escape>>,
+    /// Boxed: every invocation looks whether there is one.
+    escape: UnsafeCell<Option<Box<Escape>>>,
 }
 
 thread_local! {
@@ -126,7 +127,7 @@ impl Session<'_> {
         size: usize,
         target: *mut c_void,
         ctx: *mut Context,
-    ) -> Result<u32, Escape> {
+    ) -> Result<u32, Box<Escape>> {
         let frame = &*self.entry.frame;
         self.entry.sequence += 1;
         frame
@@ -168,7 +169,7 @@ impl Frame {
     unsafe fn escape(&self, why: Escape) -> ! {
         // SAFETY: this thread runs the invocation, the host's side looks at the cell only after it.
         unsafe {
-            *self.escape.get() = Some(why);
+            *self.escape.get() = Some(Box::new(why));
             ifunc_rt_escape((&raw const *self).cast())
         }
     }
@@ -286,7 +287,7 @@ mod tests {
         let payload = 5u64.to_le_bytes();
         let mut session = entry.session();
         // SAFETY: `main` is one of the functions above, which take these arguments.
-        unsafe {
+        let result = unsafe {
             session.run(
                 main as *const c_void,
                 payload.as_ptr(),
@@ -294,7 +295,8 @@ mod tests {
                 (&raw mut *value).cast(),
                 std::ptr::null_mut(),
             )
-        }
+        };
+        result.map_err(|escape| *escape)
     }
 
     #[test]

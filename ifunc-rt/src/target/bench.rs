@@ -77,8 +77,12 @@ impl Bench {
             match connection.poll(&mut self.host, &mut session, (target_type, target), 16) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
-                Err(End::Left) => return Err("left".into()),
-                Err(End::Broke(why)) => return Err(why),
+                Err(end) => {
+                    return Err(match *end {
+                        End::Left => "left".into(),
+                        End::Broke(why) => why,
+                    });
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use ifunc_abi::status::{Rejection, Status};
 
 use super::Host;
-use super::invoke::{Invocation, Outcome, invoke};
+use super::invoke::{Failed, Invocation, invoke};
 use super::policy::{ImageInfo, SourceInfo};
 use super::replies::Replies;
 use crate::exec::entry::Session;
@@ -27,12 +27,30 @@ pub(super) enum End {
     Broke(String),
 }
 
-impl From<Gone> for End {
+// Boxed: what nearly never happens travels in a register through what happens for every frame.
+impl From<Gone> for Box<End> {
     fn from(gone: Gone) -> Self {
-        match gone {
-            Gone::Closed => Self::Left,
-            Gone::Malformed(what) => Self::Broke(what.into()),
-        }
+        Box::new(match gone {
+            Gone::Closed => End::Left,
+            Gone::Malformed(what) => End::Broke(what.into()),
+        })
+    }
+}
+
+/// An `Exec` that has no answer.
+enum Unwell {
+    /// The source is told why.
+    Told(Status, Vec<u8>),
+    /// The connection is over.
+    Over(Box<End>),
+}
+
+impl From<Refusal> for Box<Unwell> {
+    fn from(refusal: Refusal) -> Self {
+        Box::new(Unwell::Told(
+            Status::Rejected(refusal.reason),
+            refusal.detail.as_bytes().to_vec(),
+        ))
     }
 }
 
@@ -99,7 +117,7 @@ impl Connection {
         session: &mut Session<'_>,
         target: Argument,
         budget: usize,
-    ) -> Result<usize, End> {
+    ) -> Result<usize, Box<End>> {
         let Self {
             rx,
             replies,
@@ -112,11 +130,12 @@ impl Connection {
         *stalled = false;
         while done < budget {
             if let Some(parked) = order.take_next() {
-                let Some(header) = admit(replies, parked.words)? else {
+                let header = Header::parse(parked.words).map_err(broke)?;
+                if !replies.admit(header.token)? {
                     order.park_again(parked);
                     *stalled = true;
                     break;
-                };
+                }
                 let sequence = order.advance();
                 state.frame(replies, host, session, target, header, &parked.arrived(sequence))?;
                 done += 1;
@@ -125,18 +144,19 @@ impl Connection {
             let Some(arrived) = rx.peek()? else { break };
             match order.turn(arrived.sequence) {
                 Turn::Now => {
-                    let Some(header) = admit(replies, arrived.words)? else {
+                    let header = Header::parse(arrived.words).map_err(broke)?;
+                    if !replies.admit(header.token)? {
                         *stalled = true;
                         break;
-                    };
+                    }
                     // Before it runs: whatever happens then, it is not run twice.
                     order.advance();
                     state.frame(replies, host, session, target, header, &arrived)?;
                     done += 1;
                 }
-                Turn::Later => order.park(&arrived).map_err(|_| {
-                    End::Broke("more frames ahead of their turn than there are credits".into())
-                })?,
+                Turn::Later => order
+                    .park(&arrived)
+                    .map_err(|_| broke("more frames ahead of their turn than there are credits"))?,
                 Turn::Past => {}
             }
             rx.release();
@@ -163,14 +183,8 @@ impl Connection {
     }
 }
 
-/// The header, if there is room for what may have to be said of the frame.
-fn admit(replies: &mut Replies, words: [u64; 2]) -> Result<Option<Header>, End> {
-    let header = Header::parse(words).map_err(broke)?;
-    Ok(replies.admit(header.token)?.then_some(header))
-}
-
-fn broke(error: impl std::fmt::Display) -> End {
-    End::Broke(error.to_string())
+fn broke(error: impl std::fmt::Display) -> Box<End> {
+    Box::new(End::Broke(error.to_string()))
 }
 
 impl State {
@@ -183,19 +197,17 @@ impl State {
         target: Argument,
         header: Header,
         arrived: &Arrived<'_>,
-    ) -> Result<(), End> {
+    ) -> Result<(), Box<End>> {
         match header.kind {
-            Kind::Exec => {
-                let (status, detail) = match self.exec(replies, host, session, target, header, arrived)? {
-                    Ok(Outcome::Executed { answer_len }) => return replies.answer(header.token, answer_len),
-                    Ok(Outcome::Failed { why, detail }) => (Status::Failed(why), detail),
-                    Err(refusal) => (
-                        Status::Rejected(refusal.reason),
-                        refusal.detail.as_bytes().to_vec(),
-                    ),
-                };
-                replies.conclude(arrived.sequence, header, status, &detail)
-            }
+            Kind::Exec => match self.exec(replies, host, session, target, header, arrived) {
+                Ok(answer_len) => replies.answer(header.token, answer_len),
+                Err(unwell) => match *unwell {
+                    Unwell::Told(status, detail) => {
+                        replies.conclude(arrived.sequence, header, status, &detail)
+                    }
+                    Unwell::Over(end) => Err(end),
+                },
+            },
             Kind::Install => {
                 let (status, detail) = match self.install(host, target.0, header, arrived)? {
                     Ok(()) => (Status::Executed, "".into()),
@@ -237,7 +249,7 @@ impl State {
         (target_type, target): Argument,
         header: Header,
         arrived: &Arrived<'_>,
-    ) -> Result<Result<Outcome, Refusal>, End> {
+    ) -> Result<usize, Box<Unwell>> {
         let Self {
             source,
             bindings,
@@ -253,11 +265,13 @@ impl State {
                 if assembled {
                     assembly.clear();
                 }
-                return Ok(Err(refusal));
+                return Err(refusal.into());
             }
         };
         let (payload, size) = if assembled {
-            let whole = assembly.finish(&arrived.body).map_err(broke)?;
+            let whole = assembly
+                .finish(&arrived.body)
+                .map_err(|error| Box::new(Unwell::Over(broke(error))))?;
             (whole.as_slice().as_ptr(), whole.len())
         } else if *copy_payloads || !arrived.body.as_ptr().addr().is_multiple_of(image.payload_align) {
             scratch.resize(arrived.body.len());
@@ -269,7 +283,7 @@ impl State {
         if size as u64 > host.limits.max_payload {
             let limit = host.limits.max_payload;
             let detail = format!("a payload of {size} bytes, the limit is {limit}");
-            return Ok(Err(Refusal::new(Rejection::TooLarge, detail)));
+            return Err(Refusal::new(Rejection::TooLarge, detail).into());
         }
         let invocation = Invocation {
             image,
@@ -282,10 +296,11 @@ impl State {
         if assembled {
             assembly.clear();
         }
-        if let Outcome::Failed { why, .. } = &outcome {
+        outcome.map_err(|failed| {
+            let Failed { why, detail } = *failed;
             tracing::debug!(ifunc = %image.name, source = source.connection, %why, "invocation failed");
-        }
-        Ok(Ok(outcome))
+            Box::new(Unwell::Told(Status::Failed(why), detail))
+        })
     }
 
     fn install(
@@ -294,7 +309,7 @@ impl State {
         target_type: TargetType,
         header: Header,
         arrived: &Arrived<'_>,
-    ) -> Result<Result<(), Refusal>, End> {
+    ) -> Result<Result<(), Refusal>, Box<End>> {
         let handle = header.handle as usize;
         let mut body = Vec::new();
         if header.flags.has(FrameFlags::ASSEMBLED) {

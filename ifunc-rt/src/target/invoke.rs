@@ -19,12 +19,10 @@ pub(super) struct Invocation<'a> {
     pub(super) sender: u64,
 }
 
-/// How it ended.
-pub(super) enum Outcome {
-    /// With an answer of so many bytes, which stand in the room it was given.
-    Executed { answer_len: usize },
-    /// Not well.
-    Failed { why: Failure, detail: Vec<u8> },
+/// It did not end well.
+pub(super) struct Failed {
+    pub(super) why: Failure,
+    pub(super) detail: Vec<u8>,
 }
 
 /// What `Context::log` finds behind `Context::host`.
@@ -33,12 +31,12 @@ struct Caller<'a> {
     sender: u64,
 }
 
-/// Runs it. `room` is where an answer goes; `None` when nobody waits for one.
+/// Runs it and returns the length of its answer, which stands in `room`; `None`: nobody waits for one.
 pub(super) fn invoke(
     session: &mut Session<'_>,
     invocation: &Invocation<'_>,
     room: Option<&mut [u8]>,
-) -> Outcome {
+) -> Result<usize, Box<Failed>> {
     let caller = Caller {
         ifunc: &invocation.image.name,
         sender: invocation.sender,
@@ -66,43 +64,48 @@ pub(super) fn invoke(
             &raw mut ctx,
         )
     };
-    let failed = |why, detail: &str| Outcome::Failed {
-        why,
-        detail: detail.as_bytes().to_vec(),
+    let failed = |why, detail: &str| {
+        Err(Box::new(Failed {
+            why,
+            detail: detail.as_bytes().to_vec(),
+        }))
     };
     // By what it was given: an ifunc can write over its context.
     let executed = |ctx: &Context| match ctx.answer_len {
         // Nobody waits: an answer goes nowhere, and that is no failure.
-        _ if answer.is_null() => Outcome::Executed { answer_len: 0 },
-        answer_len if answer_len <= answer_capacity => Outcome::Executed { answer_len },
+        _ if answer.is_null() => Ok(0),
+        len if len <= answer_capacity => Ok(len),
         len => failed(
             Failure::Answer,
             &format!("an answer of {len} bytes, the limit is {answer_capacity}"),
         ),
     };
-    match result {
-        Ok(_) if invocation.image.flags.has(Flags::IGNORE_RESULT) => executed(&ctx),
-        Ok(context::MAIN_OK) => executed(&ctx),
-        Ok(context::MAIN_BAD_PAYLOAD) => failed(
-            Failure::Payload,
-            &format!(
-                "{} bytes that are no value of the payload's type",
-                invocation.size
-            ),
-        ),
-        Ok(context::MAIN_BAD_ANSWER) => match executed(&ctx) {
-            Outcome::Executed { .. } if !answer.is_null() => {
-                failed(Failure::Answer, "the answer does not encode")
-            }
-            outcome => outcome,
-        },
-        Ok(code) => failed(Failure::UnknownResult, &format!("code {code}")),
-        Err(Escape::Panic {
+    let escape = match result {
+        Ok(_) if invocation.image.flags.has(Flags::IGNORE_RESULT) => return executed(&ctx),
+        Ok(context::MAIN_OK) => return executed(&ctx),
+        Ok(context::MAIN_BAD_PAYLOAD) => {
+            let size = invocation.size;
+            return failed(
+                Failure::Payload,
+                &format!("{size} bytes that are no value of the payload's type"),
+            );
+        }
+        Ok(context::MAIN_BAD_ANSWER) => {
+            return match executed(&ctx) {
+                Ok(_) if !answer.is_null() => failed(Failure::Answer, "the answer does not encode"),
+                outcome => outcome,
+            };
+        }
+        Ok(code) => return failed(Failure::UnknownResult, &format!("code {code}")),
+        Err(escape) => escape,
+    };
+    match *escape {
+        Escape::Panic {
             message,
             file,
             line,
             column,
-        }) => {
+        } => {
             let detail = PanicDetail {
                 line,
                 column,
@@ -112,16 +115,16 @@ pub(super) fn invoke(
             let mut bytes = detail.head().to_vec();
             bytes.extend_from_slice(file.as_bytes());
             bytes.extend_from_slice(message.as_bytes());
-            Outcome::Failed {
+            Err(Box::new(Failed {
                 why: Failure::Panic,
                 detail: bytes,
-            }
+            }))
         }
-        Err(Escape::StackLow) => failed(
+        Escape::StackLow => failed(
             Failure::StackLow,
             "help: `Target::builder().stack(..)` gives more",
         ),
-        Err(Escape::HostPanic(message)) => failed(Failure::HostPanic, &message),
+        Escape::HostPanic(message) => failed(Failure::HostPanic, &message),
     }
 }
 

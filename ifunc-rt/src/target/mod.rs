@@ -142,7 +142,7 @@ impl Target {
         self.first = (self.first + 1) % count;
         let mut done = 0;
         let mut ended = false;
-        let mut ends: Vec<(u64, End)> = Vec::new();
+        let mut ends: Vec<(u64, Box<End>)> = Vec::new();
         for i in 0..count {
             let connection = &mut self.connections[(self.first + i) % count];
             match connection.poll(&mut self.host, &mut session, (target_type, target), FAIR_SHARE) {
@@ -155,7 +155,7 @@ impl Target {
         }
         if ended {
             for (number, end) in ends {
-                match end {
+                match *end {
                     End::Left => tracing::info!(source = number, "source left"),
                     End::Broke(what) => {
                         tracing::warn!(source = number, %what, "source broke the protocol; closed")

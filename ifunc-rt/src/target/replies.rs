@@ -50,7 +50,7 @@ impl Replies {
     }
 
     /// Whether a frame that wants to be told something (`token` is not 0) can be looked at now.
-    pub(super) fn admit(&mut self, token: u64) -> Result<bool, End> {
+    pub(super) fn admit(&mut self, token: u64) -> Result<bool, Box<End>> {
         Ok(self.flush()? && (token == 0 || self.reserve(self.room)?))
     }
 
@@ -79,7 +79,7 @@ impl Replies {
     }
 
     /// Sends the answer that was written to [`answer_room`](Self::answer_room).
-    pub(super) fn answer(&mut self, token: u64, len: usize) -> Result<(), End> {
+    pub(super) fn answer(&mut self, token: u64, len: usize) -> Result<(), Box<End>> {
         if token == 0 || self.nobody_listens {
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl Replies {
     }
 
     /// Tells the source what became of a request that was admitted, if it asked.
-    pub(super) fn complete(&mut self, token: u64, status: Status, body: &[u8]) -> Result<(), End> {
+    pub(super) fn complete(&mut self, token: u64, status: Status, body: &[u8]) -> Result<(), Box<End>> {
         let body = &body[..body.len().min(self.room)];
         self.send(Header::new(Kind::Completion, status.code(), token), &[body])
             .map(drop)
@@ -107,7 +107,7 @@ impl Replies {
         request: Header,
         status: Status,
         detail: &[u8],
-    ) -> Result<(), End> {
+    ) -> Result<(), Box<End>> {
         if request.token != 0 {
             return self.complete(request.token, status, detail);
         }
@@ -125,7 +125,7 @@ impl Replies {
     }
 
     /// Sends the report that waits, if one does; `false` while there is no room for it.
-    fn flush(&mut self) -> Result<bool, End> {
+    fn flush(&mut self) -> Result<bool, Box<End>> {
         let Some(report) = self.report.take() else {
             return Ok(true);
         };
@@ -138,7 +138,7 @@ impl Replies {
     }
 
     /// Sends a frame; `false` if there is no room for it. To nobody, it is sent at once.
-    fn send(&mut self, header: Header, parts: &[&[u8]]) -> Result<bool, End> {
+    fn send(&mut self, header: Header, parts: &[&[u8]]) -> Result<bool, Box<End>> {
         let len = parts.iter().map(|part| part.len()).sum();
         if !self.reserve(len)? {
             return Ok(false);
@@ -160,7 +160,7 @@ impl Replies {
     }
 
     /// Whether there is room for a body of `len` bytes, or nobody to need it.
-    fn reserve(&mut self, len: usize) -> Result<bool, End> {
+    fn reserve(&mut self, len: usize) -> Result<bool, Box<End>> {
         if self.nobody_listens {
             return Ok(true);
         }
@@ -170,7 +170,7 @@ impl Replies {
                 self.nobody_listens = true;
                 Ok(true)
             }
-            Err(Gone::Malformed(what)) => Err(End::Broke(what.into())),
+            Err(Gone::Malformed(what)) => Err(Box::new(End::Broke(what.into()))),
         }
     }
 }
