@@ -19,6 +19,22 @@ pub(crate) fn run(steps: &mut Steps) {
         "tests",
         &mut cargo(["test", "--workspace", "--locked", "--no-fail-fast"]),
     );
+    // Once more, by themselves, for what they say: how far the mutated frames and images came.
+    steps.tests(
+        "hostile frames and images, by the stage they reached",
+        &mut cargo([
+            "test",
+            "--quiet",
+            "--locked",
+            "--package",
+            "ifunc-rt",
+            "--lib",
+            "tests::hostile_",
+            "--",
+            "--nocapture",
+            "--test-threads=1",
+        ]),
+    );
     for transport in TRANSPORTS {
         steps.step(&format!("01-hello over {transport}"), || {
             let said = output(&mut ifunc(["run", "01-hello", "--transport", transport]))?;
