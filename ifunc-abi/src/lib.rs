@@ -31,5 +31,32 @@ pub const ABI_VERSION: u16 = 1;
 /// (C ifuncs, whose types nobody described).
 pub type Fingerprint = u64;
 
+/// The fingerprint of a text, from BLAKE3 of the text. The one text in 2^64 that would get zero gets its neighbour.
+#[must_use]
+pub const fn fingerprint(hash: &[u8; 32]) -> Fingerprint {
+    match hash.first_chunk() {
+        Some(&first) => match Fingerprint::from_le_bytes(first) {
+            0 => 1,
+            fingerprint => fingerprint,
+        },
+        None => 1,
+    }
+}
+
 /// An image's identity: BLAKE3 of all its bytes.
 pub type ImageId = [u8; 32];
+
+#[cfg(test)]
+mod tests {
+    use super::fingerprint;
+
+    #[test]
+    fn no_text_is_not_stated() {
+        let mut hash = [0; 32];
+        assert_eq!(fingerprint(&hash), 1);
+        hash[1] = 2;
+        assert_eq!(fingerprint(&hash), 0x200);
+        hash[8] = 1;
+        assert_eq!(fingerprint(&hash), 0x200, "the first eight bytes only");
+    }
+}

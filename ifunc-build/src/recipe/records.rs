@@ -109,9 +109,7 @@ impl Records {
 
 /// Fingerprint of a text.
 pub(super) fn fingerprint(text: &str) -> Fingerprint {
-    let hash = blake3::hash(text.as_bytes());
-    let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
-    Fingerprint::from_le_bytes([a, b, c, d, e, f, g, h])
+    ifunc_abi::fingerprint(blake3::hash(text.as_bytes()).as_bytes())
 }
 
 /// The text that a library carries beside the image.
