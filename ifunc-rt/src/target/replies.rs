@@ -69,12 +69,14 @@ impl Replies {
                 private.resize(self.max_answer);
                 Some(private.as_mut_slice())
             }
-            None => self
-                .tx
-                .reserve(self.room, 8)
-                .ok()
-                .flatten()
-                .map(|room| &mut room[..self.max_answer]),
+            None => match self.tx.reserve(self.room, 8) {
+                Ok(room) => room.map(|room| &mut room[..self.max_answer]),
+                // It left since its frame was admitted.
+                Err(_) => {
+                    self.nobody_listens = true;
+                    None
+                }
+            },
         }
     }
 
@@ -146,15 +148,18 @@ impl Replies {
         if self.nobody_listens {
             return Ok(true);
         }
-        // The same again, for the borrow: nothing was committed in between.
-        if let Ok(Some(room)) = self.tx.reserve(len, 8) {
-            let mut rest = room;
-            for part in parts {
-                let (here, behind) = rest.split_at_mut(part.len());
-                here.copy_from_slice(part);
-                rest = behind;
+        // The same room again, for the borrow: nothing was committed in between.
+        match self.tx.reserve(len, 8) {
+            Ok(Some(mut room)) => {
+                for part in parts {
+                    let (here, behind) = room.split_at_mut(part.len());
+                    here.copy_from_slice(part);
+                    room = behind;
+                }
+                self.tx.commit(header, len);
             }
-            self.tx.commit(header, len);
+            Ok(None) => return Ok(false),
+            Err(_) => self.nobody_listens = true,
         }
         Ok(true)
     }
