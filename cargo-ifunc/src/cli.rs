@@ -53,14 +53,29 @@ Each ifunc becomes target/ifunc/<profile>/NAME.so: the library that a source ope
 that travels. Without PATH and -p, every ifunc package of the workspace is built.")]
 pub(crate) struct BuildArgs {
     /// C files to build instead of packages: one ifunc for each `X_main` in them
-    #[arg(value_name = "PATH.c", conflicts_with_all = ["package", "manifest_path", "features", "all_features", "no_default_features"])]
+    #[arg(value_name = "PATH.c", conflicts_with_all = ["package", "example", "manifest_path", "features", "all_features", "no_default_features"])]
     pub(crate) files: Vec<PathBuf>,
     /// Package to build (may be given several times)
     #[arg(short, long, value_name = "PKG")]
     pub(crate) package: Vec<String>,
-    /// Argument for the C compiler, such as -Iinclude (may be given several times)
-    #[arg(long, value_name = "FLAG", allow_hyphen_values = true, requires = "files")]
-    pub(crate) cflag: Vec<String>,
+    /// Example to build instead of the libraries (may be given several times)
+    #[arg(long, value_name = "EXAMPLE")]
+    pub(crate) example: Vec<String>,
+    /// CPUs to build for, recorded in the image and checked by the target
+    #[arg(long, value_name = "LEVEL", default_value = "x86-64-v1")]
+    pub(crate) cpu: CpuLevel,
+    /// Arguments for the C compiler, separated by blanks, such as --cflags='-Iinclude -DN=4' (may be given several times)
+    #[arg(
+        long = "cflags",
+        alias = "cflag",
+        value_name = "FLAGS",
+        allow_hyphen_values = true,
+        requires = "files"
+    )]
+    pub(crate) cflags: Vec<String>,
+    /// Shared library that the ifuncs need on the target, such as libz.so.1 (may be given several times)
+    #[arg(long, value_name = "SONAME", requires = "files")]
+    pub(crate) needed: Vec<String>,
     /// Argument for the link of the source's library, such as -lz (may be given several times)
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true, requires = "files")]
     pub(crate) link_arg: Vec<String>,
@@ -78,6 +93,34 @@ pub(crate) struct BuildArgs {
     /// What is said on standard output
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub(crate) message_format: MessageFormat,
+}
+
+/// A level of the x86-64 psABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CpuLevel {
+    /// Every x86-64 CPU
+    #[value(name = "x86-64-v1", alias = "x86-64")]
+    V1,
+    /// SSE4.2, POPCNT
+    #[value(name = "x86-64-v2")]
+    V2,
+    /// AVX2, BMI, FMA
+    #[value(name = "x86-64-v3")]
+    V3,
+    /// AVX-512
+    #[value(name = "x86-64-v4")]
+    V4,
+}
+
+impl From<CpuLevel> for ifunc_build::Cpu {
+    fn from(level: CpuLevel) -> Self {
+        match level {
+            CpuLevel::V1 => Self::V1,
+            CpuLevel::V2 => Self::V2,
+            CpuLevel::V3 => Self::V3,
+            CpuLevel::V4 => Self::V4,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Args)]

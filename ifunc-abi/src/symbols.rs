@@ -34,6 +34,9 @@ pub const COMPILER_IMPORTS: [&str; 7] = [
 pub const IMAGE_SECTION: &str = ".ifunc.image.";
 /// Section of an ifunc library (`.so`) that holds the [`about`](crate::about) text: this prefix and the name.
 pub const ABOUT_SECTION: &str = ".ifunc.about.";
+/// Section of an ifunc library (`.so`) that holds the symbols and lines of the image for debuggers, a relocatable ELF
+/// file: this prefix and the name.
+pub const DEBUG_SECTION: &str = ".ifunc.debug.";
 /// Section of an object file in which the attributes leave [`meta`](crate::meta) records.
 pub const META_SECTION: &str = ".ifunc.meta";
 

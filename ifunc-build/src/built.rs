@@ -32,4 +32,6 @@ pub struct BuiltIfunc {
     pub fresh: bool,
     /// Language.
     pub language: Language,
+    /// What the linker did with the relocations of the image's code and data, each kind of case once.
+    pub relocations: Vec<crate::link::RelocationUse>,
 }

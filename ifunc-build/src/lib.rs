@@ -37,6 +37,6 @@ pub use built::{BuiltIfunc, Language};
 pub use c::build_c;
 pub use error::BuildError;
 pub use library::{Library, LibraryError, LibraryImage, read_library};
-pub use options::{BuildOptions, COptions, Color};
+pub use options::{BuildOptions, COptions, Color, Cpu, OptLevel};
 pub use progress::{Progress, Quiet};
 pub use recipe::build_packages;

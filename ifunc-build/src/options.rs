@@ -12,6 +12,36 @@ pub enum Color {
     Always,
 }
 
+/// The CPUs that code is built for: a level of the x86-64 psABI, recorded in the image and checked when a target
+/// installs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cpu {
+    /// x86-64-v1: every x86-64 CPU.
+    #[default]
+    V1,
+    /// x86-64-v2: SSE4.2, POPCNT.
+    V2,
+    /// x86-64-v3: AVX2, BMI, FMA.
+    V3,
+    /// x86-64-v4: AVX-512.
+    V4,
+}
+
+/// How much the compiler optimises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptLevel {
+    /// `-O0`.
+    O0,
+    /// `-O1`.
+    O1,
+    /// `-O2`.
+    O2,
+    /// `-O3`.
+    O3,
+    /// `-Os`.
+    Os,
+}
+
 /// What [`build_packages`](crate::build_packages) builds, and how.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -25,6 +55,15 @@ pub struct BuildOptions {
     /// Cargo profile that is built on. The library lands in the folder of this name; `dev` lands in `debug`, as
     /// cargo does it.
     pub profile: String,
+    /// Examples of the packages that hold ifuncs, built instead of the libraries.
+    pub examples: Vec<String>,
+    /// The CPUs that Rust and C code is built for; C flags of a package may ask for more.
+    pub cpu: Cpu,
+    /// Optimisation of the Rust code, instead of the profile's.
+    pub opt_level: Option<OptLevel>,
+    /// Link-time optimisation of the Rust code over all crates. On unless a test of the builder wants to see what is
+    /// without.
+    pub lto: bool,
     /// Features of the packages.
     pub features: Vec<String>,
     /// All features of the packages.
@@ -50,6 +89,10 @@ impl Default for BuildOptions {
             manifest_path: None,
             packages: Vec::new(),
             profile: "release".into(),
+            examples: Vec::new(),
+            cpu: Cpu::V1,
+            opt_level: None,
+            lto: true,
             features: Vec::new(),
             all_features: false,
             no_default_features: false,
@@ -70,6 +113,12 @@ pub struct COptions {
     /// Where libraries land instead of `<workspace target directory>/ifunc`, or `./target/ifunc` where there is no
     /// workspace.
     pub target_dir: Option<PathBuf>,
+    /// The C compiler and arguments that it always has, separated by blanks; `$CC` or `cc` if `None`.
+    pub compiler: Option<String>,
+    /// The CPUs that the code is built for; `cflags` may ask for more.
+    pub cpu: Cpu,
+    /// Sonames of shared libraries that the ifuncs need on the target, such as `libz.so.1`.
+    pub needed: Vec<String>,
     /// More arguments for the compiler: `-I`, `-D`, `-march`. They stand behind our own.
     pub cflags: Vec<String>,
     /// More arguments for the link of the source's library: `-lz` for a `payload_init` that compresses.
@@ -85,6 +134,9 @@ impl Default for COptions {
         Self {
             profile: "release".into(),
             target_dir: None,
+            compiler: None,
+            cpu: Cpu::V1,
+            needed: Vec::new(),
             cflags: Vec::new(),
             link_args: Vec::new(),
             verbose: false,

@@ -26,6 +26,8 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
             manifest_path: args.cargo.manifest_path.clone(),
             packages: args.package.clone(),
             profile: args.profile.clone(),
+            examples: args.example.clone(),
+            cpu: args.cpu.into(),
             features: args.cargo.features.clone(),
             all_features: args.cargo.all_features,
             no_default_features: args.cargo.no_default_features,
@@ -34,6 +36,7 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
             offline: args.cargo.offline,
             verbose,
             color,
+            ..BuildOptions::default()
         };
         if args.package.is_empty() {
             let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
@@ -50,10 +53,18 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
         let options = COptions {
             profile: args.profile.clone(),
             target_dir: args.target_dir.clone(),
-            cflags: args.cflag.clone(),
+            cpu: args.cpu.into(),
+            needed: args.needed.clone(),
+            cflags: args
+                .cflags
+                .iter()
+                .flat_map(|flags| flags.split_whitespace())
+                .map(Into::into)
+                .collect(),
             link_args: args.link_arg.clone(),
             verbose,
             color,
+            ..COptions::default()
         };
         build_c(&args.files, &options, &mut BuildProgress::new(shell))?
     };
@@ -119,6 +130,7 @@ struct Message<'a> {
 impl<'a> Message<'a> {
     fn of(ifunc: &'a BuiltIfunc) -> Self {
         let BuiltIfunc {
+            relocations: _,
             name,
             path,
             id,

@@ -139,6 +139,7 @@ pub(crate) fn build_files(
                 source: unit.file.clone(),
                 fresh,
                 language: Language::C,
+                relocations: Vec::new(),
             };
             progress.built(&result);
             built.push(result);

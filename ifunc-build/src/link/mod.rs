@@ -97,6 +97,21 @@ impl<'a> Request<'a> {
     }
 }
 
+/// What became of relocations of one kind in one image: a line of the linker's coverage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RelocationUse {
+    /// The kind by its name in the psABI, such as `R_X86_64_REX_GOTPCRELX`.
+    pub kind: String,
+    /// The place it stands in: an instruction (`call *[rip]`, `mov r64, [rip]`) or `data`.
+    pub place: &'static str,
+    /// Whether it refers to an import, or to something in the image.
+    pub import: bool,
+    /// How it is resolved, such as `distance`, `thunk`, `stub`, `cell`, `install relocation`.
+    pub resolved: &'static str,
+    /// How often in this image.
+    pub count: usize,
+}
+
 /// Objects that images are made of.
 pub struct Linker<'a> {
     inputs: inputs::Inputs<'a>,

@@ -147,6 +147,7 @@ fn build_rust(
             source: package.manifest_path.clone(),
             fresh,
             language: Language::Rust,
+            relocations: Vec::new(),
         };
         progress.built(&result);
         built.push(result);
