@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use ifunc_abi::image::{Flags, Image};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 
-use crate::link::{Imports, Input, Linker, Request, Role};
+use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::shared::{Library, io};
 use crate::{BuildError, BuiltIfunc, COptions, Language, Progress};
@@ -63,7 +63,7 @@ pub(crate) fn build_files(
     names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
-    let compiler = Compiler::from_env();
+    let compiler = Compiler::new(options.compiler.as_deref());
     let mut units = Vec::new();
     for file in files {
         std::fs::metadata(file).map_err(io("read", file))?;
@@ -80,7 +80,7 @@ pub(crate) fn build_files(
         Some(path) => std::fs::read(path).unwrap_or_default(),
         None => Vec::new(),
     };
-    let cpu_features = compiler.cpu_features(&options.cflags)?;
+    let cpu_features = compiler.cpu_features(options)?;
     let shown = shown(&units);
     let mut built = Vec::new();
     for (number, unit) in units.iter().enumerate() {
@@ -111,10 +111,10 @@ pub(crate) fn build_files(
         let linker = Linker::open(&inputs)?;
         let images = link_unit(unit, &linker, cpu_features, names, progress)?;
         // What every C library has stays strong: it binds the library to the one that is there.
-        let mut weaken = imports_of(images.values());
+        let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
         for ifunc in &unit.ifuncs {
-            let image = &images[&ifunc.name];
+            let Linked { image, relocations } = &images[&ifunc.name];
             let about = format!("convention {}\n", ifunc.convention.name());
             let origin = Names::c_origin(package, &unit.file);
             let library = Library {
@@ -139,7 +139,7 @@ pub(crate) fn build_files(
                 source: unit.file.clone(),
                 fresh,
                 language: Language::C,
-                relocations: Vec::new(),
+                relocations: relocations.clone(),
             };
             progress.built(&result);
             built.push(result);
@@ -155,7 +155,7 @@ fn link_unit(
     cpu_features: u64,
     names: &mut Names,
     progress: &mut dyn Progress,
-) -> Result<BTreeMap<String, Vec<u8>>, BuildError> {
+) -> Result<BTreeMap<String, Linked>, BuildError> {
     let mut images = BTreeMap::new();
     let mut errors = Vec::new();
     for ifunc in &unit.ifuncs {
@@ -167,9 +167,9 @@ fn link_unit(
             payload_align: PAYLOAD_ALIGN,
             ..Request::new(&ifunc.name, Imports::Any)
         };
-        match linker.link(&request) {
-            Ok(image) => {
-                images.insert(ifunc.name.clone(), image);
+        match linker.link_explained(&request) {
+            Ok(linked) => {
+                images.insert(ifunc.name.clone(), linked);
             }
             Err(error) => errors.push(error),
         }

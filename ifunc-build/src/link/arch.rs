@@ -35,6 +35,8 @@ pub(super) struct Form(pub(super) u8);
 pub(super) struct Plan {
     pub(super) form: Form,
     pub(super) need: Need,
+    /// What stands there, as far as the bytes of code tell: `call *[rip]`.
+    pub(super) place: &'static str,
     /// First byte that is rewritten.
     pub(super) start: usize,
     /// One past the last byte that is rewritten.

@@ -113,7 +113,9 @@ impl Out<'_, '_> {
     /// Patches one place of a chunk at `base`.
     fn link(&mut self, base: u64, id: (usize, usize), link: &Link) -> Option<()> {
         let (reached, layout) = (self.reached, self.layout);
-        let Link { plan, target, addend } = *link;
+        let Link {
+            plan, target, addend, ..
+        } = *link;
         let place = base + plan.start as u64;
         let address = match (plan.need, target) {
             (Need::Nothing, Target::Chunk { chunk, offset }) => layout.chunks[chunk] + offset,

@@ -10,6 +10,7 @@
 //! | entry → what it reaches, each relocation judged | `reach` |
 //! | addresses | `layout` |
 //! | bytes | `emit` |
+//! | what became of the relocations | `uses` |
 //! | what an instruction looks like | `arch` (the seam), `x86_64` |
 //! | which objects a library is made of | `closure` |
 //! | what is refused, and how to mend it | `refuse`, `reason`, `help` |
@@ -34,6 +35,7 @@ mod pieces;
 mod reach;
 mod reason;
 mod refuse;
+mod uses;
 mod x86_64;
 
 use std::collections::BTreeMap;
@@ -45,6 +47,7 @@ pub(crate) use object_file::intermediate_code;
 
 pub use inputs::{Input, InputError, Role};
 pub use reason::{LinkError, Reason, Rule};
+pub use uses::RelocationUse;
 
 /// What an image may leave to its target.
 #[derive(Clone, Debug)]
@@ -97,19 +100,13 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What became of relocations of one kind in one image: a line of the linker's coverage.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RelocationUse {
-    /// The kind by its name in the psABI, such as `R_X86_64_REX_GOTPCRELX`.
-    pub kind: String,
-    /// The place it stands in: an instruction (`call *[rip]`, `mov r64, [rip]`) or `data`.
-    pub place: &'static str,
-    /// Whether it refers to an import, or to something in the image.
-    pub import: bool,
-    /// How it is resolved, such as `distance`, `thunk`, `stub`, `cell`, `install relocation`.
-    pub resolved: &'static str,
-    /// How often in this image.
-    pub count: usize,
+/// An image, and how it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// The image.
+    pub image: Vec<u8>,
+    /// What became of its relocations, each kind of case once, in order.
+    pub relocations: Vec<RelocationUse>,
 }
 
 /// Objects that images are made of.
@@ -140,13 +137,26 @@ impl<'a> Linker<'a> {
     /// # Errors
     /// Every reason why what the entry reaches makes no image.
     pub fn link(&self, request: &Request<'_>) -> Result<Vec<u8>, LinkError> {
+        self.link_explained(request).map(|linked| linked.image)
+    }
+
+    /// As [`link`](Self::link), and says what became of the relocations.
+    ///
+    /// # Errors
+    /// Every reason why what the entry reaches makes no image.
+    pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
         let reached = reach::reach(&self.inputs, request)?;
         let mut reasons = reason::Reasons::default();
         let parts = layout::lay_out(&reached, &mut reasons)
             .and_then(|layout| emit::emit(&reached, &layout, request, &mut reasons));
         if let Some(parts) = parts {
             match parts.encode() {
-                Ok(image) => return Ok(image),
+                Ok(image) => {
+                    return Ok(Linked {
+                        image,
+                        relocations: uses::of(&reached),
+                    });
+                }
                 Err(e) => reasons.add(
                     Rule::Malformed,
                     request.name,

@@ -46,6 +46,8 @@ pub(super) enum Origin {
 /// A relocation that was judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
+    /// The relocation's number.
+    pub(super) kind: u32,
     pub(super) plan: Plan,
     pub(super) target: Target,
     pub(super) addend: i64,
@@ -299,7 +301,12 @@ impl<'w, 'a> Walk<'w, 'a> {
             Target::Import(_) => TargetClass::Import,
         };
         match plan(site.relocation.addend, class) {
-            Ok(plan) => plan.map(|plan| Link { plan, target, addend }),
+            Ok(plan) => plan.map(|plan| Link {
+                kind,
+                plan,
+                target,
+                addend,
+            }),
             Err(refused) => {
                 self.refuse(site, refused, arch, "");
                 None

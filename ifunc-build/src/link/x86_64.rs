@@ -13,6 +13,8 @@
 //! A thunk may use `r11`: at a call it is nobody's. A stub stands in the middle of a function, where every register is
 //! somebody's: it uses only the register that the replaced load writes.
 
+mod names;
+
 use object::elf;
 
 use super::arch::{Arch, Form, Need, Patch, Plan, Refused, TargetClass};
@@ -50,6 +52,7 @@ impl X86_64 {
         let plan = |form, need, length| Plan {
             form,
             need,
+            place: names::operand(code, offset),
             start: offset - length,
             end: offset + 4,
         };
@@ -89,6 +92,7 @@ impl X86_64 {
         Ok(Plan {
             form: RELATIVE_32,
             need,
+            place: names::distance(code, offset),
             start: offset,
             end: offset + 4,
         })
@@ -113,45 +117,7 @@ impl Arch for X86_64 {
     }
 
     fn relocation_name(&self, kind: u32) -> String {
-        let name = match elf::RelocationType(kind) {
-            elf::R_X86_64_64 => "64",
-            elf::R_X86_64_PC32 => "PC32",
-            elf::R_X86_64_GOT32 => "GOT32",
-            elf::R_X86_64_PLT32 => "PLT32",
-            elf::R_X86_64_GOTPCREL => "GOTPCREL",
-            elf::R_X86_64_32 => "32",
-            elf::R_X86_64_32S => "32S",
-            elf::R_X86_64_16 => "16",
-            elf::R_X86_64_PC16 => "PC16",
-            elf::R_X86_64_8 => "8",
-            elf::R_X86_64_PC8 => "PC8",
-            elf::R_X86_64_DTPMOD64 => "DTPMOD64",
-            elf::R_X86_64_DTPOFF64 => "DTPOFF64",
-            elf::R_X86_64_TPOFF64 => "TPOFF64",
-            elf::R_X86_64_TLSGD => "TLSGD",
-            elf::R_X86_64_TLSLD => "TLSLD",
-            elf::R_X86_64_DTPOFF32 => "DTPOFF32",
-            elf::R_X86_64_GOTTPOFF => "GOTTPOFF",
-            elf::R_X86_64_TPOFF32 => "TPOFF32",
-            elf::R_X86_64_PC64 => "PC64",
-            elf::R_X86_64_GOTOFF64 => "GOTOFF64",
-            elf::R_X86_64_GOTPC32 => "GOTPC32",
-            elf::R_X86_64_GOT64 => "GOT64",
-            elf::R_X86_64_GOTPCREL64 => "GOTPCREL64",
-            elf::R_X86_64_GOTPC64 => "GOTPC64",
-            elf::R_X86_64_PLTOFF64 => "PLTOFF64",
-            elf::R_X86_64_SIZE32 => "SIZE32",
-            elf::R_X86_64_SIZE64 => "SIZE64",
-            elf::R_X86_64_GOTPC32_TLSDESC => "GOTPC32_TLSDESC",
-            elf::R_X86_64_TLSDESC_CALL => "TLSDESC_CALL",
-            elf::R_X86_64_TLSDESC => "TLSDESC",
-            elf::R_X86_64_IRELATIVE => "IRELATIVE",
-            elf::R_X86_64_GOTPCRELX => "GOTPCRELX",
-            elf::R_X86_64_REX_GOTPCRELX => "REX_GOTPCRELX",
-            elf::R_X86_64_CODE_4_GOTPCRELX => "CODE_4_GOTPCRELX",
-            _ => return format!("number {kind}"),
-        };
-        format!("R_X86_64_{name}")
+        names::relocation(kind)
     }
 
     fn addend_is_part_of_target(&self, kind: u32) -> bool {
@@ -180,12 +146,14 @@ impl Arch for X86_64 {
             elf::R_X86_64_PC32 if offset + 4 <= code.len() => Plan {
                 form: RELATIVE_32,
                 need: Need::Nothing,
+                place: names::distance(code, offset),
                 start: offset,
                 end: offset + 4,
             },
             elf::R_X86_64_64 if offset + 8 <= code.len() => Plan {
                 form: ADDRESS_64,
                 need: Need::Address,
+                place: "address",
                 start: offset,
                 end: offset + 8,
             },

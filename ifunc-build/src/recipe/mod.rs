@@ -14,10 +14,10 @@ use ifunc_abi::Fingerprint;
 use ifunc_abi::image::Flags;
 
 use crate::c::{Compiler, arch_of, build_files, imports_of};
-use crate::link::{Imports, Input, Linker, Request, Role};
+use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::shared::{Library, io};
-use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
+use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Language, Progress};
 use records::{Records, about_text, fingerprint};
 use workspace::{Package, Workspace};
 
@@ -75,6 +75,8 @@ pub fn build_packages(
             built.extend(build_rust(package, &archive, &mut names, options, progress)?);
         }
         let c_options = COptions {
+            cpu: package.cpu_of(options),
+            needed: package.needed.clone(),
             cflags: package.c_flags.clone(),
             link_args: package.link_args.clone(),
             verbose: options.verbose,
@@ -119,11 +121,12 @@ fn build_rust(
         role: Role::User,
     }];
     let linker = Linker::open(&inputs)?;
-    let compiler = Compiler::from_env();
+    let compiler = Compiler::new(None);
     let declared: Vec<String> = records.imports.keys().cloned().collect();
-    let images = link_all(package, &records, &linker, names, progress)?;
+    let cpu = package.cpu_of(options);
+    let images = link_all(package, &records, cpu, &linker, names, progress)?;
     let mut built = Vec::new();
-    for (ifunc, image) in records.ifuncs.iter().zip(images) {
+    for (ifunc, Linked { image, relocations }) in records.ifuncs.iter().zip(images) {
         let about = about_text(ifunc, &imports_of(std::iter::once(&image)), &records.imports);
         let library = Library {
             name: &ifunc.name,
@@ -147,7 +150,7 @@ fn build_rust(
             source: package.manifest_path.clone(),
             fresh,
             language: Language::Rust,
-            relocations: Vec::new(),
+            relocations,
         };
         progress.built(&result);
         built.push(result);
@@ -159,10 +162,11 @@ fn build_rust(
 fn link_all(
     package: &Package,
     records: &Records,
+    cpu: Cpu,
     linker: &Linker<'_>,
     names: &mut Names,
     progress: &mut dyn Progress,
-) -> Result<Vec<Vec<u8>>, BuildError> {
+) -> Result<Vec<Linked>, BuildError> {
     let declared: BTreeMap<&str, Fingerprint> = records
         .imports
         .iter()
@@ -182,10 +186,11 @@ fn link_all(
             target: fingerprint(&ifunc.target),
             answer: fingerprint(&ifunc.answer),
             payload_align: ifunc.align,
+            cpu_features: cpu.features(),
             ..Request::new(&ifunc.name, Imports::Declared(declared.clone()))
         };
-        match linker.link(&request) {
-            Ok(image) => images.push(image),
+        match linker.link_explained(&request) {
+            Ok(linked) => images.push(linked),
             Err(error) => errors.push(error),
         }
     }
