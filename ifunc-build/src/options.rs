@@ -27,6 +27,46 @@ pub enum Cpu {
     V4,
 }
 
+impl Cpu {
+    /// Every level, the lowest first.
+    pub const ALL: [Self; 4] = [Self::V1, Self::V2, Self::V3, Self::V4];
+
+    /// The level's name, as `--cpu` and manifests have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "x86-64-v1",
+            Self::V2 => "x86-64-v2",
+            Self::V3 => "x86-64-v3",
+            Self::V4 => "x86-64-v4",
+        }
+    }
+
+    /// The level of a name; `x86-64` is v1, as compilers have it.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "x86-64" => Some(Self::V1),
+            _ => Self::ALL.into_iter().find(|level| level.name() == name),
+        }
+    }
+
+    /// The name that compilers know: v1 has no number there.
+    #[must_use]
+    pub(crate) const fn of_compilers(self) -> &'static str {
+        match self {
+            Self::V1 => "x86-64",
+            other => other.name(),
+        }
+    }
+
+    /// What an image states: bit 0 is v2, bit 1 v3, bit 2 v4, each with those below it.
+    #[must_use]
+    pub const fn features(self) -> u64 {
+        (1 << self as u64) - 1
+    }
+}
+
 /// How much the compiler optimises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptLevel {
@@ -40,6 +80,29 @@ pub enum OptLevel {
     O3,
     /// `-Os`.
     Os,
+}
+
+impl OptLevel {
+    /// What stands behind `-Copt-level=`.
+    #[must_use]
+    pub(crate) const fn flag(self) -> &'static str {
+        match self {
+            Self::O0 => "0",
+            Self::O1 => "1",
+            Self::O2 => "2",
+            Self::O3 => "3",
+            Self::Os => "s",
+        }
+    }
+
+    /// The value as a profile has it: a number, or a string in quotes.
+    #[must_use]
+    pub(crate) const fn setting(self) -> &'static str {
+        match self {
+            Self::Os => "\"s\"",
+            other => other.flag(),
+        }
+    }
 }
 
 /// What [`build_packages`](crate::build_packages) builds, and how.
@@ -57,7 +120,8 @@ pub struct BuildOptions {
     pub profile: String,
     /// Examples of the packages that hold ifuncs, built instead of the libraries.
     pub examples: Vec<String>,
-    /// The CPUs that Rust and C code is built for; C flags of a package may ask for more.
+    /// The CPUs that Rust and C code is built for, at least: `[package.metadata.ifunc] cpu` of a package and its C
+    /// flags may ask for more.
     pub cpu: Cpu,
     /// Optimisation of the Rust code, instead of the profile's.
     pub opt_level: Option<OptLevel>,

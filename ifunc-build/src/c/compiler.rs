@@ -25,7 +25,7 @@ const FLAGS: [&str; 11] = [
     "-U_FORTIFY_SOURCE",
 ];
 
-/// The C compiler: `$CC`, or `cc`.
+/// The C compiler: the one that was asked for, `$CC`, or `cc`.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
     program: String,
@@ -33,17 +33,23 @@ pub(crate) struct Compiler {
     args: Vec<String>,
     /// What it says of itself.
     version: OnceLock<String>,
+    /// What it compiles for.
+    machine: OnceLock<String>,
 }
 
 impl Compiler {
-    /// The compiler of the environment.
-    pub(crate) fn from_env() -> Self {
-        let cc = std::env::var("CC").unwrap_or_default();
+    /// The compiler that was asked for, or that of the environment.
+    pub(crate) fn new(asked: Option<&str>) -> Self {
+        let cc = match asked {
+            Some(asked) => asked.to_owned(),
+            None => std::env::var("CC").unwrap_or_default(),
+        };
         let mut words = cc.split_whitespace().map(str::to_owned);
         Self {
             program: words.next().unwrap_or_else(|| "cc".into()),
             args: words.collect(),
             version: OnceLock::new(),
+            machine: OnceLock::new(),
         }
     }
 
@@ -58,13 +64,7 @@ impl Compiler {
 
     /// What `--version` says: another compiler under the same name is another compiler. Asked once.
     pub(crate) fn version(&self) -> &str {
-        self.version.get_or_init(|| {
-            let output = self.command().arg("--version").output();
-            output.map_or_else(
-                |_| String::new(),
-                |o| String::from_utf8_lossy(&o.stdout).into_owned(),
-            )
-        })
+        self.version.get_or_init(|| self.says("--version"))
     }
 
     /// A command that runs it.
@@ -98,7 +98,7 @@ impl Compiler {
         if options.color == Color::Always {
             command.arg("-fdiagnostics-color=always");
         }
-        command.args(&options.cflags).arg("-o").arg(&object).arg(file);
+        command.args(self.flags(options)).arg("-o").arg(&object).arg(file);
         if options.verbose {
             progress.command(&format!("{command:?}"));
         }
@@ -124,10 +124,38 @@ impl Compiler {
         (output.status.success() && path.is_absolute()).then_some(path)
     }
 
-    /// CPU features that code compiled with `cflags` may use, as an image states them.
-    pub(crate) fn cpu_features(&self, cflags: &[String]) -> Result<u64, BuildError> {
+    /// The CPU that is asked for and the user's own flags, in this order: the last `-march` wins. One in `$CC` is the
+    /// user's own too. An architecture that has no levels is asked for none.
+    fn flags(&self, options: &COptions) -> Vec<String> {
+        let chosen = self.args.iter().any(|arg| arg.starts_with("-march="));
+        let mut flags = Vec::new();
+        if !chosen && self.machine().starts_with("x86_64") {
+            flags.push(format!("-march={}", options.cpu.of_compilers()));
+        }
+        flags.extend_from_slice(&options.cflags);
+        flags
+    }
+
+    /// The machine it compiles for, such as `x86_64-linux-gnu`. Asked once.
+    fn machine(&self) -> &str {
+        self.machine.get_or_init(|| self.says("-dumpmachine"))
+    }
+
+    /// What it writes, asked with one argument; nothing if it cannot be run, which compiling will tell.
+    fn says(&self, argument: &str) -> String {
+        let output = self.command().arg(argument).output();
+        output.map_or_else(
+            |_| String::new(),
+            |o| String::from_utf8_lossy(&o.stdout).into_owned(),
+        )
+    }
+
+    /// CPU features that the code may use, as an image states them: read from the macros that the compiler predefines
+    /// with the same flags.
+    pub(crate) fn cpu_features(&self, options: &COptions) -> Result<u64, BuildError> {
+        let cflags = self.flags(options);
         let mut command = self.command();
-        command.args(cflags).args(["-dM", "-E", "-x", "c", "/dev/null"]);
+        command.args(&cflags).args(["-dM", "-E", "-x", "c", "/dev/null"]);
         let output = command.output().map_err(|e| self.spawn_error(e))?;
         if !output.status.success() {
             return Err(BuildError::CompileC {
@@ -138,7 +166,7 @@ impl Compiler {
         }
         let macros = String::from_utf8_lossy(&output.stdout);
         cpu::levels(&macros).map_err(|unknown| {
-            let flags: Vec<String> = self.args.iter().chain(cflags).cloned().collect();
+            let flags: Vec<String> = self.args.iter().chain(&cflags).cloned().collect();
             unknown.into_error(&self.name(), &flags)
         })
     }

@@ -12,7 +12,7 @@ use cargo_metadata::Message;
 
 use super::diagnose::Diagnosis;
 use super::workspace::{Package, Workspace};
-use crate::{BuildError, BuildOptions, Color, Progress};
+use crate::{BuildError, BuildOptions, Color, OptLevel, Progress};
 
 /// What a reader thread hands over.
 enum Event {
@@ -165,7 +165,7 @@ fn command(
     };
     let settings = [
         format!("inherits={:?}", options.profile),
-        "lto=\"fat\"".into(),
+        format!("lto={:?}", if options.lto { "fat" } else { "off" }),
         "codegen-units=1".into(),
         "panic=\"abort\"".into(),
         "debug=\"line-tables-only\"".into(),
@@ -210,14 +210,20 @@ fn command(
 
 /// Images of the release profile are optimised, whatever the manifest says of that profile.
 fn release_settings(options: &BuildOptions) -> Vec<String> {
-    match &*options.profile {
-        "release" => vec![
-            "opt-level=3".into(),
-            "overflow-checks=false".into(),
-            "debug-assertions=false".into(),
-        ],
+    let mut settings = match &*options.profile {
+        "release" => vec!["overflow-checks=false".into(), "debug-assertions=false".into()],
         _ => Vec::new(),
+    };
+    if let Some(level) = opt_level(options) {
+        settings.push(format!("opt-level={}", level.setting()));
     }
+    settings
+}
+
+/// The optimisation that is ours to choose; otherwise the profile's own.
+fn opt_level(options: &BuildOptions) -> Option<OptLevel> {
+    let release = (options.profile == "release").then_some(OptLevel::O3);
+    options.opt_level.or(release)
 }
 
 fn add_features(command: &mut Command, features: Option<&BTreeSet<String>>, options: &BuildOptions) {
@@ -240,9 +246,14 @@ fn rustflags(workspace: &Workspace, package: &Package, options: &BuildOptions) -
         format!("--cfg=ifunc_panic=\"{}\"", package.panic).into(),
         "--check-cfg=cfg(ifunc_panic,values(\"message\",\"location\",\"minimal\"))".into(),
     ];
-    if options.profile == "release" {
+    if let Some(level) = opt_level(options) {
         // Beats `[profile.release.package.X]` of the user, which a profile that inherits would take over.
-        flags.push("-Copt-level=3".into());
+        flags.push(format!("-Copt-level={}", level.flag()).into());
+    }
+    if workspace.host.starts_with("x86_64-") {
+        // What the image states, whatever the toolchain takes for granted.
+        let cpu = package.cpu_of(options).of_compilers();
+        flags.push(format!("-Ctarget-cpu={cpu}").into());
     }
     for directory in &workspace.foreign {
         let mut flag = OsString::from("--remap-path-prefix=");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
 
 use crate::shared::io;
-use crate::{BuildError, BuildOptions};
+use crate::{BuildError, BuildOptions, Cpu};
 
 /// Our own crates: they depend on `ifunc` and hold none.
 const OWN: [&str; 6] = [
@@ -20,6 +20,9 @@ const OWN: [&str; 6] = [
 /// What a panicking ifunc may tell.
 const PANIC_POLICIES: [&str; 3] = ["message", "location", "minimal"];
 
+/// What `[package.metadata.ifunc]` may say.
+const KEYS: [&str; 5] = ["panic", "cpu", "needed", "cflags", "link-args"];
+
 /// An ifunc package.
 #[derive(Clone, Debug)]
 pub(super) struct Package {
@@ -32,6 +35,10 @@ pub(super) struct Package {
     pub(super) dependencies: BTreeSet<String>,
     /// `[package.metadata.ifunc] panic`.
     pub(super) panic: String,
+    /// `[package.metadata.ifunc] cpu`: the CPUs that its code is built for, at least.
+    pub(super) cpu: Cpu,
+    /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its C ifuncs need on the target.
+    pub(super) needed: Vec<String>,
     /// `[package.metadata.ifunc] cflags`: more arguments for the C compiler.
     pub(super) c_flags: Vec<String>,
     /// `[package.metadata.ifunc] link-args`: more arguments for the link of the source's libraries.
@@ -128,6 +135,11 @@ impl Workspace {
 }
 
 impl Package {
+    /// The CPUs that the package is built for.
+    pub(super) fn cpu_of(&self, options: &BuildOptions) -> Cpu {
+        self.cpu.max(options.cpu)
+    }
+
     /// The C files of the package, by name.
     pub(super) fn c_files(&self) -> Result<Vec<PathBuf>, BuildError> {
         let folder = self.manifest_path.with_file_name("c");
@@ -187,6 +199,15 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
             )));
         }
     };
+    let cpu = match &table["cpu"] {
+        serde_json::Value::Null => Cpu::V1,
+        other => other.as_str().and_then(Cpu::from_name).ok_or_else(|| {
+            let names = Cpu::ALL.map(|level| format!("\"{}\"", level.name())).join(", ");
+            error(format!(
+                "`cpu = {other}` is no level of x86-64\nhelp: the levels are {names}"
+            ))
+        })?,
+    };
     let strings = |key: &str| match &table[key] {
         serde_json::Value::Null => Ok(Vec::new()),
         serde_json::Value::Array(list) => list
@@ -196,14 +217,16 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
             .ok_or_else(|| error(format!("`{key}` is not a list of strings"))),
         _ => Err(error(format!("`{key}` is not a list of strings"))),
     };
-    if let Some(unknown) = table.as_object().and_then(|t| {
-        t.keys()
-            .find(|k| !["panic", "cflags", "link-args"].contains(&k.as_str()))
-    }) {
+    if let Some(unknown) = table
+        .as_object()
+        .and_then(|t| t.keys().find(|k| !KEYS.contains(&k.as_str())))
+    {
+        let keys = KEYS.map(|key| format!("`{key}`")).join(", ");
         return Err(error(format!(
-            "unknown key `{unknown}`\nhelp: the keys are `panic`, `cflags`, `link-args`"
+            "unknown key `{unknown}`\nhelp: the keys are {keys}"
         )));
     }
+    let needed = strings("needed")?;
     Ok(Some(Package {
         name: package.name.to_string(),
         crate_name: library.name.replace('-', "_"),
@@ -215,6 +238,8 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
             .map(|d| d.rename.as_ref().unwrap_or(&d.name).clone())
             .collect(),
         panic,
+        cpu,
+        needed,
         c_flags: strings("cflags")?,
         link_args: strings("link-args")?,
     }))
