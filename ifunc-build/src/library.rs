@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::about::About;
-use ifunc_abi::symbols::{ABOUT_SECTION, IMAGE_SECTION};
+use ifunc_abi::symbols::{ABOUT_SECTION, DEBUG_SECTION, IMAGE_SECTION};
 use object::{Object, ObjectSection};
 
 /// What an ifunc library holds.
@@ -22,6 +22,9 @@ pub struct LibraryImage {
     pub image: Vec<u8>,
     /// The text beside it; empty if there is none.
     pub about: String,
+    /// The image's symbols, lines and call frames, for debuggers; empty if there are none. See
+    /// [`Linked::debug`](crate::link::Linked::debug).
+    pub debug: Vec<u8>,
 }
 
 impl LibraryImage {
@@ -86,6 +89,7 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
     let file = object::File::parse(&*data).map_err(not_elf)?;
     let mut images = Vec::new();
     let mut texts = Vec::new();
+    let mut companions = Vec::new();
     for section in file.sections() {
         let Ok(section_name) = section.name() else {
             continue;
@@ -96,10 +100,13 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
                 name: name.into(),
                 image,
                 about: String::new(),
+                debug: Vec::new(),
             });
         } else if let Some(name) = section_name.strip_prefix(ABOUT_SECTION) {
             let text = String::from_utf8_lossy(section.data().map_err(not_elf)?).into_owned();
             texts.push((name.to_owned(), text));
+        } else if let Some(name) = section_name.strip_prefix(DEBUG_SECTION) {
+            companions.push((name.to_owned(), section.data().map_err(not_elf)?.to_vec()));
         }
     }
     if images.is_empty() {
@@ -108,6 +115,11 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
     for (name, text) in texts {
         if let Some(image) = images.iter_mut().find(|image| image.name == name) {
             image.about = text;
+        }
+    }
+    for (name, debug) in companions {
+        if let Some(image) = images.iter_mut().find(|image| image.name == name) {
+            image.debug = debug;
         }
     }
     images.sort_by(|a, b| a.name.cmp(&b.name));

@@ -114,7 +114,11 @@ pub(crate) fn build_files(
         let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
         for ifunc in &unit.ifuncs {
-            let Linked { image, relocations } = &images[&ifunc.name];
+            let Linked {
+                image,
+                relocations,
+                debug,
+            } = &images[&ifunc.name];
             let about = format!("convention {}\n", ifunc.convention.name());
             let origin = Names::c_origin(package, &unit.file);
             let library = Library {
@@ -123,6 +127,7 @@ pub(crate) fn build_files(
                 arch: arch_of(image),
                 image,
                 about: &about,
+                debug,
                 origin: &origin,
                 weaken: weaken.clone(),
                 linker: &linker,

@@ -11,6 +11,7 @@
 //! | addresses | `layout` |
 //! | bytes | `emit` |
 //! | what became of the relocations | `uses` |
+//! | names, lines and frames for debuggers | `debug` |
 //! | what an instruction looks like | `arch` (the seam), `x86_64` |
 //! | which objects a library is made of | `closure` |
 //! | what is refused, and how to mend it | `refuse`, `reason`, `help` |
@@ -26,6 +27,7 @@
 
 mod arch;
 mod closure;
+mod debug;
 mod emit;
 mod help;
 mod inputs;
@@ -107,6 +109,9 @@ pub struct Linked {
     pub image: Vec<u8>,
     /// What became of its relocations, each kind of case once, in order.
     pub relocations: Vec<RelocationUse>,
+    /// Its symbols, lines and call frames, for debuggers: an ELF relocatable file whose `.text` stands for the
+    /// read-execute part and whose `.data` stands for the read-write part.
+    pub debug: Vec<u8>,
 }
 
 /// Objects that images are made of.
@@ -147,14 +152,15 @@ impl<'a> Linker<'a> {
     pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
         let reached = reach::reach(&self.inputs, request)?;
         let mut reasons = reason::Reasons::default();
-        let parts = layout::lay_out(&reached, &mut reasons)
-            .and_then(|layout| emit::emit(&reached, &layout, request, &mut reasons));
-        if let Some(parts) = parts {
+        let laid_out = layout::lay_out(&reached, &mut reasons)
+            .and_then(|layout| Some((emit::emit(&reached, &layout, request, &mut reasons)?, layout)));
+        if let Some((parts, layout)) = laid_out {
             match parts.encode() {
                 Ok(image) => {
                     return Ok(Linked {
                         image,
                         relocations: uses::of(&reached),
+                        debug: debug::companion(&self.inputs, &reached, &layout).unwrap_or_default(),
                     });
                 }
                 Err(e) => reasons.add(

@@ -126,7 +126,12 @@ fn build_rust(
     let cpu = package.cpu_of(options);
     let images = link_all(package, &records, cpu, &linker, names, progress)?;
     let mut built = Vec::new();
-    for (ifunc, Linked { image, relocations }) in records.ifuncs.iter().zip(images) {
+    for (ifunc, linked) in records.ifuncs.iter().zip(images) {
+        let Linked {
+            image,
+            relocations,
+            debug,
+        } = linked;
         let about = about_text(ifunc, &imports_of(std::iter::once(&image)), &records.imports);
         let library = Library {
             name: &ifunc.name,
@@ -134,6 +139,7 @@ fn build_rust(
             arch: arch_of(&image),
             image: &image,
             about: &about,
+            debug: &debug,
             origin: &Names::package_origin(&package.name),
             weaken: declared.clone(),
             linker: &linker,

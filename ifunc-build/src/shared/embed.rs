@@ -1,7 +1,7 @@
 //! The object that carries an image into its library.
 
 use ifunc_abi::image::ARCH_AARCH64;
-use ifunc_abi::symbols::{ABOUT_SECTION, IMAGE_SECTION};
+use ifunc_abi::symbols::{ABOUT_SECTION, DEBUG_SECTION, IMAGE_SECTION};
 use object::write::{Object, Symbol, SymbolSection};
 use object::{
     Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
@@ -13,8 +13,8 @@ use object::{
 pub(crate) const BUILD_SECTION: &str = ".ifunc.build.";
 
 /// Symbols at the starts of the sections: what names them keeps the sections from being dropped.
-pub(crate) fn anchors(name: &str) -> [String; 3] {
-    ["image", "about", "build"].map(|part| format!("__ifunc_{part}_of_{name}"))
+pub(crate) fn anchors(name: &str) -> [String; 4] {
+    ["image", "about", "debug", "build"].map(|part| format!("__ifunc_{part}_of_{name}"))
 }
 
 /// An object with the sections of one ifunc. They are in no segment: whoever wants them reads the file, and a process
@@ -24,6 +24,7 @@ pub(crate) fn embed(
     name: &str,
     image: &[u8],
     about: &str,
+    debug: &[u8],
     build: &str,
 ) -> Result<Vec<u8>, object::write::Error> {
     let architecture = if arch == ARCH_AARCH64 {
@@ -32,9 +33,10 @@ pub(crate) fn embed(
         Architecture::X86_64
     };
     let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
-    let sections: [(&str, &[u8]); 3] = [
+    let sections: [(&str, &[u8]); 4] = [
         (IMAGE_SECTION, image),
         (ABOUT_SECTION, about.as_bytes()),
+        (DEBUG_SECTION, debug),
         (BUILD_SECTION, build.as_bytes()),
     ];
     for ((prefix, data), anchor) in sections.into_iter().zip(anchors(name)) {

@@ -27,7 +27,7 @@ const RUNTIME: &str = include_str!("runtime.c");
 /// What stands in front of the entries of Rust ifuncs, in their objects.
 const INNER: &str = "__ifunc_inner_";
 /// Changes when libraries made of the same parts come out different.
-const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 2");
+const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 3");
 
 /// A library to be made.
 pub(crate) struct Library<'l, 'a> {
@@ -37,6 +37,8 @@ pub(crate) struct Library<'l, 'a> {
     pub(crate) arch: u16,
     pub(crate) image: &'l [u8],
     pub(crate) about: &'l str,
+    /// The companion of the image, for debuggers.
+    pub(crate) debug: &'l [u8],
     /// Whose it is: `rust PACKAGE` or `c PATH`.
     pub(crate) origin: &'l str,
     /// Symbols that the target may provide: weak in the library, unless what the source runs needs them too.
@@ -88,7 +90,7 @@ impl Library<'_, '_> {
             return Ok((path, true));
         }
         let build = format!("key {key}\norigin {}\n", self.origin);
-        let carrier = embed(self.arch, self.name, self.image, self.about, &build)
+        let carrier = embed(self.arch, self.name, self.image, self.about, self.debug, &build)
             .map_err(|e| self.failed(compiler, &e.to_string()))?;
 
         fs::create_dir_all(folder).map_err(io("create", folder))?;
@@ -236,6 +238,7 @@ impl Library<'_, '_> {
             part(bytes.as_bytes());
         }
         part(self.image);
+        part(self.debug);
         objects.iter().for_each(|object| part(object));
         hasher.finalize().to_hex().to_string()
     }

@@ -64,5 +64,6 @@ fn images_of(file: &std::path::Path) -> Result<Vec<LibraryImage>, Failure> {
         name,
         image: bytes,
         about: String::new(),
+        debug: Vec::new(),
     }])
 }
