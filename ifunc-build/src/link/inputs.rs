@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use object::read::archive::ArchiveFile;
 
+use super::lines::Lines;
 use super::object_file::{Object, Place, Symbol};
 
 /// Whose code an input is.
@@ -62,6 +63,8 @@ struct Slot<'a> {
     /// A member of an archive: of equal definitions the first is the one that is meant.
     archived: bool,
     object: OnceCell<Result<Object<'a>, String>>,
+    /// Read when something of the object is refused.
+    lines: OnceCell<Option<Lines>>,
 }
 
 /// Objects among which the best definition wins. Groups are searched in order: the objects, their neighbours, then each
@@ -119,6 +122,7 @@ impl<'a> Inputs<'a> {
             role,
             archived,
             object: OnceCell::new(),
+            lines: OnceCell::new(),
         });
         self.slots.len() - 1
     }
@@ -188,6 +192,15 @@ impl<'a> Inputs<'a> {
             .get_or_init(|| Object::parse(slot.name.clone(), slot.data))
             .as_ref()
             .map_err(|e| &**e)
+    }
+
+    /// The source line of a place of an object, if the object tells.
+    pub(super) fn line(&self, slot: usize, section: usize, offset: u64) -> Option<String> {
+        let slot = &self.slots[slot];
+        slot.lines
+            .get_or_init(|| Lines::read(slot.data))
+            .as_ref()?
+            .at(section, offset)
     }
 
     /// Whose an object is.

@@ -15,6 +15,7 @@
 //! | what an instruction looks like | `arch` (the seam), `x86_64` |
 //! | which objects a library is made of | `closure` |
 //! | what is refused, and how to mend it | `refuse`, `reason`, `help` |
+//! | what it is called in the source, and where it stands there | `demangle`, `lines` |
 //!
 //! ```no_run
 //! use ifunc_build::link::{Imports, Input, Linker, Request, Role};
@@ -28,10 +29,12 @@
 mod arch;
 mod closure;
 mod debug;
+mod demangle;
 mod emit;
 mod help;
 mod inputs;
 mod layout;
+mod lines;
 mod object_file;
 mod pieces;
 mod reach;

@@ -26,6 +26,8 @@ pub(super) struct Chunk<'a> {
     pub(super) align: u64,
     /// By ascending place; no two rewrite the same byte.
     pub(super) links: Vec<Link>,
+    /// The chunk, and the offset in its section, that led here first; the entry has none.
+    pub(super) found_by: Option<(usize, u64)>,
 }
 
 /// Where a chunk comes from.
@@ -93,6 +95,7 @@ pub(super) fn reach<'a>(inputs: &Inputs<'a>, request: &Request<'_>) -> Result<Re
         imports: Vec::new(),
         import_numbers: HashMap::new(),
         reasons: Reasons::default(),
+        here: None,
     };
     let root = format!("{}{}", request.name, symbols::MAIN_SUFFIX);
     let entry = walk.entry(&root);
@@ -133,6 +136,8 @@ pub(super) struct Walk<'w, 'a> {
     imports: Vec<Import<'a>>,
     import_numbers: HashMap<&'a str, usize>,
     pub(super) reasons: Reasons,
+    /// The relocation that is judged: its chunk, and its offset in the section.
+    here: Option<(usize, u64)>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -207,7 +212,20 @@ impl<'w, 'a> Walk<'w, 'a> {
             size,
             align: piece.align,
             links: Vec::new(),
+            found_by: self.here,
         })
+    }
+
+    /// The chunk of an offset of a section that was reached.
+    pub(super) fn chunk_at(&self, object: usize, section: usize, offset: u64) -> Option<usize> {
+        let pieces = &self.object(object)?.sections[section].pieces;
+        let piece = piece_at(pieces, offset);
+        let origin = Origin::Piece {
+            object,
+            section,
+            piece,
+        };
+        self.by_origin.get(&origin).copied()
     }
 
     fn push(&mut self, chunk: Chunk<'a>) -> usize {
@@ -256,6 +274,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 section,
                 relocation,
             };
+            self.here = Some((index, relocation.offset));
             let Some(link) = self.judge(&place, arch) else {
                 continue;
             };
@@ -360,13 +379,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 part_of_target,
             ),
             Err((object, reason)) => {
-                self.reasons.add(
-                    Rule::Malformed,
-                    object,
-                    reason,
-                    Some(site.describe()),
-                    help::MALFORMED,
-                );
+                self.note(site, Rule::Malformed, object, reason, help::MALFORMED);
                 None
             }
         }
@@ -381,10 +394,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         addend: i64,
         part_of_target: bool,
     ) -> Option<(Target, i64)> {
-        let by = || Some(site.describe());
         if symbol.kind == elf::STT_GNU_IFUNC {
-            self.reasons
-                .add(Rule::GnuIfunc, symbol.name, "", by(), help::GNU_IFUNC);
+            self.note(site, Rule::GnuIfunc, symbol.name, "", help::GNU_IFUNC);
             return None;
         }
         let (index, value) = match symbol.place {
@@ -394,8 +405,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 return Some((Target::Chunk { chunk, offset: 0 }, addend));
             }
             Place::Absolute => {
-                self.reasons
-                    .add(Rule::AbsoluteSymbol, symbol.name, "", by(), help::ABSOLUTE);
+                self.note(site, Rule::AbsoluteSymbol, symbol.name, "", help::ABSOLUTE);
                 return None;
             }
             Place::Undefined => {
@@ -412,14 +422,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         match section.kind {
             SectionKind::Text | SectionKind::ReadOnly | SectionKind::Data | SectionKind::Bss => {}
             SectionKind::Tls => {
-                self.reasons
-                    .add(Rule::ThreadLocal, shown, "", by(), help::THREAD_LOCAL);
+                self.note(site, Rule::ThreadLocal, shown, "", help::THREAD_LOCAL);
                 return None;
             }
             SectionKind::Constructors | SectionKind::Other => {
                 let detail = format!("section `{}`", section.name);
-                self.reasons
-                    .add(Rule::Section, shown, &detail, by(), help::SECTION);
+                self.note(site, Rule::Section, shown, &detail, help::SECTION);
                 return None;
             }
         }
@@ -450,6 +458,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             size,
             align,
             links: Vec::new(),
+            found_by: self.here,
         })
     }
 
@@ -465,16 +474,15 @@ impl<'w, 'a> Walk<'w, 'a> {
             size: data.len() as u64,
             align: 1,
             links: Vec::new(),
+            found_by: self.here,
         })
     }
 
     /// An undefined symbol: an import, if it may be one.
     fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
-        let by = || Some(site.describe());
         match symbol.name {
             "_GLOBAL_OFFSET_TABLE_" => {
-                self.reasons
-                    .add(Rule::GotRelative, symbol.name, "", by(), help::GOT_RELATIVE);
+                self.note(site, Rule::GotRelative, symbol.name, "", help::GOT_RELATIVE);
                 return None;
             }
             // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
@@ -484,8 +492,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             name if self.refuse_linker_symbol(site, name) => return None,
             name if !name::is_valid_symbol(name) => {
-                self.reasons
-                    .add(Rule::SymbolName, name, "", by(), help::SYMBOL_NAME);
+                self.note(site, Rule::SymbolName, name, "", help::SYMBOL_NAME);
                 return None;
             }
             name => {
@@ -493,8 +500,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                     && !declared.contains_key(name)
                     && !symbols::RUNTIME_IMPORTS.contains(&name)
                 {
-                    self.reasons
-                        .add(Rule::Undeclared, name, "", by(), &help::undeclared(name));
+                    self.note(site, Rule::Undeclared, name, "", &help::undeclared(name));
                     return None;
                 }
             }

@@ -1,6 +1,9 @@
 //! Why objects make no image: every reason, each as rule, symbol, who refers to it, and how to mend it.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+
+use super::demangle::demangle;
 
 /// What an image cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +78,8 @@ pub struct Reason {
     pub symbol: String,
     /// What exactly was found; may be empty.
     pub detail: String,
-    /// Who refers to it, in the order it was found.
+    /// Who refers to it, in the order it was found: the function or object by its name in the source, its file, the lines
+    /// where the object tells them, and what lies between it and the entry.
     pub referenced_by: Vec<String>,
     /// What to do.
     pub help: String,
@@ -125,39 +129,76 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// The name as it stands in the source.
-pub(crate) fn demangle(symbol: &str) -> String {
-    format!("{:#}", rustc_demangle::demangle(symbol))
+/// Who refers to something that is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Referrer {
+    /// The function or object, and the file it is in.
+    pub(super) who: String,
+    /// The line of the source.
+    pub(super) at: Option<String>,
+    /// What lies between it and the entry, the nearest first.
+    pub(super) through: Vec<String>,
 }
 
-/// Collects reasons; the same rule and symbol become one reason with several referrers.
+/// Whoever refers, once, and all of the lines where it does.
+#[derive(Debug)]
+struct Referrers {
+    who: String,
+    at: Vec<String>,
+    through: Vec<String>,
+}
+
+impl fmt::Display for Referrers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.who)?;
+        if !self.at.is_empty() {
+            write!(f, " at {}", self.at.join(", "))?;
+        }
+        if !self.through.is_empty() {
+            write!(f, ", reached through `{}`", self.through.join("`, `"))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is known of a reason: who refers, by what they are called, and the help.
 #[derive(Debug, Default)]
-pub(super) struct Reasons(Vec<Reason>);
+struct Known {
+    referrers: Vec<Referrers>,
+    /// Index in `referrers`.
+    by_name: HashMap<String, usize>,
+    help: String,
+}
+
+/// Collects reasons; the same rule, symbol and detail become one reason with several referrers.
+#[derive(Debug, Default)]
+pub(super) struct Reasons(BTreeMap<(Rule, String, String), Known>);
 
 impl Reasons {
-    pub(super) fn add(&mut self, rule: Rule, symbol: &str, detail: &str, by: Option<String>, help: &str) {
+    pub(super) fn add(&mut self, rule: Rule, symbol: &str, detail: &str, by: Option<Referrer>, help: &str) {
         let known = self
             .0
-            .iter_mut()
-            .find(|r| r.rule == rule && r.symbol == symbol && r.detail == detail);
-        let reason = match known {
-            Some(reason) => reason,
-            None => {
-                self.0.push(Reason {
-                    rule,
-                    symbol: symbol.into(),
-                    detail: detail.into(),
-                    referenced_by: Vec::new(),
-                    help: help.into(),
-                });
-                let last = self.0.len() - 1;
-                &mut self.0[last]
-            }
+            .entry((rule, symbol.into(), detail.into()))
+            .or_insert_with(|| Known {
+                help: help.into(),
+                ..Known::default()
+            });
+        let Some(Referrer { who, at, through }) = by else {
+            return;
         };
-        if let Some(by) = by
-            && !reason.referenced_by.contains(&by)
+        let index = *known.by_name.entry(who.clone()).or_insert_with(|| {
+            known.referrers.push(Referrers {
+                who,
+                at: Vec::new(),
+                through,
+            });
+            known.referrers.len() - 1
+        });
+        let lines = &mut known.referrers[index].at;
+        if let Some(at) = at
+            && !lines.contains(&at)
         {
-            reason.referenced_by.push(by);
+            lines.push(at);
         }
     }
 
@@ -174,12 +215,17 @@ impl Reasons {
         self.0.is_empty()
     }
 
-    pub(super) fn into_error(mut self, ifunc: &str) -> LinkError {
-        self.0
-            .sort_by(|a, b| (a.rule, &a.symbol, &a.detail).cmp(&(b.rule, &b.symbol, &b.detail)));
+    pub(super) fn into_error(self, ifunc: &str) -> LinkError {
+        let reasons = self.0.into_iter().map(|((rule, symbol, detail), known)| Reason {
+            rule,
+            symbol,
+            detail,
+            referenced_by: known.referrers.iter().map(ToString::to_string).collect(),
+            help: known.help,
+        });
         LinkError {
             ifunc: ifunc.into(),
-            reasons: self.0,
+            reasons: reasons.collect(),
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::arch::{Arch, Refused};
+use super::demangle::demangle;
 use super::inputs::{Definition, Role};
 use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
 use super::reach::{Origin, Target, Walk};
-use super::reason::{Rule, demangle};
+use super::reason::{Referrer, Rule};
 use super::{Imports, help};
 
 /// What linkers and start files define for a program's or library's own file.
@@ -38,12 +39,6 @@ pub(super) struct Site<'w, 'a> {
 }
 
 impl Site<'_, '_> {
-    /// Who refers, for a message.
-    pub(super) fn describe(&self) -> String {
-        let enclosing = self.object.enclosing(self.section, self.relocation.offset);
-        format!("`{}` in {}", demangle(enclosing), self.object.name)
-    }
-
     /// What is referred to, for a message.
     fn target_name(&self) -> &str {
         let symbol = &self.object.symbols[self.relocation.symbol];
@@ -55,15 +50,51 @@ impl Site<'_, '_> {
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
+    /// Notes a reason against what `site` refers to.
+    pub(super) fn note(&mut self, site: &Site<'w, 'a>, rule: Rule, symbol: &str, detail: &str, help: &str) {
+        let by = self.referrer(
+            site.object_index,
+            site.object,
+            site.section,
+            site.relocation.offset,
+        );
+        self.reasons.add(rule, symbol, detail, Some(by), help);
+    }
+
+    /// Who stands at an offset of a section, where in the source, and how the entry comes to it.
+    fn referrer(&self, object_index: usize, object: &Object<'_>, section: usize, offset: u64) -> Referrer {
+        let name = object.enclosing(section, offset);
+        Referrer {
+            who: format!("`{}` in {}", demangle(name), object.name),
+            at: self.inputs.line(object_index, section, offset),
+            through: self.way_to(object_index, section, offset, name),
+        }
+    }
+
+    /// What lies between the entry and a place, the nearest first: the shortest way there is.
+    fn way_to(&self, object: usize, section: usize, offset: u64, name: &str) -> Vec<String> {
+        let mut way = Vec::new();
+        let mut last = name;
+        let mut chunk = self.chunk_at(object, section, offset);
+        while let Some((by, offset)) = chunk.and_then(|chunk| self.chunks[chunk].found_by) {
+            if let Origin::Piece { object, section, .. } = self.chunks[by].origin
+                && let Some(object) = self.object(object)
+            {
+                let name = object.enclosing(section, offset);
+                // The entry is who it is all about.
+                if name != last && self.chunks[by].found_by.is_some() {
+                    way.push(demangle(name));
+                    last = name;
+                }
+            }
+            chunk = Some(by);
+        }
+        way
+    }
+
     /// The object contradicts itself at `site`.
     pub(super) fn malformed(&mut self, site: &Site<'w, 'a>, detail: &str) {
-        self.reasons.add(
-            Rule::Malformed,
-            &site.object.name,
-            detail,
-            Some(site.describe()),
-            help::MALFORMED,
-        );
+        self.note(site, Rule::Malformed, &site.object.name, detail, help::MALFORMED);
     }
 
     /// Notes what the architecture refused.
@@ -83,8 +114,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             (_, "") => name,
             (_, what) => format!("{name}, {what}"),
         };
-        self.reasons
-            .add(rule, site.target_name(), &detail, Some(site.describe()), help);
+        self.note(site, rule, site.target_name(), &detail, help);
     }
 
     /// Refuses what is reached and defined twice: which definition is meant, nobody can tell. By what is reached and not
@@ -132,21 +162,35 @@ impl<'w, 'a> Walk<'w, 'a> {
             && !site.object.sections[index].grouped
             && !self.inputs.archived(site.object_index)
         {
-            self.duplicate(
-                symbol.name,
-                found.object,
+            let by = self.referrer(
                 site.object_index,
-                Some(site.describe()),
+                site.object,
+                site.section,
+                site.relocation.offset,
             );
+            self.duplicate(symbol.name, found.object, site.object_index, Some(by));
         }
     }
 
-    fn duplicate(&mut self, name: &str, first: usize, second: usize, by: Option<String>) {
-        let detail = format!(
-            "in {} and in {}",
-            self.inputs.name(first),
-            self.inputs.name(second)
-        );
+    fn duplicate(&mut self, name: &str, first: usize, second: usize, by: Option<Referrer>) {
+        let place = |index: usize| {
+            let file = self.inputs.name(index);
+            let line = self.object(index).and_then(|object| {
+                let symbol = &object.symbols[*object.globals.get(name)?];
+                match symbol.place {
+                    Place::Section {
+                        index: section,
+                        value,
+                    } => self.inputs.line(index, section, value),
+                    _ => None,
+                }
+            });
+            match line {
+                Some(line) => format!("{file} at {line}"),
+                None => file.to_owned(),
+            }
+        };
+        let detail = format!("in {} and in {}", place(first), place(second));
         self.reasons
             .add(Rule::Duplicate, name, &detail, by, help::DUPLICATE);
     }
@@ -163,8 +207,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             false if LINKER_SYMBOLS.contains(&name) => help::LINKER_SYMBOL,
             false => return false,
         };
-        self.reasons
-            .add(Rule::LinkerSymbol, name, "", Some(site.describe()), help);
+        self.note(site, Rule::LinkerSymbol, name, "", help);
         true
     }
 
@@ -189,12 +232,15 @@ impl<'w, 'a> Walk<'w, 'a> {
                 .iter()
                 .filter(|s| s.kind == SectionKind::Constructors && s.size > 0)
             {
-                let mut by = vec![format!("section `{}` of {}", section.name, object.name)];
+                let mut by = vec![Referrer {
+                    who: format!("section `{}` of {}", section.name, object.name),
+                    ..Referrer::default()
+                }];
                 if support {
                     by.extend(self.referrers(index));
                 }
                 for relocation in &section.relocations {
-                    let (function, called) = self.constructor(index, object, relocation);
+                    let (function, place, called) = self.constructor(index, object, relocation);
                     if support && called {
                         continue;
                     }
@@ -203,9 +249,11 @@ impl<'w, 'a> Walk<'w, 'a> {
                         _ if support => help::SUPPORT_CONSTRUCTOR,
                         _ => help::CONSTRUCTOR,
                     };
+                    let line = place.and_then(|(section, at)| self.inputs.line(index, section, at));
+                    let detail = line.map_or_else(String::new, |line| format!("at {line}"));
                     for by in &by {
                         self.reasons
-                            .add(Rule::Constructor, function, "", Some(by.clone()), help);
+                            .add(Rule::Constructor, function, &detail, Some(by.clone()), help);
                     }
                 }
                 if section.relocations.is_empty() {
@@ -218,16 +266,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// Name of the function that an entry of a constructor section runs, and whether the image reaches it.
+    /// Name of the function that an entry of a constructor section runs, where it is, and whether the image reaches it.
     fn constructor(
         &self,
         object_index: usize,
         object: &'w Object<'a>,
         relocation: &Relocation,
-    ) -> (&'a str, bool) {
+    ) -> (&'a str, Option<(usize, u64)>, bool) {
         let symbol = &object.symbols[relocation.symbol];
         let Place::Section { index, value } = symbol.place else {
-            return (symbol.name, false);
+            return (symbol.name, None, false);
         };
         let at = match symbol.is_section() {
             true => value.wrapping_add_signed(relocation.addend),
@@ -246,16 +294,16 @@ impl<'w, 'a> Walk<'w, 'a> {
                 if (object, section) == (object_index, index))
                 && (offset == at || offset.wrapping_add_signed(link.addend + 4) == at)
         });
-        (name, called)
+        (name, Some((index, at)), called)
     }
 
     /// Who refers to something of an object, from outside of it.
-    fn referrers(&self, to: usize) -> BTreeSet<String> {
+    fn referrers(&self, to: usize) -> Vec<Referrer> {
         let object_of = |chunk: usize| match self.chunks[chunk].origin {
             Origin::Piece { object, section, .. } => Some((object, section)),
             _ => None,
         };
-        let mut found = BTreeSet::new();
+        let mut found = Vec::new();
         for (index, chunk) in self.chunks.iter().enumerate() {
             let Some((from, section)) = object_of(index).filter(|(object, _)| *object != to) else {
                 continue;
@@ -265,8 +313,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 if let Target::Chunk { chunk, .. } = link.target
                     && object_of(chunk).is_some_and(|(object, _)| object == to)
                 {
-                    let enclosing = object.enclosing(section, link.plan.start as u64);
-                    found.insert(format!("`{}` in {}", demangle(enclosing), object.name));
+                    found.push(self.referrer(from, object, section, link.plan.start as u64));
                 }
             }
         }

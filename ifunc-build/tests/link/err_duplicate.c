@@ -1,5 +1,5 @@
 //#Object: parts/duplicate.c
-//#ExpectError: symbol that is defined twice: `twice` (in err_duplicate.o and in object0.o)
+//#ExpectError: symbol that is defined twice: `twice`
 //#ExpectError: remove one of them
 //#ExpectError: 1 reason
 #include "ifunc.h"
