@@ -1,1 +1,24 @@
+//! Crates that people use, inside ifuncs: none of them knows of images.
+
 #![no_std]
+
+extern crate alloc;
+
+pub mod bytes;
+pub mod checksums;
+pub mod containers;
+pub mod maths;
+pub mod parsers;
+pub mod serialisation;
+
+use corpus_case::Case;
+
+/// The cases of this package, file by file.
+pub const CASES: &[&[Case]] = &[
+    bytes::CASES,
+    checksums::CASES,
+    containers::CASES,
+    maths::CASES,
+    parsers::CASES,
+    serialisation::CASES,
+];
