@@ -22,6 +22,9 @@ pub const fn is_valid(name: &str) -> bool {
     true
 }
 
+/// Longest soname of a shared library, in bytes: that of a file's name.
+pub const MAX_SONAME: usize = 255;
+
 /// Whether `symbol` may stand in an import table: printable ASCII without blanks, at most [`MAX_SYMBOL`] bytes.
 #[must_use]
 pub const fn is_valid_symbol(symbol: &str) -> bool {
@@ -37,4 +40,19 @@ pub const fn is_valid_symbol(symbol: &str) -> bool {
         i += 1;
     }
     true
+}
+
+/// Whether `soname` may name a shared library that an image needs: as [`is_valid_symbol`], at most [`MAX_SONAME`] bytes,
+/// and no path.
+#[must_use]
+pub const fn is_valid_soname(soname: &str) -> bool {
+    let bytes = soname.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        if bytes[i] == b'/' {
+            return false;
+        }
+        i += 1;
+    }
+    bytes.len() <= MAX_SONAME && is_valid_symbol(soname)
 }

@@ -82,12 +82,12 @@ reasons! {
         CpuFeature = 7, "the target's CPU lacks a feature";
         /// Built for another type of target arguments. Body: the text of the target's type.
         TargetType = 8, "the image is for another type of target arguments";
-        /// An import is not provided. Body: the symbols, one a line.
+        /// An import is not provided. Body: the symbols, one a line; behind a blank, the name of a set that has it.
         MissingImport = 9, "the target does not provide an import";
         /// An import is provided with another signature. Body: lines `SYMBOL SIGNATURE`, as the target has it.
         ImportSignature = 10, "the target provides an import with another signature";
-        /// A needed shared library is not allowed.
-        NeededLibrary = 11, "the image needs a shared library that the target does not allow";
+        /// A needed shared library is not allowed, or not there. Body: one a line.
+        NeededLibrary = 11, "the image needs a shared library that the target does not provide";
         /// The code cache is full of images in use.
         CacheFull = 12, "the target's code cache is full";
         /// Larger than the target's limits. Body says which.

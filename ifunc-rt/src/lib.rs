@@ -35,7 +35,9 @@ mod tests;
 mod transports;
 mod wire;
 
+pub use load::libraries::InvalidSoname;
 pub use load::names::DuplicateExport;
+pub use load::sets::NamedSet;
 pub use source::{
     Call, Error, LibraryError, Loaded, LoadedMessage, Message, Registered, Source, SourceError, SourceOptions,
 };

@@ -195,7 +195,7 @@ impl<'a> Image<'a> {
         }
         for soname in needed {
             string(strings, *soname)
-                .filter(|s| name::is_valid_symbol(s) && !s.contains('/') && soname.flags == 0)
+                .filter(|s| name::is_valid_soname(s) && soname.flags == 0)
                 .ok_or(ImageError::Name { table: "needed" })?;
         }
 

@@ -1,7 +1,7 @@
 //! The imports that every target provides: what the SDK calls, and what compilers call on their own.
 
 use std::alloc::Layout;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use ifunc_abi::symbols;
 
@@ -58,6 +58,48 @@ unsafe extern "C" fn panic(
 extern "C" fn stack_chk_fail() -> ! {
     // SAFETY: called by compiled C only, whose frames own nothing; the way out does not use the smashed stack.
     unsafe { escape_with_panic(b"stack smashing detected", b"", 0, 0) }
+}
+
+/// `abort` of the C library, where a host allows it: it ends the invocation, not the target.
+pub(crate) extern "C" fn abort() -> ! {
+    // SAFETY: as in `stack_chk_fail`; a function of the C library that called back (`qsort`) loses at most memory.
+    unsafe { escape_with_panic(b"abort() was called", b"", 0, 0) }
+}
+
+/// What a failed `assert` calls, in the same way.
+///
+/// # Safety
+/// The three texts must end in a zero byte, or be null.
+pub(crate) unsafe extern "C" fn assert_fail(
+    assertion: *const c_char,
+    file: *const c_char,
+    line: u32,
+    function: *const c_char,
+) -> ! {
+    // SAFETY: the caller's promise: `assert` passes literals.
+    let text = |text: *const c_char| unsafe {
+        if text.is_null() {
+            return &b"?"[..];
+        }
+        CStr::from_ptr(text).to_bytes()
+    };
+    // On the stack: nothing is dropped on the way out.
+    let mut message = [0_u8; 512];
+    let mut rest = &mut message[..];
+    for part in [
+        b"assertion `",
+        text(assertion),
+        b"` failed in `",
+        text(function),
+        b"`",
+    ] {
+        let len = part.len().min(rest.len());
+        rest[..len].copy_from_slice(&part[..len]);
+        rest = &mut rest[len..];
+    }
+    let len = 512 - rest.len();
+    // SAFETY: as in `abort`.
+    unsafe { escape_with_panic(&message[..len], text(file), line, 0) }
 }
 
 // Memory that an invocation holds when it panics is lost to the process: nobody can know whether the image's statics

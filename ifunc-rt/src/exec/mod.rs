@@ -14,4 +14,4 @@ compile_error!(
     "ifunc-rt runs on x86-64 Linux; other architectures need `exec/ARCH.rs` and `ifunc-build`'s `link/ARCH.rs`"
 );
 
-pub(crate) use arch::{ARCH, cpu_features, describe_cpu_features};
+pub(crate) use arch::{ARCH, cpu_features, explain_lacking_cpu};

@@ -5,46 +5,74 @@ use ifunc_abi::image::ARCH_X86_64;
 /// ELF `e_machine` of images that run here.
 pub(crate) const ARCH: u16 = ARCH_X86_64;
 
-const LEVELS: [&str; 3] = ["x86-64-v2", "x86-64-v3", "x86-64-v4"];
+/// What the levels have, beginning with v2, each as this CPU and its operating system have it.
+fn levels() -> [(&'static str, &'static [(&'static str, bool)]); 3] {
+    macro_rules! has {
+        ($($feature:tt)*) => {{
+            use std::sync::LazyLock;
+            static HERE: LazyLock<Vec<(&'static str, bool)>> =
+                LazyLock::new(|| vec![$(($feature, std::arch::is_x86_feature_detected!($feature)),)*]);
+            &**HERE
+        }};
+    }
+    [
+        (
+            "x86-64-v2",
+            has!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b"),
+        ),
+        (
+            "x86-64-v3",
+            has!("avx" "avx2" "bmi1" "bmi2" "f16c" "fma" "lzcnt" "movbe"),
+        ),
+        (
+            "x86-64-v4",
+            has!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl"),
+        ),
+    ]
+}
 
 /// The feature bits of this CPU: see `ifunc_abi::image::RawHeader::cpu_features`.
 pub(crate) fn cpu_features() -> u64 {
-    use std::arch::is_x86_feature_detected as has;
-    let v2 = has!("sse3")
-        && has!("ssse3")
-        && has!("sse4.1")
-        && has!("sse4.2")
-        && has!("popcnt")
-        && has!("cmpxchg16b");
-    let v3 = v2
-        && has!("avx")
-        && has!("avx2")
-        && has!("bmi1")
-        && has!("bmi2")
-        && has!("f16c")
-        && has!("fma")
-        && has!("lzcnt")
-        && has!("movbe");
-    let v4 =
-        v3 && has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq") && has!("avx512vl");
-    u64::from(v2) | u64::from(v3) << 1 | u64::from(v4) << 2
+    let mut bits = 0;
+    for (bit, (_, features)) in levels().iter().enumerate() {
+        if !features.iter().all(|(_, here)| *here) {
+            break;
+        }
+        bits |= 1 << bit;
+    }
+    bits
 }
 
-/// The names of feature bits, for people.
-pub(crate) fn describe_cpu_features(bits: u64) -> String {
-    let mut names: Vec<String> = LEVELS
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| bits >> i & 1 == 1)
-        .map(|(_, name)| (*name).into())
-        .collect();
-    if bits >> LEVELS.len() != 0 {
-        names.push(format!(
-            "unknown bits {:#x}",
-            bits >> LEVELS.len() << LEVELS.len()
+/// Why an image that needs these bits cannot run where there are those, and what to do; `None` if it can.
+pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
+    let levels = levels();
+    let lacking = needed & !here;
+    if lacking == 0 {
+        return None;
+    }
+    if lacking >> levels.len() != 0 {
+        return Some(format!(
+            "the image needs features that this version does not know (bits {lacking:#x}); help: build both sides from one version of ifunc"
         ));
     }
-    names.join(", ")
+    let highest = |bits: u64| (0..levels.len()).rev().find(|bit| bits >> bit & 1 == 1);
+    let built_for = highest(needed).map_or("x86-64-v1", |bit| levels[bit].0);
+    let has = highest(here).map_or("x86-64-v1", |bit| levels[bit].0);
+    let features: Vec<&str> = levels
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| lacking >> bit & 1 == 1)
+        .flat_map(|(_, (_, features))| features.iter())
+        .filter(|(_, here)| !here)
+        .map(|(name, _)| *name)
+        .collect();
+    let features = match &features[..] {
+        [] => String::new(),
+        some => format!(" (no {})", some.join(", ")),
+    };
+    Some(format!(
+        "the image was built for {built_for}, this CPU is {has}{features}; help: `cargo ifunc build --cpu {has}`, and nothing higher in `[package.metadata.ifunc] cpu`, in `-march` or in `$CC`"
+    ))
 }
 
 // The entry shim. `Frame` begins with `saved_rsp` (+0) and `stack_top` (+8).
@@ -110,3 +138,38 @@ core::arch::global_asm!(
     ".size ifunc_rt_enter, . - ifunc_rt_enter",
     ".popsection",
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_that_lacks_something_is_told_what_to_build() {
+        assert_eq!(explain_lacking_cpu(0b011, 0b111), None);
+        assert_eq!(explain_lacking_cpu(cpu_features(), cpu_features()), None);
+        let why = explain_lacking_cpu(0b111, 0b001).unwrap();
+        assert!(
+            why.starts_with("the image was built for x86-64-v4, this CPU is x86-64-v2"),
+            "{why}"
+        );
+        assert!(why.contains("help: `cargo ifunc build --cpu x86-64-v2`"), "{why}");
+        let why = explain_lacking_cpu(0b001, 0).unwrap();
+        assert!(why.contains("x86-64-v2, this CPU is x86-64-v1"), "{why}");
+        let why = explain_lacking_cpu(1 << 40, 0b111).unwrap();
+        assert!(
+            why.contains("bits 0x10000000000") && why.contains("help: "),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn levels_are_found_one_on_the_other() {
+        let here = cpu_features();
+        assert!((here + 1).is_power_of_two() && here <= 0b111, "{here:#b}");
+        for (bit, (_, features)) in levels().iter().enumerate() {
+            if here >> bit & 1 == 1 {
+                assert!(features.iter().all(|(_, here)| *here));
+            }
+        }
+    }
+}

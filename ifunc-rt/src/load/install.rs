@@ -8,8 +8,9 @@ use ifunc_abi::{Fingerprint, ImageId};
 
 use super::Refusal;
 use super::names::HostNames;
+use super::sets::NamedSet;
 use crate::exec::arena::{Arena, ArenaError, PAGE, Range};
-use crate::exec::{ARCH, cpu_features, describe_cpu_features};
+use crate::exec::{ARCH, cpu_features, explain_lacking_cpu};
 
 /// The type of target arguments that a target is polled with.
 #[derive(Clone, Copy, Debug)]
@@ -75,13 +76,8 @@ pub(crate) fn judge(bytes: &[u8], max_memory: usize) -> Result<Image<'_>, Refusa
             format!("the image is for ELF machine {found}, this target is {here}"),
         ));
     }
-    let lacking = image.cpu_features() & !cpu_features();
-    if lacking != 0 {
-        let lacking = describe_cpu_features(lacking);
-        return Err(Refusal::new(
-            Rejection::CpuFeature,
-            format!("lacking: {lacking}; help: build for an older CPU"),
-        ));
+    if let Some(lacking) = explain_lacking_cpu(image.cpu_features(), cpu_features()) {
+        return Err(Refusal::new(Rejection::CpuFeature, lacking));
     }
     let memory = image
         .rw_range()
@@ -92,21 +88,22 @@ pub(crate) fn judge(bytes: &[u8], max_memory: usize) -> Result<Image<'_>, Refusa
             format!("the image takes {memory} bytes of memory, the limit is {max_memory}"),
         ));
     }
-    if image.needed().len() != 0 {
-        return Err(Refusal::listing(Rejection::NeededLibrary, image.needed()));
-    }
     Ok(image)
 }
 
 /// The GOT: one address per import, or what this target does not provide.
 pub(crate) fn resolve(image: &Image<'_>, names: &HostNames) -> Result<Vec<usize>, Refusal> {
+    let names = names.with(image.needed())?;
     let mut got = Vec::with_capacity(image.imports().len());
     let mut missing = Vec::new();
     let mut differing = Vec::new();
     for import in image.imports() {
         match names.get(import.symbol) {
             None if import.flags.has(ImportFlags::WEAK) => got.push(0),
-            None => missing.push(import.symbol),
+            None => missing.push(match NamedSet::of(import.symbol) {
+                None => import.symbol.to_owned(),
+                Some(set) => format!("{} {}", import.symbol, set.name()),
+            }),
             Some(host) => {
                 if let Some((text, fingerprint)) = host.signature
                     && import.fingerprint != 0

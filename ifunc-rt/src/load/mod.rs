@@ -2,7 +2,9 @@
 
 pub(crate) mod cache;
 pub(crate) mod install;
+pub(crate) mod libraries;
 pub(crate) mod names;
+pub(crate) mod sets;
 
 use std::sync::Arc;
 

@@ -122,16 +122,11 @@ pub(super) fn explain(ifunc: &str, about: Option<&About<'_>>, completion: &Compl
                 detail: text,
             }
         }
-        Status::Rejected(why @ Rejection::MissingImport) => {
-            let symbols: Vec<_> = detail().lines().map(|symbol| format!("`{symbol}`")).collect();
-            let help =
-                "help: `#[ifunc::export]` it on the target, or `Target::builder().allow(name, pointer)`";
-            Error::Rejected {
-                ifunc,
-                why,
-                detail: format!("{}; {help}", symbols.join(", ")),
-            }
-        }
+        Status::Rejected(why @ Rejection::MissingImport) => Error::Rejected {
+            ifunc,
+            why,
+            detail: explain_missing(&detail()),
+        },
         Status::Rejected(why) => Error::Rejected {
             ifunc,
             why,
@@ -142,5 +137,47 @@ pub(super) fn explain(ifunc: &str, about: Option<&About<'_>>, completion: &Compl
             ifunc,
             error: DecodeError::Invalid,
         },
+    }
+}
+
+/// The symbols that a target does not provide, and what to do there about them.
+fn explain_missing(detail: &str) -> String {
+    // A blank parts a symbol from the name of a set that has it; in parentheses stands how many had no room.
+    let lines: Vec<(&str, Option<&str>)> = detail
+        .lines()
+        .map(|line| match line.split_once(' ') {
+            Some((symbol, set)) if !line.starts_with('(') => (symbol, Some(set)),
+            _ => (line, None),
+        })
+        .collect();
+    let listed = |symbols: &mut dyn Iterator<Item = &str>| {
+        let quoted: Vec<String> = symbols.map(|symbol| format!("`{symbol}`")).collect();
+        quoted.join(", ")
+    };
+    let mut text = listed(&mut lines.iter().map(|(symbol, _)| *symbol));
+    text.push_str("; help: `#[ifunc::export]` it on the target, or `Target::builder().allow(name, pointer)`");
+    let mut sets: Vec<&str> = lines.iter().filter_map(|(_, set)| *set).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    for set in sets {
+        let of_it = lines.iter().filter(|(_, of)| *of == Some(set));
+        let symbols = listed(&mut of_it.map(|(symbol, _)| *symbol));
+        text.push_str(&format!("; help: `allow_set(NamedSet::{set})` has {symbols}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain_missing;
+
+    #[test]
+    fn missing_symbols_are_sorted_by_who_has_them() {
+        assert_eq!(
+            explain_missing("f\nprintf Libc\nqsort Libc\n(and 3 more)"),
+            "`f`, `printf`, `qsort`, `(and 3 more)`; help: `#[ifunc::export]` it on the target, or \
+             `Target::builder().allow(name, pointer)`; help: `allow_set(NamedSet::Libc)` has `printf`, `qsort`"
+        );
+        assert!(!explain_missing("f").contains("allow_set"));
     }
 }

@@ -6,7 +6,9 @@ use ifunc_abi::frame::Limits;
 
 use super::Target;
 use super::policy::{ImageInfo, Policy, SourceInfo};
+use crate::load::libraries::{InvalidSoname, SharedLibrary};
 use crate::load::names::{DuplicateExport, HostNames};
+use crate::load::sets::NamedSet;
 use crate::transports::address::AddressError;
 use crate::transports::{ListenConfig, ListenError};
 
@@ -16,6 +18,8 @@ use crate::transports::{ListenConfig, ListenError};
 pub struct TargetBuilder {
     pub(super) policy: Policy,
     pub(super) allowed: Vec<(String, usize)>,
+    pub(super) of_sets: Vec<(&'static str, usize)>,
+    pub(super) libraries: Vec<String>,
     pub(super) limits: Limits,
     pub(super) max_image_memory: usize,
     pub(super) max_handles: usize,
@@ -42,6 +46,9 @@ pub enum TargetError {
     /// Two exports with one name.
     #[error(transparent)]
     Export(#[from] DuplicateExport),
+    /// What was given to [`allow_library`](TargetBuilder::allow_library) is no soname.
+    #[error(transparent)]
+    Library(#[from] InvalidSoname),
     /// The kernel refused memory or a descriptor.
     #[error("cannot {what}: {error}")]
     Os {
@@ -66,6 +73,8 @@ impl Default for TargetBuilder {
         Self {
             policy: Policy::Nothing,
             allowed: Vec::new(),
+            of_sets: Vec::new(),
+            libraries: Vec::new(),
             limits: Limits {
                 max_payload: 64 << 20,
                 max_image: 16 << 20,
@@ -125,6 +134,36 @@ impl TargetBuilder {
     /// stack, unguarded: a panic in it aborts the process.
     pub fn allow(mut self, name: impl Into<String>, pointer: *const c_void) -> Self {
         self.allowed.push((name.into(), pointer.expose_provenance()));
+        self
+    }
+
+    /// Allows images to import the names of a set, such as the C library's: what C code takes for granted. A name that
+    /// is exported or [`allow`](Self::allow)ed keeps what it stands for. Without this an image may import no function of
+    /// the C library but the few that compilers call on their own (`memcpy` and its kin, `strlen`).
+    ///
+    /// What is said of [`allow`](Self::allow) holds for each of them: they run on the injected stack, unguarded.
+    pub fn allow_set(mut self, set: NamedSet) -> Self {
+        let addresses = set.addresses().into_iter();
+        self.of_sets
+            .extend(addresses.map(|(name, address)| (name, address.expose_provenance())));
+        self
+    }
+
+    /// Allows images to need a shared library by its soname, such as `libz.so.1`, and then to import what that library
+    /// itself defines. Only images that name it in their list of needed libraries see it, and names of the host come
+    /// before its own.
+    ///
+    /// The library is opened by [`listen`](Self::listen), not when an image asks: when its constructors run is no
+    /// source's choice, and a target may give up its rights afterwards. It stays open as long as the process lives.
+    /// If it cannot be opened, or the target is linked statically and has no loader, the images that need it are refused
+    /// with the reason, and the others are served.
+    ///
+    /// # Safety
+    /// The loader looks for the library where it always does (`LD_LIBRARY_PATH`, the system's folders). Its constructors
+    /// run in this process, and what it defines must be what the accepted code takes it for (see
+    /// [`accept_code`](Self::accept_code)). Its functions run on the injected stack, unguarded.
+    pub unsafe fn allow_library(mut self, soname: impl Into<String>) -> Self {
+        self.libraries.push(soname.into());
         self
     }
 
@@ -200,11 +239,18 @@ impl TargetBuilder {
     /// Starts listening on `address`: `shm:NAME` or `loopback:NAME`.
     ///
     /// # Errors
-    /// An address that does not parse or is taken, two exports of one name, no memory.
+    /// An address that does not parse or is taken, two exports of one name, a library's name that is no soname, no memory.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let mut names = HostNames::new()?;
         for (name, pointer) in &self.allowed {
             names.allow(name, std::ptr::with_exposed_provenance(*pointer))?;
+        }
+        for (name, pointer) in &self.of_sets {
+            names.allow_of_set(name, std::ptr::with_exposed_provenance(*pointer));
+        }
+        for soname in &self.libraries {
+            // SAFETY: `allow_library` was promised what this asks for.
+            names.allow_library(unsafe { SharedLibrary::open(soname) }?);
         }
         let mut config = ListenConfig::new(self.limits);
         config.other_users = self.other_users;
