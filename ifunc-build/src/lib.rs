@@ -31,6 +31,7 @@ mod names;
 mod options;
 mod progress;
 mod recipe;
+pub mod script;
 mod shared;
 
 pub use built::{BuiltIfunc, Language};

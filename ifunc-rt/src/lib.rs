@@ -38,8 +38,11 @@ mod wire;
 pub use load::libraries::InvalidSoname;
 pub use load::names::DuplicateExport;
 pub use load::sets::NamedSet;
+#[doc(hidden)]
+pub use source::include as __include;
 pub use source::{
-    Call, Error, LibraryError, Loaded, LoadedMessage, Message, Registered, Source, SourceError, SourceOptions,
+    Call, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Registered, Source,
+    SourceError, SourceOptions,
 };
 pub use target::{ImageInfo, SourceInfo, StopHandle, Target, TargetBuilder, TargetError};
 pub use transports::address::{Address, AddressError};

@@ -197,8 +197,9 @@ fn command(
             command.arg(flag);
         }
     }
-    // An own directory: the user's builds, which have other flags, are never invalidated.
+    crate::script::forget_the_script(&mut command);
     command.env("CARGO_TARGET_DIR", target);
+    command.env("CARGO_BUILD_BUILD_DIR", target);
     command.env("CARGO_ENCODED_RUSTFLAGS", rustflags(workspace, package, options));
     // A `cargo clippy` or `cargo check` around us (a build script) must not replace the compiler.
     command

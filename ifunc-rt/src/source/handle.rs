@@ -129,6 +129,12 @@ impl<F: Ifunc> Registered<F> {
         &self.handle.library().id
     }
 
+    /// The image: what travels, once per connection.
+    #[must_use]
+    pub fn image(&self) -> &[u8] {
+        &self.handle.library().image
+    }
+
     /// Sends the payload and returns what to wait for.
     ///
     /// # Errors

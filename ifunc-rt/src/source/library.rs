@@ -84,6 +84,16 @@ impl Library {
         }))
     }
 
+    /// From an image and what its library said about it.
+    pub(super) fn embedded(image: &[u8], about: &[u8], name: &str) -> Result<Arc<Self>, LibraryError> {
+        let path = PathBuf::from(format!("{name}, embedded in this program"));
+        let mut library = Self::parse(image, Some(name), &path)?;
+        if let Some(library) = Arc::get_mut(&mut library) {
+            library.about = about.to_vec();
+        }
+        Ok(library)
+    }
+
     pub(super) fn payload_align(&self) -> usize {
         self.payload_align
     }

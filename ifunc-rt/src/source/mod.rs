@@ -3,6 +3,7 @@
 mod call;
 mod completion;
 mod connection;
+mod embed;
 mod error;
 mod handle;
 mod library;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use ifunc::payload::Ifunc;
 
 pub use call::Call;
+pub use embed::{EmbeddedImage, include};
 pub use error::{Error, LibraryError};
 pub use handle::{Loaded, Registered};
 pub use message::{LoadedMessage, Message};

@@ -1,0 +1,210 @@
+//! Images that are built by a build script: a program that carries its ifuncs, in one file.
+//!
+//! ```toml
+//! # Cargo.toml of the program that sends
+//! [dependencies]
+//! hello-ifuncs = { path = "../ifuncs" }    # the typed handles
+//! ifunc-rt = "0.1"
+//!
+//! [build-dependencies]
+//! ifunc-build = "0.1"
+//! ```
+//!
+//! ```ignore
+//! // build.rs
+//! fn main() {
+//!     ifunc_build::script::Images::new().build();
+//! }
+//! ```
+//!
+//! ```ignore
+//! // src/main.rs
+//! let add = source.register_image(ifunc_rt::include_image!(hello_ifuncs::add))?;
+//! ```
+//!
+//! An image is built of the very package that the program takes the typed handle from, whenever cargo finds that
+//! something of it changed: there is no second copy that could be older.
+//!
+//! The build goes into cargo's `OUT_DIR`, under a lock of its own, and with nothing of the flags and wrappers that the
+//! cargo around it was told to use. So it works within `cargo build`, `check`, `clippy`, `test` and `install`, and in
+//! rust-analyzer; for every target directory and profile. Images themselves are always built optimised.
+
+mod environment;
+mod error;
+mod make_rule;
+mod output;
+mod packages;
+mod watch;
+
+use std::path::{Path, PathBuf};
+
+use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Progress, build_c, build_packages};
+
+use environment::Environment;
+pub(crate) use environment::forget_the_script;
+pub use error::ScriptError;
+use packages::Group;
+use watch::Watched;
+
+/// The images that a program carries. What [`build`](Self::build) made, `ifunc_rt::include_image!` finds. Once per build
+/// script.
+#[derive(Clone, Debug, Default)]
+pub struct Images {
+    packages: Vec<String>,
+    features: Vec<String>,
+    c_files: Vec<PathBuf>,
+    cflags: Vec<String>,
+    needed: Vec<String>,
+    cpu: Cpu,
+}
+
+impl Images {
+    /// The images of every ifunc package that the program's manifest depends on by path (those that it depends on
+    /// optionally, only if they are [named](Self::package)).
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Those of this package and of others that are named, and of no more. The name is that of a dependency in the
+    /// program's manifest.
+    #[must_use]
+    pub fn package(mut self, name: impl Into<String>) -> Self {
+        self.packages.push(name.into());
+        self
+    }
+
+    /// A feature of the ifunc packages, for their images. (Features that the program asks of its dependency are for the
+    /// typed handle: types that differ by a feature are refused when the handle is registered.)
+    #[must_use]
+    pub fn feature(mut self, name: impl Into<String>) -> Self {
+        self.features.push(name.into());
+        self
+    }
+
+    /// The ifuncs of a C file, relative to the program's manifest, besides those of the packages.
+    #[must_use]
+    pub fn c_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.c_files.push(path.into());
+        self
+    }
+
+    /// An argument for the C compiler, for the files of [`c_file`](Self::c_file). Relative paths begin at the program's
+    /// manifest.
+    #[must_use]
+    pub fn cflag(mut self, flag: impl Into<String>) -> Self {
+        self.cflags.push(flag.into());
+        self
+    }
+
+    /// The soname of a shared library that the C ifuncs need on the target, such as `libz.so.1`.
+    #[must_use]
+    pub fn needed(mut self, soname: impl Into<String>) -> Self {
+        self.needed.push(soname.into());
+        self
+    }
+
+    /// The CPUs that the images are for, whatever the program itself is compiled for.
+    #[must_use]
+    pub fn cpu(mut self, cpu: Cpu) -> Self {
+        self.cpu = cpu;
+        self
+    }
+
+    /// Builds the images and tells cargo about them. If that fails, says why and ends the build script.
+    pub fn build(&self) {
+        if let Err(error) = self.try_build() {
+            for line in error.to_string().lines() {
+                println!("cargo::error={line}");
+            }
+            // No panic: where the script stands is of no interest to who reads the error.
+            std::process::exit(1);
+        }
+    }
+
+    /// As [`build`](Self::build), for scripts that handle errors themselves.
+    ///
+    /// # Errors
+    /// Not in a build script, nothing to build, or something that does not build.
+    pub fn try_build(&self) -> Result<Vec<BuiltIfunc>, ScriptError> {
+        let environment = Environment::read()?;
+        let mut watched = Watched::default();
+        watched.variable("CC");
+        watched.file(&environment.manifest);
+        let target = environment.out.join("target");
+        // Libraries of ifuncs that were renamed or moved since would be in the way; each is linked in no time.
+        let libraries = target.join("release");
+        match std::fs::remove_dir_all(&libraries) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(ScriptError::io("remove", &libraries)(e));
+            }
+            _ => {}
+        }
+
+        let mut built = Vec::new();
+        for group in packages::find(&environment, &self.packages)? {
+            built.extend(self.build_group(&group, &target)?);
+            watched.packages(&group, &target)?;
+        }
+        if !self.c_files.is_empty() {
+            for file in &self.c_files {
+                watched.c_file(file, &self.cflags);
+            }
+            let options = COptions {
+                target_dir: Some(target.clone()),
+                cpu: self.cpu,
+                needed: self.needed.clone(),
+                cflags: self.cflags.clone(),
+                ..COptions::default()
+            };
+            built.extend(build_c(&self.c_files, &options, &mut Stderr)?);
+        }
+        if built.is_empty() {
+            return Err(ScriptError::Nothing {
+                package: environment.package,
+            });
+        }
+        let index = output::write(&environment.out, &built)?;
+        watched.tell();
+        println!("cargo::rustc-env={}={}", output::VARIABLE, index.display());
+        Ok(built)
+    }
+
+    fn build_group(&self, group: &Group, target: &Path) -> Result<Vec<BuiltIfunc>, ScriptError> {
+        let mut options = BuildOptions {
+            current_dir: Some(group.root.clone()),
+            manifest_path: Some(group.manifest.clone()),
+            packages: group.names(),
+            features: self.features.clone(),
+            target_dir: Some(target.into()),
+            cpu: self.cpu,
+            ..BuildOptions::default()
+        };
+        while !options.packages.is_empty() {
+            match build_packages(&options, &mut Stderr) {
+                Ok(built) => return Ok(built),
+                // A package of types that program and ifuncs share depends on the SDK, too, and has none.
+                Err(BuildError::NoIfuncs { package, .. })
+                    if self.packages.is_empty() && options.packages.contains(&package) =>
+                {
+                    options.packages.retain(|name| *name != package);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// What the compilers say; cargo shows it when the script fails.
+struct Stderr;
+
+impl Progress for Stderr {
+    fn cargo(&mut self, line: &str) {
+        eprintln!("{line}");
+    }
+
+    fn diagnostic(&mut self, rendered: &str) {
+        eprint!("{rendered}");
+    }
+}

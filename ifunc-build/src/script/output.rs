@@ -1,0 +1,58 @@
+//! What a build script leaves for `ifunc_rt::include_image!`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::ScriptError;
+use crate::{BuiltIfunc, read_library};
+
+/// The variable that tells the compiler of the program where the index is.
+pub(super) const VARIABLE: &str = "IFUNC_IMAGES";
+
+/// Writes every image, what its library says about it, and an index: an array of (name, image, about) as a Rust
+/// expression. Files that are as they should be are not touched.
+pub(super) fn write(folder: &Path, built: &[BuiltIfunc]) -> Result<PathBuf, ScriptError> {
+    let images = folder.join("images");
+    fs::create_dir_all(&images).map_err(ScriptError::io("create", &images))?;
+    let mut places: BTreeMap<&str, &Path> = BTreeMap::new();
+    let mut index = String::from("&[\n");
+    for ifunc in built {
+        let name = &*ifunc.name;
+        if let Some(first) = places.insert(name, &ifunc.source) {
+            return Err(ScriptError::DuplicateName {
+                name: name.into(),
+                first: first.into(),
+                second: ifunc.source.clone(),
+            });
+        }
+        replace(&images.join(format!("{name}.image")), &ifunc.image)?;
+        replace(&images.join(format!("{name}.about")), about(ifunc).as_bytes())?;
+        // Beside the index: `include_bytes!` looks there. A name is a C identifier.
+        let _ = writeln!(
+            index,
+            "    (\"{name}\", include_bytes!(\"{name}.image\") as &[u8], include_bytes!(\"{name}.about\") as &[u8]),"
+        );
+    }
+    index.push_str("]\n");
+    let path = images.join("index.rs");
+    replace(&path, index.as_bytes())?;
+    Ok(path)
+}
+
+/// The texts of its types, for error messages.
+fn about(ifunc: &BuiltIfunc) -> String {
+    let library = read_library(&ifunc.path).unwrap_or_default();
+    let mut images = library.images.into_iter();
+    images
+        .find(|image| image.name == ifunc.name)
+        .map_or_else(String::new, |image| image.about)
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), ScriptError> {
+    if fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    fs::write(path, bytes).map_err(ScriptError::io("write", path))
+}
