@@ -67,12 +67,14 @@ pub(crate) struct BuildArgs {
     /// Arguments for the C compiler, separated by blanks, such as --cflags='-Iinclude -DN=4' (may be given several times)
     #[arg(
         long = "cflags",
-        alias = "cflag",
         value_name = "FLAGS",
         allow_hyphen_values = true,
         requires = "files"
     )]
     pub(crate) cflags: Vec<String>,
+    /// One argument for the C compiler, as it is, such as --cflag='-DTEXT=\"two words\"'; behind those of --cflags (may be given several times)
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true, requires = "files")]
+    pub(crate) cflag: Vec<String>,
     /// Shared library that the ifuncs need on the target, such as libz.so.1 (may be given several times)
     #[arg(long, value_name = "SONAME", requires = "files")]
     pub(crate) needed: Vec<String>,

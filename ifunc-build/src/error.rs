@@ -74,6 +74,16 @@ pub enum BuildError {
         /// The nearest level: that of the other features.
         nearest: &'static str,
     },
+    /// What was named as a needed shared library cannot be one.
+    #[error(
+        "`{soname}` cannot name a shared library that a target needs: {reason}\nhelp: give its soname, such as `libz.so.1`; `readelf -d` prints that of a library"
+    )]
+    Needed {
+        /// What was named.
+        soname: String,
+        /// Why not.
+        reason: &'static str,
+    },
     /// A C file holds no ifunc, or half of one.
     #[error("`{}`: {reason}\nhelp: {help}", file.display())]
     CIfunc {

@@ -28,6 +28,7 @@ mod error;
 mod library;
 pub mod link;
 mod names;
+mod needed;
 mod options;
 mod progress;
 mod recipe;

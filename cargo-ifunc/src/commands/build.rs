@@ -59,6 +59,7 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
                 .cflags
                 .iter()
                 .flat_map(|flags| flags.split_whitespace())
+                .chain(args.cflag.iter().map(String::as_str))
                 .map(Into::into)
                 .collect(),
             link_args: args.link_arg.clone(),

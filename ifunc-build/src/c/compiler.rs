@@ -25,6 +25,9 @@ const FLAGS: [&str; 11] = [
     "-U_FORTIFY_SOURCE",
 ];
 
+/// What `#include <ifunc.h>` gives.
+const HEADER: &str = include_str!("../../include/ifunc.h");
+
 /// The C compiler: the one that was asked for, `$CC`, or `cc`.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
@@ -35,6 +38,8 @@ pub(crate) struct Compiler {
     version: OnceLock<String>,
     /// What it compiles for.
     machine: OnceLock<String>,
+    /// Where our headers are.
+    headers: Option<PathBuf>,
 }
 
 impl Compiler {
@@ -50,7 +55,18 @@ impl Compiler {
             args: words.collect(),
             version: OnceLock::new(),
             machine: OnceLock::new(),
+            headers: None,
         }
+    }
+
+    /// Puts our headers into `include` beside a folder of libraries, for what is compiled from now on, and for editors.
+    pub(crate) fn write_headers(&mut self, folder: &Path) -> Result<(), BuildError> {
+        let include = folder.parent().unwrap_or(folder).join("include");
+        // The compiler finds it from wherever it runs.
+        let include = std::path::absolute(&include).map_err(io("find", &include))?;
+        write_header(&include)?;
+        self.headers = Some(include);
+        Ok(())
     }
 
     /// Its name, for messages.
@@ -98,7 +114,18 @@ impl Compiler {
         if options.color == Color::Always {
             command.arg("-fdiagnostics-color=always");
         }
-        command.args(self.flags(options)).arg("-o").arg(&object).arg(file);
+        command.args(self.flags(options));
+        // Behind what the user names: a header of theirs that has the same name is theirs.
+        let headers = match &self.headers {
+            Some(include) => include.clone(),
+            None => {
+                let include = work.path().join("include");
+                write_header(&include)?;
+                include
+            }
+        };
+        command.arg("-isystem").arg(headers);
+        command.arg("-o").arg(&object).arg(file);
         if options.verbose {
             progress.command(&format!("{command:?}"));
         }
@@ -170,4 +197,19 @@ impl Compiler {
             unknown.into_error(&self.name(), &flags)
         })
     }
+}
+
+/// Writes our header, unless it is there; builds that run at the same time see all of it or nothing.
+fn write_header(include: &Path) -> Result<(), BuildError> {
+    let header = include.join("ifunc.h");
+    if std::fs::read(&header).is_ok_and(|found| found == HEADER.as_bytes()) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(include).map_err(io("create", include))?;
+    let new = tempfile::NamedTempFile::new_in(include).map_err(io("write into", include))?;
+    std::fs::write(new.path(), HEADER).map_err(io("write", new.path()))?;
+    new.persist(&header)
+        .map_err(|e| e.error)
+        .map_err(io("put in place", &header))?;
+    Ok(())
 }

@@ -8,6 +8,9 @@ use object::{Object, ObjectSymbol};
 
 use crate::BuildError;
 
+/// The mark that `IFUNC_MAIN_WITH_CONTEXT` of `ifunc.h` leaves beside `X_main`.
+const STATUS_SUFFIX: &str = "_main_returns_status";
+
 /// Argument order of `X_payload_init`, as the texts beside an image name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Convention {
@@ -32,6 +35,8 @@ impl Convention {
 pub(crate) struct CIfunc {
     pub(crate) name: String,
     pub(crate) convention: Convention,
+    /// `ifunc.h` was told that `X_main` returns a status; otherwise what is in the result register is no code.
+    pub(crate) returns_status: bool,
 }
 
 /// The ifuncs of an object; none: it is a helper of other files.
@@ -100,6 +105,7 @@ fn from_symbols(file: &Path, defined: &[&str]) -> Result<Vec<CIfunc>, BuildError
         found.push(CIfunc {
             name: name.into(),
             convention,
+            returns_status: has(name, STATUS_SUFFIX),
         });
     }
     let orphan = [INIT_SUFFIX, BOUND_SUFFIX, MAX_SIZE_SUFFIX]
@@ -148,6 +154,14 @@ mod tests {
         ]);
         assert_eq!(all, Ok(vec![("a".into(), "bound"), ("b".into(), "max-size")]));
         assert_eq!(found(&["main", "util"]), Ok(vec![]), "a file of helpers");
+    }
+
+    #[test]
+    fn a_mark_says_that_main_returns_a_status() {
+        let symbols = |mark| ["a_main", "a_payload_init", "a_payload_bound", mark];
+        let returns = |mark| from_symbols(Path::new("x.c"), &symbols(mark)).unwrap()[0].returns_status;
+        assert!(returns("a_main_returns_status"));
+        assert!(!returns("b_main_returns_status"));
     }
 
     #[test]

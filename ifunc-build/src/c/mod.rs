@@ -12,6 +12,7 @@ use ifunc_abi::symbols::COMPILER_IMPORTS;
 
 use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
+use crate::needed;
 use crate::shared::{Library, io};
 use crate::{BuildError, BuiltIfunc, COptions, Language, Progress};
 pub(crate) use compiler::Compiler;
@@ -63,7 +64,9 @@ pub(crate) fn build_files(
     names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
-    let compiler = Compiler::new(options.compiler.as_deref());
+    let needed = needed::sonames(&options.needed)?;
+    let mut compiler = Compiler::new(options.compiler.as_deref());
+    compiler.write_headers(names.folder())?;
     let mut units = Vec::new();
     for file in files {
         std::fs::metadata(file).map_err(io("read", file))?;
@@ -109,7 +112,7 @@ pub(crate) fn build_files(
             });
         }
         let linker = Linker::open(&inputs)?;
-        let images = link_unit(unit, &linker, cpu_features, names, progress)?;
+        let images = link_unit(unit, &linker, cpu_features, &needed, names, progress)?;
         // What every C library has stays strong: it binds the library to the one that is there.
         let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
@@ -158,6 +161,7 @@ fn link_unit(
     unit: &Unit,
     linker: &Linker<'_>,
     cpu_features: u64,
+    needed: &[&str],
     names: &mut Names,
     progress: &mut dyn Progress,
 ) -> Result<BTreeMap<String, Linked>, BuildError> {
@@ -167,12 +171,12 @@ fn link_unit(
         names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
         let request = Request {
-            flags: Flags::IGNORE_RESULT,
+            flags: Flags::NONE.with_if(!ifunc.returns_status, Flags::IGNORE_RESULT),
             cpu_features,
             payload_align: PAYLOAD_ALIGN,
             ..Request::new(&ifunc.name, Imports::Any)
         };
-        match linker.link_explained(&request) {
+        match needed::link(linker, &request, needed) {
             Ok(linked) => {
                 images.insert(ifunc.name.clone(), linked);
             }

@@ -71,6 +71,8 @@ mod tests {
             features: features.iter().map(|&f| f.into()).collect(),
             dependencies: ["ifunc".into()].into(),
             panic: "message".into(),
+            cpu: crate::Cpu::V1,
+            needed: Vec::new(),
             c_flags: Vec::new(),
             link_args: Vec::new(),
         }

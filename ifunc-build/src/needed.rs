@@ -1,0 +1,91 @@
+//! Shared libraries that an ifunc needs on its target.
+
+use ifunc_abi::image::Image;
+use ifunc_abi::name;
+use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
+
+use crate::BuildError;
+use crate::link::{LinkError, Linked, Linker, Request};
+
+/// The sonames that were asked for, each once.
+pub(crate) fn sonames(asked: &[String]) -> Result<Vec<&str>, BuildError> {
+    let mut sonames: Vec<&str> = Vec::new();
+    for soname in asked {
+        let reason = if soname.contains('/') {
+            "it is a path, and a target looks for the library where its loader does"
+        } else if soname.len() > name::MAX_SONAME {
+            "it is longer than the name of any file"
+        } else if !name::is_valid_soname(soname) {
+            "it is no name of a file in ASCII without blanks"
+        } else if !soname.contains(".so") {
+            "names of shared libraries have `.so` in them"
+        } else {
+            if !sonames.contains(&&**soname) {
+                sonames.push(soname);
+            }
+            continue;
+        };
+        return Err(BuildError::Needed {
+            soname: soname.clone(),
+            reason,
+        });
+    }
+    Ok(sonames)
+}
+
+/// Links an image that needs these libraries. One that imports nothing which they could have needs none of them: it runs
+/// where they are not allowed.
+pub(crate) fn link(linker: &Linker<'_>, request: &Request<'_>, needed: &[&str]) -> Result<Linked, LinkError> {
+    let linked = linker.link_explained(request)?;
+    if needed.is_empty() || !imports_of_its_own(&linked.image) {
+        return Ok(linked);
+    }
+    linker.link_explained(&Request {
+        needed: needed.to_vec(),
+        ..request.clone()
+    })
+}
+
+/// Whether an image imports more than every target provides.
+fn imports_of_its_own(image: &[u8]) -> bool {
+    Image::parse(image).is_ok_and(|image| {
+        image.imports().any(|import| {
+            !COMPILER_IMPORTS.contains(&import.symbol) && !RUNTIME_IMPORTS.contains(&import.symbol)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sonames;
+
+    #[test]
+    fn a_soname_is_a_name_and_stands_once() {
+        let of = |asked: &[&str]| {
+            let asked: Vec<String> = asked.iter().map(|&soname| soname.into()).collect();
+            sonames(&asked)
+                .map(|found| found.join(" "))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&[]), Ok(String::new()));
+        assert_eq!(
+            of(&["libz.so.1", "libm.so.6", "libz.so.1"]),
+            Ok("libz.so.1 libm.so.6".into())
+        );
+        let long = format!("lib{}.so", "x".repeat(250));
+        for (soname, what) in [
+            ("/usr/lib/libz.so.1", "path"),
+            ("", "no name of a file"),
+            ("lib z.so", "no name of a file"),
+            ("z", "have `.so`"),
+            ("-lz", "have `.so`"),
+            (&*long, "longer"),
+        ] {
+            let error = of(&[soname]).unwrap_err();
+            assert!(
+                error.contains(what) && error.contains("help: ") && error.contains("libz.so.1"),
+                "{error}"
+            );
+        }
+    }
+}
