@@ -39,18 +39,37 @@ pub(crate) enum When {
 pub(crate) enum Command {
     /// Build the ifunc packages of this workspace, or C files
     Build(BuildArgs),
+    /// Say why packages, C files or objects would be refused, without building
+    Check(CheckArgs),
+    /// Build the images of ifunc packages, and run their tests with them
+    Test(TestArgs),
     /// Show what an ifunc library or an image holds
     Inspect(InspectArgs),
+    /// Show what the attributes write
+    Expand(ExpandArgs),
     /// Build an example or a project, start its target and its source, and show both
     Run(RunArgs),
     /// Start a project: an ifunc package and a host package
     New(NewArgs),
+    /// Say what this machine has and lacks, and the command that mends each
+    Doctor(DoctorArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each ifunc becomes target/ifunc/<profile>/NAME.so: the library that a source opens, which holds the image, the part \
-that travels. Without PATH and -p, every ifunc package of the workspace is built.")]
+that travels. Without PATH and -p, every ifunc package of the workspace is built.
+
+An example whose manifest does not call it a library is built as one all the same; it needs no `main`, but cargo's own \
+`cargo test` and `cargo build --examples` ask for one, unless the manifest says `[[example]] name = \"NAME\" \
+crate-type = [\"lib\"]`.
+
+Examples:
+  cargo ifunc build                              # every ifunc package
+  cargo ifunc build -p hello-ifuncs --cpu x86-64-v3
+  cargo ifunc build --example greet              # the ifuncs of hello-ifuncs/examples/greet.rs
+  cargo ifunc build --message-format json        # where each library is, for programs
+  cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
 pub(crate) struct BuildArgs {
     /// C files to build instead of packages: one ifunc for each `X_main` in them
     #[arg(value_name = "PATH.c", conflicts_with_all = ["package", "example", "manifest_path", "features", "all_features", "no_default_features"])]
@@ -147,6 +166,21 @@ pub(crate) struct CargoArgs {
     pub(crate) offline: bool,
 }
 
+impl CargoArgs {
+    /// A build of all ifunc packages with these arguments.
+    pub(crate) fn options(&self) -> ifunc_build::BuildOptions {
+        ifunc_build::BuildOptions {
+            manifest_path: self.manifest_path.clone(),
+            features: self.features.clone(),
+            all_features: self.all_features,
+            no_default_features: self.no_default_features,
+            locked: self.locked,
+            offline: self.offline,
+            ..ifunc_build::BuildOptions::default()
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MessageFormat {
     /// For people, on standard error
@@ -157,7 +191,129 @@ pub(crate) enum MessageFormat {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
---json prints one object for a file that holds one ifunc, an array of objects for one that holds several.")]
+Each ifunc package is compiled as an image build compiles it, and no code is made; C files and objects are linked in \
+memory. What only the linker sees in Rust code (undeclared symbols, thread-locals, constructors, features of CPUs) takes a \
+build: --full does one and keeps no library. Objects (.o) and archives (.a) given by path are linked for each `X_main`.
+
+With --message-format json, cargo's own messages stand on standard output, those of the workspace's other packages too, \
+as rust-analyzer wants them: \"rust-analyzer.check.overrideCommand\": \
+[\"cargo\", \"ifunc\", \"check\", \"--message-format=json\"].
+
+Examples:
+  cargo ifunc check                              # every ifunc package
+  cargo ifunc check --full -p hello-ifuncs       # and what only the linker sees
+  cargo ifunc check greet.c
+  cargo ifunc check --message-format=json        # for an editor")]
+pub(crate) struct CheckArgs {
+    /// C files, objects or archives to check instead of packages
+    #[arg(value_name = "PATH", conflicts_with_all = ["package", "full", "message_format", "manifest_path", "features", "all_features", "no_default_features"])]
+    pub(crate) files: Vec<PathBuf>,
+    /// Package to check (may be given several times)
+    #[arg(short, long, value_name = "PKG")]
+    pub(crate) package: Vec<String>,
+    /// Compile and link in memory, as a build does
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// CPUs to check for
+    #[arg(long, value_name = "LEVEL", default_value = "x86-64-v1")]
+    pub(crate) cpu: CpuLevel,
+    /// Arguments for the C compiler, separated by blanks (may be given several times)
+    #[arg(
+        long = "cflags",
+        value_name = "FLAGS",
+        allow_hyphen_values = true,
+        requires = "files"
+    )]
+    pub(crate) cflags: Vec<String>,
+    #[command(flatten)]
+    pub(crate) cargo: CargoArgs,
+    /// Directory for what cargo keeps, instead of target/ifunc
+    #[arg(long, value_name = "DIR")]
+    pub(crate) target_dir: Option<PathBuf>,
+    /// `human`, or one of cargo's formats, such as `json`
+    #[arg(long, value_name = "FORMAT", default_value = "human", value_parser = check_format)]
+    pub(crate) message_format: String,
+}
+
+fn check_format(text: &str) -> Result<String, String> {
+    match text == "human" || text == "json" || text.starts_with("json-") {
+        true => Ok(text.to_owned()),
+        false => Err("`human`, or one of cargo's formats that begin with `json`".to_owned()),
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The images are built first; the tests find them by IFUNC_LIB_DIR, so that `ifunc_rt::test::run` runs what would travel. \
+Without -p, all ifunc packages are tested. A host package that is named is tested with the images of the packages it \
+depends on.
+
+Examples:
+  cargo ifunc test                               # all ifunc packages
+  cargo ifunc test -p hello-ifuncs -- --nocapture
+  cargo ifunc test --profile dev                 # with images that are not optimised")]
+pub(crate) struct TestArgs {
+    /// Package to test (may be given several times)
+    #[arg(short, long, value_name = "PKG")]
+    pub(crate) package: Vec<String>,
+    /// Cargo profile that the images are built on
+    #[arg(long, value_name = "PROFILE", default_value = "release")]
+    pub(crate) profile: String,
+    #[command(flatten)]
+    pub(crate) cargo: CargoArgs,
+    /// Arguments for the tests
+    #[arg(last = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Shown is what programs see that depend on the package; with --image, what is compiled into images.
+
+Examples:
+  cargo ifunc expand                             # all that the attributes wrote
+  cargo ifunc expand add -p hello-ifuncs
+  cargo ifunc expand add --image                 # with the entries `add_main` and `add_payload_init`
+  cargo ifunc expand --all                       # the whole library")]
+pub(crate) struct ExpandArgs {
+    /// Function or type whose attribute is meant [default: all]
+    #[arg(value_name = "ITEM")]
+    pub(crate) item: Option<String>,
+    /// Package to expand [default: the only ifunc package]
+    #[arg(short, long, value_name = "PKG")]
+    pub(crate) package: Option<String>,
+    /// The view of an image build
+    #[arg(long)]
+    pub(crate) image: bool,
+    /// Everything, what stands in the source text too
+    #[arg(long, conflicts_with = "item")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) cargo: CargoArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The exit code is 1 if something necessary is missing.
+
+Examples:
+  cargo ifunc doctor
+  cargo ifunc doctor --json                      # for programs")]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+--json prints one object for a file that holds one ifunc, an array of objects for one that holds several.
+
+Examples:
+  cargo ifunc inspect target/ifunc/release/add.so
+  cargo ifunc inspect --json target/ifunc/release/add.so
+  cargo ifunc inspect --size target/ifunc/release/add.so
+  cargo ifunc inspect --disasm target/ifunc/release/add.so")]
 pub(crate) struct InspectArgs {
     /// An ifunc library (.so), or a bare image
     #[arg(value_name = "FILE")]
@@ -180,7 +336,12 @@ pub(crate) enum Transport {
 Builds the images of the host package's ifunc packages and the host package itself (both on the release profile), \
 starts its `target`, waits for the line `ifunc: ready ADDRESS`, starts its `source`, and stops the target when the \
 source is done. Over loopback its `both` is started instead. All of them get ARGS, IFUNC_ADDR (where the target \
-listens) and IFUNC_LIB_DIR (where the images are). The exit code is the first that is not zero.")]
+listens) and IFUNC_LIB_DIR (where the images are). The exit code is the first that is not zero.
+
+Examples:
+  cargo ifunc run                                # the workspace's only host package
+  cargo ifunc run hello --transport loopback
+  cargo ifunc run hello --timeout 60 -- one two  # with arguments for target and source")]
 pub(crate) struct RunArgs {
     /// An example (folder below examples/) or a host package [default: the workspace's only one]
     pub(crate) name: Option<String>,
@@ -216,7 +377,12 @@ pub(crate) enum Lang {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --path and --git the project depends on the checkout that this command was built from, as long as it is there.")]
+Without --path and --git the project depends on the checkout that this command was built from, as long as it is there.
+
+Examples:
+  cargo ifunc new hello
+  cargo ifunc new hello-c --lang c
+  cargo ifunc new hello-both --lang mixed")]
 pub(crate) struct NewArgs {
     /// Directory to create; its last part names the project
     #[arg(value_name = "NAME")]

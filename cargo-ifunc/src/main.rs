@@ -1,4 +1,4 @@
-//! `cargo ifunc`: build, inspect and run injected functions, and start projects of them.
+//! `cargo ifunc`: build, check, test, inspect and run injected functions, and start projects of them.
 //!
 //! The command is thin: `ifunc-build` builds, `ifunc-abi` reads images, `ifunc-rt` lives in the programs that `run`
 //! starts. One file per subcommand lies in [`commands`].
@@ -6,6 +6,7 @@
 mod cli;
 mod commands;
 mod error;
+mod images;
 mod progress;
 mod shell;
 mod workspace;
@@ -29,9 +30,13 @@ fn main() -> ExitCode {
     let mut shell = Shell::new(&cli.global);
     let done = match cli.command {
         Command::Build(args) => commands::build::run(&args, &mut shell),
+        Command::Check(args) => commands::check::run(&args, &mut shell),
+        Command::Test(args) => commands::test::run(&args, &mut shell),
         Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Expand(args) => commands::expand::run(&args, &mut shell),
         Command::Run(args) => commands::run::run(&args, &mut shell),
         Command::New(args) => commands::new::run(&args, &mut shell),
+        Command::Doctor(args) => commands::doctor::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

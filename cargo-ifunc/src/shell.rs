@@ -61,6 +61,14 @@ impl Shell {
         anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
     }
 
+    /// The same, for the builder.
+    pub(crate) fn color(&self) -> ifunc_build::Color {
+        match self.colors() {
+            true => ifunc_build::Color::Always,
+            false => ifunc_build::Color::Never,
+        }
+    }
+
     /// Whether somebody watches standard error.
     pub(crate) fn is_watched(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()

@@ -47,6 +47,19 @@ impl Workspace {
         Ok(Self { metadata })
     }
 
+    /// The error where there is nothing to work on.
+    pub(crate) fn no_ifunc_package(&self) -> Failure {
+        Failure::Said(format!(
+            "no package of the workspace at `{}` depends on `ifunc`\n{HOW_TO_START}",
+            self.root().display(),
+        ))
+    }
+
+    /// The member of this name.
+    pub(crate) fn member(&self, name: &str) -> Option<&Package> {
+        self.members().find(|package| package.name.as_str() == name)
+    }
+
     pub(crate) fn root(&self) -> &Path {
         self.metadata.workspace_root.as_std_path()
     }

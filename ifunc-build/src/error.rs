@@ -28,6 +28,20 @@ pub enum BuildError {
         /// Which packages have which.
         help: String,
     },
+    /// No example of this name, or several.
+    #[error("there is not one example `{name}`\nhelp: {help}")]
+    UnknownExample {
+        /// What was asked for.
+        name: String,
+        /// The examples there are.
+        help: String,
+    },
+    /// One package is wanted.
+    #[error("there is not one ifunc package here, but {}\nhelp: say which with `-p`{}", known.len(), known.iter().map(|name| format!(" `{name}`")).collect::<Vec<_>>().join(","))]
+    NotOnePackage {
+        /// The ifunc packages there are.
+        known: Vec<String>,
+    },
     /// A package that was named has no ifuncs.
     #[error("package `{package}` has no ifunc\nhelp: {help}")]
     NoIfuncs {

@@ -24,6 +24,7 @@
 
 mod built;
 mod c;
+mod checked;
 mod error;
 mod library;
 pub mod link;
@@ -36,9 +37,10 @@ pub mod script;
 mod shared;
 
 pub use built::{BuiltIfunc, Language};
-pub use c::build_c;
+pub use c::{build_c, check_c};
+pub use checked::{Checked, CheckedIfunc};
 pub use error::BuildError;
 pub use library::{Library, LibraryError, LibraryImage, read_library};
 pub use options::{BuildOptions, COptions, Color, Cpu, OptLevel};
 pub use progress::{Progress, Quiet};
-pub use recipe::build_packages;
+pub use recipe::{CheckOptions, View, build_packages, check_packages, expand_package};

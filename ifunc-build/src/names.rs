@@ -125,8 +125,10 @@ impl Names {
         let mut help = format!("{}; or {}", rename(&place, kind), rename(&first, first_kind));
         if let Some(package) = there {
             let library = self.library(name);
+            // `PACKAGE example NAME` is what an example is called.
+            let arguments = package.replace(" example ", " --example ");
             help += &format!(
-                "\nhelp: if there is only this one any more, `{}` is left over: `cargo ifunc build -p {package}` builds what `{package}` has now and removes what it has not",
+                "\nhelp: if there is only this one any more, `{}` is left over: `cargo ifunc build -p {arguments}` builds what `{package}` has now and removes what it has not",
                 library.display()
             );
         }

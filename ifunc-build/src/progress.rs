@@ -21,6 +21,11 @@ pub trait Progress {
         let _ = rendered;
     }
 
+    /// A message of cargo as it writes it, in JSON, without its line end; only from a check that was asked for them.
+    fn message(&mut self, line: &str) {
+        let _ = line;
+    }
+
     /// An image is about to be linked.
     fn linking(&mut self, ifunc: &str) {
         let _ = ifunc;

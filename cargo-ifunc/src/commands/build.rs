@@ -3,48 +3,34 @@
 use std::io::Write;
 use std::time::Instant;
 
-use ifunc_build::{BuildOptions, BuiltIfunc, COptions, Color, Language, build_c, build_packages};
+use ifunc_build::{BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages};
 use serde::Serialize;
 
 use crate::cli::{BuildArgs, MessageFormat};
 use crate::error::Failure;
 use crate::progress::BuildProgress;
 use crate::shell::Shell;
-use crate::workspace::{HOW_TO_START, Workspace};
+use crate::workspace::Workspace;
 
 pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
     let started = Instant::now();
-    let color = if shell.colors() {
-        Color::Always
-    } else {
-        Color::Never
-    };
+    let color = shell.color();
     let verbose = shell.is_verbose();
     let built = if args.files.is_empty() {
         let options = BuildOptions {
-            current_dir: None,
-            manifest_path: args.cargo.manifest_path.clone(),
             packages: args.package.clone(),
             profile: args.profile.clone(),
             examples: args.example.clone(),
             cpu: args.cpu.into(),
-            features: args.cargo.features.clone(),
-            all_features: args.cargo.all_features,
-            no_default_features: args.cargo.no_default_features,
             target_dir: args.target_dir.clone(),
-            locked: args.cargo.locked,
-            offline: args.cargo.offline,
             verbose,
             color,
-            ..BuildOptions::default()
+            ..args.cargo.options()
         };
         if args.package.is_empty() {
             let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
             if workspace.ifunc_packages().is_empty() {
-                return Err(Failure::Said(format!(
-                    "no package of the workspace at `{}` depends on `ifunc`\n{HOW_TO_START}",
-                    workspace.root().display(),
-                )));
+                return Err(workspace.no_ifunc_package());
             }
         }
         build_packages(&options, &mut BuildProgress::new(shell))?

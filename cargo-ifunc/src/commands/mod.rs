@@ -1,6 +1,10 @@
 //! The subcommands, one file each.
 
 pub(crate) mod build;
+pub(crate) mod check;
+pub(crate) mod doctor;
+pub(crate) mod expand;
 pub(crate) mod inspect;
 pub(crate) mod new;
 pub(crate) mod run;
+pub(crate) mod test;

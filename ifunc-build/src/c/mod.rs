@@ -1,5 +1,6 @@
 //! C ifuncs: one per `X_main`.
 
+mod check;
 mod compiler;
 mod cpu;
 mod ifuncs;
@@ -14,7 +15,8 @@ use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::needed;
 use crate::shared::{Library, io};
-use crate::{BuildError, BuiltIfunc, COptions, Language, Progress};
+use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
+pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
 
 /// Alignment of the payload of a C ifunc: what `malloc` gives.
@@ -38,15 +40,24 @@ pub fn build_c(
     let mut names = Names::beside_packages(&folder);
     let built = build_files(files, None, options, &mut names, progress)?;
     if built.is_empty() {
-        let file = files.first().cloned().unwrap_or_default();
-        return Err(BuildError::CIfunc {
-            file,
-            reason: "no ifunc is there".into(),
-            help: "an ifunc `X` is three functions: `X_payload_bound`, `X_payload_init` and `X_main`; none may be `static`"
-                .into(),
-        });
+        return Err(no_ifunc(files));
     }
     Ok(built)
+}
+
+/// Looks for every reason why C files (`.c`), relocatable objects (`.o`) and archives (`.a`) that belong together would
+/// be refused: everything is compiled and linked in memory, once for each `X_main`, and no file is written.
+pub fn check_c(files: &[PathBuf], options: &COptions, progress: &mut dyn Progress) -> Checked {
+    check::check_files(files, None, options, progress)
+}
+
+fn no_ifunc(files: &[PathBuf]) -> BuildError {
+    BuildError::CIfunc {
+        file: files.first().cloned().unwrap_or_default(),
+        reason: "no ifunc is there".into(),
+        help: "an ifunc `X` is three functions: `X_payload_bound`, `X_payload_init` and `X_main`; none may be `static`"
+            .into(),
+    }
 }
 
 /// A compiled file.

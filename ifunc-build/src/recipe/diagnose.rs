@@ -12,6 +12,11 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// Whether anything is wrong.
+    pub(super) fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
     /// A message of the compiler.
     pub(super) fn compiler(&mut self, message: &Diagnostic) {
         use cargo_metadata::diagnostic::DiagnosticLevel::{Error, Ice};

@@ -65,6 +65,8 @@ mod tests {
 
     fn package(name: &str, features: &[&str]) -> Package {
         Package {
+            id: cargo_metadata::PackageId { repr: name.into() },
+            examples: Vec::new(),
             name: name.into(),
             crate_name: name.into(),
             manifest_path: "Cargo.toml".into(),

@@ -2,12 +2,17 @@
 //! holds the records of its ifuncs and the code that they reach.
 
 mod cargo;
+mod check;
+mod command;
 mod diagnose;
+mod examples;
+mod expand;
 mod features;
 mod records;
+mod units;
 mod workspace;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::Fingerprint;
@@ -19,7 +24,11 @@ use crate::names::Names;
 use crate::shared::{Library, io};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Language, Progress};
 use records::{Records, about_text, fingerprint};
-use workspace::{Package, Workspace};
+use units::{Plan, Unit};
+use workspace::Package;
+
+pub use check::{CheckOptions, check_packages};
+pub use expand::{View, expand_package};
 
 /// Name of the folder below the target directory that a profile's libraries go to.
 pub(crate) fn folder_of(profile: &str) -> &str {
@@ -50,70 +59,71 @@ pub fn build_packages(
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
-    let workspace = Workspace::read(options)?;
-    let selected = workspace.select(&options.packages)?;
-    let features = features::assign(&options.features, &selected)?;
-    let target = options
-        .target_dir
-        .clone()
-        .unwrap_or_else(|| workspace.target_directory.join("ifunc"));
-    let folder = target.join(folder_of(&options.profile));
-    let building: BTreeSet<&str> = selected.iter().map(|package| &*package.name).collect();
-    let others = workspace
-        .packages
-        .iter()
-        .map(|package| package.name.clone())
-        .filter(|name| !building.contains(&**name))
-        .collect();
-    let mut names = Names::beside(&folder, others);
+    let plan = Plan::read(options)?;
+    let mut names = plan.names();
     let mut built = Vec::new();
-    for package in selected {
+    for unit in plan.units(options)? {
+        let Unit { package, example } = unit;
         let before = built.len();
-        let asked = features.get(&package.name);
-        let archive = cargo::compile(&workspace, package, asked, &target, options, progress)?;
+        let archive = plan.archive(unit, options, progress)?;
         if let Some(archive) = archive {
-            built.extend(build_rust(package, &archive, &mut names, options, progress)?);
+            built.extend(build_rust(unit, &archive, &mut names, options, progress)?);
         }
-        let c_options = COptions {
-            cpu: package.cpu_of(options),
-            needed: package.needed.clone(),
-            cflags: package.c_flags.clone(),
-            link_args: package.link_args.clone(),
-            verbose: options.verbose,
-            color: options.color,
-            ..COptions::default()
+        let files = match example {
+            None => package.c_files()?,
+            Some(_) => Vec::new(),
         };
-        let files = package.c_files()?;
         if !files.is_empty() {
             built.extend(build_files(
                 &files,
                 Some(&package.name),
-                &c_options,
+                &c_options(package, options),
                 &mut names,
                 progress,
             )?);
         }
-        names.remove_vanished(&package.name, &built[before..], progress)?;
-        if built.len() == before && options.packages.contains(&package.name) {
-            return Err(BuildError::NoIfuncs {
-                package: package.name.clone(),
-                help: "put `#[ifunc]` on a function of its library, or C files into its folder `c/`".into(),
-            });
+        names.remove_vanished(&unit.name(), &built[before..], progress)?;
+        if built.len() == before && (example.is_some() || options.packages.contains(&package.name)) {
+            return Err(no_ifuncs(unit));
         }
     }
     Ok(built)
 }
 
+fn no_ifuncs(unit: Unit<'_>) -> BuildError {
+    BuildError::NoIfuncs {
+        package: unit.name(),
+        help: match unit.example {
+            Some(example) => format!("put `#[ifunc]` on a function of `{}`", example.path.display()),
+            None => "put `#[ifunc]` on a function of its library, or C files into its folder `c/`".into(),
+        },
+    }
+}
+
+/// How the C files of a package are compiled.
+fn c_options(package: &Package, options: &BuildOptions) -> COptions {
+    COptions {
+        cpu: package.cpu_of(options),
+        needed: package.needed.clone(),
+        cflags: package.c_flags.clone(),
+        link_args: package.link_args.clone(),
+        verbose: options.verbose,
+        color: options.color,
+        ..COptions::default()
+    }
+}
+
 /// Makes images and libraries out of a package's archive.
 fn build_rust(
-    package: &Package,
+    unit: Unit<'_>,
     archive: &Path,
     names: &mut Names,
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let data = std::fs::read(archive).map_err(io("read", archive))?;
-    let records = Records::read(&data, package)?;
+    let package = unit.package;
+    let records = Records::read(&data, &unit.name(), Some(unit.crate_name()))?;
     let file_name = archive.file_name().unwrap_or_default().to_string_lossy();
     let inputs = [Input {
         name: &file_name,
@@ -124,7 +134,7 @@ fn build_rust(
     let compiler = Compiler::new(None);
     let declared: Vec<String> = records.imports.keys().cloned().collect();
     let cpu = package.cpu_of(options);
-    let images = link_all(package, &records, cpu, &linker, names, progress)?;
+    let images = link_all(&unit.name(), &records, cpu, &linker, names, progress)?;
     let mut built = Vec::new();
     for (ifunc, linked) in records.ifuncs.iter().zip(images) {
         let Linked {
@@ -140,7 +150,7 @@ fn build_rust(
             image: &image,
             about: &about,
             debug: &debug,
-            origin: &Names::package_origin(&package.name),
+            origin: &Names::package_origin(&unit.name()),
             weaken: declared.clone(),
             linker: &linker,
             link_args: &package.link_args,
@@ -153,7 +163,7 @@ fn build_rust(
             id: *blake3::hash(&image).as_bytes(),
             image,
             package: Some(package.name.clone()),
-            source: package.manifest_path.clone(),
+            source: unit.source().to_owned(),
             fresh,
             language: Language::Rust,
             relocations,
@@ -164,9 +174,45 @@ fn build_rust(
     Ok(built)
 }
 
-/// The images of a package's ifuncs, in their order, or every reason against any of them.
+/// As [`build_rust`], and writes nothing: names and images.
+fn link_archive(
+    unit: Unit<'_>,
+    archive: &Path,
+    names: &mut Names,
+    options: &BuildOptions,
+    progress: &mut dyn Progress,
+) -> Result<Vec<(String, Linked)>, BuildError> {
+    let data = std::fs::read(archive).map_err(io("read", archive))?;
+    let records = Records::read(&data, &unit.name(), Some(unit.crate_name()))?;
+    let file_name = archive.file_name().unwrap_or_default().to_string_lossy();
+    let linker = Linker::open(&[Input {
+        name: &file_name,
+        data: &data,
+        role: Role::User,
+    }])?;
+    let cpu = unit.package.cpu_of(options);
+    let linked = link_all(&unit.name(), &records, cpu, &linker, names, progress)?;
+    let all = records.ifuncs.into_iter().map(|ifunc| ifunc.name).zip(linked);
+    Ok(all.collect())
+}
+
+/// What an archive of rustc's declares as imports; `None` for archives of others.
+pub(crate) fn declared_imports(
+    archive: &[u8],
+    of: &str,
+) -> Result<Option<BTreeMap<String, Fingerprint>>, BuildError> {
+    if object::read::archive::ArchiveFile::parse(archive).is_err() {
+        return Ok(None);
+    }
+    let records = Records::read(archive, of, None)?;
+    let imports = records.imports.iter();
+    let imports = imports.map(|(symbol, text)| (symbol.clone(), fingerprint(text)));
+    Ok((!records.ifuncs.is_empty()).then(|| imports.collect()))
+}
+
+/// The images of a unit's ifuncs, in their order, or every reason against any of them.
 fn link_all(
-    package: &Package,
+    unit: &str,
     records: &Records,
     cpu: Cpu,
     linker: &Linker<'_>,
@@ -181,7 +227,7 @@ fn link_all(
     let mut images = Vec::new();
     let mut errors = Vec::new();
     for ifunc in &records.ifuncs {
-        names.claim_rust(&ifunc.name, &package.name)?;
+        names.claim_rust(&ifunc.name, unit)?;
         progress.linking(&ifunc.name);
         let request = Request {
             flags: Flags::NONE

@@ -9,7 +9,6 @@ use ifunc_abi::symbols::META_SECTION;
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection};
 
-use super::workspace::Package;
 use crate::BuildError;
 use crate::link::InputError;
 
@@ -36,11 +35,12 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Reads every member of an archive that is an object.
-    pub(super) fn read(archive: &[u8], package: &Package) -> Result<Self, BuildError> {
+    /// Reads every member of an archive that is an object. `of` names where it comes from; with `crate_name`, the
+    /// ifuncs of other crates are passed over.
+    pub(super) fn read(archive: &[u8], of: &str, crate_name: Option<&str>) -> Result<Self, BuildError> {
         let malformed = |e: object::Error| {
             BuildError::Input(InputError {
-                name: format!("lib{}.a", package.crate_name),
+                name: of.into(),
                 reason: e.to_string(),
             })
         };
@@ -53,7 +53,7 @@ impl Records {
             };
             for section in object.sections().filter(|s| s.name() == Ok(META_SECTION)) {
                 let bytes = section.data().map_err(malformed)?;
-                all.add(bytes, package)?;
+                all.add(bytes, of, crate_name)?;
             }
         }
         all.ifuncs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -61,10 +61,10 @@ impl Records {
         Ok(all)
     }
 
-    fn add(&mut self, section: &[u8], package: &Package) -> Result<(), BuildError> {
+    fn add(&mut self, section: &[u8], of: &str, crate_name: Option<&str>) -> Result<(), BuildError> {
         for record in records(section) {
             match record {
-                Ok(Record::Ifunc(ifunc)) if ifunc.crate_name == package.crate_name => {
+                Ok(Record::Ifunc(ifunc)) if crate_name.is_none_or(|name| ifunc.crate_name == name) => {
                     self.ifuncs.push(Ifunc {
                         name: ifunc.name.into(),
                         payload: ifunc.payload.into(),
@@ -78,11 +78,11 @@ impl Records {
                 }
                 Ok(Record::Ifunc(_)) => {}
                 Ok(Record::Import(import)) => {
-                    self.declare(import.symbol, import.signature, package)?;
+                    self.declare(import.symbol, import.signature, of)?;
                 }
                 Err(source) => {
                     return Err(BuildError::Meta {
-                        package: package.name.clone(),
+                        package: of.into(),
                         source,
                     });
                 }
@@ -91,10 +91,10 @@ impl Records {
         Ok(())
     }
 
-    fn declare(&mut self, symbol: &str, signature: &str, package: &Package) -> Result<(), BuildError> {
+    fn declare(&mut self, symbol: &str, signature: &str, of: &str) -> Result<(), BuildError> {
         match self.imports.get(symbol) {
             Some(known) if known != signature => Err(BuildError::ImportConflict {
-                package: package.name.clone(),
+                package: of.into(),
                 symbol: symbol.into(),
                 first: known.clone(),
                 second: signature.into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
+use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, PackageId, TargetKind};
 
 use crate::shared::io;
 use crate::{BuildError, BuildOptions, Cpu};
@@ -26,10 +26,13 @@ const KEYS: [&str; 5] = ["panic", "cpu", "needed", "cflags", "link-args"];
 /// An ifunc package.
 #[derive(Clone, Debug)]
 pub(super) struct Package {
+    pub(super) id: PackageId,
     pub(super) name: String,
     /// Name of its library crate, with underscores.
     pub(super) crate_name: String,
     pub(super) manifest_path: PathBuf,
+    /// Its examples, which may hold ifuncs of their own.
+    pub(super) examples: Vec<Example>,
     pub(super) features: BTreeSet<String>,
     /// What it depends on, by the names it uses.
     pub(super) dependencies: BTreeSet<String>,
@@ -43,6 +46,16 @@ pub(super) struct Package {
     pub(super) c_flags: Vec<String>,
     /// `[package.metadata.ifunc] link-args`: more arguments for the link of the source's libraries.
     pub(super) link_args: Vec<String>,
+}
+
+/// An example of an ifunc package.
+#[derive(Clone, Debug)]
+pub(super) struct Example {
+    pub(super) name: String,
+    pub(super) crate_name: String,
+    pub(super) path: PathBuf,
+    /// The manifest says that it is a library.
+    pub(super) library: bool,
 }
 
 /// What cargo says of the workspace.
@@ -78,7 +91,7 @@ impl Workspace {
             cargo_metadata::Error::CargoMetadata { stderr } => BuildError::Metadata(stderr.trim_end().into()),
             other => BuildError::Metadata(other.to_string()),
         })?;
-        Self::from_metadata(&metadata, super::cargo::host_target(options)?)
+        Self::from_metadata(&metadata, super::command::host_target(options)?)
     }
 
     fn from_metadata(metadata: &Metadata, host: String) -> Result<Self, BuildError> {
@@ -227,7 +240,10 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         )));
     }
     let needed = strings("needed")?;
+    let examples = package.targets.iter().filter(|target| target.is_example());
     Ok(Some(Package {
+        id: package.id.clone(),
+        examples: examples.map(example).collect(),
         name: package.name.to_string(),
         crate_name: library.name.replace('-', "_"),
         manifest_path: package.manifest_path.clone().into(),
@@ -243,4 +259,13 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         c_flags: strings("cflags")?,
         link_args: strings("link-args")?,
     }))
+}
+
+fn example(target: &cargo_metadata::Target) -> Example {
+    Example {
+        name: target.name.clone(),
+        crate_name: target.name.replace('-', "_"),
+        path: target.src_path.clone().into(),
+        library: !target.crate_types.contains(&CrateType::Bin),
+    }
 }

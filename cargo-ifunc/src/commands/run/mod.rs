@@ -7,12 +7,11 @@ mod show;
 
 use std::time::Duration;
 
-use ifunc_build::{BuildError, BuildOptions, Color, build_packages};
+use ifunc_build::BuildOptions;
 
 use crate::cli::{CargoArgs, RunArgs, Transport};
-use crate::commands::build::counted;
 use crate::error::Failure;
-use crate::progress::BuildProgress;
+use crate::images;
 use crate::shell::Shell;
 use crate::workspace::{HOW_TO_START, Workspace, short_name};
 use session::{Session, Stopped};
@@ -32,7 +31,17 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         .iter()
         .map(|p| p.name.to_string())
         .collect();
-    let libraries = build_images(&workspace, packages, &cargo, shell)?;
+    let options = BuildOptions {
+        packages,
+        verbose: shell.is_verbose(),
+        color: shell.color(),
+        ..cargo.options()
+    };
+    let libraries = images::build(options, shell)?.ok_or_else(|| {
+        Failure::Said(format!(
+            "none of the packages that the host package depends on has an ifunc\n{HOW_TO_START}"
+        ))
+    })?;
     let bins = host::build(&workspace, host, &cargo, shell)?;
 
     // A name of its own for each run: two may go on at a time, and a crashed one leaves nothing in the way.
@@ -60,43 +69,4 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         }
         Stopped::Interrupted(code) => Err(Failure::Exit(code)),
     }
-}
-
-/// Builds the images of `packages`, and says where they lie.
-fn build_images(
-    workspace: &Workspace,
-    packages: Vec<String>,
-    cargo: &CargoArgs,
-    shell: &mut Shell,
-) -> Result<std::path::PathBuf, Failure> {
-    let mut options = BuildOptions {
-        manifest_path: cargo.manifest_path.clone(),
-        packages,
-        locked: cargo.locked,
-        offline: cargo.offline,
-        verbose: shell.is_verbose(),
-        color: if shell.colors() {
-            Color::Always
-        } else {
-            Color::Never
-        },
-        ..BuildOptions::default()
-    };
-    while !options.packages.is_empty() {
-        let built = build_packages(&options, &mut BuildProgress::new(shell));
-        match built {
-            Ok(built) => {
-                shell.detail("Finished", counted(built.len()));
-                return Ok(workspace.target_directory().join("ifunc").join("release"));
-            }
-            // A package of types that host and ifuncs share depends on the SDK, too, and has no ifuncs.
-            Err(BuildError::NoIfuncs { package, .. }) if options.packages.contains(&package) => {
-                options.packages.retain(|name| *name != package);
-            }
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Err(Failure::Said(format!(
-        "none of the packages that the host package depends on has an ifunc\n{HOW_TO_START}"
-    )))
 }

@@ -1,0 +1,112 @@
+//! What a check found.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+/// How it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Mark {
+    /// As it should be.
+    Ok,
+    /// Not there, and nothing needs it.
+    None,
+    /// Works, or works for some; worth knowing.
+    Warning,
+    /// Necessary, and not there.
+    Missing,
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) name: &'static str,
+    pub(super) mark: Mark,
+    /// What was found.
+    pub(super) found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) help: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            mark: Mark::Ok,
+            found: found.into(),
+            help: None,
+        }
+    }
+
+    pub(super) fn none(name: &'static str, found: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::ok(name, found).but(Mark::None, help)
+    }
+
+    pub(super) fn warning(name: &'static str, found: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::ok(name, found).but(Mark::Warning, help)
+    }
+
+    pub(super) fn missing(name: &'static str, found: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::ok(name, found).but(Mark::Missing, help)
+    }
+
+    fn but(self, mark: Mark, help: impl Into<String>) -> Self {
+        Self {
+            mark,
+            help: Some(help.into()),
+            ..self
+        }
+    }
+}
+
+/// What a program prints on standard output; `None` if it does not start or fails.
+pub(super) fn said<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Option<String> {
+    let mut words = program.split_whitespace();
+    let mut command = Command::new(words.next()?);
+    command.args(words).args(args).stdin(Stdio::null());
+    let output = command.output().ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A setting of the kernel below `/proc/sys`.
+pub(super) fn setting(path: &str) -> Option<i64> {
+    let text = std::fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// Bytes, as people read them.
+pub(super) fn bytes(n: u64) -> String {
+    match n {
+        0..=0xffff => format!("{n} bytes"),
+        0x1_0000..=0xff_ffff => format!("{} KiB", n >> 10),
+        0x100_0000..=0xffff_ffff => format!("{} MiB", n >> 20),
+        _ => format!("{} GiB", n >> 30),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_words() {
+        assert_eq!(said("echo one", ["two"]).as_deref(), Some("one two\n"));
+        assert_eq!(said("false", [""; 0]), None);
+        assert_eq!(said("there is no such program", [""; 0]), None);
+        assert_eq!(said("", [""; 0]), None);
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(bytes(8192 << 10), "8192 KiB");
+        assert_eq!(bytes(64 << 20), "64 MiB");
+        assert_eq!(bytes(100), "100 bytes");
+        assert_eq!(bytes(5 << 30), "5 GiB");
+    }
+}

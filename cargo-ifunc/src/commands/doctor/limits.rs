@@ -1,0 +1,125 @@
+//! Limits of this process that its targets and sources would inherit.
+
+use rustix::process::{Resource, getrlimit};
+
+use super::finding::{Finding, bytes};
+
+/// Address space of a target with one connection: 256 MiB for code, stacks, rings mapped twice.
+const SPACE: u64 = 1 << 30;
+/// What a target's memory for code is long by default; it is a file, in memory.
+const CODE: u64 = 256 << 20;
+/// Descriptors: a socket, a segment and a doorbell per connection.
+const FILES: u64 = 256;
+/// What registered memory of a few connections takes.
+const LOCKED: u64 = 64 << 20;
+
+pub(super) fn checks() -> Vec<Finding> {
+    let soft = |resource| getrlimit(resource).current;
+    vec![
+        address_space(soft(Resource::As)),
+        file_size(soft(Resource::Fsize)),
+        files(soft(Resource::Nofile)),
+        locked(soft(Resource::Memlock)),
+        dev_shm(free("/dev/shm")),
+    ]
+}
+
+fn shown(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "unlimited".into(), bytes)
+}
+
+fn address_space(limit: Option<u64>) -> Finding {
+    let found = format!("RLIMIT_AS is {}", shown(limit));
+    match limit.is_some_and(|limit| limit < SPACE) {
+        true => Finding::warning(
+            "address space",
+            found,
+            "a target reserves 256 MiB of it for code, and rings twice their size: `ulimit -v unlimited`",
+        ),
+        false => Finding::ok("address space", found),
+    }
+}
+
+fn file_size(limit: Option<u64>) -> Finding {
+    let found = format!("RLIMIT_FSIZE is {}", shown(limit));
+    match limit.is_some_and(|limit| limit < CODE) {
+        true => Finding::warning(
+            "file size",
+            found,
+            "a target's code lies in a file in memory, of 256 MiB unless its builder says less: `ulimit -f unlimited`",
+        ),
+        false => Finding::ok("file size", found),
+    }
+}
+
+fn files(limit: Option<u64>) -> Finding {
+    let found = format!(
+        "RLIMIT_NOFILE is {}",
+        limit.map_or_else(|| "unlimited".into(), |n| n.to_string())
+    );
+    match limit.is_some_and(|limit| limit < FILES) {
+        true => Finding::warning(
+            "open files",
+            found,
+            "each connection takes a few: `ulimit -n 1024`",
+        ),
+        false => Finding::ok("open files", found),
+    }
+}
+
+fn locked(limit: Option<u64>) -> Finding {
+    let found = format!("RLIMIT_MEMLOCK is {}", shown(limit));
+    match limit.is_some_and(|limit| limit < LOCKED) {
+        true => Finding::none(
+            "locked memory",
+            found,
+            "shared memory needs none; network cards that read memory themselves do: `ulimit -l unlimited`, or `memlock` in /etc/security/limits.conf",
+        ),
+        false => Finding::ok("locked memory", found),
+    }
+}
+
+/// Room on a file system, in bytes.
+fn free(path: &str) -> Option<u64> {
+    let room = rustix::fs::statvfs(path).ok()?;
+    Some(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+fn dev_shm(room: Option<u64>) -> Finding {
+    let name = "/dev/shm";
+    let help = "`shm:` does not use it, UCX between processes of one host does: `mount -o remount,size=1G /dev/shm`, or `docker run --shm-size=1g`";
+    match room {
+        None => Finding::none(name, "not there", help),
+        Some(room) if room < LOCKED => Finding::none(name, format!("{} free", bytes(room)), help),
+        Some(room) => Finding::ok(name, format!("{} free", bytes(room))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Mark;
+    use super::*;
+
+    #[test]
+    fn low_limits_are_told_with_the_command() {
+        for (judge, low) in [
+            (address_space as fn(Option<u64>) -> Finding, 512 << 20),
+            (file_size, 1 << 20),
+            (files, 64),
+        ] {
+            assert_eq!(judge(None).mark, Mark::Ok);
+            assert_eq!(judge(Some(1 << 40)).mark, Mark::Ok);
+            let finding = judge(Some(low));
+            assert_eq!(finding.mark, Mark::Warning);
+            assert!(finding.help.is_some_and(|help| help.contains("`ulimit -")));
+        }
+    }
+
+    #[test]
+    fn what_only_networks_need_is_no_fault() {
+        assert_eq!(locked(Some(64 << 10)).mark, Mark::None);
+        assert_eq!(locked(None).found, "RLIMIT_MEMLOCK is unlimited");
+        assert_eq!(dev_shm(None).mark, Mark::None);
+        assert_eq!(dev_shm(Some(1 << 30)).mark, Mark::Ok);
+    }
+}

@@ -1,0 +1,48 @@
+//! `cargo ifunc doctor`: what this machine has and lacks, and the command that mends each.
+//!
+//! One file per area; each check is a function that looks at one thing and returns a [`Finding`]. What it makes of what
+//! it saw is a function of its own, without the machine.
+
+mod environment;
+mod finding;
+mod kernel;
+mod limits;
+mod optional;
+mod report;
+mod toolchain;
+
+use std::io::Write;
+
+use crate::cli::DoctorArgs;
+use crate::error::Failure;
+use finding::{Finding, Mark};
+
+/// An area: its name and its checks.
+type Area = (&'static str, fn() -> Vec<Finding>);
+
+const AREAS: [Area; 5] = [
+    ("toolchain", toolchain::checks),
+    ("kernel", kernel::checks),
+    ("limits", limits::checks),
+    ("environment", environment::checks),
+    ("optional", optional::checks),
+];
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let areas: Vec<_> = AREAS.iter().map(|(name, checks)| (*name, checks())).collect();
+    let lacks = areas
+        .iter()
+        .flat_map(|(_, findings)| findings)
+        .any(|finding| finding.mark == Mark::Missing);
+    if args.json {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, &report::json(&areas)).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        report::print(&areas, &mut anstream::stdout().lock())?;
+    }
+    match lacks {
+        true => Err(Failure::Exit(1)),
+        false => Ok(()),
+    }
+}

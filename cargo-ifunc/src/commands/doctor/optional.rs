@@ -1,0 +1,118 @@
+//! What is good to have: debuggers, profilers, networks.
+
+use std::ffi::{CStr, c_char};
+
+use super::finding::{Finding, said, setting};
+
+pub(super) fn checks() -> Vec<Finding> {
+    vec![
+        program(
+            "gdb",
+            said("gdb", ["--version"]).as_deref(),
+            "names injected functions in backtraces: `apt-get install gdb` (Debian), `dnf install gdb` (Fedora)",
+        ),
+        ptrace(setting("kernel/yama/ptrace_scope")),
+        program(
+            "perf",
+            said("perf", ["--version"]).as_deref(),
+            "names injected functions in profiles: `apt-get install linux-perf` (Debian), `dnf install perf` (Fedora)",
+        ),
+        perf_events(setting("kernel/perf_event_paranoid")),
+        ucx(ucx_version()),
+    ]
+}
+
+fn program(name: &'static str, version: Option<&str>, help: &str) -> Finding {
+    match version.and_then(|text| text.lines().next()) {
+        Some(version) => Finding::ok(name, version.trim()),
+        None => Finding::none(name, "not there", help),
+    }
+}
+
+fn ptrace(scope: Option<i64>) -> Finding {
+    let name = "ptrace";
+    match scope {
+        None => Finding::ok(name, "not restricted (no Yama)"),
+        Some(0) => Finding::ok(name, "kernel.yama.ptrace_scope = 0"),
+        Some(scope) => Finding::none(
+            name,
+            format!("kernel.yama.ptrace_scope = {scope}: gdb attaches to its own children only"),
+            "to attach to a target that runs: `sysctl -w kernel.yama.ptrace_scope=0`, or gdb as root",
+        ),
+    }
+}
+
+fn perf_events(paranoid: Option<i64>) -> Finding {
+    let name = "perf events";
+    match paranoid {
+        None => Finding::none(
+            name,
+            "this kernel has none",
+            "`perf` needs a kernel with CONFIG_PERF_EVENTS",
+        ),
+        Some(level @ ..=2) => Finding::ok(name, format!("kernel.perf_event_paranoid = {level}")),
+        Some(level) => Finding::none(
+            name,
+            format!("kernel.perf_event_paranoid = {level}: for root only"),
+            "`sysctl -w kernel.perf_event_paranoid=2`",
+        ),
+    }
+}
+
+/// Opens UCX, if it is there, and asks it for its version.
+fn ucx_version() -> Option<String> {
+    // SAFETY: opening it runs the initialisers of a well-known library that programs of this machine open all the time;
+    // nothing else of this process uses what they set.
+    let library = unsafe { libloading::Library::new("libucp.so.0") }.ok()?;
+    // SAFETY: UCX declares it `const char *ucp_get_version_string(void)`, in every version with this soname.
+    let version =
+        unsafe { library.get::<unsafe extern "C" fn() -> *const c_char>(b"ucp_get_version_string\0") };
+    // SAFETY: as declared; it has no precondition.
+    let text = unsafe { version.ok()?() };
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: UCX returns a string literal of the library, which is open until the end of this function.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+fn ucx(version: Option<String>) -> Finding {
+    match version {
+        Some(version) => Finding::ok("UCX", version),
+        None => Finding::none(
+            "UCX",
+            "no `libucp.so.0`",
+            "only networks need it: `apt-get install libucx0` (Debian), `dnf install ucx` (Fedora)",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Mark;
+    use super::*;
+
+    #[test]
+    fn nothing_here_is_necessary() {
+        for finding in [
+            program("gdb", None, "install"),
+            ptrace(Some(1)),
+            perf_events(Some(4)),
+            perf_events(None),
+            ucx(None),
+        ] {
+            assert_eq!(finding.mark, Mark::None, "{finding:?}");
+            assert!(finding.help.is_some());
+        }
+        for finding in [
+            program("gdb", Some("GNU gdb 13.1\nCopyright"), ""),
+            ptrace(None),
+            ptrace(Some(0)),
+            perf_events(Some(-1)),
+            ucx(Some("1.18.0".into())),
+        ] {
+            assert_eq!(finding.mark, Mark::Ok, "{finding:?}");
+        }
+    }
+}

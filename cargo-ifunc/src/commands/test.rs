@@ -1,0 +1,97 @@
+//! `cargo ifunc test`: images, then `cargo test` of the packages that hold the ifuncs.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+
+use ifunc_build::BuildOptions;
+
+use crate::cli::TestArgs;
+use crate::error::Failure;
+use crate::shell::Shell;
+use crate::workspace::Workspace;
+
+pub(crate) fn run(args: &TestArgs, shell: &mut Shell) -> Result<(), Failure> {
+    let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
+    let ifunc_packages = workspace.ifunc_packages();
+    // What is tested, and whose images its tests may ask for.
+    let mut tested = Vec::new();
+    let mut images: BTreeSet<String> = BTreeSet::new();
+    if args.package.is_empty() {
+        if ifunc_packages.is_empty() {
+            return Err(workspace.no_ifunc_package());
+        }
+        tested.extend(ifunc_packages.iter().map(|package| package.name.to_string()));
+        images.extend(tested.iter().cloned());
+    }
+    for name in &args.package {
+        let package = workspace.member(name).ok_or_else(|| {
+            let known: Vec<_> = ifunc_packages
+                .iter()
+                .map(|package| format!("`{}`", package.name))
+                .collect();
+            Failure::Said(format!(
+                "package `{name}` is not a member of this workspace\nhelp: the ifunc packages are: {}",
+                known.join(", ")
+            ))
+        })?;
+        tested.push(name.clone());
+        images.extend(
+            workspace
+                .ifunc_packages_of(package)
+                .iter()
+                .map(|package| package.name.to_string()),
+        );
+    }
+    let options = BuildOptions {
+        packages: images.into_iter().collect(),
+        profile: args.profile.clone(),
+        verbose: shell.is_verbose(),
+        color: shell.color(),
+        ..args.cargo.options()
+    };
+    let folder = crate::images::build(options, shell)?;
+
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(&program);
+    command.arg("test");
+    for package in &tested {
+        command.args(["--package", package]);
+    }
+    if let Some(path) = &args.cargo.manifest_path {
+        command.arg("--manifest-path").arg(path);
+    }
+    let flags = [
+        (args.cargo.locked, "--locked"),
+        (args.cargo.offline, "--offline"),
+        (args.cargo.all_features, "--all-features"),
+        (args.cargo.no_default_features, "--no-default-features"),
+        (shell.is_verbose(), "--verbose"),
+        (shell.is_quiet(), "--quiet"),
+        (shell.colors(), "--color=always"),
+        (!shell.colors(), "--color=never"),
+    ];
+    command.args(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag));
+    for features in &args.cargo.features {
+        command.args(["--features", features]);
+    }
+    command.arg("--").args(&args.args);
+    if let Some(folder) = folder {
+        command.env("IFUNC_LIB_DIR", folder);
+    }
+    command.stdin(Stdio::null());
+    shell.detail("Running", format_args!("`{command:?}`"));
+    let status = command.status().map_err(|source| Failure::Spawn {
+        program: program.display().to_string(),
+        source,
+    })?;
+    match status.success() {
+        true => Ok(()),
+        // Cargo has said what failed.
+        false => Err(Failure::Exit(
+            status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
+        )),
+    }
+}

@@ -1,0 +1,184 @@
+//! Why C files, objects and archives would be refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use ifunc_abi::image::Flags;
+use object::read::archive::ArchiveFile;
+
+use super::{Compiler, PAYLOAD_ALIGN, ifuncs};
+use crate::link::{Imports, Input, InputError, LinkError, Linker, Request, Role};
+use crate::recipe::declared_imports;
+use crate::shared::io;
+use crate::{BuildError, COptions, Checked, CheckedIfunc, Progress};
+
+/// A file that was read or compiled.
+struct Part {
+    file: PathBuf,
+    /// An object or an archive.
+    data: Vec<u8>,
+    ifuncs: Vec<String>,
+}
+
+/// Looks for every reason why C files (`.c`), relocatable objects (`.o`) and archives (`.a`) that belong together would be
+/// refused: everything is compiled and linked in memory, once for each `X_main`.
+///
+/// An archive that rustc made may hold Rust ifuncs; their imports are those that they declare.
+pub(crate) fn check_files(
+    files: &[PathBuf],
+    package: Option<&str>,
+    options: &COptions,
+    progress: &mut dyn Progress,
+) -> Checked {
+    let mut checked = Checked::default();
+    let compiler = Compiler::new(options.compiler.as_deref());
+    let mut parts = Vec::new();
+    for file in files {
+        match part(file, &compiler, options, progress) {
+            Ok(part) => parts.push(part),
+            Err(error) => checked.errors.push(error),
+        }
+    }
+    let is_c = |file: &Path| file.extension().is_some_and(|extension| extension == "c");
+    let cpu_features = match files.iter().any(|file| is_c(file)) {
+        true => compiler.cpu_features(options),
+        // What objects were compiled for, nothing says.
+        false => Ok(0),
+    };
+    let cpu_features = cpu_features.unwrap_or_else(|error| {
+        checked.errors.push(error);
+        0
+    });
+    let support = compiler
+        .support_library()
+        .and_then(|path| std::fs::read(path).ok())
+        .unwrap_or_default();
+    // The first of each name, and the file of each other.
+    let mut names: BTreeMap<&str, &Path> = BTreeMap::new();
+    let mut link_errors = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        for name in &part.ifuncs {
+            if let Some(first) = names.insert(name, &part.file) {
+                checked.errors.push(BuildError::DuplicateName {
+                    name: name.clone(),
+                    first: format!("`{}`", first.display()),
+                    second: format!("`{}`", part.file.display()),
+                    help: format!("in one of them, give the functions `{name}_*` another prefix"),
+                });
+                continue;
+            }
+            progress.linking(name);
+            match link(name, number, &parts, &support, cpu_features) {
+                Ok(image_bytes) => checked.ifuncs.push(CheckedIfunc {
+                    name: name.clone(),
+                    package: package.map(Into::into),
+                    source: part.file.clone(),
+                    image_bytes,
+                }),
+                Err(Refused::Input(error)) => checked.errors.push(error),
+                Err(Refused::Link(error)) => link_errors.push(error),
+            }
+        }
+    }
+    if !link_errors.is_empty() {
+        checked.errors.push(BuildError::Link { errors: link_errors });
+    }
+    if package.is_none() && checked.errors.is_empty() && checked.ifuncs.is_empty() {
+        checked.errors.push(super::no_ifunc(files));
+    }
+    checked
+}
+
+enum Refused {
+    Input(BuildError),
+    Link(LinkError),
+}
+
+/// Compiles or reads a file, and finds its ifuncs.
+fn part(
+    file: &Path,
+    compiler: &Compiler,
+    options: &COptions,
+    progress: &mut dyn Progress,
+) -> Result<Part, BuildError> {
+    std::fs::metadata(file).map_err(io("read", file))?;
+    progress.compiling(&file.display().to_string());
+    let data = match file.extension().is_some_and(|extension| extension == "c") {
+        true => compiler.compile(file, options, progress)?,
+        false => std::fs::read(file).map_err(io("read", file))?,
+    };
+    let mut names = BTreeSet::new();
+    match ArchiveFile::parse(&*data) {
+        Ok(archive) => {
+            let malformed = |e: object::Error| {
+                BuildError::Input(InputError {
+                    name: file.display().to_string(),
+                    reason: e.to_string(),
+                })
+            };
+            for member in archive.members() {
+                let member = member.map_err(malformed)?.data(&*data).map_err(malformed)?;
+                // Members that are no objects hold metadata of rustc.
+                if object::File::parse(member).is_ok() {
+                    names.extend(ifuncs::find(file, member)?.into_iter().map(|ifunc| ifunc.name));
+                }
+            }
+        }
+        Err(_) => names.extend(ifuncs::find(file, &data)?.into_iter().map(|ifunc| ifunc.name)),
+    }
+    Ok(Part {
+        file: file.to_owned(),
+        data,
+        ifuncs: names.into_iter().collect(),
+    })
+}
+
+/// Links one ifunc and returns the length of its image.
+fn link(
+    name: &str,
+    number: usize,
+    parts: &[Part],
+    support: &[u8],
+    cpu_features: u64,
+) -> Result<usize, Refused> {
+    let shown: Vec<String> = parts.iter().map(|part| part.file.display().to_string()).collect();
+    let mut inputs: Vec<Input<'_>> = parts
+        .iter()
+        .zip(&shown)
+        .enumerate()
+        .map(|(other, (part, name))| Input {
+            name,
+            data: &part.data,
+            role: match other == number || part.ifuncs.is_empty() {
+                true => Role::User,
+                false => Role::Neighbour,
+            },
+        })
+        .collect();
+    if !support.is_empty() {
+        inputs.push(Input {
+            name: "libgcc.a",
+            data: support,
+            role: Role::Support,
+        });
+    }
+    let linker = Linker::open(&inputs).map_err(|e| Refused::Input(e.into()))?;
+    let declared = declared_imports(&parts[number].data, &shown[number]).map_err(Refused::Input)?;
+    let imports = match &declared {
+        Some(imports) => {
+            let imports = imports.iter();
+            Imports::Declared(imports.map(|(symbol, print)| (&**symbol, *print)).collect())
+        }
+        None => Imports::Any,
+    };
+    let request = Request {
+        flags: Flags::IGNORE_RESULT,
+        cpu_features,
+        payload_align: PAYLOAD_ALIGN,
+        ..Request::new(name, imports)
+    };
+    linker
+        .link(&request)
+        .map(|image| image.len())
+        .map_err(Refused::Link)
+}

@@ -1,0 +1,119 @@
+//! Why packages would be refused, without building anything that stays.
+
+use std::collections::BTreeMap;
+
+use super::command::{Job, Task};
+use super::units::{Plan, Unit};
+use super::{Package, c_options, link_archive, no_ifuncs};
+use crate::c::check_files;
+use crate::link::Linked;
+use crate::{BuildError, BuildOptions, Checked, CheckedIfunc, Progress};
+
+/// How packages are checked.
+#[derive(Clone, Debug, Default)]
+pub struct CheckOptions {
+    /// Which packages, with which features, for which CPUs.
+    pub build: BuildOptions,
+    /// Compile and link as a build does, in memory. Without it no code is made of Rust, so that what only the linker
+    /// sees is not seen.
+    pub link: bool,
+    /// Messages of cargo are handed to [`Progress::message`] in this format (`json`, `json-diagnostic-rendered-ansi`).
+    pub messages: Option<String>,
+}
+
+/// Looks for every reason why the ifunc packages of a workspace would be refused. Nothing is written but what cargo keeps
+/// for itself, in a folder that builds do not use, so that an editor's checks and a build do not wait for each other.
+///
+/// # Errors
+/// The workspace cannot be read or cargo cannot be run. What is wrong with the packages stands in the answer.
+pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Result<Checked, BuildError> {
+    let build = &options.build;
+    let plan = Plan::read(build)?;
+    let mut checked = Checked::default();
+    // Packages of the same flags are one run of cargo.
+    let mut groups: BTreeMap<_, Vec<&Package>> = BTreeMap::new();
+    for package in plan.packages() {
+        groups
+            .entry((&package.panic, package.cpu_of(build)))
+            .or_default()
+            .push(package);
+    }
+    let format = options.messages.as_deref().unwrap_or(match build.color {
+        crate::Color::Always => "json-diagnostic-rendered-ansi",
+        crate::Color::Never => "json",
+    });
+    let target = plan.target.join("check");
+    for packages in groups.values() {
+        packages
+            .iter()
+            .for_each(|package| progress.compiling(&package.name));
+        let job = Job {
+            workspace: &plan.workspace,
+            packages,
+            features: &plan.features,
+            target: &target,
+            options: build,
+            task: Task::Check(format),
+        };
+        checked
+            .errors
+            .extend(job.check(options.messages.is_some(), progress)?);
+    }
+    if options.link && checked.errors.is_empty() {
+        link(&plan, build, &mut checked, progress)?;
+    }
+    for package in plan.packages() {
+        checked.packages.push(package.name.clone());
+        let files = package.c_files()?;
+        if !files.is_empty() {
+            let found = check_files(&files, Some(&package.name), &c_options(package, build), progress);
+            checked.add(found);
+        }
+    }
+    Ok(checked)
+}
+
+/// Compiles and links what is in Rust.
+fn link(
+    plan: &Plan,
+    options: &BuildOptions,
+    checked: &mut Checked,
+    progress: &mut dyn Progress,
+) -> Result<(), BuildError> {
+    let mut names = plan.names();
+    for unit in plan.units(options)? {
+        let archive = match plan.archive(unit, options, progress) {
+            Ok(archive) => archive,
+            Err(error) => {
+                checked.errors.push(error);
+                continue;
+            }
+        };
+        let linked = match archive {
+            Some(archive) => link_archive(unit, &archive, &mut names, options, progress),
+            None => Ok(Vec::new()),
+        };
+        match linked {
+            Ok(linked) => {
+                let empty = linked.is_empty() && unit.package.c_files()?.is_empty();
+                if empty && options.packages.contains(&unit.package.name) {
+                    checked.errors.push(no_ifuncs(unit));
+                }
+                checked
+                    .ifuncs
+                    .extend(linked.into_iter().map(|(name, linked)| of(unit, name, &linked)));
+            }
+            Err(error) => checked.errors.push(error),
+        }
+    }
+    Ok(())
+}
+
+fn of(unit: Unit<'_>, name: String, linked: &Linked) -> CheckedIfunc {
+    CheckedIfunc {
+        name,
+        package: Some(unit.package.name.clone()),
+        source: unit.source().to_owned(),
+        image_bytes: linked.image.len(),
+    }
+}

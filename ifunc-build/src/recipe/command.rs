@@ -1,0 +1,256 @@
+//! The command lines of cargo. Everything that an image build needs stands on them or in their environment, so that the
+//! user's manifest needs nothing, and nothing that the user's manifest or configuration says gets into images by accident.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::Command;
+
+use super::features::Features;
+use super::workspace::{Example, Package, Workspace};
+use crate::{BuildError, BuildOptions, Color, OptLevel};
+
+/// What cargo is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Task<'a> {
+    /// A static library of the package's library.
+    Library,
+    /// A static library of an example. Where the manifest does not say that it is a library, the compiler is called
+    /// through this script, because cargo knows examples only as programs.
+    Example(&'a Example, &'a Path),
+    /// Errors and warnings, no code. The messages are of this format of cargo's.
+    Check(&'a str),
+    /// The source text of the library behind all macros, as an image build sees it, or as every other.
+    Expand {
+        /// As an image build sees it.
+        image: bool,
+    },
+}
+
+/// One run of cargo.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'a> {
+    pub(super) workspace: &'a Workspace,
+    /// Never empty; several only for [`Task::Check`], and of the same flags.
+    pub(super) packages: &'a [&'a Package],
+    pub(super) features: &'a Features,
+    /// The folder that cargo builds in.
+    pub(super) target: &'a Path,
+    pub(super) options: &'a BuildOptions,
+    pub(super) task: Task<'a>,
+}
+
+impl Job<'_> {
+    /// The first package, and where its flags come from.
+    pub(super) fn package(&self) -> &Package {
+        self.packages[0]
+    }
+
+    /// The command line.
+    pub(super) fn command(&self) -> Command {
+        let options = self.options;
+        let mut command = Command::new(program("CARGO", "cargo"));
+        if let Some(directory) = &options.current_dir {
+            command.current_dir(directory);
+        }
+        self.add_task(&mut command);
+        command.arg("--manifest-path").arg(&self.package().manifest_path);
+        match self.task {
+            Task::Expand { image } => {
+                command.args(["--profile", "check"]);
+                if image {
+                    self.add_image_flags(&mut command);
+                }
+            }
+            _ => {
+                self.add_image_flags(&mut command);
+                self.add_image_profile(&mut command);
+            }
+        }
+        let (color, rendered) = match options.color {
+            Color::Always => ("always", "json-diagnostic-rendered-ansi"),
+            Color::Never => ("never", "json"),
+        };
+        command.args(["--color", color]);
+        match self.task {
+            Task::Check(format) => drop(command.args(["--message-format", format])),
+            Task::Library | Task::Example(..) => drop(command.args(["--message-format", rendered])),
+            Task::Expand { .. } => {}
+        }
+        self.add_features(&mut command);
+        for (wanted, flag) in [
+            (options.locked, "--locked"),
+            (options.offline, "--offline"),
+            (options.verbose, "--verbose"),
+        ] {
+            if wanted {
+                command.arg(flag);
+            }
+        }
+        // Within a build script: what cargo told that script is no news of the packages that are built now.
+        crate::script::forget_the_script(&mut command);
+        // An own directory: the user's builds, which have other flags, are never invalidated. For what lies between, too:
+        // a cargo around us has the lock of the directory that the user's configuration names.
+        command.env("CARGO_TARGET_DIR", self.target);
+        command.env("CARGO_BUILD_BUILD_DIR", self.target);
+        // A `cargo clippy` or `cargo check` around us (a build script) must not replace the compiler.
+        command
+            .env_remove("RUSTC_WORKSPACE_WRAPPER")
+            .env_remove("CARGO_BUILD_TARGET");
+        match self.task {
+            Task::Example(example, wrapper) if !example.library => {
+                command
+                    .env("RUSTC_WORKSPACE_WRAPPER", wrapper)
+                    .env("IFUNC_EXAMPLE", &example.crate_name);
+            }
+            Task::Expand { image } => {
+                if image {
+                    // The profile of a check unwinds.
+                    command.args(["--config", "profile.dev.panic=\"abort\""]);
+                }
+                // What the compiler prints for people alone; nothing that is built depends on it.
+                command.args(["--", "-Zunpretty=expanded"]);
+                command.env("RUSTC_BOOTSTRAP", "1");
+            }
+            _ => {}
+        }
+        command
+    }
+
+    fn add_task(&self, command: &mut Command) {
+        match self.task {
+            Task::Library => drop(command.args(["rustc", "--lib", "--crate-type", "staticlib"])),
+            Task::Example(example, _) => {
+                command.args(["rustc", "--example", &example.name]);
+                if example.library {
+                    command.args(["--crate-type", "staticlib"]);
+                }
+            }
+            Task::Check(_) => {
+                // As much as can be said: an error in one package hides none in the others.
+                command.args(["check", "--lib", "--keep-going"]);
+                for package in self.packages {
+                    command.args(["--package", &package.name]);
+                }
+            }
+            Task::Expand { .. } => drop(command.args(["rustc", "--lib"])),
+        }
+    }
+
+    /// Target and flags of images.
+    fn add_image_flags(&self, command: &mut Command) {
+        // With an explicit target, build scripts and macros are compiled without the flags for images.
+        command.arg("--target").arg(&self.workspace.host);
+        command.env("CARGO_ENCODED_RUSTFLAGS", self.rustflags());
+        command.env_remove("RUSTFLAGS");
+    }
+
+    /// The profile of images.
+    fn add_image_profile(&self, command: &mut Command) {
+        let options = self.options;
+        let profile = match &*options.profile {
+            "release" => "ifunc".to_owned(),
+            other => format!("ifunc-{other}"),
+        };
+        let settings = [
+            format!("inherits={:?}", options.profile),
+            format!("lto={:?}", if options.lto { "fat" } else { "off" }),
+            "codegen-units=1".into(),
+            "panic=\"abort\"".into(),
+            "debug=\"line-tables-only\"".into(),
+            "strip=\"none\"".into(),
+            "split-debuginfo=\"off\"".into(),
+            "incremental=false".into(),
+        ];
+        for setting in settings.iter().chain(&release_settings(options)) {
+            command
+                .arg("--config")
+                .arg(format!("profile.{profile}.{setting}"));
+        }
+        command.args(["--profile", &profile]);
+    }
+
+    fn add_features(&self, command: &mut Command) {
+        let several = self.packages.len() > 1;
+        for package in self.packages {
+            let none = BTreeSet::new();
+            for name in self.features.get(&package.name).unwrap_or(&none) {
+                // A feature of a dependency cannot be asked of one of several packages; it is asked of all.
+                match several && !name.contains('/') {
+                    true => command.arg("--features").arg(format!("{}/{name}", package.name)),
+                    false => command.args(["--features", name]),
+                };
+            }
+        }
+        if self.options.all_features {
+            command.arg("--all-features");
+        }
+        if self.options.no_default_features {
+            command.arg("--no-default-features");
+        }
+    }
+
+    /// The flags of an image build, encoded as cargo wants them. They replace what the user's configuration says.
+    fn rustflags(&self) -> OsString {
+        let mut flags: Vec<OsString> = vec![
+            "--cfg=ifunc_image".into(),
+            "--check-cfg=cfg(ifunc_image)".into(),
+            format!("--cfg=ifunc_panic=\"{}\"", self.package().panic).into(),
+            "--check-cfg=cfg(ifunc_panic,values(\"message\",\"location\",\"minimal\"))".into(),
+        ];
+        if let Some(level) = opt_level(self.options) {
+            // Beats `[profile.release.package.X]` of the user, which a profile that inherits would take over.
+            flags.push(format!("-Copt-level={}", level.flag()).into());
+        }
+        if self.workspace.host.starts_with("x86_64-") {
+            // What the image states, whatever the toolchain takes for granted.
+            let cpu = self.package().cpu_of(self.options).of_compilers();
+            flags.push(format!("-Ctarget-cpu={cpu}").into());
+        }
+        for directory in &self.workspace.foreign {
+            let mut flag = OsString::from("--remap-path-prefix=");
+            flag.push(directory);
+            flag.push("/=");
+            flags.push(flag);
+        }
+        flags.join(OsStr::new("\x1f"))
+    }
+}
+
+/// Images of the release profile are optimised, whatever the manifest says of that profile.
+fn release_settings(options: &BuildOptions) -> Vec<String> {
+    let mut settings = match &*options.profile {
+        "release" => vec!["overflow-checks=false".into(), "debug-assertions=false".into()],
+        _ => Vec::new(),
+    };
+    if let Some(level) = opt_level(options) {
+        settings.push(format!("opt-level={}", level.setting()));
+    }
+    settings
+}
+
+/// The optimisation that is ours to choose; otherwise the profile's own.
+fn opt_level(options: &BuildOptions) -> Option<OptLevel> {
+    let release = (options.profile == "release").then_some(OptLevel::O3);
+    options.opt_level.or(release)
+}
+
+fn program(variable: &str, default: &str) -> OsString {
+    std::env::var_os(variable).unwrap_or_else(|| default.into())
+}
+
+/// The target that rustc compiles for by itself; which rustc, the directory may say.
+pub(super) fn host_target(options: &BuildOptions) -> Result<String, BuildError> {
+    let mut command = Command::new(program("RUSTC", "rustc"));
+    if let Some(directory) = &options.current_dir {
+        command.current_dir(directory);
+    }
+    let output = command.arg("-vV").output().map_err(|source| BuildError::Spawn {
+        program: "rustc".into(),
+        source,
+        help: "https://rustup.rs installs it".into(),
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.unwrap_or("x86_64-unknown-linux-gnu").to_owned())
+}

@@ -1,0 +1,152 @@
+//! What a build builds: the libraries of packages, or examples of theirs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::command::{Job, Task};
+use super::features::{self, Features};
+use super::workspace::{Example, Package, Workspace};
+use super::{examples, folder_of};
+use crate::names::Names;
+use crate::{BuildError, BuildOptions, Progress};
+
+/// The library of a package, or an example: what becomes one archive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit<'a> {
+    pub(super) package: &'a Package,
+    pub(super) example: Option<&'a Example>,
+}
+
+impl<'a> Unit<'a> {
+    /// What messages and libraries call it: `hello-ifuncs`, or `hello-ifuncs example greet`.
+    pub(super) fn name(&self) -> String {
+        match self.example {
+            None => self.package.name.clone(),
+            Some(example) => format!("{} example {}", self.package.name, example.name),
+        }
+    }
+
+    /// The crate whose ifuncs are its own.
+    pub(super) fn crate_name(&self) -> &'a str {
+        match self.example {
+            None => &self.package.crate_name,
+            Some(example) => &example.crate_name,
+        }
+    }
+
+    /// Where it comes from.
+    pub(super) fn source(&self) -> &'a Path {
+        match self.example {
+            None => &self.package.manifest_path,
+            Some(example) => &example.path,
+        }
+    }
+}
+
+/// A build: what of which workspace, into which folder.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) workspace: Workspace,
+    /// Indices of the packages that were asked for.
+    selected: Vec<usize>,
+    pub(super) features: Features,
+    /// The folder that cargo builds in.
+    pub(super) target: PathBuf,
+    /// The folder of the libraries.
+    folder: PathBuf,
+    /// Names of the units that are built.
+    building: BTreeSet<String>,
+}
+
+impl Plan {
+    /// Asks cargo about the workspace.
+    pub(super) fn read(options: &BuildOptions) -> Result<Self, BuildError> {
+        let workspace = Workspace::read(options)?;
+        let selected = workspace.select(&options.packages)?;
+        let features = features::assign(&options.features, &selected)?;
+        let target = options
+            .target_dir
+            .clone()
+            .unwrap_or_else(|| workspace.target_directory.join("ifunc"));
+        let mut plan = Self {
+            selected: selected
+                .iter()
+                .filter_map(|package| workspace.packages.iter().position(|p| p.id == package.id))
+                .collect(),
+            features,
+            folder: target.join(folder_of(&options.profile)),
+            target,
+            building: BTreeSet::new(),
+            workspace,
+        };
+        plan.building = plan.units(options)?.iter().map(Unit::name).collect();
+        Ok(plan)
+    }
+
+    /// The packages that were asked for.
+    pub(super) fn packages(&self) -> Vec<&Package> {
+        self.selected
+            .iter()
+            .map(|index| &self.workspace.packages[*index])
+            .collect()
+    }
+
+    /// What is built, in order.
+    pub(super) fn units(&self, options: &BuildOptions) -> Result<Vec<Unit<'_>>, BuildError> {
+        let packages = self.packages();
+        if options.examples.is_empty() {
+            let library = |package| Unit {
+                package,
+                example: None,
+            };
+            return Ok(packages.into_iter().map(library).collect());
+        }
+        let found = examples::find(&options.examples, &packages)?;
+        let unit = |(package, example)| Unit {
+            package,
+            example: Some(example),
+        };
+        Ok(found.into_iter().map(unit).collect())
+    }
+
+    /// The names in the folder of the libraries, beside those of every unit that this build does not build.
+    pub(super) fn names(&self) -> Names {
+        let all = self.workspace.packages.iter().flat_map(|package| {
+            let examples = package.examples.iter().map(Some);
+            std::iter::once(None)
+                .chain(examples)
+                .map(move |example| Unit { package, example }.name())
+        });
+        let others = all.filter(|name| !self.building.contains(name)).collect();
+        Names::beside(&self.folder, others)
+    }
+
+    /// Compiles a unit to an archive, if it has anything of Rust.
+    pub(super) fn archive(
+        &self,
+        unit: Unit<'_>,
+        options: &BuildOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<PathBuf>, BuildError> {
+        let wrapper;
+        let task = match unit.example {
+            None => Task::Library,
+            Some(example) => {
+                wrapper = match example.library {
+                    true => PathBuf::new(),
+                    false => examples::wrapper(&self.target)?,
+                };
+                Task::Example(example, &wrapper)
+            }
+        };
+        let job = Job {
+            workspace: &self.workspace,
+            packages: &[unit.package],
+            features: &self.features,
+            target: &self.target,
+            options,
+            task,
+        };
+        job.compile(progress)
+    }
+}
