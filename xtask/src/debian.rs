@@ -9,6 +9,13 @@ use crate::steps::status;
 const PROGRAMS: &[(&str, &str)] = &[("cc", "gcc"), ("git", "git"), ("nm", "binutils")];
 /// A header, and the package that brings it.
 const HEADERS: &[(&str, &str)] = &[("/usr/include/stdint.h", "libc6-dev")];
+/// UCX, with which a transport is tested: elsewhere than on Debian it is done without.
+const UCX: (&str, &str) = ("/usr/include/ucp/api/ucp.h", "libucx-dev");
+
+/// Whether tests that need UCX must not be left out.
+pub(crate) fn is_debian() -> bool {
+    Path::new("/etc/debian_version").exists()
+}
 
 /// Installs what is missing, or says what to install.
 pub(crate) fn ensure() -> Result<String, String> {
@@ -19,6 +26,16 @@ pub(crate) fn ensure() -> Result<String, String> {
             HEADERS
                 .iter()
                 .filter(|(header, _)| !Path::new(header).exists() && !compiles()),
+        )
+        .chain(
+            [&UCX]
+                .into_iter()
+                .filter(|(header, _)| is_debian() && !Path::new(header).exists()),
+        )
+        .chain(
+            [&UCX]
+                .into_iter()
+                .filter(|(header, _)| is_debian() && !Path::new(header).exists()),
         )
         .map(|(_, package)| *package)
         .collect();

@@ -8,6 +8,7 @@ mod miri;
 mod readme;
 mod steps;
 mod test;
+mod ucx_bindings;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ cargo xtask COMMAND
   readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
   ci        test, lint and readme
   miri      the tests that Miri can run, under Miri
+  ucx-bindings [--check]
+            make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
   help      this text
 ";
 
@@ -33,6 +36,8 @@ fn main() -> ExitCode {
         ["readme"] => &[readme::run],
         ["ci"] => &[test::run, lint::run, readme::run],
         ["miri"] => &[miri::run],
+        ["ucx-bindings"] => &[ucx_bindings::write],
+        ["ucx-bindings", "--check"] => &[ucx_bindings::check],
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

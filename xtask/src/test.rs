@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::debian;
 use crate::steps::{Steps, cargo, output};
+use crate::ucx_bindings;
 
 /// How many files the database example is shown with.
 const MANY: usize = 1000;
@@ -15,10 +16,19 @@ pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("what the tests need", debian::ensure) {
         return;
     }
-    steps.tests(
-        "tests",
-        &mut cargo(["test", "--workspace", "--locked", "--no-fail-fast"]),
-    );
+    let mut tests = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    if debian::is_debian() {
+        // It was installed: a test that does not find it fails.
+        tests.env("IFUNC_REQUIRE_UCX", "1");
+    }
+    steps.tests("tests", &mut tests);
+    if debian::is_debian() {
+        steps.tests(
+            "UCX, linked",
+            &mut cargo(["test", "--package", "ucx-sys", "--features", "link", "--locked"]),
+        );
+    }
+    ucx_bindings::check_if_possible(steps);
     // Once more, by themselves, for what they say: how far the mutated frames and images came.
     steps.tests(
         "hostile frames and images, by the stage they reached",
