@@ -10,21 +10,24 @@
 //! | `ExpectRelocations: N`, `ExpectRelocationsAtLeast: N`, `ExpectImportRelocations: yes` | install relocations |
 //! | `ExpectSlot: yes`, `ExpectRw: no` | there is a slot, no read-write part |
 //! | `MaxBytes: N` | of the image, header included |
-//! | `ExpectError: text` | the link is refused, and says this |
+//! | `Covers: KIND \| place \| import or image \| how` | some configuration resolves a relocation so; ` by gcc`: if it is there |
 //! | `Flags: ..`, `Configs: ..`, `Compilers: ..` | more flags for every compilation; these configurations only |
 //! | `Object: file`, `Archive: files`, `Libgcc: yes` | more inputs |
+//!
+//! What is refused is in `refused.rs`.
 
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use common::sources::{Compiler, Source, compilers, folder, run};
 use common::{Loaded, process_symbol};
 use ifunc_abi::image::{Image, ImportFlags, Relocation};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
-use ifunc_build::link::{Imports, Input, Linker, Request, Role};
+use ifunc_build::link::{Imports, Input, Linked, Linker, RelocationUse, Request, Role};
 
 /// Ways to compile: every optimisation level with and without a PLT, and flags that change the code's shape.
 const CONFIGS: [&[&str]; 20] = [
@@ -54,94 +57,13 @@ const CONFIGS: [&[&str]; 20] = [
     &["-O3", "-fpic", "-fno-omit-frame-pointer"],
     &["-O2", "-g", "-fasynchronous-unwind-tables"],
 ];
-const ALWAYS: [&str; 6] = [
-    "-fPIC",
-    "-ffunction-sections",
-    "-fdata-sections",
-    "-fno-asynchronous-unwind-tables",
-    "-w",
-    "-U_FORTIFY_SOURCE",
-];
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/link")
-}
-
-fn compilers() -> &'static [&'static str] {
-    static FOUND: OnceLock<Vec<&str>> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        let all = ["gcc", "clang"];
-        all.into_iter()
-            .filter(|cc| Command::new(cc).arg("--version").output().is_ok())
-            .collect()
-    })
-}
-
-/// What a source says of itself.
-struct Source {
-    name: String,
-    text: String,
-}
-
-impl Source {
-    fn read(name: &str) -> Self {
-        let text = std::fs::read_to_string(folder().join(format!("{name}.c"))).unwrap();
-        Self {
-            name: name.into(),
-            text,
-        }
-    }
-
-    fn all(&self, directive: &str) -> Vec<&str> {
-        let prefix = format!("//#{directive}:");
-        self.text
-            .lines()
-            .filter_map(|line| line.strip_prefix(&prefix))
-            .map(str::trim)
-            .collect()
-    }
-
-    fn words(&self, directive: &str) -> Option<Vec<&str>> {
-        self.all(directive)
-            .first()
-            .map(|line| line.split_whitespace().collect())
-    }
-
-    fn yes(&self, directive: &str) -> Option<bool> {
-        self.all(directive).first().map(|word| *word == "yes")
-    }
-
-    fn number(&self, directive: &str) -> Option<usize> {
-        self.all(directive).first().map(|word| word.parse().unwrap())
-    }
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{command:?}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-fn compile(compiler: &str, file: &str, flags: &[&str], out: &Path) {
-    run(Command::new(compiler)
-        .arg("-c")
-        .args(ALWAYS)
-        .args(flags)
-        .arg("-o")
-        .arg(out)
-        .arg(folder().join(file)));
-}
-
 /// The host's functions, where both the image and the shared library find them.
 fn open_host() {
     static HOST: OnceLock<libloading::os::unix::Library> = OnceLock::new();
     HOST.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("libhost.so");
-        run(Command::new(compilers()[0])
+        run(Command::new(compilers()[0].name)
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .arg(&path)
             .arg(folder().join("host.c")));
@@ -163,7 +85,7 @@ fn payloads() -> [Vec<u8>; 4] {
 /// What the same code does as a shared library.
 fn reference(source: &Source, dir: &Path) -> Vec<(u32, [u64; 64])> {
     let path = dir.join("reference.so");
-    let mut command = Command::new(compilers()[0]);
+    let mut command = Command::new(compilers()[0].name);
     command
         .args(["-shared", "-fPIC", "-O1", "-w"])
         .args(source.words("Flags").unwrap_or_default());
@@ -202,43 +124,9 @@ fn reference(source: &Source, dir: &Path) -> Vec<(u32, [u64; 64])> {
         .collect()
 }
 
-fn link(source: &Source, compiler: &str, flags: &[&str], dir: &Path) -> Result<Vec<u8>, String> {
-    let mut inputs = Vec::new();
-    let mut add =
-        |file: &str, role| inputs.push((file.to_owned(), std::fs::read(dir.join(file)).unwrap(), role));
-    let own = format!("{}.o", source.name);
-    compile(compiler, &format!("{}.c", source.name), flags, &dir.join(&own));
-    add(&own, Role::User);
-    for (index, object) in source.all("Object").iter().enumerate() {
-        let file = format!("object{index}.o");
-        compile(compiler, object, flags, &dir.join(&file));
-        add(&file, Role::User);
-    }
-    if let Some(files) = source.words("Archive") {
-        let mut command = Command::new("ar");
-        command.arg("rcs").arg(dir.join("archive.a"));
-        let _ = std::fs::remove_file(dir.join("archive.a"));
-        for (index, file) in files.iter().enumerate() {
-            let object = dir.join(format!("member{index}.o"));
-            compile(compiler, file, flags, &object);
-            command.arg(object);
-        }
-        run(&mut command);
-        add("archive.a", Role::User);
-    }
-    if source.yes("Libgcc") == Some(true) {
-        let output = Command::new(compiler)
-            .arg("-print-libgcc-file-name")
-            .output()
-            .unwrap();
-        let path = String::from_utf8(output.stdout).unwrap();
-        inputs.push((
-            "libgcc.a".into(),
-            std::fs::read(path.trim()).unwrap(),
-            Role::Support,
-        ));
-    }
-    let inputs: Vec<_> = inputs
+fn link(source: &Source, compiler: Compiler, flags: &[&str], dir: &Path) -> Linked {
+    let objects = source.objects(compiler, flags, dir);
+    let inputs: Vec<_> = objects
         .iter()
         .map(|(name, data, role)| Input {
             name,
@@ -246,17 +134,18 @@ fn link(source: &Source, compiler: &str, flags: &[&str], dir: &Path) -> Result<V
             role: *role,
         })
         .collect();
-    let linker = Linker::open(&inputs).map_err(|e| e.to_string())?;
+    let linker = Linker::open(&inputs).unwrap_or_else(|e| panic!("{e}"));
     let request = Request::new(&source.name, Imports::Any);
-    let image = linker.link(&request).map_err(|e| e.to_string())?;
+    let linked = linker.link_explained(&request).unwrap_or_else(|e| panic!("{e}"));
+    let again = linker.link(&request);
     assert_eq!(
-        Ok(&image),
-        linker.link(&request).as_ref(),
+        Ok(&linked.image),
+        again.as_ref(),
         "two links of one linker differ"
     );
     let again = Linker::open(&inputs).unwrap().link(&request);
-    assert_eq!(Ok(&image), again.as_ref(), "two linkers differ");
-    Ok(image)
+    assert_eq!(Ok(&linked.image), again.as_ref(), "two linkers differ");
+    linked
 }
 
 fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
@@ -309,26 +198,21 @@ fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
     }
 }
 
+/// `R_X86_64_PLT32 | call rel32 | import | thunk`
+fn row(case: &RelocationUse) -> String {
+    let target = if case.import { "import" } else { "image" };
+    format!("{} | {} | {target} | {}", case.kind, case.place, case.resolved)
+}
+
 /// Compiles, links and runs a source in every configuration.
 fn check(name: &str) {
     open_host();
-    let source = Source::read(name);
+    let source = Source::read(&format!("{name}.c"));
     let dir = tempfile::tempdir().unwrap();
-    let errors = source.all("ExpectError");
-    let expected = if errors.is_empty() {
-        reference(&source, dir.path())
-    } else {
-        Vec::new()
-    };
+    let expected = reference(&source, dir.path());
     let only = source.words("Configs");
-    let mut done = 0;
-    for compiler in compilers() {
-        if source
-            .words("Compilers")
-            .is_some_and(|only| !only.contains(compiler))
-        {
-            continue;
-        }
+    let mut covered = BTreeSet::new();
+    for &compiler in compilers().iter().filter(|&&cc| source.is_for(cc)) {
         for config in CONFIGS {
             if only
                 .as_ref()
@@ -338,17 +222,10 @@ fn check(name: &str) {
             }
             let mut flags = config.to_vec();
             flags.extend(source.words("Flags").unwrap_or_default());
-            println!("{compiler} {flags:?}");
-            done += 1;
+            println!("{} {flags:?}", compiler.name);
             let linked = link(&source, compiler, &flags, dir.path());
-            if !errors.is_empty() {
-                let message = linked.expect_err("the link is to be refused");
-                for error in &errors {
-                    assert!(message.contains(error), "`{error}` is not in:\n{message}");
-                }
-                continue;
-            }
-            let bytes = linked.unwrap_or_else(|e| panic!("{e}"));
+            covered.extend(linked.relocations.iter().map(row));
+            let bytes = linked.image;
             let image = Image::parse(&bytes).unwrap();
             check_shape(&source, &image, bytes.len());
             let loaded = Loaded::new(&bytes, process_symbol).unwrap();
@@ -360,7 +237,18 @@ fn check(name: &str) {
             }
         }
     }
-    assert!(done > 0, "no configuration was tried");
+    let here: BTreeSet<&str> = compilers().iter().map(|cc| cc.name).collect();
+    for case in source.all("Covers") {
+        let (case, by) = case.split_once(" by ").unwrap_or((case, ""));
+        let by: Vec<&str> = by.split_whitespace().collect();
+        if by.is_empty() || by.iter().any(|by| here.contains(by)) {
+            assert!(covered.contains(case), "`{case}` is not among {covered:#?}");
+        }
+    }
+    if std::env::var_os("LINK_COVERAGE").is_some() {
+        eprintln!("{name}: {covered:#?}");
+    }
+    println!("{covered:#?}");
 }
 
 macro_rules! sources {
@@ -405,12 +293,7 @@ fn make_compact(object: &mut [u8], of: impl Fn(&str) -> bool) {
 fn compact_relocations_of_what_is_kept_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("calls.o");
-    compile(
-        compilers()[0],
-        "calls.c",
-        &["-O2", "-g", "-funwind-tables"],
-        &path,
-    );
+    compilers()[0].compile("calls.c", &["-O2", "-g", "-funwind-tables"], &path);
     let image = |of: fn(&str) -> bool| {
         let mut data = std::fs::read(&path).unwrap();
         make_compact(&mut data, of);
@@ -439,7 +322,4 @@ sources! {
     arith assembly big_frame calls comdat common computed_goto cpu_supports data_imports floats globals jump_table libc many_imports
     merge_whole no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong zero_size
     zero_size_alone
-    err_absolute err_alignment err_constructor err_cpu_supports
-    err_data_main err_duplicate err_gnu_ifunc err_hidden err_large err_linker_symbols err_lto err_no_main
-    err_no_pic err_pie err_several err_tls err_tls_extern err_too_large
 }

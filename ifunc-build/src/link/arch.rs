@@ -26,6 +26,32 @@ pub(super) enum Need {
     Address,
 }
 
+/// The bytes that a relocation is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes<'b> {
+    /// The section.
+    pub(super) bytes: &'b [u8],
+    /// Where the relocation says that its field is.
+    pub(super) offset: usize,
+    /// The section holds code: what stands before the field is an instruction.
+    pub(super) text: bool,
+}
+
+impl Bytes<'_> {
+    /// Whether the section holds a field of so many bytes.
+    pub(super) fn holds(&self, len: usize) -> bool {
+        self.offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.bytes.len())
+    }
+
+    /// The byte so many before the field.
+    pub(super) fn before(&self, back: usize) -> Option<u8> {
+        let at = self.offset.checked_sub(back)?;
+        self.bytes.get(at).copied().filter(|_| self.text)
+    }
+}
+
 /// How an architecture patches one place. The number is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form(pub(super) u8);
@@ -92,13 +118,12 @@ pub(super) trait Arch: Sync {
     /// Whether a relocation's addend says where in its target it points, and nothing else.
     fn addend_is_part_of_target(&self, kind: u32) -> bool;
 
-    /// Judges the relocation of `kind` at `offset` of `code`: bytes, addend and kind have to fit each other.
-    /// `None`: nothing is to be done.
+    /// Judges the relocation of `kind` at `at`: bytes, addend and kind have to fit each other. `None`: nothing is to be
+    /// done.
     fn plan(
         &self,
         kind: u32,
-        code: &[u8],
-        offset: usize,
+        at: Bytes<'_>,
         addend: i64,
         target: TargetClass,
     ) -> Result<Option<Plan>, Refused>;

@@ -11,7 +11,7 @@ use super::{Imports, Request, help};
 
 /// Writes the image's parts.
 pub(super) fn emit(
-    reached: &Reached<'_>,
+    reached: &Reached<'_, '_>,
     layout: &Layout,
     request: &Request<'_>,
     reasons: &mut Reasons,
@@ -69,7 +69,7 @@ pub(super) fn emit(
 }
 
 struct Out<'r, 'a> {
-    reached: &'r Reached<'a>,
+    reached: &'r Reached<'r, 'a>,
     layout: &'r Layout,
     rx: Vec<u8>,
     rw: Vec<u8>,

@@ -15,13 +15,25 @@ pub(super) const GOT_RELATIVE: &str =
 pub(super) const UNSUPPORTED: &str = "compile with `-fPIC` and without unusual code-model options; hand-written assembler must use `sym(%rip)`, `sym@PLT` or `sym@GOTPCREL(%rip)`";
 pub(super) const SYMBOL_NAME: &str =
     "imports have names of printable ASCII without blanks, at most 1024 bytes";
+pub(super) const SYMBOL_VERSION: &str =
+    "a target exports names without versions: refer to the symbol without `.symver`";
 pub(super) const ABSOLUTE: &str =
     "use a constant (`enum`, `#define`, `const`) instead of an assembler symbol";
-pub(super) const SECTION: &str = "put the data into an ordinary section";
+pub(super) const SECTION: &str =
+    "put code into a section that is not writable, and data into one that is loaded and not executable";
+pub(super) const HIDDEN: &str = "what the target provides is declared with default visibility (`__attribute__((visibility(\"default\")))`, no `#pragma GCC visibility`); what the image should have itself is in none of its objects";
+pub(super) const UNWINDING: &str = "nothing unwinds through an image, so nothing can be thrown in it: compile with `-fno-exceptions`, and return errors";
 pub(super) const ALIGNMENT: &str = "an image is aligned to at most a page: use an alignment of 4096 or less";
 pub(super) const TOO_LARGE: &str = "make the static data smaller, or let the target allocate it";
 pub(super) const MALFORMED: &str =
     "compile the object again; if it stays so, please report it with the object";
+
+pub(super) const INTERMEDIATE_CODE: &str =
+    "compile without `-flto` and, in Rust, without `-Clinker-plugin-lto`";
+pub(super) const FOREIGN: &str = "images are made of 64-bit objects for x86-64 Linux: compile for that";
+pub(super) const NO_OBJECT: &str = "link what `cc -c` or `ar rcs` made";
+pub(super) const THIN_ARCHIVE: &str =
+    "the archive only names its members: make it without `T` (`ar rcs`), or link the members";
 
 pub(super) const DUPLICATE: &str = "remove one of them, give it another name, or make it `static`";
 pub(super) const SECTION_BOUNDS: &str =
@@ -36,8 +48,11 @@ pub(super) fn undeclared(symbol: &str) -> String {
     );
     match written_as(symbol) {
         Some(source) => format!("compilers write `{symbol}` for {source}; {declare}"),
-        None if symbol.starts_with("_R") || symbol.starts_with("_ZN") => {
+        None if rustc_demangle::try_demangle(symbol).is_ok() => {
             "a Rust function that was declared but is in no crate of this build: is a dependency or a feature missing?".into()
+        }
+        None if symbol.starts_with("_Z") => {
+            "a function or object of C++ that no input defines: link the object or archive that does, or give it a C name (`extern \"C\"`) and declare that".into()
         }
         None => declare,
     }

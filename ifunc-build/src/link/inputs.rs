@@ -9,8 +9,9 @@ use std::collections::HashMap;
 
 use object::read::archive::ArchiveFile;
 
+use super::help;
 use super::lines::Lines;
-use super::object_file::{Object, Place, Symbol};
+use super::object_file::{Object, Place, Symbol, Unreadable};
 
 /// Whose code an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +43,15 @@ pub struct Input<'a> {
 pub struct InputError {
     /// The input.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong with it and, in a line that begins with `help: `, what to do.
     pub reason: String,
 }
 
 impl InputError {
-    fn new(name: &str, reason: &str) -> Self {
+    fn new(name: &str, reason: &str, help: &str) -> Self {
         Self {
             name: name.into(),
-            reason: reason.into(),
+            reason: format!("{reason}\nhelp: {help}"),
         }
     }
 }
@@ -62,7 +63,7 @@ struct Slot<'a> {
     role: Role,
     /// A member of an archive: of equal definitions the first is the one that is meant.
     archived: bool,
-    object: OnceCell<Result<Object<'a>, String>>,
+    object: OnceCell<Result<Object<'a>, Unreadable>>,
     /// Read when something of the object is refused.
     lines: OnceCell<Option<Lines>>,
 }
@@ -131,7 +132,7 @@ impl<'a> Inputs<'a> {
     fn index_object(&self, slot: usize, group: &mut Group<'a>) -> Result<(), InputError> {
         let object = self
             .object(slot)
-            .map_err(|reason| InputError::new(self.name(slot), reason))?;
+            .map_err(|e| InputError::new(self.name(slot), &e.reason, e.help))?;
         for &name in object.globals.keys() {
             group.index.entry(name).or_default().push(slot);
         }
@@ -139,10 +140,10 @@ impl<'a> Inputs<'a> {
     }
 
     fn open_archive(&mut self, input: &Input<'a>) -> Result<Group<'a>, InputError> {
-        let fail = |e: object::Error| InputError::new(input.name, &e.to_string());
+        let fail = |e: object::Error| InputError::new(input.name, &e.to_string(), help::NO_OBJECT);
         let archive = ArchiveFile::parse(input.data).map_err(fail)?;
         if archive.is_thin() {
-            return Err(InputError::new(input.name, "thin archives are not supported"));
+            return Err(InputError::new(input.name, "a thin archive", help::THIN_ARCHIVE));
         }
         let mut group = Group::default();
         let mut by_offset = HashMap::new();
@@ -186,12 +187,11 @@ impl<'a> Inputs<'a> {
     }
 
     /// The object of a slot, read on the first call.
-    pub(super) fn object(&self, slot: usize) -> Result<&Object<'a>, &str> {
+    pub(super) fn object(&self, slot: usize) -> Result<&Object<'a>, &Unreadable> {
         let slot = &self.slots[slot];
         slot.object
             .get_or_init(|| Object::parse(slot.name.clone(), slot.data))
             .as_ref()
-            .map_err(|e| &**e)
     }
 
     /// The source line of a place of an object, if the object tells.
@@ -224,11 +224,11 @@ impl<'a> Inputs<'a> {
     }
 
     /// The definition of `name` that wins: strong before common before weak, then the first.
-    pub(super) fn definition(&self, name: &str) -> Result<Option<Definition>, (&str, &str)> {
+    pub(super) fn definition(&self, name: &str) -> Result<Option<Definition>, (&str, &Unreadable)> {
         for group in &self.groups {
             let mut best: Option<(u8, bool, Definition)> = None;
             for &slot in group.index.get(name).map_or(&[][..], |slots| slots) {
-                let object = self.object(slot).map_err(|reason| (self.name(slot), reason))?;
+                let object = self.object(slot).map_err(|e| (self.name(slot), e))?;
                 let Some(&symbol) = object.globals.get(name) else {
                     continue;
                 };

@@ -8,13 +8,11 @@ use std::collections::BTreeMap;
 use super::arch::Need;
 use super::help;
 use super::object_file::SectionKind;
-use super::reach::{Origin, Reached, Target};
+use super::reach::{Chunk, Origin, Reached, Target};
 use super::reason::{Reasons, Rule};
 
 /// Size of the slot, of a cell and of a GOT entry.
 pub(super) const WORD: u64 = 8;
-/// Largest alignment that the format has.
-const MAX_ALIGN: u64 = 1 << ifunc_abi::image::MAX_RX_ALIGN_LOG2;
 /// Bound of the image's address space.
 const MAX_ADDRESS: u64 = i32::MAX as u64;
 
@@ -57,7 +55,7 @@ pub(super) fn got_offset(import: usize) -> u32 {
 }
 
 /// Lays out what was reached.
-pub(super) fn lay_out(reached: &Reached<'_>, reasons: &mut Reasons) -> Option<Layout> {
+pub(super) fn lay_out(reached: &Reached<'_, '_>, reasons: &mut Reasons) -> Option<Layout> {
     if reached.imports.len() > usize::from(u16::MAX) {
         let detail = format!("{} imports", reached.imports.len());
         reasons.add(Rule::TooLarge, "imports", &detail, None, help::TOO_LARGE);
@@ -123,7 +121,7 @@ pub(super) fn lay_out(reached: &Reached<'_>, reasons: &mut Reasons) -> Option<La
 }
 
 /// The chunks of a kind, in the order they are laid out: functions with the entry's first, others by falling alignment.
-fn in_order(reached: &Reached<'_>, kind: SectionKind) -> Vec<usize> {
+fn in_order(reached: &Reached<'_, '_>, kind: SectionKind) -> Vec<usize> {
     let mut chunks: Vec<usize> = (0..reached.chunks.len())
         .filter(|&c| reached.chunks[c].kind == kind)
         .collect();
@@ -144,7 +142,7 @@ fn in_order(reached: &Reached<'_>, kind: SectionKind) -> Vec<usize> {
 }
 
 /// Finds out which thunks, stubs and cells there will be.
-fn collect_helpers(reached: &Reached<'_>, layout: &mut Layout) {
+fn collect_helpers(reached: &Reached<'_, '_>, layout: &mut Layout) {
     for (chunk_index, chunk) in reached.chunks.iter().enumerate() {
         for (link_index, link) in chunk.links.iter().enumerate() {
             match (link.plan.need, link.target) {
@@ -165,32 +163,44 @@ fn collect_helpers(reached: &Reached<'_>, layout: &mut Layout) {
     }
 }
 
+/// What a chunk is called in a message.
+fn name_of<'c>(reached: &'c Reached<'_, '_>, chunk: &'c Chunk<'_>) -> &'c str {
+    match &chunk.origin {
+        Origin::Common(name) => name,
+        Origin::Trap => "trap",
+        Origin::Piece {
+            object,
+            section,
+            piece,
+        } => reached.inputs.object(*object).map_or("", |object| {
+            object.enclosing(*section, object.sections[*section].pieces[*piece].start)
+        }),
+    }
+}
+
 struct Cursor<'r> {
     at: u64,
     reasons: &'r mut Reasons,
 }
 
 impl Cursor<'_> {
-    fn place(&mut self, reached: &Reached<'_>, index: usize, layout: &mut Layout) -> Option<()> {
+    fn place(&mut self, reached: &Reached<'_, '_>, index: usize, layout: &mut Layout) -> Option<()> {
         let chunk = &reached.chunks[index];
-        let name = || match &chunk.origin {
-            Origin::Common(name) => name.clone(),
-            _ => format!("{} bytes of {:?}", chunk.size, chunk.kind),
-        };
-        if chunk.align > MAX_ALIGN {
-            let detail = format!("alignment {:#x}", chunk.align);
-            self.reasons
-                .add(Rule::Alignment, &name(), &detail, None, help::ALIGNMENT);
-            return None;
-        }
+        // `reach` has refused alignments that the format does not have.
         let at = self.at.next_multiple_of(chunk.align);
         // What has no size has an address of its own all the same, and the image ends behind it.
         let Some(end) = at
             .checked_add(chunk.size.max(1))
             .filter(|&end| end <= MAX_ADDRESS)
         else {
-            self.reasons
-                .add(Rule::TooLarge, &name(), "more than 2 GiB", None, help::TOO_LARGE);
+            let detail = format!("{} bytes, and 2 GiB are all there is", chunk.size);
+            self.reasons.add(
+                Rule::TooLarge,
+                name_of(reached, chunk),
+                &detail,
+                None,
+                help::TOO_LARGE,
+            );
             return None;
         };
         layout.chunks[index] = at;

@@ -41,8 +41,21 @@ impl Lines {
     pub(super) fn at(&self, section: usize, offset: u64) -> Option<String> {
         let base = self.bases.get(section).filter(|&&base| base != 0)?;
         let address = base.checked_add(offset)?;
-        let location = self.context.find_location(address).ok()??;
-        let (file, line) = (location.file?, location.line.filter(|&line| line != 0)?);
+        let mut frames = self.context.find_frames(address).skip_all_loads().ok()?;
+        let mut found = None;
+        // The innermost that was written here: what was inlined from the standard library says little.
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(location) = frame.location else { continue };
+            let (Some(file), Some(line)) = (location.file, location.line.filter(|&line| line != 0)) else {
+                continue;
+            };
+            if !file.starts_with("/rustc/") {
+                found = Some((file, line));
+                break;
+            }
+            found.get_or_insert((file, line));
+        }
+        let (file, line) = found?;
         let folder = self.folder(address).unwrap_or_default();
         let relative = file
             .strip_prefix(folder.trim_end_matches('/'))

@@ -8,6 +8,7 @@ use object::elf;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 
 use super::arch::{Arch, arch_of};
+use super::help;
 use super::pieces::{Piece, split};
 
 type Header = elf::FileHeader64<LE>;
@@ -80,6 +81,8 @@ pub(super) struct Symbol<'a> {
     pub(super) size: u64,
     pub(super) local: bool,
     pub(super) weak: bool,
+    /// Nobody outside of the linked file may see it.
+    pub(super) hidden: bool,
     pub(super) kind: elf::SymbolType,
 }
 
@@ -117,25 +120,30 @@ pub(super) struct Object<'a> {
 
 impl<'a> Object<'a> {
     /// Reads an object.
-    pub(super) fn parse(name: String, data: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn parse(name: String, data: &'a [u8]) -> Result<Self, Unreadable> {
         if let Some(what) = intermediate_code(data) {
-            return Err(format!("{what}, not machine code: compile without `-flto`"));
+            let reason = format!("{what}, not machine code");
+            return Err(Unreadable::new(reason, help::INTERMEDIATE_CODE));
         }
-        let kind = object::FileKind::parse(data).map_err(|e| e.to_string())?;
+        let foreign = |reason: String| Unreadable::new(reason, help::FOREIGN);
+        let kind = object::FileKind::parse(data)
+            .map_err(|e| Unreadable::new(format!("no object and no archive ({e})"), help::NO_OBJECT))?;
         if kind != object::FileKind::Elf64 {
-            return Err(format!("{kind:?} is not a 64-bit ELF object"));
+            return Err(foreign(format!("{kind:?} is not a 64-bit ELF object")));
         }
-        let header = Header::parse(data).map_err(|e| e.to_string())?;
+        let malformed = |error: object::Error| Unreadable::new(error.to_string(), help::MALFORMED);
+        let header = Header::parse(data).map_err(malformed)?;
         if !header.is_little_endian() {
-            return Err("big-endian objects are not supported".into());
+            return Err(foreign("a big-endian object".into()));
         }
         if header.e_type(LE) != elf::ET_REL {
-            return Err("not a relocatable object (`cc -c` makes one)".into());
+            let reason = "a program or library that is linked already, not a relocatable object";
+            return Err(Unreadable::new(reason.into(), help::NO_OBJECT));
         }
         let machine = header.e_machine(LE).0;
         let arch = arch_of(machine)
-            .ok_or_else(|| format!("ELF machine {machine} is not supported by this linker"))?;
-        Self::read(name, arch, header, data).map_err(|e| e.0)
+            .ok_or_else(|| foreign(format!("an object for another CPU (ELF machine {machine})")))?;
+        Self::read(name, arch, header, data).map_err(|e| Unreadable::new(e.0, help::MALFORMED))
     }
 
     fn read(
@@ -188,6 +196,7 @@ impl<'a> Object<'a> {
                 size: symbol.st_size(LE),
                 local: symbol.st_bind() == elf::STB_LOCAL,
                 weak: symbol.st_bind() == elf::STB_WEAK,
+                hidden: matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL),
                 kind: symbol.st_type(),
             });
         }
@@ -231,6 +240,19 @@ impl<'a> Object<'a> {
                     if index == section && value <= offset && offset - value < s.size)
             })
             .map_or(self.sections[section].name, |s| s.name)
+    }
+}
+
+/// Why bytes cannot be linked, and what to do.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) reason: String,
+    pub(super) help: &'static str,
+}
+
+impl Unreadable {
+    fn new(reason: String, help: &'static str) -> Self {
+        Self { reason, help }
     }
 }
 

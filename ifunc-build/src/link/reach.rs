@@ -6,13 +6,41 @@ use std::collections::{BTreeMap, HashMap};
 use ifunc_abi::{name, symbols};
 use object::elf;
 
-use super::arch::{Arch, Plan, Refused, TargetClass};
+use super::arch::{Arch, Bytes, Plan, Refused, TargetClass};
 use super::inputs::Inputs;
 use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
 use super::pieces::piece_at;
 use super::reason::{Reasons, Rule};
 use super::refuse::Site;
 use super::{Imports, LinkError, Request, help};
+
+/// Largest alignment that the format has.
+const MAX_ALIGN: u64 = 1 << ifunc_abi::image::MAX_RX_ALIGN_LOG2;
+
+/// What only landing pads call, which nothing ever lands on: an image does not unwind.
+fn is_landing_pad(symbol: &str) -> bool {
+    matches!(
+        symbol,
+        "_Unwind_Resume"
+            | "rust_eh_personality"
+            | "__gxx_personality_v0"
+            | "__gcc_personality_v0"
+            | "__cxa_begin_catch"
+            | "__cxa_end_catch"
+            | "__cxa_get_exception_ptr"
+            | "__cxa_rethrow"
+            | "__cxa_call_unexpected"
+    )
+}
+
+/// What starts to unwind.
+const THROWS: [&str; 5] = [
+    "__cxa_allocate_exception",
+    "__cxa_throw",
+    "_Unwind_RaiseException",
+    "_Unwind_ForcedUnwind",
+    "_Unwind_Resume_or_Rethrow",
+];
 
 /// What ends in the image as one run of bytes.
 #[derive(Debug)]
@@ -75,7 +103,8 @@ pub(super) struct Import<'a> {
 }
 
 /// Everything that the entry reaches.
-pub(super) struct Reached<'a> {
+pub(super) struct Reached<'w, 'a> {
+    pub(super) inputs: &'w Inputs<'a>,
     pub(super) arch: &'static dyn Arch,
     pub(super) chunks: Vec<Chunk<'a>>,
     /// By first reference.
@@ -85,7 +114,10 @@ pub(super) struct Reached<'a> {
 }
 
 /// Follows the relocations from the entry.
-pub(super) fn reach<'a>(inputs: &Inputs<'a>, request: &Request<'_>) -> Result<Reached<'a>, LinkError> {
+pub(super) fn reach<'w, 'a>(
+    inputs: &'w Inputs<'a>,
+    request: &'w Request<'_>,
+) -> Result<Reached<'w, 'a>, LinkError> {
     let mut walk = Walk {
         inputs,
         request,
@@ -114,6 +146,7 @@ pub(super) fn reach<'a>(inputs: &Inputs<'a>, request: &Request<'_>) -> Result<Re
             walk.reasons.unless_any(
                 request.name,
                 Reached {
+                    inputs,
                     arch,
                     chunks,
                     imports,
@@ -137,7 +170,7 @@ pub(super) struct Walk<'w, 'a> {
     import_numbers: HashMap<&'a str, usize>,
     pub(super) reasons: Reasons,
     /// The relocation that is judged: its chunk, and its offset in the section.
-    here: Option<(usize, u64)>,
+    pub(super) here: Option<(usize, u64)>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -145,9 +178,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn entry(&mut self, root: &str) -> Option<(&'static dyn Arch, (usize, u64))> {
         let found = match self.inputs.definition(root) {
             Ok(found) => found,
-            Err((object, reason)) => {
+            Err((object, unreadable)) => {
                 self.reasons
-                    .add(Rule::Malformed, object, reason, None, help::MALFORMED);
+                    .add(Rule::Malformed, object, &unreadable.reason, None, unreadable.help);
                 return None;
             }
         };
@@ -191,6 +224,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let from = &object.sections[section];
         let piece = from.pieces[piece];
+        if piece.align > MAX_ALIGN {
+            self.refuse_alignment(object.enclosing(section, piece.start), piece.align);
+        }
         let data = match from.kind {
             SectionKind::Bss => &[][..],
             _ => &from.data[piece.start as usize..piece.end as usize],
@@ -295,8 +331,13 @@ impl<'w, 'a> Walk<'w, 'a> {
             symbol,
             addend,
         } = *site.relocation;
-        let code = site.object.sections[site.section].data;
-        let plan = |addend, class| arch.plan(kind, code, offset as usize, addend, class);
+        let section = &site.object.sections[site.section];
+        let at = Bytes {
+            bytes: section.data,
+            offset: offset as usize,
+            text: section.kind == SectionKind::Text,
+        };
+        let plan = |addend, class| arch.plan(kind, at, addend, class);
         if symbol == 0 {
             if plan(addend, TargetClass::Internal) != Ok(None) {
                 self.refuse(site, Refused::Malformed, arch, "a relocation without a symbol");
@@ -378,8 +419,8 @@ impl<'w, 'a> Walk<'w, 'a> {
                 addend,
                 part_of_target,
             ),
-            Err((object, reason)) => {
-                self.note(site, Rule::Malformed, object, reason, help::MALFORMED);
+            Err((object, unreadable)) => {
+                self.note(site, Rule::Malformed, object, &unreadable.reason, unreadable.help);
                 None
             }
         }
@@ -451,6 +492,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             return known;
         }
         let (size, align) = self.inputs.common_extent(name);
+        if align > MAX_ALIGN {
+            self.refuse_alignment(name, align);
+        }
         self.push(Chunk {
             origin,
             kind: SectionKind::Bss,
@@ -486,11 +530,25 @@ impl<'w, 'a> Walk<'w, 'a> {
                 return None;
             }
             // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
-            "_Unwind_Resume" | "rust_eh_personality" => {
+            name if is_landing_pad(name) => {
                 let chunk = self.trap(site.object.arch);
                 return Some(Target::Chunk { chunk, offset: 0 });
             }
+            // The second half of what was refused already.
+            "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,
+            name if THROWS.contains(&name) => {
+                self.note(site, Rule::Unwinding, name, "", help::UNWINDING);
+                return None;
+            }
             name if self.refuse_linker_symbol(site, name) => return None,
+            name if symbol.hidden => {
+                self.note(site, Rule::Hidden, name, "", help::HIDDEN);
+                return None;
+            }
+            name if name.contains('@') => {
+                self.note(site, Rule::SymbolVersion, name, "", help::SYMBOL_VERSION);
+                return None;
+            }
             name if !name::is_valid_symbol(name) => {
                 self.note(site, Rule::SymbolName, name, "", help::SYMBOL_NAME);
                 return None;

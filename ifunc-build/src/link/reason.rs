@@ -27,12 +27,18 @@ pub enum Rule {
     GotRelative,
     /// A relocation that this linker does not know.
     UnsupportedRelocation,
+    /// A hidden symbol, so one of this image, that no object defines.
+    Hidden,
+    /// Unwinding, which an image has no tables for: exceptions of C++.
+    Unwinding,
     /// A symbol that nothing defines and no import declares.
     Undeclared,
     /// A symbol that only the linker of a program defines.
     LinkerSymbol,
     /// A symbol whose name an import table cannot hold.
     SymbolName,
+    /// A symbol of a certain version (`.symver`), which only a dynamic linker can find.
+    SymbolVersion,
     /// An absolute symbol (assembler constant, linker script).
     AbsoluteSymbol,
     /// A section that an image has no place for.
@@ -57,9 +63,12 @@ impl Rule {
             Self::DirectExternal => "external symbol reached without the GOT",
             Self::GotRelative => "code model that counts from the GOT",
             Self::UnsupportedRelocation => "unsupported relocation",
+            Self::Hidden => "hidden symbol that no object defines",
+            Self::Unwinding => "unwinding",
             Self::Undeclared => "undefined symbol that no import declares",
             Self::LinkerSymbol => "symbol that only the linker of a program defines",
             Self::SymbolName => "symbol whose name cannot be imported",
+            Self::SymbolVersion => "symbol of a certain version",
             Self::AbsoluteSymbol => "absolute symbol",
             Self::Section => "section that an image has no place for",
             Self::Alignment => "alignment beyond a page",
@@ -209,6 +218,11 @@ impl Reasons {
         } else {
             Err(self.into_error(ifunc))
         }
+    }
+
+    /// Whether the rule was broken.
+    pub(super) fn has(&self, rule: Rule) -> bool {
+        self.0.keys().any(|(known, ..)| *known == rule)
     }
 
     pub(super) fn is_empty(&self) -> bool {

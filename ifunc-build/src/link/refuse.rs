@@ -43,7 +43,13 @@ impl Site<'_, '_> {
     fn target_name(&self) -> &str {
         let symbol = &self.object.symbols[self.relocation.symbol];
         match symbol.place {
-            Place::Section { index, .. } if symbol.name.is_empty() => self.object.sections[index].name,
+            Place::Section { index, .. } if symbol.is_section() => {
+                let part = self.object.arch.addend_is_part_of_target(self.relocation.kind);
+                match u64::try_from(self.relocation.addend) {
+                    Ok(offset) if part => self.object.enclosing(index, offset),
+                    _ => self.object.sections[index].name,
+                }
+            }
             _ => symbol.name,
         }
     }
@@ -81,8 +87,10 @@ impl<'w, 'a> Walk<'w, 'a> {
                 && let Some(object) = self.object(object)
             {
                 let name = object.enclosing(section, offset);
-                // The entry is who it is all about.
-                if name != last && self.chunks[by].found_by.is_some() {
+                let from = &object.sections[section];
+                // What has no name of its own says nothing, and the entry is who it is all about.
+                let nameless = from.kind != SectionKind::Text && name == from.name;
+                if name != last && !nameless && self.chunks[by].found_by.is_some() {
                     way.push(demangle(name));
                     last = name;
                 }
@@ -90,6 +98,21 @@ impl<'w, 'a> Walk<'w, 'a> {
             chunk = Some(by);
         }
         way
+    }
+
+    /// Notes that what was just found needs a larger alignment than an image can have.
+    pub(super) fn refuse_alignment(&mut self, name: &str, align: u64) {
+        let by = self
+            .here
+            .and_then(|(chunk, offset)| match self.chunks[chunk].origin {
+                Origin::Piece { object, section, .. } => {
+                    Some(self.referrer(object, self.object(object)?, section, offset))
+                }
+                _ => None,
+            });
+        let detail = format!("{align} bytes");
+        self.reasons
+            .add(Rule::Alignment, name, &detail, by, help::ALIGNMENT);
     }
 
     /// The object contradicts itself at `site`.
@@ -227,6 +250,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 continue;
             };
             let support = self.inputs.role(index) == Role::Support;
+            let asked_for = support || self.inputs.archived(index);
             for section in object
                 .sections
                 .iter()
@@ -236,7 +260,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                     who: format!("section `{}` of {}", section.name, object.name),
                     ..Referrer::default()
                 }];
-                if support {
+                if asked_for {
                     by.extend(self.referrers(index));
                 }
                 for relocation in &section.relocations {

@@ -23,7 +23,7 @@ pub struct RelocationUse {
 }
 
 /// The relocations of what was reached, counted.
-pub(super) fn of(reached: &Reached<'_>) -> Vec<RelocationUse> {
+pub(super) fn of(reached: &Reached<'_, '_>) -> Vec<RelocationUse> {
     let mut counts: BTreeMap<(u32, &'static str, bool, &'static str), usize> = BTreeMap::new();
     for chunk in &reached.chunks {
         for link in &chunk.links {
@@ -51,7 +51,7 @@ pub(super) fn of(reached: &Reached<'_>) -> Vec<RelocationUse> {
     uses
 }
 
-fn resolved(reached: &Reached<'_>, link: &Link) -> &'static str {
+fn resolved(reached: &Reached<'_, '_>, link: &Link) -> &'static str {
     match (link.plan.need, link.target) {
         (_, Target::Chunk { chunk, .. }) if reached.chunks[chunk].origin == Origin::Trap => "trap",
         (Need::Nothing, _) => "distance",

@@ -5,7 +5,7 @@
 //! | `GOTPCREL`, `GOTPCRELX`, `REX_GOTPCRELX` | `call *[rip]` | `addr32 call rel32` | the same, to a thunk |
 //! | " | `jmp *[rip]` | `jmp rel32; nop` | the same, to a thunk |
 //! | " | `mov r64, [rip]` | `lea r64, [rip]` | `jmp stub; nop; nop` |
-//! | " | any other operand | a cell | a cell |
+//! | " | any other operand, or data | a cell | a cell |
 //! | `PLT32` | `call`, `jmp`, `jcc` | `rel32` | `rel32` to a thunk |
 //! | `PC32` | anything | `S + A - P` | refused |
 //! | `64` | data | install relocation | install relocation |
@@ -17,7 +17,7 @@ mod names;
 
 use object::elf;
 
-use super::arch::{Arch, Form, Need, Patch, Plan, Refused, TargetClass};
+use super::arch::{Arch, Bytes, Form, Need, Patch, Plan, Refused, TargetClass};
 
 /// The architecture.
 pub(super) struct X86_64;
@@ -38,13 +38,11 @@ const ADDRESS_64: Form = Form(5);
 const SIZE_32: &str = "a 32-bit absolute address";
 
 impl X86_64 {
-    /// A GOT operand: the instruction decides.
-    fn plan_got(code: &[u8], offset: usize, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
-        let before = |n: usize| offset.checked_sub(n).map(|at| code[at]);
-        let (Some(opcode), Some(modrm)) = (before(2), before(1)) else {
-            return Err(Refused::Malformed);
-        };
-        if offset + 4 > code.len() || modrm & 0xc7 != 0x05 {
+    /// The distance to an entry of the GOT. The three instructions that compilers use nearly always do without the entry;
+    /// whatever else there is, operand or data, gets one.
+    fn plan_got(at: Bytes<'_>, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
+        let offset = at.offset;
+        if !at.holds(4) {
             return Err(Refused::Malformed);
         }
         let external = target == TargetClass::Import;
@@ -52,30 +50,28 @@ impl X86_64 {
         let plan = |form, need, length| Plan {
             form,
             need,
-            place: names::operand(code, offset),
+            place: names::operand(at),
             start: offset - length,
             end: offset + 4,
         };
-        let rex_w = before(3).is_some_and(|rex| rex & 0xfb == 0x48);
-        Ok(match (opcode, modrm) {
-            (0xff, 0x15) if addend == -4 => plan(CALL, branch_need, 2),
-            (0xff, 0x25) if addend == -4 => plan(JUMP, branch_need, 2),
-            (0x8b, _) if addend == -4 && rex_w && external => plan(LOAD_STUB, Need::Stub, 3),
-            (0x8b, _) if addend == -4 && rex_w => plan(LOAD_ADDRESS, Need::Nothing, 3),
-            // The addend also counts an immediate behind the displacement: at most four bytes of it.
-            _ if (-8..=-4).contains(&addend) => plan(RELATIVE_32, Need::Cell, 0),
-            _ => return Err(Refused::Malformed),
+        let rex_w = at.before(3).is_some_and(|rex| rex & 0xfb == 0x48);
+        Ok(match (at.before(2), at.before(1)) {
+            (Some(0xff), Some(0x15)) if addend == -4 => plan(CALL, branch_need, 2),
+            (Some(0xff), Some(0x25)) if addend == -4 => plan(JUMP, branch_need, 2),
+            (Some(0x8b), Some(modrm)) if addend == -4 && rex_w && modrm & 0xc7 == 5 => match external {
+                true => plan(LOAD_STUB, Need::Stub, 3),
+                false => plan(LOAD_ADDRESS, Need::Nothing, 3),
+            },
+            _ => plan(RELATIVE_32, Need::Cell, 0),
         })
     }
 
     /// A branch: `call`, `jmp` or `jcc` with `rel32`.
-    fn plan_branch(code: &[u8], offset: usize, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
-        if offset + 4 > code.len() {
+    fn plan_branch(at: Bytes<'_>, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
+        if !at.holds(4) {
             return Err(Refused::Malformed);
         }
-        let opcode = offset.checked_sub(1).map(|at| code[at]);
-        let escape = offset.checked_sub(2).map(|at| code[at]);
-        let branches = match (escape, opcode) {
+        let branches = match (at.before(2), at.before(1)) {
             (_, Some(0xe8 | 0xe9)) => true,
             (Some(0x0f), Some(opcode)) => opcode & 0xf0 == 0x80,
             _ => false,
@@ -92,9 +88,9 @@ impl X86_64 {
         Ok(Plan {
             form: RELATIVE_32,
             need,
-            place: names::distance(code, offset),
-            start: offset,
-            end: offset + 4,
+            place: names::distance(at),
+            start: at.offset,
+            end: at.offset + 4,
         })
     }
 }
@@ -121,36 +117,39 @@ impl Arch for X86_64 {
     }
 
     fn addend_is_part_of_target(&self, kind: u32) -> bool {
-        elf::RelocationType(kind) == elf::R_X86_64_64
+        matches!(
+            elf::RelocationType(kind),
+            elf::R_X86_64_64 | elf::R_X86_64_32 | elf::R_X86_64_32S | elf::R_X86_64_GOTOFF64
+        )
     }
 
     fn plan(
         &self,
         kind: u32,
-        code: &[u8],
-        offset: usize,
+        at: Bytes<'_>,
         addend: i64,
         target: TargetClass,
     ) -> Result<Option<Plan>, Refused> {
+        let offset = at.offset;
         let plan = match elf::RelocationType(kind) {
             elf::R_X86_64_NONE => return Ok(None),
             elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => {
-                Self::plan_got(code, offset, addend, target)?
+                Self::plan_got(at, addend, target)?
             }
-            elf::R_X86_64_PLT32 => Self::plan_branch(code, offset, addend, target)?,
+            elf::R_X86_64_PLT32 => Self::plan_branch(at, addend, target)?,
             elf::R_X86_64_PC32 if target == TargetClass::Import => {
                 return Err(Refused::DirectExternal(
                     "a PC-relative reference to an external symbol",
                 ));
             }
-            elf::R_X86_64_PC32 if offset + 4 <= code.len() => Plan {
+            elf::R_X86_64_PC32 if at.holds(4) => Plan {
                 form: RELATIVE_32,
                 need: Need::Nothing,
-                place: names::distance(code, offset),
+                place: names::distance(at),
                 start: offset,
                 end: offset + 4,
             },
-            elf::R_X86_64_64 if offset + 8 <= code.len() => Plan {
+            elf::R_X86_64_64 if at.holds(8) => Plan {
                 form: ADDRESS_64,
                 need: Need::Address,
                 place: "address",
@@ -294,7 +293,16 @@ mod tests {
         target: TargetClass,
     ) -> Result<Plan, Refused> {
         X86_64
-            .plan(kind.0, code, offset, addend, target)
+            .plan(
+                kind.0,
+                Bytes {
+                    bytes: code,
+                    offset,
+                    text: true,
+                },
+                addend,
+                target,
+            )
             .map(Option::unwrap)
     }
 
@@ -332,7 +340,7 @@ mod tests {
         );
         assert_eq!(
             form(&[0x48, 0x8b, 0x45, 0, 0, 0, 0], 3, Import),
-            Err(Refused::Malformed),
+            Ok((RELATIVE_32, Need::Cell)),
             "not [rip]"
         );
         assert_eq!(
@@ -342,9 +350,16 @@ mod tests {
         );
         assert_eq!(
             form(&[0x15, 0, 0, 0, 0], 1, Import),
-            Err(Refused::Malformed),
+            Ok((RELATIVE_32, Need::Cell)),
             "no opcode"
         );
+        let data = Bytes {
+            bytes: &[0xff, 0x15, 0, 0, 0, 0],
+            offset: 2,
+            text: false,
+        };
+        let plan = X86_64.plan(got.0, data, -4, Import).unwrap().unwrap();
+        assert_eq!((plan.form, plan.start), (RELATIVE_32, 2), "data is not rewritten");
     }
 
     #[test]

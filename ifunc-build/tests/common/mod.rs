@@ -2,6 +2,7 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod sources;
 pub mod workspace;
 
 use std::ffi::{CString, c_void};

@@ -26,7 +26,7 @@ use super::object_file::{Place, SectionKind, Symbol};
 use super::reach::{Origin, Reached, Target};
 
 /// The companion of what was laid out; `None` for an architecture that it cannot be written for.
-pub(super) fn companion(inputs: &Inputs<'_>, reached: &Reached<'_>, layout: &Layout) -> Option<Vec<u8>> {
+pub(super) fn companion(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> Option<Vec<u8>> {
     let architecture = match elf::Machine(reached.arch.machine()) {
         elf::EM_X86_64 => Architecture::X86_64,
         elf::EM_AARCH64 => Architecture::Aarch64,
@@ -57,7 +57,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(architecture: Architecture, reached: &Reached<'_>, layout: &Layout) -> Self {
+    fn new(architecture: Architecture, reached: &Reached<'_, '_>, layout: &Layout) -> Self {
         let mut object = write::Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
         let mut section = |name: &str, size: u64, align: u64, flags: elf::SectionFlags| {
             let segment = object.segment_name(StandardSegment::Text).into();
@@ -147,7 +147,7 @@ impl Named {
 
 /// Names and addresses of everything in the image, by address: the objects' symbols, what the linker made, and, for
 /// what has no symbol (strings, constants), the name of the section that it comes from.
-fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_>, layout: &Layout) -> Vec<(Named, u64)> {
+fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
     let mut found: BTreeSet<(u64, Named)> = BTreeSet::new();
     for (chunk, &at) in reached.chunks.iter().zip(&layout.chunks) {
         let code = chunk.kind == SectionKind::Text;
@@ -242,7 +242,7 @@ struct Places {
 }
 
 impl Places {
-    fn new(reached: &Reached<'_>, layout: &Layout) -> Self {
+    fn new(reached: &Reached<'_, '_>, layout: &Layout) -> Self {
         let chunks = reached.chunks.iter().zip(&layout.chunks);
         let sections = chunks.filter_map(|(chunk, &at)| match chunk.origin {
             Origin::Piece {

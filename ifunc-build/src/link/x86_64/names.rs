@@ -2,6 +2,8 @@
 
 use object::elf;
 
+use super::Bytes;
+
 /// A relocation by its name in the psABI.
 pub(super) fn relocation(kind: u32) -> String {
     let name = match elf::RelocationType(kind) {
@@ -58,18 +60,16 @@ pub(super) fn relocation(kind: u32) -> String {
     format!("R_X86_64_{name}")
 }
 
-/// The instruction whose `[rip]` operand's displacement is at `offset`: as far as its opcode tells, which stands before
-/// the ModRM byte.
-pub(super) fn operand(code: &[u8], offset: usize) -> &'static str {
-    let byte = |back: usize| offset.checked_sub(back).and_then(|at| code.get(at)).copied();
-    let (Some(opcode), Some(modrm)) = (byte(2), byte(1)) else {
-        return "[rip]";
+/// The instruction whose `[rip]` operand's displacement is at `at`: as far as its opcode tells, which stands before the
+/// ModRM byte.
+pub(super) fn operand(at: Bytes<'_>) -> &'static str {
+    let (Some(opcode), Some(modrm)) = (at.before(2), at.before(1)) else {
+        return "data";
     };
     if modrm & 0xc7 != 0x05 {
-        return "[rip]";
+        return "data";
     }
-    match (byte(3), opcode, modrm >> 3 & 7) {
-        // Legacy instructions of two bytes, then VEX and EVEX, where what stands before the opcode is no opcode.
+    match (at.before(3), opcode, modrm >> 3 & 7) {
         (
             Some(0x0f),
             0x10 | 0x11 | 0x12 | 0x13 | 0x16 | 0x17 | 0x28 | 0x29 | 0x6e | 0x6f | 0x7e | 0x7f | 0xd6,
@@ -78,6 +78,8 @@ pub(super) fn operand(code: &[u8], offset: usize) -> &'static str {
         (Some(0x0f), 0x40..=0x4f, _) => "cmovcc r64, [rip]",
         (Some(0x0f), 0xb6 | 0xb7 | 0xbe | 0xbf, _) => "movx r, [rip]",
         (Some(0x0f), ..) => "other [rip]",
+        // VEX and EVEX: the byte before the opcode is W, vvvv, L and pp.
+        (Some(_), 0x10 | 0x12 | 0x16 | 0x22 | 0x6e | 0x6f | 0x7e, _) if vex(at) => "vector [rip]",
         (_, 0x8d, _) => "lea r64, [rip]",
         (_, 0x8b, _) => "mov r64, [rip]",
         (_, 0x89 | 0xc7, _) => "mov [rip], r64",
@@ -96,13 +98,17 @@ pub(super) fn operand(code: &[u8], offset: usize) -> &'static str {
     }
 }
 
-/// The instruction whose distance is at `offset`: a branch, or an operand.
-pub(super) fn distance(code: &[u8], offset: usize) -> &'static str {
-    let byte = |back: usize| offset.checked_sub(back).and_then(|at| code.get(at)).copied();
-    match (byte(2), byte(1)) {
+/// Whether the opcode stands behind a VEX or EVEX prefix, as far as a few bytes tell.
+fn vex(at: Bytes<'_>) -> bool {
+    at.before(4) == Some(0xc5) || at.before(5) == Some(0xc4) || at.before(6) == Some(0x62)
+}
+
+/// The instruction whose distance is at `at`: a branch, or an operand.
+pub(super) fn distance(at: Bytes<'_>) -> &'static str {
+    match (at.before(2), at.before(1)) {
         (_, Some(0xe8)) => "call rel32",
         (_, Some(0xe9)) => "jmp rel32",
         (Some(0x0f), Some(0x80..=0x8f)) => "jcc rel32",
-        _ => operand(code, offset),
+        _ => operand(at),
     }
 }

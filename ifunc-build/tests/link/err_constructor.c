@@ -1,8 +1,0 @@
-//#ExpectError: constructor or destructor: `early`
-//#ExpectError: constructor or destructor: `late`
-//#ExpectError: help: nobody would run it
-#include "ifunc.h"
-static volatile uint64_t ready;
-__attribute__((constructor, used)) static void early(void) { ready = 1; }
-__attribute__((destructor)) void late(void) { ready = 0; }
-ENTRY(err_constructor) { return (uint32_t)ready; }

@@ -1,0 +1,4 @@
+//#Flags: --coverage
+//#Compilers: gcc
+#include "../ifunc.h"
+ENTRY(coverage) { return (uint32_t)n; }

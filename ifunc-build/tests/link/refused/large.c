@@ -1,0 +1,3 @@
+//#Flags: -mcmodel=large
+#include "../ifunc.h"
+ENTRY(large) { return (uint32_t)host_add(n, host_counter); }

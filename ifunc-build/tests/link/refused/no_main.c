@@ -1,0 +1,2 @@
+#include "../ifunc.h"
+uint32_t something_else(void) { return 1; }
