@@ -3,11 +3,8 @@
 
 mod common;
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use common::scratch::Scratch;
-use common::{Process, connect, unique, workspace};
+use common::{Process, connect, static_target, unique};
 use object::{Object, ObjectSymbol};
 
 const FIRST: &str = r#"
@@ -21,31 +18,6 @@ pub struct State { pub counter: u64, pub changes: u64 }
 #[ifunc]
 pub fn shape_shifter(n: u64, state: &mut State) -> u64 { state.counter += n; state.changes += 1; state.counter }
 "#;
-
-/// The target, linked as static-pie in a target directory of its own.
-fn static_target() -> PathBuf {
-    let folder = workspace().join("target/e2e-static");
-    let host = "x86_64-unknown-linux-gnu";
-    let status = Command::new(env!("CARGO"))
-        .current_dir(workspace())
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "ifunc-tests",
-            "--bin",
-            "e2e-target",
-            "--target",
-            host,
-        ])
-        .env("CARGO_TARGET_DIR", &folder)
-        .env("RUSTFLAGS", "-Ctarget-feature=+crt-static -Crelocation-model=pie")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .status()
-        .unwrap();
-    assert!(status.success(), "the static target does not build");
-    folder.join(host).join("debug/e2e-target")
-}
 
 #[test]
 fn a_static_target_runs_code_that_was_never_in_it() {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ifunc_rt::Target;
+use ifunc_rt::{NamedSet, Target};
 use ifunc_tests::State;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,6 +14,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut state = State::default();
     // SAFETY: the tests of this user, who may do here whatever they like.
     let builder = unsafe { Target::builder().accept_code() };
+    let builder = match std::env::var_os("E2E_LIBC") {
+        Some(_) => builder.allow_set(NamedSet::Libc),
+        None => builder,
+    };
+    let builder = match std::env::var("E2E_LIBRARY") {
+        // SAFETY: a library of the system, chosen by a test.
+        Ok(soname) => unsafe { builder.allow_library(soname) },
+        Err(_) => builder,
+    };
     let mut target = builder.listen(&address)?;
     println!("ifunc: ready {}", target.address());
     let mut said = 0;

@@ -58,6 +58,31 @@ pub fn library(name: &str) -> PathBuf {
     libraries().join(format!("{name}.so"))
 }
 
+/// The target of these tests, linked as static-pie in a target directory of its own.
+pub fn static_target() -> PathBuf {
+    let folder = workspace().join("target/e2e-static");
+    let host = "x86_64-unknown-linux-gnu";
+    let status = Command::new(env!("CARGO"))
+        .current_dir(workspace())
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "ifunc-tests",
+            "--bin",
+            "e2e-target",
+            "--target",
+            host,
+        ])
+        .env("CARGO_TARGET_DIR", &folder)
+        .env("RUSTFLAGS", "-Ctarget-feature=+crt-static -Crelocation-model=pie")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .status()
+        .unwrap();
+    assert!(status.success(), "the static target does not build");
+    folder.join(host).join("debug/e2e-target")
+}
+
 /// A connection whose waits end.
 pub fn connect(address: &str) -> Source {
     Source::connect_with(
@@ -83,7 +108,12 @@ impl Process {
 
     /// Starts a target from this executable and waits until it is ready.
     pub fn target_from(executable: &Path, address: &str) -> Self {
-        let mut process = Self::start(Command::new(executable).env("IFUNC_ADDR", address));
+        Self::start_target(Command::new(executable).env("IFUNC_ADDR", address), address)
+    }
+
+    /// Starts a target by a command that tells it this address, and waits until it is ready.
+    pub fn start_target(command: &mut Command, address: &str) -> Self {
+        let mut process = Self::start(command);
         process.wait_for(&format!("ifunc: ready {address}"));
         process
     }
