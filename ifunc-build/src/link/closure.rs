@@ -23,7 +23,7 @@ impl<'a> Linker<'a> {
             .collect()
     }
 
-    fn closure(&self, roots: &[String]) -> BTreeSet<usize> {
+    pub(super) fn closure(&self, roots: &[String]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut wanted: Vec<&str> = roots.iter().map(|root| &**root).collect();
         while let Some(name) = wanted.pop() {

@@ -13,7 +13,7 @@
 //! | what became of the relocations | `uses` |
 //! | names, lines and frames for debuggers | `debug` |
 //! | what an instruction looks like | `arch` (the seam), `x86_64` |
-//! | which objects a library is made of | `closure` |
+//! | which objects a library is made of, and what of them | `closure`, `digest` |
 //! | what is refused, and how to mend it | `refuse`, `reason`, `help` |
 //! | what it is called in the source, and where it stands there | `demangle`, `lines` |
 //!
@@ -29,6 +29,7 @@
 mod arch;
 mod closure;
 mod debug;
+mod digest;
 mod demangle;
 mod emit;
 mod help;

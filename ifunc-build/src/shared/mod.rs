@@ -78,8 +78,8 @@ impl Library<'_, '_> {
         progress: &mut dyn Progress,
     ) -> Result<(PathBuf, bool), BuildError> {
         let path = folder.join(format!("{}.so", self.name));
-        let objects = self.objects()?;
-        let key = self.key(&objects, compiler);
+        let edits = self.edits();
+        let key = self.key(&edits, compiler);
         // What stands behind the link's arguments is not looked at: with any, the library is made again.
         if self.link_args.is_empty()
             && build_lines(&path, self.name)
@@ -89,6 +89,7 @@ impl Library<'_, '_> {
         {
             return Ok((path, true));
         }
+        let objects = self.objects(&edits)?;
         let build = format!("key {key}\norigin {}\n", self.origin);
         let carrier = embed(self.arch, self.name, self.image, self.about, self.debug, &build)
             .map_err(|e| self.failed(compiler, &e.to_string()))?;
@@ -153,8 +154,8 @@ impl Library<'_, '_> {
         Ok(())
     }
 
-    /// The objects of the library, edited.
-    fn objects(&self) -> Result<Vec<Vec<u8>>, BuildError> {
+    /// What becomes of the symbols of the library's objects.
+    fn edits(&self) -> Edits {
         let roots = self.exports();
         // A weak reference pulls nothing out of an archive: the source would call null.
         let entries = self.entries();
@@ -174,11 +175,16 @@ impl Library<'_, '_> {
                 edits.rename.insert(name.clone(), format!("{INNER}{name}"));
             }
         }
+        edits
+    }
+
+    /// The objects of the library, edited.
+    fn objects(&self, edits: &Edits) -> Result<Vec<Vec<u8>>, BuildError> {
         self.linker
-            .objects_of(&roots)
+            .objects_of(&self.exports())
             .into_iter()
             .map(|(name, data)| {
-                edit(data, &edits).map_err(|e| {
+                edit(data, edits).map_err(|e| {
                     BuildError::Input(crate::link::InputError {
                         name: name.into(),
                         reason: e.to_string(),
@@ -220,7 +226,7 @@ impl Library<'_, '_> {
     }
 
     /// What the library is made from, as a hash.
-    fn key(&self, objects: &[Vec<u8>], compiler: &Compiler) -> String {
+    fn key(&self, edits: &Edits, compiler: &Compiler) -> String {
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -239,7 +245,19 @@ impl Library<'_, '_> {
         }
         part(self.image);
         part(self.debug);
-        objects.iter().for_each(|object| part(object));
+        let roots = self.exports();
+        match self.linker.digest_of(&roots) {
+            Some(digest) => part(&digest),
+            None => self
+                .linker
+                .objects_of(&roots)
+                .iter()
+                .for_each(|(_, object)| part(object)),
+        }
+        // What else is declared and not needed here makes no difference.
+        let entries = self.linker.undefined_behind(&roots, &roots);
+        let weak = edits.weaken.iter().filter(|name| entries.contains(name.as_str()));
+        weak.for_each(|name| part(name.as_bytes()));
         hasher.finalize().to_hex().to_string()
     }
 
