@@ -1,181 +1,200 @@
-//! Objects with bytes changed at random: the linker says yes or no, never panics, and what it says yes to is an image.
+//! Objects that were changed at random: the linker says yes or no, never panics, and what it says yes to is an image that
+//! a target installs.
 
+mod common;
+#[path = "mutations/mutant.rs"]
+mod mutant;
+#[path = "mutations/target.rs"]
+mod target;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use common::sources::{FOLDER, compilers, package, run};
 use ifunc_abi::image::Image;
-use ifunc_build::link::{Imports, Input, Linker, Request, Role};
+use ifunc_build::link::{Imports, Input, InputError, LinkError, Linked, Linker, Request, Role};
+use mutant::{Random, Seed, blind};
+use target::{Loader, Outcome};
 
-/// How many mutants of each object.
-const CASES: usize = 3000;
+/// How many mutants of objects there are, all seeds together; more, and others, with `MUTANTS=1000000` in the environment.
+const CASES: usize = 10_000;
+/// No image of these seeds is larger: a mutant cannot make the linker write without end.
+const LARGEST: usize = 4 << 20;
 
-/// A small generator (xorshift64*): the same mutants on every machine.
-struct Random(u64);
+const C: [&str; 8] = [
+    "calls",
+    "comdat",
+    "data_imports",
+    "globals",
+    "jump_table",
+    "odd_operands",
+    "strings",
+    "weak",
+];
+const RUST: [&str; 2] = ["rust_dispatch", "rust_undeclared"];
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
-
-fn compile(name: &str, extra: &[&str]) -> Vec<u8> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/link/{name}.c"));
+/// Objects of every compiler that is there, with debug information and without.
+fn seeds() -> Vec<Seed> {
     let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("x.o");
-    let flags = [
-        "-c",
-        "-O2",
-        "-fPIC",
-        "-ffunction-sections",
-        "-fdata-sections",
-        "-w",
-    ];
-    let status = Command::new("cc")
-        .args(flags)
-        .args(extra)
-        .arg("-o")
-        .arg(&out)
-        .arg(source)
-        .status();
-    assert!(status.unwrap().success());
-    std::fs::read(out).unwrap()
-}
-
-/// Where the structure of an ELF object is: its header, section headers, symbols and relocations.
-fn structure(object: &[u8]) -> Vec<(usize, usize)> {
-    use object::{Object, ObjectSection};
-    let word = |at: usize| u64::from_le_bytes(object[at..at + 8].try_into().unwrap()) as usize;
-    let mut ranges = vec![(0, 64), (word(40), object.len() - word(40))];
-    let file = object::File::parse(object).unwrap();
-    let tables = file.sections().filter(|s| {
-        s.name()
-            .is_ok_and(|name| name.starts_with(".rela") || name == ".symtab" || name == ".strtab")
-    });
-    ranges.extend(
-        tables
-            .filter_map(|s| s.file_range())
-            .map(|(at, len)| (at as usize, len as usize)),
-    );
-    ranges.retain(|range| range.1 > 0);
-    ranges
-}
-
-fn mutate(object: &[u8], ranges: &[(usize, usize)], random: &mut Random) -> Vec<u8> {
-    let mut mutant = object.to_vec();
-    for _ in 0..1 + random.below(4) {
-        let (at, len) = if random.below(4) == 0 {
-            (0, object.len())
-        } else {
-            ranges[random.below(ranges.len())]
-        };
-        let at = at + random.below(len);
-        match random.below(4) {
-            0 => mutant[at] ^= 1 << random.below(8),
-            1 => mutant[at] = random.next() as u8,
-            2 => mutant[at] = [0, 0xff, 0x7f, 0x80][random.below(4)],
-            _ => {
-                let end = (at + 8).min(mutant.len());
-                let value = [0, u64::MAX, 1 << 63, i32::MAX as u64, random.next()][random.below(5)];
-                mutant[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
-            }
+    let out = dir.path().join("seed.o");
+    let mut seeds = Vec::new();
+    for compiler in compilers() {
+        for (index, name) in C.into_iter().enumerate() {
+            let flags: &[&str] = match index % 2 {
+                0 => &["-O2"],
+                _ => &["-O1", "-g1", "-fno-plt", "-fasynchronous-unwind-tables"],
+            };
+            compiler.compile(&format!("{name}.c"), flags, &out);
+            seeds.push(Seed::new(name, compiler.name, std::fs::read(&out).unwrap()));
         }
     }
-    if random.below(20) == 0 {
-        mutant.truncate(random.below(mutant.len()));
+    for name in RUST {
+        let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+        run(Command::new(rustc)
+            .current_dir(package())
+            .args(["--edition=2024", "--crate-type=lib", "--emit=obj", "-Awarnings"])
+            .args(["-Cpanic=abort", "-Copt-level=1", "-Cdebuginfo=line-tables-only"])
+            .arg("-o")
+            .arg(&out)
+            .arg(Path::new(FOLDER).join(format!("refused/{name}.rs"))));
+        seeds.push(Seed::new(name, "rustc", std::fs::read(&out).unwrap()));
     }
-    mutant
+    seeds
+}
+
+/// Why a mutant is no image.
+enum No {
+    Input(InputError),
+    Link(LinkError),
+}
+
+fn link(name: &str, file: &str, data: &[u8]) -> Result<Linked, No> {
+    let role = Role::User;
+    let input = [Input {
+        name: file,
+        data,
+        role,
+    }];
+    Linker::open(&input)
+        .map_err(No::Input)?
+        .link_explained(&Request::new(name, Imports::Any))
+        .map_err(No::Link)
+}
+
+/// How far mutants came.
+#[derive(Default)]
+struct Stages(BTreeMap<String, usize>);
+
+impl Stages {
+    fn reach(&mut self, stage: impl Into<String>) {
+        *self.0.entry(stage.into()).or_default() += 1;
+    }
+
+    fn count(&self, stage: &str) -> usize {
+        self.0
+            .iter()
+            .filter(|(known, _)| known.starts_with(stage))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    fn print(&self, what: &str) {
+        println!("{what}");
+        for (stage, count) in &self.0 {
+            println!("{count:>7} {stage}");
+        }
+    }
 }
 
 #[test]
-fn mutants_are_linked_or_refused() {
-    let mut random = Random(0x1f_u64 << 32 | 0xc0de);
-    let (mut unreadable, mut refused, mut linked) = (0, 0, 0);
-    for name in [
-        "data_imports",
-        "globals",
-        "jump_table",
-        "strings",
-        "odd_operands",
-        "weak",
-    ] {
-        for extra in [&[][..], &["-fno-plt", "-g", "-fasynchronous-unwind-tables"]] {
-            let object = compile(name, extra);
-            let ranges = structure(&object);
-            for _ in 0..CASES / 2 {
-                let mutant = mutate(&object, &ranges, &mut random);
-                let input = [Input {
-                    name: "mutant.o",
-                    data: &mutant,
-                    role: Role::User,
-                }];
-                let Ok(linker) = Linker::open(&input) else {
-                    unreadable += 1;
-                    continue;
-                };
-                match linker.link(&Request::new(name, Imports::Any)) {
-                    Ok(image) => {
-                        Image::parse(&image).unwrap();
-                        linked += 1;
-                    }
-                    Err(error) => {
-                        assert!(!error.reasons.is_empty() && !error.to_string().is_empty());
-                        refused += 1;
-                    }
+fn mutants_are_refused_or_installed() {
+    let seeds = seeds();
+    let mut names = Vec::new();
+    for seed in &seeds {
+        let image = link(&seed.name, "seed.o", &seed.bytes)
+            .unwrap_or_else(|_| panic!("{} by {} is no seed", seed.name, seed.by))
+            .image;
+        let image = Image::parse(&image).unwrap();
+        names.extend(image.imports().map(|import| import.symbol.to_owned()));
+    }
+    names.sort();
+    names.dedup();
+    let loader = Loader::start(&names);
+    let more = std::env::var("MUTANTS").map(|more| more.parse().unwrap());
+    let cases = more.unwrap_or(CASES);
+    let mut random = Random(0x1f_u64 << 32 | 0xc0de + (cases - CASES) as u64);
+    let mut stages = Stages::default();
+    for case in 0..cases {
+        let seed = &seeds[case % seeds.len()];
+        let mutant = seed.mutate(&mut random);
+        match link(&seed.name, "mutant.o", &mutant) {
+            Err(No::Input(error)) => {
+                assert!(error.to_string().contains("\nhelp: "), "{error}");
+                stages.reach("unreadable");
+            }
+            Err(No::Link(error)) => {
+                assert!(!error.reasons.is_empty());
+                assert_eq!(
+                    error.to_string().matches("\n    help: ").count(),
+                    error.reasons.len(),
+                    "{error}"
+                );
+                for reason in &error.reasons {
+                    stages.reach(format!("refused: {:?}", reason.rule));
                 }
+                stages.reach("refused");
+            }
+            Ok(Linked { image, debug, .. }) => {
+                assert!(image.len() <= LARGEST, "{} bytes", image.len());
+                if !debug.is_empty() {
+                    object::File::parse(&*debug).unwrap();
+                }
+                let outcome = loader.install(&image);
+                stages.reach(format!("linked: {outcome:?}"));
             }
         }
     }
-    println!("{unreadable} unreadable, {refused} refused, {linked} linked");
+    stages.print(&format!("{cases} mutants of {} objects", seeds.len()));
+    let installed = format!("linked: {:?}", Outcome::Installed);
+    assert!(stages.count("unreadable") > 500, "too few are unreadable");
+    assert!(stages.count("refused: ") > 1000, "too few are refused");
+    assert!(stages.count(&installed) > 2000, "too few are installed");
     assert!(
-        unreadable > 500 && refused > 500 && linked > 500,
-        "the mutations miss a stage"
+        stages.count("linked: NotTried") * 100 < stages.count("linked: "),
+        "too many are not tried"
     );
 }
 
 #[test]
 fn mutated_archives_are_read_or_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let archive = dir.path().join("x.a");
     for name in ["arith", "strings"] {
-        std::fs::write(dir.path().join(format!("{name}.o")), compile(name, &[])).unwrap();
+        let out = dir.path().join(format!("{name}.o"));
+        compilers()[0].compile(&format!("{name}.c"), &["-O2"], &out);
     }
-    let status = Command::new("ar")
+    run(Command::new("ar")
         .current_dir(dir.path())
-        .args(["rcs", "x.a", "arith.o", "strings.o"])
-        .status();
-    assert!(status.unwrap().success());
-    let archive = std::fs::read(archive).unwrap();
+        .args(["rcs", "x.a", "arith.o", "strings.o"]));
+    let archive = std::fs::read(dir.path().join("x.a")).unwrap();
     let mut random = Random(77);
-    let (mut refused, mut linked) = (0, 0);
+    let mut stages = Stages::default();
     for _ in 0..2000 {
-        let mutant = mutate(&archive, &[(0, 400)], &mut random);
-        let input = [Input {
-            name: "mutant.a",
-            data: &mutant,
-            role: Role::User,
-        }];
-        let image = Linker::open(&input)
-            .map_err(|e| e.to_string())
-            .and_then(|linker| {
-                linker
-                    .link(&Request::new("strings", Imports::Any))
-                    .map_err(|e| e.to_string())
-            });
-        match image {
-            Ok(image) => {
-                Image::parse(&image).unwrap();
-                linked += 1;
+        let mut mutant = archive.clone();
+        for _ in 0..1 + random.below(4) {
+            // The symbol table and the first header, or anything.
+            let end = [400, archive.len()][usize::from(random.below(4) == 0)];
+            blind(&mut mutant[..end], &mut random);
+        }
+        match link("strings", "mutant.a", &mutant) {
+            Ok(linked) => {
+                Image::parse(&linked.image).unwrap();
+                stages.reach("linked");
             }
-            Err(_) => refused += 1,
+            Err(No::Input(_)) => stages.reach("unreadable"),
+            Err(No::Link(_)) => stages.reach("refused"),
         }
     }
-    println!("{refused} refused, {linked} linked");
-    assert!(refused > 100 && linked > 100);
+    stages.print("2000 mutants of an archive");
+    assert!(stages.count("unreadable") + stages.count("refused") > 100 && stages.count("linked") > 100);
 }

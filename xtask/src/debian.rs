@@ -6,7 +6,13 @@ use std::process::{Command, Stdio};
 use crate::steps::status;
 
 /// A program, and the package that brings it.
-const PROGRAMS: &[(&str, &str)] = &[("cc", "gcc"), ("git", "git"), ("nm", "binutils")];
+const PROGRAMS: &[(&str, &str)] = &[
+    ("cc", "gcc"),
+    // The linker is tested with what both compilers emit.
+    ("clang", "clang"),
+    ("git", "git"),
+    ("nm", "binutils"),
+];
 /// A header, and the package that brings it.
 const HEADERS: &[(&str, &str)] = &[("/usr/include/stdint.h", "libc6-dev")];
 /// UCX, with which a transport is tested: elsewhere than on Debian it is done without.
@@ -26,11 +32,6 @@ pub(crate) fn ensure() -> Result<String, String> {
             HEADERS
                 .iter()
                 .filter(|(header, _)| !Path::new(header).exists() && !compiles()),
-        )
-        .chain(
-            [&UCX]
-                .into_iter()
-                .filter(|(header, _)| is_debian() && !Path::new(header).exists()),
         )
         .chain(
             [&UCX]

@@ -45,6 +45,21 @@ pub(crate) fn run(steps: &mut Steps) {
             "--test-threads=1",
         ]),
     );
+    steps.tests(
+        "hostile objects, by the stage they reached",
+        &mut cargo([
+            "test",
+            "--quiet",
+            "--locked",
+            "--package",
+            "ifunc-build",
+            "--test",
+            "mutations",
+            "--",
+            "--nocapture",
+            "--test-threads=1",
+        ]),
+    );
     for transport in TRANSPORTS {
         steps.step(&format!("01-hello over {transport}"), || {
             let said = output(&mut ifunc(["run", "01-hello", "--transport", transport]))?;

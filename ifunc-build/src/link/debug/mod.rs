@@ -265,6 +265,6 @@ impl Places {
     /// Address of an offset in a section; its end is the end of what became of it.
     fn address(&self, object: usize, section: usize, offset: u64) -> Option<u64> {
         let (size, at) = self.sections.get(&(object, section))?;
-        (offset <= *size).then_some(at + offset)
+        (offset <= *size).then(|| at + offset)
     }
 }
