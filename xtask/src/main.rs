@@ -2,6 +2,7 @@
 //! a second or two.
 
 mod blocks;
+mod corpus;
 mod debian;
 mod lint;
 mod miri;
@@ -22,6 +23,8 @@ cargo xtask COMMAND
   lint      formatting, clippy and the documentation, warnings denied
   readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
   ci        test, lint and readme
+  corpus [--full]
+            send what compilers make of many sources to another process, and compare; --full: with every setting
   miri      the tests that Miri can run, under Miri
   ucx-bindings [--check]
             make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
         ["lint"] => &[lint::run],
         ["readme"] => &[readme::run],
         ["ci"] => &[test::run, lint::run, readme::run],
+        ["corpus"] => &[corpus::run],
+        ["corpus", "--full"] => &[corpus::full],
         ["miri"] => &[miri::run],
         ["ucx-bindings"] => &[ucx_bindings::write],
         ["ucx-bindings", "--check"] => &[ucx_bindings::check],

@@ -127,10 +127,10 @@ pub fn bytemuck_casts(input: &[u8], _world: &mut World) -> Vec<u8> {
         pixel.green = pixel.green.wrapping_add(pixel.alpha);
     }
     let mut out = bytemuck::cast_slice::<Pixel, u8>(&pixels).to_vec();
-    out.put(
-        bytemuck::try_cast_slice::<u8, u32>(&input[..input.len() / 4 * 4 + usize::from(input.len() > 4)])
-            .is_err(),
-    );
+    // Which of them is aligned is chance; one of two neighbours is not.
+    let cast =
+        |from: usize| bytemuck::try_cast_slice::<u8, u16>(input.get(from..from + 4).unwrap_or(&[])).is_ok();
+    out.put(input.len() > 5 && cast(0) && cast(1));
     out
 }
 

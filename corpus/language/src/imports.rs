@@ -26,7 +26,7 @@ unsafe extern "C" {
     /// Changes the world.
     safe fn host_count(world: &mut World);
     /// Calls back the function at this address, `extern "C" fn(u64) -> u64`.
-    fn host_apply(function: usize, value: u64) -> u64;
+    fn host_call_back(function: usize, value: u64) -> u64;
 }
 
 /// Calls with everything that crosses.
@@ -87,7 +87,7 @@ pub fn callbacks(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
     for word in words(input).take(64).chain([9]) {
         // SAFETY: `called_back` is such a function, and lives while the host calls it.
-        out.put(unsafe { host_apply(called_back as *const () as usize, word) });
+        out.put(unsafe { host_call_back(called_back as *const () as usize, word) });
     }
     out
 }

@@ -108,7 +108,7 @@ pub fn bit_tricks(input: &[u8], world: &mut World) -> Vec<u8> {
         out.put(
             (0..64)
                 .filter(|bit| word >> bit & 1 == 1)
-                .fold(0_u64, |sum, bit| sum * 3 + bit),
+                .fold(0_u64, |sum, bit| sum.wrapping_mul(3) ^ bit),
         );
         out.put(word.to_be_bytes());
         out.put(u32::from_be_bytes([word as u8, 2, 3, (word >> 8) as u8]));

@@ -1,0 +1,203 @@
+//! The C cases. To be called directly, a source is compiled by the same compiler with the same flags and linked by the
+//! ordinary linker.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use corpus_case::World;
+use ifunc_build::{BuiltIfunc, COptions, Quiet, build_c};
+
+use crate::direct::Compiled;
+use crate::host::Library;
+use crate::outcome::Outcome;
+use crate::remote::Remote;
+use crate::report::Report;
+use crate::settings::Setting;
+use crate::{Failure, Places, rust};
+
+/// Sources that are built with every setting whenever the corpus is run: their code reaches the host in most ways.
+const ALWAYS: [&str; 2] = ["c_identity", "c_tables"];
+
+/// A source, and what its first lines say of it.
+#[derive(Debug)]
+struct Source {
+    name: String,
+    /// It, then the files that belong to it.
+    files: Vec<PathBuf>,
+    flags: Vec<String>,
+    features: Vec<String>,
+}
+
+impl Source {
+    /// Reads the comments that begin the file: `/* features: a; b */`, `/* with: FILES */`, `/* cflags: FLAGS */`.
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)?;
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let mut source = Self {
+            name,
+            files: vec![path.into()],
+            flags: Vec::new(),
+            features: Vec::new(),
+        };
+        for line in text.lines() {
+            let Some((key, values)) = line
+                .strip_prefix("/* ")
+                .and_then(|line| line.strip_suffix(" */")?.split_once(": "))
+            else {
+                break;
+            };
+            match key {
+                "features" => source.features = values.split("; ").map(Into::into).collect(),
+                "cflags" => source.flags = values.split(' ').map(Into::into).collect(),
+                "with" => source
+                    .files
+                    .extend(values.split(' ').map(|file| path.with_file_name(file))),
+                _ => return Err(format!("`{}`: unknown key `{key}`", path.display()).into()),
+            }
+        }
+        if source.features.is_empty() {
+            return Err(format!(
+                "`{}` does not say what it covers: `/* features: .. */`",
+                path.display()
+            )
+            .into());
+        }
+        Ok(source)
+    }
+
+    /// All of the corpus, by name.
+    fn all(places: &Places) -> Result<Vec<Self>, Failure> {
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(places.root.join("corpus/c"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "c") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        paths.iter().map(|path| Self::read(path)).collect()
+    }
+
+    fn flags(&self, setting: &Setting, places: &Places) -> Vec<String> {
+        let mut flags = vec![format!("-{}", setting.level_name)];
+        if !setting.usual {
+            flags.push("-fno-plt".into());
+        }
+        flags.push(format!("-I{}", places.root.join("corpus/c").display()));
+        flags.extend(self.flags.iter().cloned());
+        flags
+    }
+}
+
+/// Builds and runs the C cases: all with the setting of releases, and with the others those of [`ALWAYS`] or all.
+pub(crate) fn run(
+    full: bool,
+    places: &Places,
+    host: &Library,
+    inputs: &[Vec<u8>],
+    remote: &mut Remote,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let sources = Source::all(places)?;
+    for (number, setting) in Setting::c().into_iter().enumerate() {
+        let chosen: Vec<&Source> = sources
+            .iter()
+            .filter(|source| full || number == 0 || ALWAYS.contains(&&*source.name))
+            .collect();
+        for (source, built) in chosen.iter().zip(build_all(&chosen, &setting, places, host)) {
+            let (built, direct) = match built {
+                Ok(built) => built,
+                Err(error) => {
+                    report.line(&source.name, &source.features, &setting, None, Err(error));
+                    continue;
+                }
+            };
+            let direct = Compiled::open(&direct)?;
+            for built in &built {
+                let expected = call(&direct, &built.name, inputs)?;
+                let result = rust::compare(built, inputs, &expected, remote);
+                report.line(&built.name, &source.features, &setting, Some(built), result);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn call(direct: &Compiled, name: &str, inputs: &[Vec<u8>]) -> Result<Vec<Outcome>, Failure> {
+    let mut world = World::new();
+    inputs
+        .iter()
+        .map(|input| direct.call(name, input, &mut world))
+        .collect()
+}
+
+/// The ifuncs of a source, and the library to be called directly; or why there is none.
+type Built = Result<(Vec<BuiltIfunc>, PathBuf), String>;
+
+/// Builds sources, as many at once as there are processors.
+fn build_all(sources: &[&Source], setting: &Setting, places: &Places, host: &Library) -> Vec<Built> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = Mutex::new(0..sources.len());
+    let built: Mutex<Vec<Option<Built>>> = Mutex::new(sources.iter().map(|_| None).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let Some(number) = next.lock().ok().and_then(|mut next| next.next()) else {
+                        return;
+                    };
+                    let result = build(sources[number], setting, places, host);
+                    if let Ok(mut built) = built.lock() {
+                        built[number] = Some(result.map_err(|error| error.to_string()));
+                    }
+                }
+            });
+        }
+    });
+    let built = built.into_inner().unwrap_or_default();
+    built
+        .into_iter()
+        .map(|built| built.unwrap_or_else(|| Err("nobody built it".into())))
+        .collect()
+}
+
+fn build(
+    source: &Source,
+    setting: &Setting,
+    places: &Places,
+    host: &Library,
+) -> Result<(Vec<BuiltIfunc>, PathBuf), Failure> {
+    let flags = source.flags(setting, places);
+    let options = COptions {
+        compiler: Some(setting.compiler.into()),
+        cflags: flags.clone(),
+        target_dir: Some(places.target.join("c").join(&source.name)),
+        ..COptions::default()
+    };
+    let built = build_c(&source.files, &options, &mut Quiet)?;
+    let folder = places.target.join("direct");
+    std::fs::create_dir_all(&folder)?;
+    let library = folder.join(format!("{} {setting}.so", source.name).replace(' ', "-"));
+    let output = Command::new(setting.compiler)
+        .args(["-fPIC", "-shared", "-U_FORTIFY_SOURCE", "-o"])
+        .arg(&library)
+        .args(&flags)
+        .args(&source.files)
+        .arg(&host.path)
+        .arg("-lm")
+        .output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "`{}` cannot link it to be called directly:\n{said}",
+            setting.compiler
+        )
+        .into());
+    }
+    Ok((built, library))
+}

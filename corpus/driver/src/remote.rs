@@ -1,0 +1,179 @@
+//! The target as a process of its own, and a connection to it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ifunc_rt::{Error, Loaded, Source, SourceOptions};
+
+use crate::Failure;
+use crate::host::Library;
+use crate::outcome::Outcome;
+
+/// Longer than any case takes on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A target, started again when a case took it down.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    library: PathBuf,
+    link: Option<Link>,
+    /// How many were started: each has an address of its own.
+    started: u32,
+    /// The library of the ifunc that looks at the world.
+    world: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Link {
+    child: Child,
+    source: Source,
+    world: Option<Loaded>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A case that was sent to the target that is there now.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// Of which target.
+    number: u32,
+    path: PathBuf,
+    loaded: Loaded,
+}
+
+impl Remote {
+    /// Starts the target.
+    pub(crate) fn start(host: &Library) -> Result<Self, Failure> {
+        let mut remote = Self {
+            library: host.path.clone(),
+            link: None,
+            started: 0,
+            world: None,
+        };
+        remote.link()?;
+        Ok(remote)
+    }
+
+    /// Looks at the world with the ifunc of this library from now on.
+    pub(crate) fn look_with(&mut self, library: &Path) -> Result<(), Failure> {
+        // A copy: the next build writes the library again.
+        let copy = self.library.with_file_name("take_world.so");
+        std::fs::copy(library, &copy)?;
+        self.world = Some(copy);
+        if let Some(link) = &mut self.link {
+            link.world = None;
+        }
+        Ok(())
+    }
+
+    /// A handle of a library's ifunc.
+    pub(crate) fn load(&mut self, path: &Path) -> Result<Sent, Failure> {
+        let link = self.link()?;
+        // SAFETY: built from this checkout a moment ago.
+        let loaded = unsafe { link.source.load_path(path) }?;
+        Ok(Sent {
+            number: self.started,
+            path: path.into(),
+            loaded,
+        })
+    }
+
+    /// Runs it there, and looks at what it left.
+    pub(crate) fn run(&mut self, sent: &mut Sent, input: &[u8]) -> Outcome {
+        let result = self.try_run(sent, input);
+        if matches!(result, Ok(Outcome::Lost(_)) | Err(_)) {
+            // Whatever it was, the next case finds a target as it ought to be.
+            self.link = None;
+        }
+        result.unwrap_or_else(|error| Outcome::Lost(error.to_string()))
+    }
+
+    fn try_run(&mut self, sent: &mut Sent, input: &[u8]) -> Result<Outcome, Failure> {
+        self.link()?;
+        if sent.number != self.started {
+            *sent = self.load(&sent.path.clone())?;
+        }
+        let answer = sent.loaded.call(input)?.wait();
+        let (message, file, line) = match answer {
+            Ok(answer) => {
+                let left = self.left()?;
+                return Ok(Outcome::Ran { answer, left });
+            }
+            Err(Error::Panic {
+                message, file, line, ..
+            }) => (message, file, line),
+            Err(error) => return Ok(Outcome::Lost(error.to_string())),
+        };
+        Ok(Outcome::Panicked {
+            message,
+            file,
+            line,
+            left: self.left()?,
+        })
+    }
+
+    /// What the last case left in the world.
+    fn left(&mut self) -> Result<Vec<u8>, Failure> {
+        let path = self.world.clone().ok_or("nothing looks at the world yet")?;
+        let link = self.link()?;
+        if link.world.is_none() {
+            // SAFETY: as in `load`.
+            link.world = Some(unsafe { link.source.load_path(path) }?);
+        }
+        let world = link.world.as_ref().ok_or("nothing looks at the world yet")?;
+        Ok(world.call(&[])?.wait()?)
+    }
+
+    fn link(&mut self) -> Result<&mut Link, Failure> {
+        if self.link.is_none() {
+            self.started += 1;
+            let address = format!("shm:corpus-{}-{}", std::process::id(), self.started);
+            self.link = Some(Link::start(&address, &self.library)?);
+        }
+        Ok(self.link.as_mut().ok_or("no target")?)
+    }
+}
+
+impl Link {
+    fn start(address: &str, library: &Path) -> Result<Self, Failure> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["target", address])
+            .arg(library)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let ready = child
+            .stdout
+            .take()
+            .map(|out| BufReader::new(out).read_line(&mut line));
+        if !matches!(ready, Some(Ok(_))) || line.trim_end() != format!("ifunc: ready {address}") {
+            let _ = child.kill();
+            let status = child.wait()?;
+            return Err(format!("the target is not ready: it said `{}`, {status}", line.trim_end()).into());
+        }
+        let options = SourceOptions::default()
+            .timeout(PATIENCE)
+            .reconnect(Duration::ZERO);
+        let source = match Source::connect_with(address, options) {
+            Ok(source) => source,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error.into());
+            }
+        };
+        Ok(Self {
+            child,
+            source,
+            world: None,
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! The Rust cases.
+
+use corpus_case::{Case, World};
+use ifunc_build::{BuildOptions, BuiltIfunc, Progress, build_packages};
+
+use crate::outcome::Outcome;
+use crate::remote::Remote;
+use crate::report::Report;
+use crate::settings::Setting;
+use crate::{Failure, Places, direct};
+
+/// The package that is built with every setting whenever the corpus is run, as far as it goes without its features.
+const ALWAYS: &str = "corpus-language";
+const PACKAGES: [&str; 2] = [ALWAYS, "corpus-crates"];
+
+/// Builds and runs the Rust cases: all with the setting of releases, and with the others those of [`ALWAYS`] or all.
+pub(crate) fn run(
+    full: bool,
+    places: &Places,
+    inputs: &[Vec<u8>],
+    remote: &mut Remote,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let cases: Vec<Case> = corpus_language::CASES
+        .iter()
+        .chain(corpus_crates::CASES)
+        .flat_map(|file| file.iter().copied())
+        .collect();
+    let expected: Vec<Vec<Outcome>> = cases.iter().map(|case| call(case, inputs)).collect();
+    let cases: Vec<(Case, Vec<Outcome>)> = cases.into_iter().zip(expected).collect();
+    for (number, setting) in Setting::rust().into_iter().enumerate() {
+        let all = full || number == 0;
+        let mut options = BuildOptions {
+            current_dir: Some(places.root.clone()),
+            opt_level: Some(setting.level),
+            lto: setting.usual,
+            target_dir: Some(places.target.join("rust")),
+            locked: true,
+            ..BuildOptions::default()
+        };
+        match all {
+            true => options.packages = PACKAGES.map(Into::into).into(),
+            false => {
+                options.packages = vec![ALWAYS.into()];
+                options.no_default_features = true;
+            }
+        }
+        let mut said = Said::default();
+        let built = match build_packages(&options, &mut said) {
+            Ok(built) => built,
+            Err(error) => {
+                println!("{}{error}", said.0);
+                let why = "the packages do not build";
+                for (case, _) in cases.iter().filter(|_| all) {
+                    report.line(case.name, case.features, &setting, None, Err(why.into()));
+                }
+                if !all {
+                    report.line(ALWAYS, &[""; 0], &setting, None, Err(why.into()));
+                }
+                continue;
+            }
+        };
+        run_setting(all, &setting, &cases, &built, inputs, remote, report)?;
+    }
+    Ok(())
+}
+
+fn run_setting(
+    all: bool,
+    setting: &Setting,
+    cases: &[(Case, Vec<Outcome>)],
+    built: &[BuiltIfunc],
+    inputs: &[Vec<u8>],
+    remote: &mut Remote,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let world = built.iter().find(|built| built.name == "take_world");
+    remote.look_with(&world.ok_or("there is no ifunc `take_world`")?.path)?;
+    for (case, expected) in cases {
+        let Some(built) = built.iter().find(|built| built.name == case.name) else {
+            if all {
+                let why = "no image came of it".into();
+                report.line(case.name, case.features, setting, None, Err(why));
+            }
+            continue;
+        };
+        let result = compare(built, inputs, expected, remote);
+        report.line(case.name, case.features, setting, Some(built), result);
+    }
+    Ok(())
+}
+
+/// What a case gives, called directly.
+fn call(case: &Case, inputs: &[Vec<u8>]) -> Vec<Outcome> {
+    let mut world = World::new();
+    inputs
+        .iter()
+        .map(|input| direct::rust(case.run, input, &mut world))
+        .collect()
+}
+
+/// Sends a case each input, and compares; how many inputs there were.
+pub(crate) fn compare(
+    built: &BuiltIfunc,
+    inputs: &[Vec<u8>],
+    expected: &[Outcome],
+    remote: &mut Remote,
+) -> Result<usize, String> {
+    let mut sent = remote.load(&built.path).map_err(|error| error.to_string())?;
+    for (number, (input, expected)) in inputs.iter().zip(expected).enumerate() {
+        let outcome = remote.run(&mut sent, input);
+        if let Some(difference) = outcome.difference(expected) {
+            return Err(format!("input {number} of {} bytes: {difference}", input.len()));
+        }
+    }
+    Ok(inputs.len())
+}
+
+/// What the compiler said: shown only when a build fails.
+#[derive(Debug, Default)]
+struct Said(String);
+
+impl Progress for Said {
+    fn diagnostic(&mut self, rendered: &str) {
+        self.0.push_str(rendered);
+    }
+}

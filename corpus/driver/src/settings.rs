@@ -1,0 +1,81 @@
+//! How the corpus is built.
+
+use std::fmt;
+
+use ifunc_build::OptLevel;
+
+/// Optimisation levels, and how compilers name them.
+pub(crate) const LEVELS: [(OptLevel, &str); 5] = [
+    (OptLevel::O0, "O0"),
+    (OptLevel::O1, "O1"),
+    (OptLevel::O2, "O2"),
+    (OptLevel::O3, "O3"),
+    (OptLevel::Os, "Os"),
+];
+
+/// Compilers of C.
+pub(crate) const COMPILERS: [&str; 2] = ["gcc", "clang"];
+
+/// One way to build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) compiler: &'static str,
+    pub(crate) level: OptLevel,
+    pub(crate) level_name: &'static str,
+    /// Rust: LTO over all crates. C: calls by way of a PLT, as a compiler makes them unless it is told otherwise.
+    pub(crate) usual: bool,
+}
+
+impl Setting {
+    /// All of Rust's; the one of releases first.
+    pub(crate) fn rust() -> Vec<Self> {
+        with_first(all(&["rustc"]), |setting| {
+            setting.level == OptLevel::O3 && setting.usual
+        })
+    }
+
+    /// All of C's; the one of releases first.
+    pub(crate) fn c() -> Vec<Self> {
+        with_first(all(&COMPILERS), |setting| {
+            setting.compiler == "gcc" && setting.level == OptLevel::O2 && setting.usual
+        })
+    }
+
+    /// The third thing beside compiler and level.
+    pub(crate) fn third(&self) -> &'static str {
+        match (self.compiler, self.usual) {
+            ("rustc", true) => "lto fat",
+            ("rustc", false) => "lto off",
+            (_, true) => "plt",
+            (_, false) => "no-plt",
+        }
+    }
+}
+
+fn all(compilers: &[&'static str]) -> Vec<Setting> {
+    let mut all = Vec::new();
+    for compiler in compilers {
+        for usual in [true, false] {
+            for (level, level_name) in LEVELS {
+                all.push(Setting {
+                    compiler,
+                    level,
+                    level_name,
+                    usual,
+                });
+            }
+        }
+    }
+    all
+}
+
+fn with_first(mut settings: Vec<Setting>, first: impl Fn(&Setting) -> bool) -> Vec<Setting> {
+    settings.sort_by_key(|setting| !first(setting));
+    settings
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.compiler, self.level_name, self.third())
+    }
+}

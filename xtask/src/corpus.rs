@@ -1,0 +1,22 @@
+//! `cargo xtask corpus`
+
+use crate::steps::{Steps, cargo, output};
+
+/// Every case once, and all settings on a few of them.
+pub(crate) fn run(steps: &mut Steps) {
+    corpus(steps, &[]);
+}
+
+/// Every case with every setting.
+pub(crate) fn full(steps: &mut Steps) {
+    corpus(steps, &["--", "--full"]);
+}
+
+fn corpus(steps: &mut Steps, args: &[&str]) {
+    steps.step("the corpus, sent to another process", || {
+        let driver = ["run", "--quiet", "--locked", "--package", "corpus-driver"];
+        let said = output(cargo(driver).args(args))?;
+        let counts = said.lines().rfind(|line| !line.trim().is_empty());
+        Ok(counts.unwrap_or_default().to_owned())
+    });
+}
