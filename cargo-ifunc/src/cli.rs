@@ -318,6 +318,15 @@ pub(crate) struct InspectArgs {
     /// An ifunc library (.so), or a bare image
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// What takes the bytes: functions, strings, panic locations, tables, by crate; every byte once
+    #[arg(long)]
+    pub(crate) size: bool,
+    /// The code, with names for imports and for what the library names
+    #[arg(long, conflicts_with_all = ["size", "json"])]
+    pub(crate) disasm: bool,
+    /// With --disasm, the bytes of each instruction
+    #[arg(long, requires = "disasm")]
+    pub(crate) bytes: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,7 +1,11 @@
 //! `cargo ifunc inspect`
 
+mod disasm;
+mod flow;
 mod prototype;
 mod report;
+mod size;
+mod symbols;
 mod table;
 
 use std::io::Write;
@@ -12,41 +16,73 @@ use ifunc_build::{LibraryImage, read_library};
 use crate::cli::InspectArgs;
 use crate::error::Failure;
 use report::Report;
+use serde::Serialize;
+use size::Size;
 
 pub(crate) use report::hex;
 
 pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let file = &args.file;
     let images = images_of(file)?;
-    let reports = images
+    let mut parsed = Vec::new();
+    for one in &images {
+        let image = Image::parse(&one.image).map_err(|source| Failure::Image {
+            file: file.clone(),
+            source,
+        })?;
+        parsed.push((one, image));
+    }
+    if args.disasm {
+        let mut out = anstream::stdout().lock();
+        for (index, (one, image)) in parsed.iter().enumerate() {
+            separate(index, &mut out)?;
+            disasm::print(image, &one.debug, args.bytes, &mut out)?;
+        }
+        return Ok(());
+    }
+    if args.size {
+        let sizes: Vec<Size> = parsed
+            .iter()
+            .map(|(one, image)| Size::new(image, one.image.len(), &one.debug))
+            .collect();
+        return show(args.json, &sizes, |size, out| size.print(out));
+    }
+    let reports: Vec<Report> = parsed
         .iter()
-        .map(|one| {
-            let image = Image::parse(&one.image).map_err(|source| Failure::Image {
-                file: file.clone(),
-                source,
-            })?;
-            Ok(Report::new(one, &image))
-        })
-        .collect::<Result<Vec<_>, Failure>>()?;
+        .map(|(one, image)| Report::new(one, image))
+        .collect();
+    show(args.json, &reports, |report, out| table::print(report, out))
+}
 
-    if args.json {
+/// Prints one thing for each image: JSON (an array if there are several), or text.
+fn show<T: Serialize>(
+    json: bool,
+    all: &[T],
+    print: impl Fn(&T, &mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), Failure> {
+    if json {
         let mut out = std::io::stdout().lock();
-        match &reports[..] {
+        match all {
             [only] => serde_json::to_writer_pretty(&mut out, only),
             several => serde_json::to_writer_pretty(&mut out, several),
         }
         .map_err(std::io::Error::from)?;
         writeln!(out)?;
-    } else {
-        let mut out = anstream::stdout().lock();
-        for (index, report) in reports.iter().enumerate() {
-            if index > 0 {
-                writeln!(out)?;
-            }
-            table::print(report, &mut out)?;
-        }
+        return Ok(());
+    }
+    let mut out = anstream::stdout().lock();
+    for (index, one) in all.iter().enumerate() {
+        separate(index, &mut out)?;
+        print(one, &mut out)?;
     }
     Ok(())
+}
+
+fn separate(index: usize, out: &mut impl Write) -> std::io::Result<()> {
+    match index {
+        0 => Ok(()),
+        _ => writeln!(out),
+    }
 }
 
 /// The images of a library, or the one that the file is.

@@ -16,7 +16,7 @@ const COLUMNS: usize = 12;
 const LISTED: usize = 16;
 
 /// Prints a report.
-pub(super) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let Report { name, id, .. } = report;
     writeln!(out, "{NAME}{name}{NAME:#}")?;
     field(out, "id", id)?;
@@ -76,7 +76,7 @@ pub(super) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn imports(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn imports(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if report.imports.is_empty() {
         return field(out, "imports", "none");
     }
@@ -106,7 +106,7 @@ fn imports(report: &Report, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn relocations(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn relocations(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if report.relocations.is_empty() {
         return field(out, "relocations", "none");
     }
@@ -140,6 +140,6 @@ fn typed(ty: &Type) -> String {
     }
 }
 
-fn field(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> io::Result<()> {
+fn field(out: &mut dyn Write, name: &str, value: impl std::fmt::Display) -> io::Result<()> {
     writeln!(out, "{FIELD}{name:>COLUMNS$}{FIELD:#}  {value}")
 }
