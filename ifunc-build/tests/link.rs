@@ -23,26 +23,28 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::sources::{Compiler, Source, compilers, folder, run};
+use common::sources::{Compiler, Source, compilers, folder, is_there, run};
 use common::{Loaded, process_symbol};
 use ifunc_abi::image::{Image, ImportFlags, Relocation};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 use ifunc_build::link::{Imports, Input, Linked, Linker, RelocationUse, Request, Role};
 
 /// Ways to compile: every optimisation level with and without a PLT, and flags that change the code's shape.
-const CONFIGS: [&[&str]; 20] = [
+const CONFIGS: [&[&str]; 22] = [
     &["-O0"],
     &["-O1"],
     &["-O2"],
     &["-O3"],
     &["-Os"],
     &["-Og"],
+    &["-Oz"],
     &["-O0", "-fno-plt"],
     &["-O1", "-fno-plt"],
     &["-O2", "-fno-plt"],
     &["-O3", "-fno-plt"],
     &["-Os", "-fno-plt"],
     &["-Og", "-fno-plt"],
+    &["-Oz", "-fno-plt"],
     &[
         "-O2",
         "-fno-semantic-interposition",
@@ -82,17 +84,26 @@ fn payloads() -> [Vec<u8>; 4] {
     ]
 }
 
+/// The compilers that a source is for, as far as they are there.
+fn for_source(source: &Source) -> Vec<Compiler> {
+    let cxx = source.file.ends_with(".cc");
+    let fits = |cc: &Compiler| source.is_for(*cc) && (!cxx || is_there(cc.cxx));
+    compilers().iter().copied().filter(fits).collect()
+}
+
 /// What the same code does as a shared library.
 fn reference(source: &Source, dir: &Path) -> Vec<(u32, [u64; 64])> {
     let path = dir.join("reference.so");
-    let mut command = Command::new(compilers()[0].name);
-    command
-        .args(["-shared", "-fPIC", "-O1", "-w"])
-        .args(source.words("Flags").unwrap_or_default());
-    command
-        .arg("-o")
-        .arg(&path)
-        .arg(folder().join(format!("{}.c", source.name)));
+    let compiler = *for_source(source).first().unwrap();
+    let flags = source.words("Flags").unwrap_or_default();
+    let own = dir.join("reference.o");
+    let mut own_flags = flags.clone();
+    own_flags.extend(["-O1", "-DREFERENCE"]);
+    compiler.compile(&source.file, &own_flags, &own);
+    // Written by the C compiler: what C++ needs beside its own code is not for an image.
+    let mut command = Command::new(compiler.name);
+    command.args(["-shared", "-fPIC", "-O1", "-w"]).args(flags);
+    command.arg("-o").arg(&path).arg(own);
     // Of an archive, only the first member is used.
     let archived = source.words("Archive").and_then(|files| files.first().copied());
     for object in source.all("Object").into_iter().chain(archived) {
@@ -207,12 +218,19 @@ fn row(case: &RelocationUse) -> String {
 /// Compiles, links and runs a source in every configuration.
 fn check(name: &str) {
     open_host();
-    let source = Source::read(&format!("{name}.c"));
+    let extension = ["c", "cc"]
+        .into_iter()
+        .find(|extension| folder().join(format!("{name}.{extension}")).exists());
+    let source = Source::read(&format!("{name}.{}", extension.unwrap()));
+    if for_source(&source).is_empty() {
+        println!("nobody here compiles {}", source.file);
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let expected = reference(&source, dir.path());
     let only = source.words("Configs");
     let mut covered = BTreeSet::new();
-    for &compiler in compilers().iter().filter(|&&cc| source.is_for(cc)) {
+    for compiler in for_source(&source) {
         for config in CONFIGS {
             if only
                 .as_ref()
@@ -261,7 +279,7 @@ macro_rules! sources {
             let there: BTreeSet<String> = std::fs::read_dir(folder()).unwrap()
                 .filter_map(|entry| {
                     let name = entry.unwrap().file_name().into_string().unwrap();
-                    name.strip_suffix(".c").filter(|n| *n != "host").map(str::to_owned)
+                    name.strip_suffix(".c").or(name.strip_suffix(".cc")).filter(|n| *n != "host").map(str::to_owned)
                 })
                 .collect();
             assert_eq!(listed, there);
@@ -319,7 +337,9 @@ fn compact_relocations_of_what_is_kept_are_refused() {
 }
 
 sources! {
-    arith assembly big_frame calls comdat common computed_goto cpu_supports data_imports floats globals jump_table libc many_imports
-    merge_whole no_sections odd_operands pointers strings two_ifuncs weak weak_and_strong zero_size
+    address_in_code arith assembly big_frame branches calls comdat common computed_goto cpu_supports cxx data_imports debug_sections fat_lto floats
+    got_in_data globals jump_table landing_pads libc many_imports medium_small memory_operands
+    merge_whole no_sections odd_operands operands pie_without_copies
+    pointers retpoline sections strings symbols two_ifuncs vector_operands visibility weak weak_and_strong zero_size
     zero_size_alone
 }

@@ -123,7 +123,7 @@ fn mutants_are_refused_or_installed() {
     let loader = Loader::start(&names);
     let more = std::env::var("MUTANTS").map(|more| more.parse().unwrap());
     let cases = more.unwrap_or(CASES);
-    let mut random = Random(0x1f_u64 << 32 | 0xc0de + (cases - CASES) as u64);
+    let mut random = Random(0x1f_0000_c0de ^ (cases - CASES) as u64);
     let mut stages = Stages::default();
     for case in 0..cases {
         let seed = &seeds[case % seeds.len()];

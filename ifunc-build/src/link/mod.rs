@@ -29,8 +29,8 @@
 mod arch;
 mod closure;
 mod debug;
-mod digest;
 mod demangle;
+mod digest;
 mod emit;
 mod help;
 mod inputs;

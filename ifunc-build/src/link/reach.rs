@@ -350,9 +350,14 @@ impl<'w, 'a> Walk<'w, 'a> {
             return None;
         }
         // What a relocation asks for is judged before the symbol is looked up: a reason is told once.
-        if let Err(refused) = plan(addend, TargetClass::Internal) {
-            self.refuse(site, refused, arch, "");
-            return None;
+        match plan(addend, TargetClass::Internal) {
+            Ok(Some(_)) => {}
+            // Nobody needs what is not even read.
+            Ok(None) => return None,
+            Err(refused) => {
+                self.refuse(site, refused, arch, "");
+                return None;
+            }
         }
         let part_of_target = target.is_section() && arch.addend_is_part_of_target(kind);
         let (target, addend) = self.resolve(site, target, addend, part_of_target)?;

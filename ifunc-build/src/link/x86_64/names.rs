@@ -70,6 +70,12 @@ pub(super) fn operand(at: Bytes<'_>) -> &'static str {
         return "data";
     }
     match (at.before(3), opcode, modrm >> 3 & 7) {
+        // Whatever stands before these.
+        (_, 0x8d, _) => "lea r64, [rip]",
+        (_, 0x8b, _) => "mov r64, [rip]",
+        (_, 0xff, 2) => "call *[rip]",
+        (_, 0xff, 4) => "jmp *[rip]",
+        (_, 0xff, 6) => "push [rip]",
         (
             Some(0x0f),
             0x10 | 0x11 | 0x12 | 0x13 | 0x16 | 0x17 | 0x28 | 0x29 | 0x6e | 0x6f | 0x7e | 0x7f | 0xd6,
@@ -80,12 +86,7 @@ pub(super) fn operand(at: Bytes<'_>) -> &'static str {
         (Some(0x0f), ..) => "other [rip]",
         // VEX and EVEX: the byte before the opcode is W, vvvv, L and pp.
         (Some(_), 0x10 | 0x12 | 0x16 | 0x22 | 0x6e | 0x6f | 0x7e, _) if vex(at) => "vector [rip]",
-        (_, 0x8d, _) => "lea r64, [rip]",
-        (_, 0x8b, _) => "mov r64, [rip]",
         (_, 0x89 | 0xc7, _) => "mov [rip], r64",
-        (_, 0xff, 2) => "call *[rip]",
-        (_, 0xff, 4) => "jmp *[rip]",
-        (_, 0xff, 6) => "push [rip]",
         (_, 0x38..=0x3b, _) => "cmp r64, [rip]",
         (_, 0x80 | 0x81 | 0x83, 7) => "cmp [rip], imm",
         (_, 0x84 | 0x85, _) => "test r64, [rip]",
