@@ -20,7 +20,8 @@
 //! # Ok::<(), ifunc_build::BuildError>(())
 //! ```
 //!
-//! [`link`] is the linker by itself, for those who have objects already.
+//! [`script`] does all that in a build script, for programs that carry their images. [`link`] is the linker by itself,
+//! for those who have objects already.
 
 mod built;
 mod c;

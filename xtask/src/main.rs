@@ -9,6 +9,7 @@ mod miri;
 mod readme;
 mod steps;
 mod test;
+mod text_search;
 mod ucx_bindings;
 
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::debian;
 use crate::steps::{Steps, cargo, output};
+use crate::text_search;
 use crate::ucx_bindings;
 
 /// How many files the database example is shown with.
@@ -62,7 +63,7 @@ pub(crate) fn run(steps: &mut Steps) {
     );
     for transport in TRANSPORTS {
         steps.step(&format!("01-hello over {transport}"), || {
-            let said = output(&mut ifunc(["run", "01-hello", "--transport", transport]))?;
+            let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport]))?;
             let line = said
                 .lines()
                 .rfind(|line| !line.trim().is_empty())
@@ -74,7 +75,7 @@ pub(crate) fn run(steps: &mut Steps) {
         steps.step(&format!("02-compressed-insert over {transport}"), || {
             let folder = many_files()?;
             let folder = folder.to_str().ok_or("the folder's name is not UTF-8")?;
-            let said = output(&mut ifunc([
+            let said = output(&mut ifunc(&[
                 "run",
                 "02-compressed-insert",
                 "--transport",
@@ -89,9 +90,14 @@ pub(crate) fn run(steps: &mut Steps) {
             Ok(format!("{verified} of {folder}"))
         });
     }
+    for transport in TRANSPORTS {
+        steps.step(&format!("03-text-search over {transport}"), || {
+            text_search::beside_grep(ifunc, transport)
+        });
+    }
 }
 
-fn ifunc<const N: usize>(args: [&str; N]) -> std::process::Command {
+fn ifunc(args: &[&str]) -> std::process::Command {
     let mut command = cargo([
         "run",
         "--quiet",

@@ -1,0 +1,23 @@
+//! Target and source in one process: `cargo ifunc run --transport loopback`.
+
+use std::process::ExitCode;
+use std::thread;
+
+fn main() -> ExitCode {
+    let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "loopback:03-text-search".into());
+    let target_addr = addr.clone();
+    // It ends with the process, when the source is done.
+    thread::spawn(move || {
+        if let Err(e) = example_03_text_search::target(&target_addr) {
+            eprintln!("error: target: {e}");
+            std::process::exit(1);
+        }
+    });
+    match example_03_text_search::source(&addr) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

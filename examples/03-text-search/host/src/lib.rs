@@ -1,0 +1,87 @@
+//! Searching where the data is: the target owns a large text and lets ifuncs read it; the source sends it first a regular
+//! expression with the code that runs it, then, to the same running target, another way to search. Only lines that were
+//! chosen come back.
+//!
+//! `cargo ifunc run 03-text-search -- FILE PATTERN [FOLDER]` searches `FILE` twice: for lines that match the regular
+//! expression `PATTERN`, and for lines that contain `PATTERN` as it stands, in whichever case. It prints the first lines
+//! of each; with a `FOLDER` it writes all of them there, to `search.txt` and `search_folded.txt`, as `grep -n` does.
+
+pub mod document;
+pub mod pattern;
+pub mod results;
+
+use std::env;
+use std::error::Error;
+use std::path::PathBuf;
+
+use example_03_text_search_ifuncs::{Page, Position, Search, SearchFolded, search, search_folded};
+use ifunc_rt::{Registered, Source, Target};
+
+use document::Document;
+use results::Results;
+
+/// Owns the text, and lets sources search it until it is told to stop.
+///
+/// # Errors
+/// The command line names no file that can be read, or the address cannot be listened on.
+pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
+    let path = env::args_os().nth(1).ok_or(USAGE)?;
+    let mut document = Document::open(path.as_ref())?;
+    // SAFETY: code that arrives has the authority of this process. Only programs of the same user can send it.
+    let builder = unsafe { Target::builder().accept_code() };
+    let mut target = builder.listen(addr)?;
+    println!("ifunc: ready {}", target.address());
+    target.serve(&mut document)?;
+    Ok(())
+}
+
+/// Sends both ways to search, and says what they found and what travelled.
+///
+/// # Errors
+/// A pattern that does not compile, a target that cannot be reached or failed, or a folder that cannot be written to.
+pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
+    let needle = env::args_os().nth(2).ok_or(USAGE)?;
+    let needle = needle.to_str().ok_or("the pattern is not UTF-8")?;
+    let folder = env::args_os().nth(3).map(PathBuf::from);
+    let pattern = pattern::compile(needle)?;
+
+    let source = Source::connect(addr)?;
+    let by_pattern = source.register::<search>()?;
+    let mut results = Results::new("search", folder.as_deref())?;
+    read_pages(&by_pattern, &mut results, |from| Search {
+        from,
+        dfa: pattern.dfa(),
+    })?;
+    results.finish(&format!("match `{needle}`"))?;
+
+    // The target has never heard of this one either. It runs on.
+    let folded = source.register::<search_folded>()?;
+    let mut results = Results::new("search_folded", folder.as_deref())?;
+    read_pages(&folded, &mut results, |from| SearchFolded { from, needle })?;
+    results.finish(&format!("contain `{needle}` in whichever case"))?;
+    Ok(())
+}
+
+const USAGE: &str = "which text, which lines? help: cargo ifunc run 03-text-search -- FILE PATTERN [FOLDER]";
+
+/// Asks for page after page.
+fn read_pages<'p, F>(
+    ifunc: &Registered<F>,
+    results: &mut Results,
+    payload: impl Fn(Position) -> F::Payload<'p>,
+) -> Result<(), Box<dyn Error>>
+where
+    F: ifunc::Ifunc<Answer = Page>,
+    F::Payload<'p>: Sized,
+{
+    results.travelled(ifunc.image().len());
+    let mut next = Some(Position::START);
+    while let Some(from) = next {
+        let payload = payload(from);
+        results.travelled(F::bound(&payload));
+        let page = ifunc.call(&payload)?.wait()?;
+        next = page.next;
+        results.add(page)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! What came back, and what it took.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use example_03_text_search_ifuncs::{Match, Page};
+use ifunc::Answer;
+use ifunc::codec::Postcard;
+
+/// Lines that are printed.
+const SHOWN: u64 = 5;
+/// Characters of a line that are printed.
+const WIDTH: usize = 100;
+
+/// What one ifunc found.
+#[derive(Debug)]
+pub struct Results {
+    name: &'static str,
+    /// Where all lines go.
+    file: Option<BufWriter<File>>,
+    started: Instant,
+    matches: u64,
+    searched: u64,
+    pages: u64,
+    sent: usize,
+    answered: usize,
+    /// To measure answers in.
+    scratch: Vec<u8>,
+}
+
+impl Results {
+    /// Nothing yet. With a folder, the lines will be in the file `NAME.txt` there.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn new(name: &'static str, folder: Option<&Path>) -> Result<Self, Box<dyn Error>> {
+        let file = match folder {
+            Some(folder) => {
+                let path = folder.join(name).with_extension("txt");
+                let file = File::create(&path);
+                Some(BufWriter::new(
+                    file.map_err(|e| format!("cannot write `{}`: {e}", path.display()))?,
+                ))
+            }
+            None => None,
+        };
+        Ok(Self {
+            name,
+            file,
+            started: Instant::now(),
+            matches: 0,
+            searched: 0,
+            pages: 0,
+            sent: 0,
+            answered: 0,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// So many bytes of code or payload are sent.
+    pub fn travelled(&mut self, bytes: usize) {
+        self.sent += bytes;
+    }
+
+    /// A page came back.
+    ///
+    /// # Errors
+    /// A line cannot be written to the file.
+    pub fn add(&mut self, page: Page) -> Result<(), Box<dyn Error>> {
+        self.pages += 1;
+        self.searched += page.searched;
+        self.answered += self.size_of(&page);
+        for found in &page.matches {
+            if let Some(file) = &mut self.file {
+                write!(file, "{}:", found.at.line)?;
+                file.write_all(&found.text)?;
+                file.write_all(b"\n")?;
+            }
+            if self.matches < SHOWN {
+                println!("{}:{}", found.at.line, printable(found));
+            }
+            self.matches += 1;
+        }
+        Ok(())
+    }
+
+    /// Prints the sums. `chosen` says which lines they were.
+    ///
+    /// # Errors
+    /// The file cannot be written to its end.
+    pub fn finish(mut self, chosen: &str) -> Result<(), Box<dyn Error>> {
+        if let Some(file) = &mut self.file {
+            file.flush()?;
+        }
+        if self.matches > SHOWN {
+            println!("and {} more", self.matches - SHOWN);
+        }
+        println!("{}: {} lines {chosen}", self.name, self.matches);
+        println!(
+            "searched {} on the target; {} went there, {} came back ({} pages, {} s)",
+            Bytes(self.searched),
+            Bytes(self.sent as u64),
+            Bytes(self.answered as u64),
+            self.pages,
+            Seconds(self.started.elapsed()),
+        );
+        Ok(())
+    }
+
+    /// What an answer took on its way.
+    fn size_of(&mut self, page: &Page) -> usize {
+        let texts: usize = page.matches.iter().map(|found| found.text.len()).sum();
+        self.scratch.resize(texts + 64 * (page.matches.len() + 1), 0);
+        Answer::<Postcard>::encode(page, &mut self.scratch).unwrap_or(texts)
+    }
+}
+
+/// A line as a terminal can take it: nothing in it moves the cursor.
+fn printable(found: &Match) -> String {
+    let text = String::from_utf8_lossy(&found.text);
+    let mut shown: String = text
+        .chars()
+        .map(|c| if c == '\t' { ' ' } else { c })
+        .map(|c| {
+            if c.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
+        .take(WIDTH)
+        .collect();
+    if shown.chars().count() < text.chars().count() || (found.text.len() as u64) < found.len {
+        shown.push_str(&format!(" … ({})", Bytes(found.len)));
+    }
+    shown
+}
+
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n < 1_000 => write!(f, "{n} B"),
+            n if n < 1_000_000 => write!(f, "{:.1} kB", n as f64 / 1e3),
+            n => write!(f, "{:.1} MB", n as f64 / 1e6),
+        }
+    }
+}
+
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2}", self.0.as_secs_f64())
+    }
+}

@@ -1,0 +1,134 @@
+//! The example that searches a text, beside `grep`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::steps::output;
+
+/// How large the text is at least.
+const ENOUGH: u64 = 50_000_000;
+/// What is searched for: a word that is there in several cases, and an expression that is no word.
+const PATTERNS: [&str; 2] = ["error", "^#define +[A-Z_]+ +0x[0-9a-f]+$"];
+
+/// Runs the example, with `ifunc` as its command, and compares every line that it found with what `grep` finds. What it
+/// says of how much was searched and how much came back.
+pub(crate) fn beside_grep(ifunc: impl Fn(&[&str]) -> Command, transport: &str) -> Result<String, String> {
+    let folder = crate::scratch().join("text-search");
+    fs::create_dir_all(&folder).map_err(|e| format!("cannot create `{}`: {e}", folder.display()))?;
+    let text = folder.join("text");
+    make_text(&text).map_err(|e| format!("cannot write `{}`: {e}", text.display()))?;
+    let name = |path: &Path| {
+        path.to_str()
+            .map(str::to_owned)
+            .ok_or("a folder's name is not UTF-8")
+    };
+    let (text_name, folder_name) = (name(&text)?, name(&folder)?);
+
+    let mut notes = Vec::new();
+    for pattern in PATTERNS {
+        let args = [
+            "run",
+            "03-text-search",
+            "--transport",
+            transport,
+            "--",
+            &text_name,
+            pattern,
+            &folder_name,
+        ];
+        let said = output(&mut ifunc(&args))?;
+        let sums = said
+            .lines()
+            .filter_map(|line| line.split_once("searched ").map(|(_, rest)| rest));
+        notes.extend(sums.map(str::to_owned));
+        for (ifunc, flags) in [("search", &["-E"][..]), ("search_folded", &["-F", "-i"])] {
+            let lines = equal_lines(&folder.join(ifunc).with_extension("txt"), &text, pattern, flags)?;
+            eprintln!(
+                "    {ifunc}: the {lines} lines that `grep -n {}` finds",
+                flags.join(" ")
+            );
+        }
+    }
+    match notes.len() == 2 * PATTERNS.len() {
+        true => Ok(notes.swap_remove(0)),
+        false => Err("the example did not say `searched N` once for each search".into()),
+    }
+}
+
+/// C headers, one behind the other, as often as it takes.
+fn make_text(path: &Path) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|there| there.len() >= ENOUGH) {
+        return Ok(());
+    }
+    let mut headers = Vec::new();
+    find_headers(Path::new("/usr/include"), &mut headers);
+    headers.sort();
+    let mut all = Vec::new();
+    for header in headers {
+        // One that may not be read is left out.
+        all.extend(fs::read(header).unwrap_or_default());
+    }
+    if all.is_empty() {
+        return Err(io::Error::other("there are no C headers below `/usr/include`"));
+    }
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    let mut written = 0;
+    while written < ENOUGH {
+        file.write_all(&all)?;
+        written += all.len() as u64;
+    }
+    fs::rename(new, path)
+}
+
+fn find_headers(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => find_headers(&entry.path(), found),
+            Ok(kind) if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the file holds what `grep -n` says; how many lines that are.
+fn equal_lines(found: &Path, text: &Path, pattern: &str, flags: &[&str]) -> Result<usize, String> {
+    let mut grep = Command::new("grep");
+    grep.args(["-n", "-a"])
+        .args(flags)
+        .args(["-e", pattern])
+        .arg(text);
+    // Bytes are letters of ASCII or none.
+    grep.env("LC_ALL", "C").stdin(Stdio::null());
+    let expected = grep.output().map_err(|e| format!("`grep` does not start: {e}"))?;
+    // 1: nothing was found.
+    if !matches!(expected.status.code(), Some(0 | 1)) {
+        return Err(format!("`grep`: {}", expected.status));
+    }
+    let found = fs::read(found).map_err(|e| format!("cannot read `{}`: {e}", found.display()))?;
+    if found == expected.stdout {
+        return Ok(found.iter().filter(|&&byte| byte == b'\n').count());
+    }
+    let lines = |bytes: &[u8]| {
+        bytes
+            .split(|&byte| byte == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect::<Vec<_>>()
+    };
+    let (ours, theirs) = (lines(&found), lines(&expected.stdout));
+    let first = ours.iter().zip(&theirs).position(|(ours, theirs)| ours != theirs);
+    let at = first.unwrap_or(ours.len().min(theirs.len()));
+    let shown = |lines: &[Vec<u8>]| {
+        lines
+            .get(at)
+            .map(|line| String::from_utf8_lossy(line).into_owned())
+    };
+    Err(format!(
+        "for `{pattern}` we find `{}` where `grep {}` finds `{}`",
+        shown(&ours).unwrap_or_default(),
+        flags.join(" "),
+        shown(&theirs).unwrap_or_default()
+    ))
+}
