@@ -2,7 +2,7 @@
 //! message compared with `NAME.stderr`, or with `NAME.gcc.stderr` where compilers differ. `REFUSED=overwrite` writes these
 //! files anew.
 //!
-//! C is compiled with every optimisation level as well, with and without a PLT: it is refused for the same reasons.
+//! C is compiled with every optimisation level as well, and without a PLT: it is refused for the same reasons.
 //!
 //! | directive | |
 //! |---|---|
@@ -22,7 +22,16 @@ use std::sync::Mutex;
 use common::sources::{Compiler, FOLDER, Object, Source, compilers, folder, is_there, package, run};
 use ifunc_build::link::{Imports, Input, Linker, Request, Role};
 
-const LEVELS: [&str; 6] = ["-O0", "-O1", "-O2", "-O3", "-Os", "-Og"];
+const LEVELS: [&[&str]; 8] = [
+    &["-O0"],
+    &["-O1"],
+    &["-O2"],
+    &["-O3"],
+    &["-Os"],
+    &["-Og"],
+    &["-O0", "-fno-plt"],
+    &["-O2", "-fno-plt"],
+];
 /// What the messages were written down with.
 const VERSIONS: [(&str, &str); 2] = [("gcc", "12"), ("clang", "14")];
 
@@ -212,17 +221,15 @@ fn c_at_every_level() {
         let only = source.words("Configs");
         for &compiler in compilers().iter().filter(|&&cc| source.is_for(cc)) {
             let expected = book.expected(&source.name, compiler.name).unwrap_or_default();
-            for level in LEVELS {
-                if only.as_ref().is_some_and(|only| !only.contains(&level)) {
+            for flags in LEVELS {
+                if only.as_ref().is_some_and(|only| !only.contains(&flags[0])) {
                     continue;
                 }
-                for plt in ["-fplt", "-fno-plt"] {
-                    let by = format!("{} {level} {plt}", compiler.name);
-                    match message(source, compiler, &[level, plt]) {
-                        Ok(found) if reasons(&found) == reasons(&expected) => {}
-                        Ok(found) => book.differ(&source.name, &by, "other reasons than expected", &found),
-                        Err(linked) => book.differ(&source.name, &by, &linked, ""),
-                    }
+                let by = format!("{} {}", compiler.name, flags.join(" "));
+                match message(source, compiler, flags) {
+                    Ok(found) if reasons(&found) == reasons(&expected) => {}
+                    Ok(found) => book.differ(&source.name, &by, "other reasons than expected", &found),
+                    Err(linked) => book.differ(&source.name, &by, &linked, ""),
                 }
             }
         }
