@@ -1,0 +1,202 @@
+//! `check`: every reason, nothing written, and what an editor hears.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+use common::{Ran, c_ifunc, checkout, ifunc, ifunc_manifest, write};
+use serde_json::Value;
+
+/// One check of Rust at a time: they share a folder, so that the SDK is checked once for all.
+static TURN: Mutex<()> = Mutex::new(());
+const SHARED: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
+
+fn check(folder: &Path, args: &[&str]) -> Ran {
+    let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+    ifunc(folder, &[&["check", "--target-dir", SHARED], args].concat())
+}
+
+/// Refused for two reasons.
+const BAD: &str = "#include <stddef.h>\n\
+    __thread int per_thread;\n\
+    static void __attribute__((constructor)) at_start(void) { per_thread = 1; }\n\
+    size_t bad_payload_bound(void *a, size_t n) { (void)a; return n; }\n\
+    int bad_payload_init(void *a, size_t n, void *p, size_t *s) { (void)a; (void)n; (void)p; (void)s; return 0; }\n\
+    void bad_main(void *p, size_t n, void *t) { (void)p; (void)n; (void)t; per_thread++; }\n";
+
+#[test]
+fn files_are_linked_in_memory_and_every_reason_is_listed() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(folder.path(), &[("bad.c", BAD), ("good.c", &c_ifunc("good"))]);
+    let tool = |program: &str, args: &[&str]| {
+        let status = Command::new(program)
+            .args(args)
+            .current_dir(folder.path())
+            .status();
+        assert!(status.is_ok_and(|status| status.success()), "{program} {args:?}");
+    };
+    tool("cc", &["-O2", "-fPIC", "-c", "bad.c", "-o", "bad.o"]);
+    tool("ar", &["rc", "bad.a", "bad.o"]);
+    for file in ["bad.c", "bad.o", "bad.a"] {
+        ifunc(folder.path(), &["check", file]).failed(
+            1,
+            &[
+                "cannot link the image of `bad`: 2 reasons",
+                "thread-local variable: `per_thread`",
+                "constructor or destructor: `at_start`",
+                "help: ",
+            ],
+        );
+    }
+    // The good one is looked at beside the bad one.
+    let both = ifunc(folder.path(), &["check", "-v", "good.c", "bad.c"]).failed(1, &["2 reasons"]);
+    assert!(!both.err.contains("`good`"), "{}", both.err);
+    let good = ifunc(folder.path(), &["check", "-v", "good.c"]).well();
+    assert!(good.err.contains("Checked good ("), "{}", good.err);
+    assert!(good.err.contains("Checked 1 ifunc in"), "{}", good.err);
+    assert!(!folder.path().join("target").exists(), "nothing is written");
+}
+
+#[test]
+fn paths_that_are_nothing_to_check() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[
+            ("text.txt", ""),
+            ("helper.c", "int helper(void) { return 1; }\n"),
+            ("text.o", "text"),
+        ],
+    );
+    ifunc(folder.path(), &["check", "text.txt"]).failed(2, &["`text.txt` is no C file", "help: "]);
+    ifunc(folder.path(), &["check", "absent.o"]).failed(2, &["`absent.o` does not exist"]);
+    ifunc(folder.path(), &["check", "helper.c"]).failed(1, &["no ifunc is there", "X_payload_init"]);
+    ifunc(folder.path(), &["check", "text.o"]).failed(1, &["text.o"]);
+    ifunc(folder.path(), &["check", "--message-format", "xml"]).failed(2, &["begin with `json`"]);
+}
+
+const UNDECLARED: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
+    unsafe extern \"C\" { fn nowhere_declared() -> u64; }\n\
+    #[ifunc]\npub fn calls(delta: u64, counter: &mut u64) { *counter = delta + unsafe { nowhere_declared() }; }\n";
+
+#[test]
+fn what_only_the_linker_sees_takes_a_full_check() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[
+            ("Cargo.toml", &ifunc_manifest("undeclared")),
+            ("src/lib.rs", UNDECLARED),
+            ("c/by_c.c", &c_ifunc("by_c")),
+        ],
+    );
+    let quick = check(folder.path(), &[]).well();
+    assert!(
+        quick.err.contains("Checked 1 package (`--full` links too)"),
+        "{}",
+        quick.err
+    );
+    check(folder.path(), &["--full"]).failed(1, &["nowhere_declared", "help: "]);
+    assert!(
+        !Path::new(SHARED).join("release/calls.so").exists(),
+        "no library is written"
+    );
+    write(folder.path(), &[("c/by_c.c", BAD)]);
+    check(folder.path(), &[]).failed(1, &["cannot link the image of `bad`: 2 reasons"]);
+}
+
+/// An ifunc package, and a package of the host that uses it.
+fn workspace(ifuncs: &str, host: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("folder");
+    let host_manifest = "[package]\nname = \"plain-host\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\nseen-ifuncs = { path = \"../ifuncs\" }\n";
+    write(
+        folder.path(),
+        &[
+            (
+                "Cargo.toml",
+                "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\"]\n",
+            ),
+            ("ifuncs/Cargo.toml", &ifunc_manifest("seen-ifuncs")),
+            ("ifuncs/src/lib.rs", ifuncs),
+            ("host/Cargo.toml", host_manifest),
+            ("host/src/lib.rs", host),
+        ],
+    );
+    std::fs::copy(checkout().join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("Cargo.lock");
+    folder
+}
+
+/// The texts of errors and warnings, and whether the last message says that all is well.
+fn messages(out: &str) -> (Vec<String>, Value) {
+    let all: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}")))
+        .collect();
+    let texts = all
+        .iter()
+        .filter(|message| message["reason"] == "compiler-message");
+    let texts = texts
+        .map(|message| message["message"]["message"].to_string())
+        .collect();
+    let finished: Vec<_> = all
+        .iter()
+        .filter(|message| message["reason"] == "build-finished")
+        .collect();
+    assert_eq!(finished.len(), 1, "{out}");
+    let last = all.last().expect("a message");
+    assert_eq!(last["reason"], "build-finished");
+    (texts, last["success"].clone())
+}
+
+#[test]
+fn an_editor_sees_the_images_view_and_the_other_packages() {
+    const IFUNCS: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
+        #[ifunc]\npub fn seen(delta: u64, counter: &mut u64) { let unused = 1; *counter += delta; }\n\
+        #[cfg(ifunc_image)]\nfn only_in_images() { not_there(); }\n";
+    let folder = workspace(IFUNCS, "pub fn host() { let also_unused = 2; }\n");
+    let ran = check(folder.path(), &["--message-format=json"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let (texts, success) = messages(&ran.out);
+    assert_eq!(success, false);
+    let count = |what: &str| texts.iter().filter(|text| text.contains(what)).count();
+    assert_eq!(count("cannot find function `not_there`"), 1, "{texts:?}");
+    assert_eq!(
+        count("unused variable: `unused`"),
+        1,
+        "both views agree, and it is said once: {texts:?}"
+    );
+    assert_eq!(count("unused variable: `also_unused`"), 1, "{texts:?}");
+
+    write(
+        folder.path(),
+        &[(
+            "ifuncs/src/lib.rs",
+            "#![no_std]\nuse ifunc::prelude::*;\n#[ifunc]\npub fn seen(delta: u64, counter: &mut u64) { *counter += delta; }\n",
+        )],
+    );
+    write(
+        folder.path(),
+        &[("host/src/lib.rs", "pub fn host() { seen_ifuncs::absent(); }\n")],
+    );
+    let ran = check(folder.path(), &["--message-format=json"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let (texts, _) = messages(&ran.out);
+    assert!(texts.iter().any(|text| text.contains("absent")), "{texts:?}");
+    // Only the package that is asked for.
+    let ran = check(folder.path(), &["--message-format=json", "-p", "seen-ifuncs"]).well();
+    assert_eq!(messages(&ran.out).1, true);
+}
+
+#[test]
+fn a_crate_that_uses_std_is_told_so() {
+    let folder = workspace(
+        "use ifunc::prelude::*;\n#[ifunc]\npub fn add(a: u64, c: &mut u64) { *c += a; }\n",
+        "",
+    );
+    check(folder.path(), &[]).failed(
+        1,
+        &["could not compile ifunc package `seen-ifuncs`", "#![no_std]"],
+    );
+}

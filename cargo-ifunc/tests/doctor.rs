@@ -1,0 +1,62 @@
+//! `doctor`, on the machine that the tests run on: what they need is there.
+
+mod common;
+
+use common::{checkout, command, ran};
+use serde_json::Value;
+
+fn mark<'v>(report: &'v Value, name: &str) -> &'v str {
+    report["areas"]
+        .as_array()
+        .expect("areas")
+        .iter()
+        .flat_map(|area| area["checks"].as_array().expect("checks"))
+        .find(|check| check["name"] == name)
+        .unwrap_or_else(|| panic!("no check `{name}` in {report}"))["mark"]
+        .as_str()
+        .expect("a mark")
+}
+
+#[test]
+fn what_the_tests_need_is_there() {
+    let doctor = ran(&mut command(&checkout(), &["doctor", "--json"])).well();
+    let report: Value = serde_json::from_str(&doctor.out).expect("JSON");
+    assert_eq!(report["ok"], true);
+    for name in [
+        "rustc",
+        "cargo",
+        "C compiler",
+        "C library",
+        "code memory",
+        "system",
+    ] {
+        assert_eq!(mark(&report, name), "ok", "{name}");
+    }
+    let text = ran(&mut command(&checkout(), &["doctor"])).well().out;
+    assert!(text.starts_with("toolchain\n  ok       rustc "), "{text}");
+    assert!(text.contains("nothing necessary is missing"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn what_is_missing_is_the_exit_code() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut without = command(&checkout(), &["doctor"]);
+    without
+        .env("CC", "there-is-no-such-compiler")
+        .env("IFUNC_LIB_DIR", folder.path());
+    let doctor = ran(&mut without);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.out);
+    for said in [
+        "missing  C compiler         `there-is-no-such-compiler` does not start",
+        "apt-get install gcc",
+        "warning  IFUNC_LIB_DIR",
+        "necessary and missing: 1",
+    ] {
+        assert!(doctor.out.contains(said), "{said} in\n{}", doctor.out);
+    }
+    let report = ran(without.arg("--json")).out;
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["ok"], false);
+    assert_eq!(mark(&report, "C compiler"), "missing");
+}

@@ -1,0 +1,89 @@
+//! `expand`: what the attributes wrote, and only that.
+
+mod common;
+
+use std::path::Path;
+
+use common::{ifunc, ifunc_manifest, write};
+
+#[test]
+fn both_views_and_single_items() {
+    let folder = tempfile::tempdir().expect("folder");
+    // The target directory is the test's, so that the SDK is compiled once.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("expanded");
+    write(
+        folder.path(),
+        &[
+            ("Cargo.toml", &ifunc_manifest("written")),
+            (
+                "src/lib.rs",
+                "#![no_std]\nuse ifunc::prelude::*;\n\
+                 #[repr(C)]\n#[derive(Layout)]\npub struct Counters { pub one: u64 }\n\
+                 #[ifunc]\npub fn add(delta: u64, counters: &mut Counters) -> u64 { counters.one += delta; counters.one }\n\
+                 #[ifunc]\npub fn sub(delta: u64, counters: &mut Counters) { counters.one -= delta; }\n",
+            ),
+        ],
+    );
+    let expand = |args: &[&str]| {
+        common::ran(
+            common::command(folder.path(), &[&["expand"], args].concat()).env("CARGO_TARGET_DIR", &target),
+        )
+    };
+    let all = expand(&[]).well().out;
+    for said in [
+        "impl ::ifunc::Ifunc for add",
+        "impl ::ifunc::Ifunc for sub",
+        "for Counters",
+        "pub enum add {}",
+    ] {
+        assert!(all.contains(said), "{said} in\n{all}");
+    }
+    assert!(
+        !all.contains("counters.one += delta"),
+        "the function itself is the author's\n{all}"
+    );
+    assert!(!all.contains('\x1b'), "nobody sees colours here");
+
+    let add = expand(&["add"]).well().out;
+    assert!(
+        add.contains("impl ::ifunc::Ifunc for add") && !add.contains("for sub"),
+        "{add}"
+    );
+    assert!(
+        !add.contains("add_payload_init"),
+        "no entries outside of images\n{add}"
+    );
+
+    let image = expand(&["add", "--image", "--color", "always"]).well().out;
+    for said in ["add_main", "add_payload_init", "\x1b["] {
+        assert!(image.contains(said), "{said} in\n{image}");
+    }
+    let whole = expand(&["--all"]).well().out;
+    assert!(whole.contains("counters.one += delta"), "{whole}");
+    expand(&["absent"]).failed(
+        1,
+        &[
+            "wrote nothing for `absent`",
+            "help: there are: ",
+            "`add`",
+            "`sub`",
+        ],
+    );
+    expand(&["add", "--all"]).failed(2, &["cannot be used with"]);
+}
+
+#[test]
+fn a_workspace_without_ifuncs_says_how_to_start() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(
+        folder.path(),
+        &[
+            ("Cargo.toml", "[package]\nname = \"plain\"\nedition = \"2024\"\n"),
+            ("src/lib.rs", ""),
+        ],
+    );
+    ifunc(folder.path(), &["expand"]).failed(1, &["depends on `ifunc`", "cargo ifunc new NAME"]);
+    ifunc(folder.path(), &["test"]).failed(1, &["depends on `ifunc`", "cargo ifunc new NAME"]);
+    ifunc(folder.path(), &["check"]).failed(1, &["depends on `ifunc`", "cargo ifunc new NAME"]);
+    ifunc(folder.path(), &["test", "-p", "absent"]).failed(1, &["`absent` is not a member"]);
+}
