@@ -372,6 +372,53 @@ fn no_objects() {
     });
 }
 
+/// The message about a thread-local variable of an object that is compiled in `cwd` from `file`.
+fn message_of(compiler: Compiler, cwd: &Path, file: &Path, flags: &[&str]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("object.o");
+    run(Command::new(compiler.name)
+        .current_dir(cwd)
+        .args(["-c", "-O1", "-fPIC", "-ffunction-sections", "-w"])
+        .args(flags)
+        .arg("-o")
+        .arg(&out)
+        .arg(file));
+    let object = ("tls.o".to_owned(), std::fs::read(out).unwrap(), Role::User);
+    refusal(&Source::read("refused/tls.c"), &[object]).unwrap()
+}
+
+#[test]
+fn lines_come_from_every_kind_of_debug_information() {
+    let (cwd, file) = (folder(), Path::new("refused/tls.c"));
+    for &compiler in compilers() {
+        for flags in [
+            &["-g1"][..],
+            &["-g"],
+            &["-g3", "-gdwarf-4"],
+            &["-g", "-gdwarf-5"],
+            &["-g", "-gdwarf-4", "-fdebug-types-section"],
+            &["-g1", "-fno-function-sections"],
+            &["-g", "-fasynchronous-unwind-tables"],
+        ] {
+            let message = message_of(compiler, &cwd, file, flags);
+            let by = "referenced by `bump` in tls.o at refused/tls.c:3\n";
+            assert!(message.contains(by), "{} {flags:?}: {message}", compiler.name);
+        }
+        // Without, or with one that is not read: a message without lines.
+        for flags in [&[][..], &["-g0"], &["-g", "-gz"]] {
+            let message = message_of(compiler, &cwd, file, flags);
+            let by = "referenced by `bump` in tls.o\n";
+            assert!(message.contains(by), "{} {flags:?}: {message}", compiler.name);
+        }
+        // As the compiler was called: from another folder, by the whole path.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let whole = refused().join("tls.c");
+        let message = message_of(compiler, elsewhere.path(), &whole, &["-g1"]);
+        let by = format!("in tls.o at {}:3\n", whole.display());
+        assert!(message.contains(&by), "{}: {message}", compiler.name);
+    }
+}
+
 /// A message that nothing is compared with any more is none.
 #[test]
 fn every_message_has_a_source() {
