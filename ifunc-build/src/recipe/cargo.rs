@@ -76,7 +76,7 @@ impl Job<'_> {
                 withheld.iter().for_each(|said| progress.diagnostic(said));
                 Err(BuildError::Compile {
                     package: package.name.clone(),
-                    helps: diagnosis.helps(package),
+                    helps: diagnosis.helps(self, package),
                 })
             }
         }
@@ -120,7 +120,7 @@ impl Job<'_> {
             .filter(|(_, diagnosis)| diagnosis.has_errors())
             .map(|(package, diagnosis)| BuildError::Compile {
                 package: package.name.clone(),
-                helps: diagnosis.helps(package),
+                helps: diagnosis.helps(self, package),
             })
             .collect();
         if errors.is_empty() && !status.success() {
@@ -131,7 +131,7 @@ impl Job<'_> {
             });
             errors.push(BuildError::Compile {
                 package: self.package().name.clone(),
-                helps: of_cargo.helps(self.package()),
+                helps: of_cargo.helps(self, self.package()),
             });
         }
         Ok(errors)

@@ -2,6 +2,8 @@
 
 use cargo_metadata::diagnostic::Diagnostic;
 
+use super::chain::Graph;
+use super::command::Job;
 use super::workspace::Package;
 
 /// Collects what the compiler says.
@@ -58,14 +60,25 @@ impl Diagnosis {
     }
 
     /// What to do, as far as we know it.
-    pub(super) fn helps(&self, package: &Package) -> Vec<String> {
-        let mut helps: Vec<String> = self
-            .errors
-            .iter()
-            .filter_map(|error| help(error, &package.name, &package.crate_name))
-            .collect();
-        helps.sort();
-        helps.dedup();
+    pub(super) fn helps(&self, job: &Job<'_>, package: &Package) -> Vec<String> {
+        // Cargo is asked only where the answer has a chain of crates.
+        let has_chain = |error: &String| {
+            ["lang item", "global allocator"]
+                .iter()
+                .any(|what| error.contains(what))
+        };
+        let graph = match self.errors.iter().any(has_chain) {
+            true => Graph::read(job, package),
+            false => None,
+        };
+        let mut helps = Vec::new();
+        for error in &self.errors {
+            for help in help(error, &package.name, &package.crate_name, graph.as_ref()) {
+                if !helps.contains(&help) {
+                    helps.push(help);
+                }
+            }
+        }
         helps
     }
 }
@@ -76,25 +89,70 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
     rest.split_once(after).map(|(found, _)| found)
 }
 
-fn help(error: &str, package: &str, crate_name: &str) -> Option<String> {
+fn help(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> Vec<String> {
     if error.contains("lang item") && error.contains("panic_impl") {
-        let culprit = between(error, "first defined in crate `std` (which `", "` depends on)");
-        return Some(match culprit {
-            Some(culprit) if culprit == crate_name => {
-                format!(
-                    "write `#![no_std]` at the top of the library of `{package}`: what travels has no std"
-                )
-            }
-            Some(culprit) => format!(
+        return about_panic_handlers(error, package, crate_name, graph);
+    }
+    about_the_rest(error, package, graph).into_iter().collect()
+}
+
+/// Two panic handlers: std's, or one that is written beside `ifunc`'s.
+fn about_panic_handlers(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> Vec<String> {
+    if let Some(culprit) = between(error, "crate `std` (which `", "` depends on)") {
+        if culprit == crate_name {
+            return vec![format!(
+                "write `#![no_std]` at the top of the library of `{package}`: what travels has no std"
+            )];
+        }
+        let known = graph.and_then(|graph| graph.about_std(culprit));
+        return known.unwrap_or_else(|| {
+            vec![format!(
                 "`{culprit}` uses std, which cannot travel: switch its std feature off (`default-features = false`), or leave it out of `{package}`"
-            ),
-            None if error.contains("`std`") => {
-                format!("`{package}` or a crate that it depends on uses std: write `#![no_std]`")
-            }
-            None => format!(
-                "`{package}` has a `#[panic_handler]` of its own: remove it, `ifunc` brings one (choose what it tells by `[package.metadata.ifunc] panic`)"
-            ),
+            )]
         });
+    }
+    if error.contains("crate `std`") {
+        return vec![format!(
+            "`{package}` or a crate that it depends on uses std: write `#![no_std]`"
+        )];
+    }
+    let crates = [
+        between(error, "lang item in crate `", "`"),
+        between(error, "first defined in crate `", "`"),
+    ];
+    let others = crates.into_iter().flatten();
+    let of_another = others
+        .filter(|name| *name != "ifunc" && *name != crate_name)
+        .find_map(|name| {
+            let chain = graph?.chain(name)?;
+            Some(format!(
+                "{chain}: `{name}` has a `#[panic_handler]` of its own: leave it out, `ifunc` brings one"
+            ))
+        });
+    vec![of_another.unwrap_or_else(|| {
+        format!(
+            "`{package}` has a `#[panic_handler]` of its own: remove it, `ifunc` brings one (choose what it tells by `[package.metadata.ifunc] panic`)"
+        )
+    })]
+}
+
+fn about_the_rest(error: &str, package: &str, graph: Option<&Graph>) -> Option<String> {
+    if let Some((first, second)) = error.split_once(" conflicts with global allocator in: ") {
+        let (_, first) = first.rsplit_once(" in ")?;
+        let second = second.lines().next()?.trim();
+        let other = [first, second]
+            .into_iter()
+            .find(|name| !["ifunc", "this crate"].contains(name));
+        let of_another = other.map(|name| {
+            let chain = graph.and_then(|graph| graph.chain(name));
+            let chain = chain.map_or_else(String::new, |chain| format!("{chain}: "));
+            format!("{chain}`{name}` has a `#[global_allocator]` of its own: leave it out, `ifunc` brings the target's")
+        });
+        return Some(of_another.unwrap_or_else(|| {
+            format!(
+                "`{package}` has a `#[global_allocator]` of its own: remove it, `ifunc` brings the target's"
+            )
+        }));
     }
     if error.contains("no global memory allocator found") {
         return Some(format!(
@@ -129,12 +187,17 @@ mod tests {
     #[test]
     fn errors_name_the_culprit() {
         let says = |error: &str, what: &str| {
-            let help = help(error, "my-ifuncs", "my_ifuncs").unwrap();
-            assert!(help.contains(what), "{help}");
+            let helps = help(error, "my-ifuncs", "my_ifuncs", None);
+            assert!(helps.len() == 1 && helps[0].contains(what), "{helps:?}");
         };
         let twice = "E0152 duplicate lang item in crate `ifunc`: `panic_impl`\nthe lang item is first defined in crate `std` (which `NAME` depends on)";
         says(&twice.replace("NAME", "my_ifuncs"), "#![no_std]");
         says(&twice.replace("NAME", "regex"), "`regex` uses std");
+        // Which of the two the compiler meets first, their names decide.
+        says(
+            "E0152 duplicate lang item in crate `std` (which `regex` depends on): `panic_impl`\nthe lang item is first defined in crate `ifunc` (which `my_ifuncs` depends on)",
+            "`regex` uses std",
+        );
         says(
             "E0152 found duplicate lang item `panic_impl`\nthe lang item is first defined in crate `ifunc` (which `my_ifuncs` depends on)",
             "#[panic_handler]",
@@ -143,7 +206,22 @@ mod tests {
             " no global memory allocator found but one is required; link to std",
             "features = [\"alloc\"]",
         );
+        let allocators = " the `#[global_allocator]` in FIRST conflicts with global allocator in: SECOND";
+        let allocators =
+            |first: &str, second: &str| allocators.replace("FIRST", first).replace("SECOND", second);
+        says(
+            &allocators("this crate", "ifunc"),
+            "`my-ifuncs` has a `#[global_allocator]`",
+        );
+        says(
+            &allocators("ifunc", "arena"),
+            "`arena` has a `#[global_allocator]`",
+        );
+        says(
+            &allocators("arena", "ifunc"),
+            "`arena` has a `#[global_allocator]`",
+        );
         says(" symbol `mine_main` is already defined", "named `mine`");
-        assert_eq!(help(" mismatched types", "a", "a"), None);
+        assert!(help(" mismatched types", "a", "a", None).is_empty());
     }
 }

@@ -2,6 +2,7 @@
 //! holds the records of its ifuncs and the code that they reach.
 
 mod cargo;
+mod chain;
 mod check;
 mod command;
 mod diagnose;
@@ -21,8 +22,9 @@ use ifunc_abi::image::Flags;
 use crate::c::{Compiler, arch_of, build_files, imports_of};
 use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
+use crate::needed;
 use crate::shared::{Library, io};
-use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Language, Progress};
+use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
 use records::{Records, about_text, fingerprint};
 use units::{Plan, Unit};
 use workspace::Package;
@@ -133,8 +135,7 @@ fn build_rust(
     let linker = Linker::open(&inputs)?;
     let compiler = Compiler::new(None);
     let declared: Vec<String> = records.imports.keys().cloned().collect();
-    let cpu = package.cpu_of(options);
-    let images = link_all(&unit.name(), &records, cpu, &linker, names, progress)?;
+    let images = link_all(unit, &records, options, &linker, names, progress)?;
     let mut built = Vec::new();
     for (ifunc, linked) in records.ifuncs.iter().zip(images) {
         let Linked {
@@ -190,8 +191,7 @@ fn link_archive(
         data: &data,
         role: Role::User,
     }])?;
-    let cpu = unit.package.cpu_of(options);
-    let linked = link_all(&unit.name(), &records, cpu, &linker, names, progress)?;
+    let linked = link_all(unit, &records, options, &linker, names, progress)?;
     let all = records.ifuncs.into_iter().map(|ifunc| ifunc.name).zip(linked);
     Ok(all.collect())
 }
@@ -212,9 +212,9 @@ pub(crate) fn declared_imports(
 
 /// The images of a unit's ifuncs, in their order, or every reason against any of them.
 fn link_all(
-    unit: &str,
+    unit: Unit<'_>,
     records: &Records,
-    cpu: Cpu,
+    options: &BuildOptions,
     linker: &Linker<'_>,
     names: &mut Names,
     progress: &mut dyn Progress,
@@ -224,10 +224,11 @@ fn link_all(
         .iter()
         .map(|(symbol, text)| (&**symbol, fingerprint(text)))
         .collect();
+    let needed = needed::sonames(&unit.package.needed)?;
     let mut images = Vec::new();
     let mut errors = Vec::new();
     for ifunc in &records.ifuncs {
-        names.claim_rust(&ifunc.name, unit)?;
+        names.claim_rust(&ifunc.name, &unit.name())?;
         progress.linking(&ifunc.name);
         let request = Request {
             flags: Flags::NONE
@@ -238,10 +239,10 @@ fn link_all(
             target: fingerprint(&ifunc.target),
             answer: fingerprint(&ifunc.answer),
             payload_align: ifunc.align,
-            cpu_features: cpu.features(),
+            cpu_features: unit.package.cpu_of(options).features(),
             ..Request::new(&ifunc.name, Imports::Declared(declared.clone()))
         };
-        match linker.link_explained(&request) {
+        match needed::link(linker, &request, &needed) {
             Ok(linked) => images.push(linked),
             Err(error) => errors.push(error),
         }

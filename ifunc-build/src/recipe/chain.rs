@@ -1,0 +1,231 @@
+//! Which crates bring a crate into an ifunc package, and what keeps its std out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Node, PackageId, TargetKind};
+
+use super::command::Job;
+use super::workspace::Package;
+
+/// What an ifunc package depends on, as cargo resolves it.
+#[derive(Debug)]
+pub(super) struct Graph {
+    root: PackageId,
+    metadata: Metadata,
+}
+
+impl Graph {
+    /// Asks cargo, with the features of the build; `None` if cargo does not say.
+    pub(super) fn read(job: &Job<'_>, package: &Package) -> Option<Self> {
+        let mut command = MetadataCommand::new();
+        if let Some(directory) = &job.options.current_dir {
+            command.current_dir(directory);
+        }
+        command.manifest_path(&package.manifest_path);
+        // What a manifest has for other builds only is not there in an image.
+        command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg=ifunc_image");
+        let mut flags = vec!["--filter-platform".to_owned(), job.workspace.host.clone()];
+        for feature in job.features.get(&package.name).into_iter().flatten() {
+            flags.extend(["--features".to_owned(), feature.clone()]);
+        }
+        let options = job.options;
+        for (wanted, flag) in [
+            (options.all_features, "--all-features"),
+            (options.no_default_features, "--no-default-features"),
+            (options.locked, "--locked"),
+            (options.offline, "--offline"),
+        ] {
+            if wanted {
+                flags.push(flag.into());
+            }
+        }
+        let metadata = command.other_options(flags).exec().ok()?;
+        Some(Self {
+            root: package.id.clone(),
+            metadata,
+        })
+    }
+
+    /// What to do about `culprit`, a crate that uses std: the chain of crates that brings it, and where to cut it.
+    pub(super) fn about_std(&self, culprit: &str) -> Option<Vec<String>> {
+        let way = self.way(culprit)?;
+        let chain = self.shown(&way);
+        let last = &way.last()?.name;
+        Some(vec![
+            format!("{chain}: `{last}` uses std, which cannot travel"),
+            self.cut(&way)?,
+        ])
+    }
+
+    /// The chain of crates that brings `culprit`, for people.
+    pub(super) fn chain(&self, culprit: &str) -> Option<String> {
+        Some(self.shown(&self.way(culprit)?))
+    }
+
+    fn shown(&self, way: &[&cargo_metadata::Package]) -> String {
+        let names = way.iter().map(|package| match package.id == self.root {
+            true => format!("`{}`", package.name),
+            false => format!("`{} {}`", package.name, package.version),
+        });
+        names.collect::<Vec<_>>().join(" → ")
+    }
+
+    /// The shortest way from the package to a crate of this name, both included. What only runs while compiling (macros,
+    /// build scripts) may use std, and is none.
+    fn way(&self, culprit: &str) -> Option<Vec<&cargo_metadata::Package>> {
+        let mut before: BTreeMap<&PackageId, &PackageId> = BTreeMap::new();
+        let mut seen: BTreeSet<&PackageId> = BTreeSet::new();
+        let mut next: VecDeque<&PackageId> = VecDeque::new();
+        let first = &self.root;
+        seen.insert(first);
+        next.push_back(first);
+        while let Some(id) = next.pop_front() {
+            let package = self.package(id)?;
+            if id != first && library_of(package).is_some_and(|name| name == culprit) {
+                let mut way = vec![package];
+                let mut at = id;
+                while let Some(earlier) = before.get(at) {
+                    way.push(self.package(earlier)?);
+                    at = earlier;
+                }
+                way.reverse();
+                return Some(way);
+            }
+            for dependency in &self.node(id)?.deps {
+                let is_normal = dependency
+                    .dep_kinds
+                    .iter()
+                    .any(|kind| kind.kind == DependencyKind::Normal);
+                let travels = self
+                    .package(&dependency.pkg)
+                    .is_some_and(|p| library_of(p).is_some());
+                if is_normal && travels && seen.insert(&dependency.pkg) {
+                    before.insert(&dependency.pkg, id);
+                    next.push_back(&dependency.pkg);
+                }
+            }
+        }
+        None
+    }
+
+    /// Where the way to a crate that uses std can be cut: at the first crate on it whose feature `std` is on.
+    fn cut(&self, way: &[&cargo_metadata::Package]) -> Option<String> {
+        let root = &way.first()?.name;
+        for pair in way.windows(2) {
+            let [parent, child] = pair else { continue };
+            let enabled = &self.node(&child.id)?.features;
+            if !enabled.iter().any(|feature| feature.as_str() == "std") {
+                continue;
+            }
+            let name = &child.name;
+            let declared = declaration(parent, child);
+            if declared.is_some_and(|d| d.features.iter().any(|feature| feature == "std")) {
+                return Some(format!(
+                    "the manifest of `{}` asks for the feature `std` of `{name}`: leave it out of `features`",
+                    parent.name
+                ));
+            }
+            if declared.is_some_and(|d| d.uses_default_features) && is_default(child, "std") {
+                let line = format!("`{name} = {{ .., default-features = false }}`");
+                return Some(match parent.name == *root {
+                    true => format!(
+                        "`std` is a default feature of `{name}`: write {line} in the manifest of `{root}`"
+                    ),
+                    false => format!(
+                        "`std` is a default feature of `{name}`: the manifest of `{}` would have to say {line}; if that is not yours, leave `{}` out of `{root}`",
+                        parent.name, way[1].name
+                    ),
+                });
+            }
+            let on = self.node(&parent.id)?.features.iter().find(|on| {
+                let asked = parent.features.get(on.as_str()).into_iter().flatten();
+                asked
+                    .filter_map(|asked| asked.split_once('/'))
+                    .any(|(of, feature)| {
+                        feature == "std" && is_called(declared, child, of.trim_end_matches('?'))
+                    })
+            });
+            return Some(match on {
+                Some(on) => format!(
+                    "the feature `{on}` of `{}` switches the feature `std` of `{name}` on: leave it out",
+                    parent.name
+                ),
+                None => format!(
+                    "the feature `std` of `{name}` is on; `cargo tree -p {root} -e features -i {name}` says who asks for it"
+                ),
+            });
+        }
+        let (first, last) = (&way.get(1)?.name, &way.last()?.name);
+        Some(format!(
+            "`{last}` has no feature `std` to switch off: leave `{first}` out of `{root}`, or, if only your tests and sources need it, put it under `[target.'cfg(not(ifunc_image))'.dependencies]`"
+        ))
+    }
+
+    fn node(&self, id: &PackageId) -> Option<&Node> {
+        self.metadata
+            .resolve
+            .as_ref()?
+            .nodes
+            .iter()
+            .find(|node| node.id == *id)
+    }
+
+    fn package(&self, id: &PackageId) -> Option<&cargo_metadata::Package> {
+        self.metadata.packages.iter().find(|package| package.id == *id)
+    }
+}
+
+/// Name of the library crate that a package has for the code of others; macros are none.
+fn library_of(package: &cargo_metadata::Package) -> Option<String> {
+    let library = package.targets.iter().find(|target| {
+        target.kind.iter().any(|kind| {
+            matches!(
+                kind,
+                TargetKind::Lib
+                    | TargetKind::RLib
+                    | TargetKind::DyLib
+                    | TargetKind::CDyLib
+                    | TargetKind::StaticLib
+            )
+        })
+    })?;
+    Some(library.name.replace('-', "_"))
+}
+
+/// The line of a manifest by which `parent` depends on `child`.
+fn declaration<'p>(
+    parent: &'p cargo_metadata::Package,
+    child: &cargo_metadata::Package,
+) -> Option<&'p Dependency> {
+    parent
+        .dependencies
+        .iter()
+        .find(|declared| declared.kind == DependencyKind::Normal && declared.name == *child.name)
+}
+
+fn is_called(declared: Option<&Dependency>, child: &cargo_metadata::Package, name: &str) -> bool {
+    let renamed = declared.and_then(|declared| declared.rename.as_deref());
+    renamed.unwrap_or(&child.name) == name
+}
+
+/// Whether a feature is on by default, by itself or by way of others.
+fn is_default(package: &cargo_metadata::Package, feature: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next = vec!["default"];
+    while let Some(name) = next.pop() {
+        if name == feature {
+            return true;
+        }
+        if seen.insert(name) {
+            next.extend(
+                package
+                    .features
+                    .get(name)
+                    .into_iter()
+                    .flatten()
+                    .map(String::as_str),
+            );
+        }
+    }
+    false
+}
