@@ -5,9 +5,10 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::files::Files;
 use common::{Loaded, exports, open_now, process_symbol};
 use ifunc_abi::image::{Flags, Image, ImportFlags};
-use ifunc_build::{BuiltIfunc, COptions, Language, Progress, Quiet, build_c, read_library};
+use ifunc_build::{COptions, Language, Progress, Quiet, build_c, read_library};
 
 /// Both argument orders, an import of the target, a weak one, and one of libc.
 const TWO: &str = r#"
@@ -43,44 +44,6 @@ void paper_main(void *payload, size_t n, void *target)
     *(uint64_t *)target = (uint64_t)(wide * wide / (n + 1));
 }
 "#;
-
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new(files: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            fs::write(dir.path().join(name), text).unwrap();
-        }
-        Self(dir)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn options(&self) -> COptions {
-        COptions {
-            target_dir: Some(self.path("target")),
-            ..COptions::default()
-        }
-    }
-
-    fn build(&self, files: &[&str]) -> Vec<BuiltIfunc> {
-        self.build_with(files, &self.options())
-    }
-
-    fn build_with(&self, files: &[&str], options: &COptions) -> Vec<BuiltIfunc> {
-        let files: Vec<_> = files.iter().map(|file| self.path(file)).collect();
-        build_c(&files, options, &mut Quiet).unwrap_or_else(|e| panic!("{e}"))
-    }
-
-    fn refusal(&self, file: &str) -> String {
-        build_c(&[self.path(file)], &self.options(), &mut Quiet)
-            .unwrap_err()
-            .to_string()
-    }
-}
 
 #[test]
 fn a_file_may_hold_several_ifuncs() {

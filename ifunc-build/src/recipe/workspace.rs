@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, PackageId, TargetKind};
 
+use crate::needed;
 use crate::shared::io;
 use crate::{BuildError, BuildOptions, Cpu};
 
@@ -40,7 +41,7 @@ pub(super) struct Package {
     pub(super) panic: String,
     /// `[package.metadata.ifunc] cpu`: the CPUs that its code is built for, at least.
     pub(super) cpu: Cpu,
-    /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its C ifuncs need on the target.
+    /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its ifuncs need on the target.
     pub(super) needed: Vec<String>,
     /// `[package.metadata.ifunc] cflags`: more arguments for the C compiler.
     pub(super) c_flags: Vec<String>,
@@ -240,6 +241,7 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         )));
     }
     let needed = strings("needed")?;
+    needed::sonames(&needed).map_err(|e| error(e.to_string()))?;
     let examples = package.targets.iter().filter(|target| target.is_example());
     Ok(Some(Package {
         id: package.id.clone(),

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod files;
 pub mod sources;
 pub mod workspace;
 

@@ -1,0 +1,248 @@
+//! Which CPUs an image is for: what is asked for, and nothing that the user's surroundings say.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+use common::{Ran, c_ifunc, command, ifunc, ifunc_manifest, ran, write};
+use serde_json::Value;
+
+/// Counts bits: one instruction from v2 on, a dozen before.
+const ONES: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn ones(x: u64, _: &mut u64) -> u64 { x.count_ones().into() }\n";
+/// The same in C.
+const C_ONES: &str = "#include <stddef.h>\n#include <stdint.h>\n\
+    size_t c_ones_payload_bound(void *args, size_t n) { (void)args; return n; }\n\
+    int c_ones_payload_init(void *args, size_t n, void *payload, size_t *size) { (void)args; (void)payload; *size = n; return 0; }\n\
+    void c_ones_main(void *payload, size_t n, void *target)\n\
+    { if (n == 8) *(uint64_t *)target = (uint64_t)__builtin_popcountll(*(uint64_t *)payload); }\n";
+
+/// Where everything is built, so that the SDK is compiled once for each level.
+const SHARED: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
+
+/// One build at a time: libraries of one name land in one place.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A package with one ifunc in Rust and one in C.
+struct Package {
+    folder: tempfile::TempDir,
+}
+
+/// What an image says and has.
+#[derive(Debug, PartialEq)]
+struct Built {
+    id: String,
+    levels: Vec<String>,
+    /// It has the instruction `popcnt`.
+    counts: bool,
+}
+
+impl Package {
+    fn new(metadata: &str) -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        let manifest = format!(
+            "{}\n[package.metadata.ifunc]\n{metadata}\n",
+            ifunc_manifest("counter")
+        );
+        write(
+            folder.path(),
+            &[
+                ("Cargo.toml", &manifest),
+                ("src/lib.rs", ONES),
+                ("c/c_ones.c", C_ONES),
+            ],
+        );
+        Self { folder }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(self.folder.path(), &["build", "--target-dir", SHARED]);
+        command.args(args);
+        command
+    }
+
+    /// Both ifuncs, the one in Rust first.
+    fn built(&self, command: &mut Command) -> [Built; 2] {
+        let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
+        ran(command).well();
+        ["ones", "c_ones"].map(|name| inspected(&Path::new(SHARED).join(format!("release/{name}.so"))))
+    }
+}
+
+fn inspected(library: &Path) -> Built {
+    let folder = library.parent().expect("a folder");
+    let out = ifunc(folder, &["inspect", "--json", library.to_str().expect("UTF-8")])
+        .well()
+        .out;
+    let report: Value = serde_json::from_str(&out).expect("JSON");
+    let levels = report["cpu_features"].as_array().expect("a list");
+    let image = ifunc_build::read_library(library)
+        .expect("library")
+        .images
+        .remove(0)
+        .image;
+    Built {
+        id: report["id"].as_str().expect("an id").to_owned(),
+        levels: levels
+            .iter()
+            .map(|level| level.as_str().expect("a name").to_owned())
+            .collect(),
+        counts: image.windows(4).any(|bytes| bytes == [0xf3, 0x48, 0x0f, 0xb8]),
+    }
+}
+
+#[test]
+fn what_is_asked_for_is_built_and_stated() {
+    let package = Package::new("");
+    let of = |args: &[&str]| package.built(&mut package.command(args));
+    for built in of(&[]) {
+        assert!(built.levels.is_empty() && !built.counts, "{built:?}");
+    }
+    for built in of(&["--cpu", "x86-64-v2"]) {
+        assert!(built.levels == ["x86-64-v2"] && built.counts, "{built:?}");
+    }
+    ran(&mut package.command(&["--cpu", "x86-64-v5"])).failed(2, &["x86-64-v5", "x86-64-v4"]);
+}
+
+#[test]
+fn a_package_may_ask_for_more() {
+    let package = Package::new("cpu = \"x86-64-v2\"");
+    let of = |args: &[&str]| {
+        package
+            .built(&mut package.command(args))
+            .map(|built| built.levels)
+    };
+    assert_eq!(of(&["--cpu", "x86-64-v1"]), [["x86-64-v2"]; 2]);
+    let v4 = ["x86-64-v2", "x86-64-v3", "x86-64-v4"];
+    assert_eq!(of(&["--cpu", "x86-64-v4"]), [v4; 2]);
+    let wrong = Package::new("cpu = \"native\"");
+    ran(&mut wrong.command(&[])).failed(
+        1,
+        &[
+            "`cpu = \"native\"` is no level of x86-64",
+            "help: the levels are \"x86-64-v1\", \"x86-64-v2\"",
+        ],
+    );
+}
+
+#[test]
+fn nothing_of_the_surroundings_leaks_in() {
+    let package = Package::new("");
+    let plain = package.built(&mut package.command(&[]));
+    let native = "-Ctarget-cpu=native";
+    for variable in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_BUILD_RUSTFLAGS",
+        "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
+    ] {
+        let built = package.built(package.command(&[]).env(variable, native));
+        assert_eq!(built, plain, "{variable}");
+    }
+    for table in ["build", "target.x86_64-unknown-linux-gnu", "target.'cfg(unix)'"] {
+        let config = format!("[{table}]\nrustflags = [\"{native}\"]\n");
+        write(package.folder.path(), &[(".cargo/config.toml", &config)]);
+        assert_eq!(package.built(&mut package.command(&[])), plain, "{table}");
+    }
+    for variable in ["CFLAGS", "CPPFLAGS", "TARGET_CFLAGS"] {
+        let built = package.built(package.command(&[]).env(variable, "-O3 -march=native"));
+        assert_eq!(built, plain, "{variable}");
+    }
+}
+
+fn c_file(cc: &str, args: &[&str]) -> (tempfile::TempDir, Ran) {
+    let folder = tempfile::tempdir().expect("folder");
+    write(folder.path(), &[("c_ones.c", C_ONES), ("foo.c", &c_ifunc("foo"))]);
+    let args = [&["build", "c_ones.c"], args].concat();
+    let ran = ran(command(folder.path(), &args).env("CC", cc));
+    (folder, ran)
+}
+
+#[test]
+fn the_march_of_the_user_wins_and_is_stated() {
+    let levels = |cc: &str, args: &[&str]| {
+        let (folder, ran) = c_file(cc, args);
+        ran.well();
+        let built = inspected(&folder.path().join("target/ifunc/release/c_ones.so"));
+        assert_eq!(built.counts, !built.levels.is_empty(), "{built:?}");
+        built.levels.len()
+    };
+    assert_eq!(levels("cc -march=x86-64-v3", &[]), 2);
+    assert_eq!(levels("cc -march=x86-64-v2", &["--cpu", "x86-64-v4"]), 1);
+    assert_eq!(
+        levels("cc", &["--cpu", "x86-64-v3", "--cflag=-march=x86-64-v2"]),
+        1
+    );
+    assert_eq!(levels("cc -march=x86-64-v3", &["--cflags=-g0 -march=x86-64"]), 0);
+
+    // What `native` means here is in a level, or refused: never silent.
+    let (folder, ran) = c_file("cc -march=native", &[]);
+    if ran.code == Some(0) {
+        let built = inspected(&folder.path().join("target/ifunc/release/c_ones.so"));
+        assert_eq!(built.counts, !built.levels.is_empty(), "{built:?}");
+    } else {
+        ran.failed(
+            1,
+            &[
+                "`-march=native` lets the compiler use what no level of x86-64 has",
+                "help: ",
+            ],
+        );
+    }
+}
+
+#[test]
+fn flags_with_blanks_and_without() {
+    let folder = tempfile::tempdir().expect("folder");
+    let source = format!(
+        "#include TEXT_HEADER\n_Static_assert(sizeof WORDS == 10 && N == 3, \"\");\n{}",
+        c_ifunc("foo")
+    );
+    write(
+        folder.path(),
+        &[
+            ("foo.c", &source),
+            ("a folder/text.h", "#define WORDS \"two words\"\n"),
+        ],
+    );
+    ifunc(
+        folder.path(),
+        &[
+            "build",
+            "foo.c",
+            "--cflags=-DN=3  -Wall",
+            "--cflags",
+            "-Wextra",
+            "--cflag=-Ia folder",
+            "--cflag=-DTEXT_HEADER=\"text.h\"",
+        ],
+    )
+    .well();
+    ifunc(folder.path(), &["build", "foo.c", "--cflags=-Ia folder"])
+        .failed(1, &["could not compile `foo.c` with `"]);
+}
+
+#[test]
+fn needed_libraries_are_stated() {
+    let folder = tempfile::tempdir().expect("folder");
+    write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
+    let build = |soname: &str| ifunc(folder.path(), &["build", "foo.c", "--needed", soname]);
+    build("libz.so.1").well();
+    let out = ifunc(
+        folder.path(),
+        &["inspect", "--json", "target/ifunc/release/foo.so"],
+    )
+    .well()
+    .out;
+    let report: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(report["needed"][0], "libz.so.1");
+    build("/lib/libz.so.1").failed(
+        1,
+        &[
+            "`/lib/libz.so.1` cannot name a shared library",
+            "it is a path",
+            "help: ",
+        ],
+    );
+}
