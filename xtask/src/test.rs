@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::corpus;
 use crate::debian;
 use crate::steps::{Steps, cargo, output};
 use crate::text_search;
@@ -61,6 +62,7 @@ pub(crate) fn run(steps: &mut Steps) {
             "--test-threads=1",
         ]),
     );
+    corpus::run(steps);
     for transport in TRANSPORTS {
         steps.step(&format!("01-hello over {transport}"), || {
             let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport]))?;
