@@ -150,7 +150,8 @@ impl fmt::Display for Status {
     }
 }
 
-/// Body of a [`Failure::Panic`]: `line u32, column u32, file length u32`, little-endian, then the file, then the message.
+/// Body of a [`Failure::Panic`]: `line u32, column u32, file length u32, calls u32`, little-endian, then an offset in the
+/// image as `u32` for each call, then the file, then the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PanicDetail<'a> {
     /// Line in `file`; 0 when the panic policy kept no location.
@@ -161,19 +162,23 @@ pub struct PanicDetail<'a> {
     pub file: &'a str,
     /// The message; empty when not kept.
     pub message: &'a str,
+    /// Where calls in the image would have returned to, as they were found on its stack, innermost first: offsets in
+    /// the image, four bytes each, little-endian. Words that were left over by earlier calls may be among them.
+    pub calls: &'a [u8],
 }
 
 /// Size of the fixed part of a [`PanicDetail`].
-const PANIC_HEAD: usize = 12;
+const PANIC_HEAD: usize = 16;
 
 impl<'a> PanicDetail<'a> {
-    /// The fixed part; `file` and `message` follow it.
+    /// The fixed part; `calls`, `file` and `message` follow it.
     #[must_use]
     pub fn head(&self) -> [u8; PANIC_HEAD] {
         let mut head = [0; PANIC_HEAD];
         head[..4].copy_from_slice(&self.line.to_le_bytes());
         head[4..8].copy_from_slice(&self.column.to_le_bytes());
-        head[8..].copy_from_slice(&(self.file.len() as u32).to_le_bytes());
+        head[8..12].copy_from_slice(&(self.file.len() as u32).to_le_bytes());
+        head[12..].copy_from_slice(&((self.calls.len() / 4) as u32).to_le_bytes());
         head
     }
 
@@ -182,13 +187,26 @@ impl<'a> PanicDetail<'a> {
     pub fn parse(body: &'a [u8]) -> Option<Self> {
         let (head, rest) = body.split_at_checked(PANIC_HEAD)?;
         let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let (calls, rest) = rest.split_at_checked((word(12)? as usize).checked_mul(4)?)?;
         let (file, message) = rest.split_at_checked(word(8)? as usize)?;
         Some(Self {
             line: word(0)?,
             column: word(4)?,
             file: core::str::from_utf8(file).ok()?,
             message: core::str::from_utf8(message).ok()?,
+            calls,
         })
+    }
+}
+
+impl PanicDetail<'_> {
+    /// [`calls`](Self::calls) as numbers.
+    pub fn offsets(&self) -> impl Iterator<Item = u32> {
+        self.calls
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| u32::from_le_bytes(*bytes))
     }
 }
 

@@ -25,6 +25,7 @@
 //!
 //! What travels, and who checks what, is drawn in `docs/architecture.md`.
 
+mod debug;
 mod exec;
 mod fingerprint;
 mod load;
@@ -35,6 +36,7 @@ mod tests;
 mod transports;
 mod wire;
 
+pub use debug::DebugInfo;
 pub use load::libraries::InvalidSoname;
 pub use load::names::DuplicateExport;
 pub use load::sets::NamedSet;

@@ -154,7 +154,7 @@ fn nothing_is_writable_and_executable_and_a_target_that_idles_sleeps() {
     let maps = target.maps();
     assert!(
         maps.iter()
-            .any(|mapping| mapping.name.starts_with("/memfd:ifunc-code") && mapping.access == "r-xs")
+            .any(|mapping| mapping.name.starts_with("/memfd:ifunc-code") && mapping.access == "r-xp")
     );
     let bad: Vec<_> = maps
         .iter()

@@ -10,6 +10,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("cc", "gcc"),
     // The linker is tested with what both compilers emit.
     ("clang", "clang"),
+    // What debuggers and profilers see of injected code.
+    ("gdb", "gdb"),
+    ("perf", "linux-perf"),
     ("git", "git"),
     ("nm", "binutils"),
 ];

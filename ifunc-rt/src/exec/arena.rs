@@ -3,6 +3,9 @@
 //! It is a sealed memfd whose only mapping is read-execute. Code gets in by `pwrite`, so there is never a writable alias,
 //! and no page is ever both writable and executable. The read-write part of an image is anonymous memory mapped over the arena
 //! at its fixed displacement; it is mapped back when the image goes.
+//!
+//! The mapping is private, so that a debugger can put breakpoints into it: into a shared one the kernel lets nobody write.
+//! A page with a breakpoint is a copy that the file no longer shows through; who writes looks, and maps it anew.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -80,7 +83,7 @@ impl Arena {
                 std::ptr::null_mut(),
                 len,
                 ProtFlags::READ | ProtFlags::EXEC,
-                MapFlags::SHARED,
+                MapFlags::PRIVATE,
                 &memfd,
                 0,
             )?
@@ -170,7 +173,38 @@ impl Arena {
                 unsafe { rustix::mm::madvise(self.base.add(from), end - from, Advice::LinuxPopulateRead) };
             self.populated = end;
         }
+        if !self.shows(range.offset, bytes) {
+            let from = range.offset / PAGE * PAGE;
+            self.map_file(from, end - from)?;
+            if !self.shows(range.offset, bytes) {
+                return Err(ArenaError::Os(rustix::io::Errno::IO));
+            }
+        }
         Ok(())
+    }
+
+    /// Whether the mapping has `bytes` at `offset`.
+    fn shows(&self, offset: usize, bytes: &[u8]) -> bool {
+        // SAFETY: part of our own mapping, which is readable and which nobody else writes.
+        let there = unsafe { std::slice::from_raw_parts(self.base.add(offset).cast::<u8>(), bytes.len()) };
+        there == bytes
+    }
+
+    /// Maps the file over whole pages of the arena.
+    fn map_file(&self, from: usize, len: usize) -> rustix::io::Result<()> {
+        // SAFETY: part of our own mapping. What the pages hold of installed images, the file holds too.
+        unsafe {
+            rustix::mm::mmap(
+                self.base.add(from),
+                len,
+                ProtFlags::READ | ProtFlags::EXEC,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+                &self.memfd,
+                from as u64,
+            )?;
+            // A fresh mapping: advice does not outlive the old one.
+            rustix::mm::madvise(self.base.add(from), len, Advice::LinuxDontFork)
+        }
     }
 
     /// Maps zeroed read-write pages over `range` from `at` on (a multiple of a page), fills them with `data` and returns their address.
@@ -214,19 +248,8 @@ impl Arena {
     /// Nothing may run in the range or reach it any more.
     pub(crate) unsafe fn free(&mut self, range: Range) {
         if let Some((at, len)) = range.anonymous {
-            let from = range.offset + at;
-            // SAFETY: part of our own mapping, out of use by the caller's promise.
-            let back = unsafe {
-                rustix::mm::mmap(
-                    self.base.add(from),
-                    len,
-                    ProtFlags::READ | ProtFlags::EXEC,
-                    MapFlags::SHARED | MapFlags::FIXED,
-                    &self.memfd,
-                    from as u64,
-                )
-            };
-            if back.is_err() {
+            // The read-write part, out of use by the caller's promise.
+            if self.map_file(range.offset + at, len).is_err() {
                 // The range stays out of use: better less room than a hole.
                 return;
             }
@@ -305,6 +328,30 @@ mod tests {
             assert_eq!(f(), 8);
             arena.free(range);
         }
+    }
+
+    #[test]
+    fn a_page_that_a_debugger_wrote_to_shows_what_is_installed_later() {
+        use std::os::unix::fs::FileExt;
+        let mut arena = Arena::new(4 * PAGE).unwrap();
+        let first = arena.allocate(6, 1, false).unwrap();
+        let second = arena.allocate(6, 1, false).unwrap();
+        // mov eax, 7; ret
+        arena.write(&first, &[0xb8, 7, 0, 0, 0, 0xc3]).unwrap();
+        // As a debugger does it: the kernel writes into the mapping, whatever its protection.
+        let memory = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/proc/self/mem")
+            .unwrap();
+        let address = arena.address(&first);
+        memory.write_at(&[0xb8, 8], address as u64).unwrap();
+        let run = |address: usize| {
+            // SAFETY: what is there is a function without arguments that returns a u32.
+            unsafe { std::mem::transmute::<usize, extern "C" fn() -> u32>(address)() }
+        };
+        assert_eq!(run(address), 8);
+        arena.write(&second, &[0xb8, 9, 0, 0, 0, 0xc3]).unwrap();
+        assert_eq!((run(address), run(arena.address(&second))), (7, 9));
     }
 
     #[test]

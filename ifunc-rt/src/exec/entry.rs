@@ -46,6 +46,8 @@ pub(crate) enum Escape {
         file: String,
         line: u32,
         column: u32,
+        /// Where on the stack `__ifunc_panic` found its return address; 0 if something else ended the invocation.
+        stack: usize,
     },
     /// A host function would have had too little stack.
     StackLow,
@@ -101,6 +103,12 @@ impl Entry {
         })
     }
 
+    /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
+    /// `X_main` is called: the canonical frame address of `X_main`'s frame, as call frame information names it.
+    pub(crate) fn stack(&self) -> std::ops::Range<usize> {
+        self.frame.stack_low..self.frame.stack_top - 2 * size_of::<usize>()
+    }
+
     /// Makes this the line of the current thread for a batch of invocations.
     pub(crate) fn session(&mut self) -> Session<'_> {
         let outer = CURRENT.replace(&raw const *self.frame);
@@ -142,6 +150,18 @@ impl Session<'_> {
             None => Ok(code),
             Some(escape) => Err(escape),
         }
+    }
+}
+
+impl Session<'_> {
+    /// What the last invocation left on its stack, from the word at address `from`; nothing if that is not on it.
+    pub(crate) fn left_behind(&mut self, from: usize) -> impl Iterator<Item = usize> {
+        let stack = self.entry.stack();
+        let from = Some(from).filter(|from| stack.contains(from) && from.is_multiple_of(align_of::<usize>()));
+        (from.unwrap_or(stack.end)..stack.end)
+            .step_by(size_of::<usize>())
+            // SAFETY: aligned and within the usable part of a mapped stack, on which nothing runs (`&mut self`).
+            .map(|at| unsafe { std::ptr::with_exposed_provenance::<usize>(at).read() })
     }
 }
 
@@ -218,6 +238,21 @@ pub(super) fn on_host_side<R>(call: impl FnOnce() -> R) -> R {
 /// # Safety
 /// No frame between the caller and the shim may own anything that must be dropped.
 pub(super) unsafe fn escape_with_panic(message: &[u8], file: &[u8], line: u32, column: u32) -> ! {
+    // SAFETY: the caller's promise.
+    unsafe { escape_with_panic_at(0, message, file, line, column) }
+}
+
+/// As [`escape_with_panic`], of code whose return address lies at `stack`.
+///
+/// # Safety
+/// As for [`escape_with_panic`].
+pub(super) unsafe fn escape_with_panic_at(
+    stack: usize,
+    message: &[u8],
+    file: &[u8],
+    line: u32,
+    column: u32,
+) -> ! {
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_DETAIL)]).into_owned();
     let Some(frame) = caller() else {
         // Only injected code is given this function's address, and injected code runs in invocations only.
@@ -233,6 +268,7 @@ pub(super) unsafe fn escape_with_panic(message: &[u8], file: &[u8], line: u32, c
         file: text(file),
         line,
         column,
+        stack,
     };
     // SAFETY: the caller's promise; `why` is moved.
     unsafe { frame.escape(why) }
@@ -311,7 +347,8 @@ mod tests {
                     message: "no more".into(),
                     file: "src/x.rs".into(),
                     line: 7,
-                    column: 9
+                    column: 9,
+                    stack: 0,
                 })
             );
             assert_eq!(

@@ -5,7 +5,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use ifunc_abi::symbols;
 
-use super::entry::{escape_with_panic, on_host_side};
+use super::arch;
+use super::entry::{escape_with_panic, escape_with_panic_at, on_host_side};
 
 unsafe extern "C" {
     fn memcpy(to: *mut c_void, from: *const c_void, n: usize) -> *mut c_void;
@@ -19,7 +20,7 @@ unsafe extern "C" {
 /// Name and address of every import that needs no permission.
 pub(crate) fn always_allowed() -> [(&'static str, *const ()); 11] {
     [
-        (symbols::PANIC, panic as *const ()),
+        (symbols::PANIC, arch::panic as *const ()),
         (symbols::ALLOC, alloc as *const ()),
         (symbols::DEALLOC, dealloc as *const ()),
         (symbols::REALLOC, realloc as *const ()),
@@ -43,16 +44,21 @@ unsafe fn bytes<'a>(ptr: *const u8, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(ptr, len) }
 }
 
-unsafe extern "C" fn panic(
+/// `__ifunc_panic`, behind the few instructions that add where on the stack it found its return address.
+pub(super) unsafe extern "C" fn panicked(
     message: *const u8,
     message_len: usize,
     file: *const u8,
     file_len: usize,
     line: u32,
     column: u32,
+    stack: usize,
 ) -> ! {
     // SAFETY: the SDK's panic handler passes two strings; this frame and its caller's (panic=abort) own nothing.
-    unsafe { escape_with_panic(bytes(message, message_len), bytes(file, file_len), line, column) }
+    unsafe {
+        let (message, file) = (bytes(message, message_len), bytes(file, file_len));
+        escape_with_panic_at(stack, message, file, line, column)
+    }
 }
 
 extern "C" fn stack_chk_fail() -> ! {

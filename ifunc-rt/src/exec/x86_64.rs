@@ -83,7 +83,9 @@ pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
 //      what was saved and returns from the same call. No frame in between has anything to drop: images are
 //      `panic=abort`, and the host functions that escape see to their own.
 //
-// The unwinder is told that there is nothing behind the shim: backtraces of injected code end here.
+// The host's stack pointer also lies at the top of the injected stack, twice for the sake of alignment, and the call
+// frame information finds it there: a debugger that found its way through an image (`debug/`) goes on into the frames of
+// the host. An unwinder never comes here from above, because images have no tables for it: it ends at the image.
 core::arch::global_asm!(
     ".pushsection .text.ifunc_rt_enter,\"ax\",@progbits",
     ".p2align 4",
@@ -92,20 +94,38 @@ core::arch::global_asm!(
     ".type ifunc_rt_enter,@function",
     "ifunc_rt_enter:",
     ".cfi_startproc",
-    ".cfi_undefined rip",
     "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
     "push rbx",
+    ".cfi_def_cfa_offset 24",
+    ".cfi_offset rbx, -24",
     "push r12",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset r12, -32",
     "push r13",
+    ".cfi_def_cfa_offset 40",
+    ".cfi_offset r13, -40",
     "push r14",
+    ".cfi_def_cfa_offset 48",
+    ".cfi_offset r14, -48",
     "push r15",
+    ".cfi_def_cfa_offset 56",
+    ".cfi_offset r15, -56",
     "sub rsp, 8",
+    ".cfi_def_cfa_offset 64",
     "stmxcsr [rsp]",
     "fnstcw [rsp + 4]",
     "mov [rdi], rsp",
     "mov rbx, rdi",
     "mov rax, rsi",
+    "mov r10, rsp",
+    ".cfi_def_cfa r10, 64",
     "mov rsp, [rdi + 8]",
+    "push r10",
+    "push r10",
+    // DW_CFA_def_cfa_expression: *(rsp) + 64, as DW_OP_breg7 0, DW_OP_deref, DW_OP_plus_uconst 64.
+    ".cfi_escape 0x0f, 5, 0x77, 0x00, 0x06, 0x23, 0x40",
     "mov rdi, rdx",
     "mov rsi, rcx",
     "mov rdx, r8",
@@ -115,29 +135,80 @@ core::arch::global_asm!(
     "mov rdi, rbx",
     "mov rsp, [rdi]",
     "2:",
+    ".cfi_def_cfa rsp, 64",
     "ldmxcsr [rsp]",
     "fldcw [rsp + 4]",
     "add rsp, 8",
+    ".cfi_def_cfa_offset 56",
     "pop r15",
+    ".cfi_restore r15",
+    ".cfi_def_cfa_offset 48",
     "pop r14",
+    ".cfi_restore r14",
+    ".cfi_def_cfa_offset 40",
     "pop r13",
+    ".cfi_restore r13",
+    ".cfi_def_cfa_offset 32",
     "pop r12",
+    ".cfi_restore r12",
+    ".cfi_def_cfa_offset 24",
     "pop rbx",
+    ".cfi_restore rbx",
+    ".cfi_def_cfa_offset 16",
     "pop rbp",
+    ".cfi_restore rbp",
+    ".cfi_def_cfa_offset 8",
     "ret",
+    ".cfi_endproc",
+    ".size ifunc_rt_enter, . - ifunc_rt_enter",
     ".hidden ifunc_rt_escape",
     ".globl ifunc_rt_escape",
     ".type ifunc_rt_escape,@function",
     "ifunc_rt_escape:",
+    ".cfi_startproc",
     "xor eax, eax",
     "mov rsp, [rdi]",
+    ".cfi_def_cfa rsp, 64",
+    ".cfi_offset rbp, -16",
+    ".cfi_offset rbx, -24",
+    ".cfi_offset r12, -32",
+    ".cfi_offset r13, -40",
+    ".cfi_offset r14, -48",
+    ".cfi_offset r15, -56",
     "cld",
     "fninit",
     "jmp 2b",
     ".cfi_endproc",
-    ".size ifunc_rt_enter, . - ifunc_rt_enter",
+    ".size ifunc_rt_escape, . - ifunc_rt_escape",
     ".popsection",
 );
+
+// `__ifunc_panic` as images know it. The seventh argument that it passes on is where it found its return address: what
+// lies there and above tells the function of the image that panicked. The push also aligns the stack for the call.
+core::arch::global_asm!(
+    ".pushsection .text.ifunc_rt_panic,\"ax\",@progbits",
+    ".p2align 4",
+    ".hidden ifunc_rt_panic",
+    ".globl ifunc_rt_panic",
+    ".type ifunc_rt_panic,@function",
+    "ifunc_rt_panic:",
+    ".cfi_startproc",
+    "mov rax, rsp",
+    "push rax",
+    ".cfi_def_cfa_offset 16",
+    "call {panicked}",
+    "ud2",
+    ".cfi_endproc",
+    ".size ifunc_rt_panic, . - ifunc_rt_panic",
+    ".popsection",
+    panicked = sym super::host::panicked,
+);
+
+unsafe extern "C" {
+    /// Ends the invocation that called it: see `ifunc_abi::symbols::RUNTIME_IMPORTS`.
+    #[link_name = "ifunc_rt_panic"]
+    pub(super) fn panic();
+}
 
 #[cfg(test)]
 mod tests {

@@ -9,12 +9,14 @@ use ifunc_abi::status::Rejection;
 
 use super::Refusal;
 use super::install::{Installed, install};
+use crate::debug::Debugger;
 use crate::exec::arena::{Arena, ArenaError};
 
 /// Installed images. One that no connection has bound stays until its room is needed, least recently bound first.
 #[derive(Debug)]
 pub(crate) struct Cache {
     arena: Arena,
+    debugger: Debugger,
     images: HashMap<ImageId, Entry>,
     max_images: usize,
     clock: u64,
@@ -27,9 +29,10 @@ struct Entry {
 }
 
 impl Cache {
-    pub(crate) fn new(bytes: usize, max_images: usize) -> rustix::io::Result<Self> {
+    pub(crate) fn new(bytes: usize, max_images: usize, debugger: Debugger) -> rustix::io::Result<Self> {
         Ok(Self {
             arena: Arena::new(bytes)?,
+            debugger,
             images: HashMap::new(),
             max_images,
             clock: 0,
@@ -58,7 +61,7 @@ impl Cache {
             }
         }
         let installed = loop {
-            match install(&mut self.arena, id, image, got) {
+            match install(&mut self.arena, &self.debugger, id, image, got) {
                 Ok(installed) => break Arc::new(installed),
                 Err(error @ ArenaError::Full(_)) => {
                     if !self.evict_one() {
@@ -120,6 +123,10 @@ impl Drop for Cache {
             .any(|entry| entry.image.flags.has(Flags::PINNED))
         {
             self.arena.leak();
+            // And a debugger may still want to know what it is.
+            for entry in self.images.values() {
+                std::mem::forget(entry.image.clone());
+            }
         }
     }
 }
@@ -139,7 +146,7 @@ mod tests {
             ..Default::default()
         };
         let bytes = image.encode().unwrap();
-        let mut cache = Cache::new(1 << 16, 4).unwrap();
+        let mut cache = Cache::new(1 << 16, 4, Debugger::default()).unwrap();
         let installed = cache
             .insert([0; 32], &judge(&bytes, 1 << 16).unwrap(), &[])
             .unwrap();

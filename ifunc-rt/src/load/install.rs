@@ -9,6 +9,7 @@ use ifunc_abi::{Fingerprint, ImageId};
 use super::Refusal;
 use super::names::HostNames;
 use super::sets::NamedSet;
+use crate::debug::{self, Debugger, Described};
 use crate::exec::arena::{Arena, ArenaError, PAGE, Range};
 use crate::exec::{ARCH, cpu_features, explain_lacking_cpu};
 
@@ -30,6 +31,8 @@ pub(crate) struct Installed {
     pub(crate) target: Fingerprint,
     /// Address of `X_main`.
     pub(crate) main: *const c_void,
+    /// What debuggers know of it.
+    pub(crate) debug: Described,
     code: Range,
     got: Option<Range>,
 }
@@ -45,6 +48,7 @@ impl Installed {
     /// # Safety
     /// Nothing may run in the image or reach it any more.
     pub(crate) unsafe fn free(self, arena: &mut Arena) {
+        drop(self.debug);
         // SAFETY: the caller's promise; the GOT is reached through the image only.
         unsafe {
             arena.free(self.code);
@@ -127,6 +131,7 @@ pub(crate) fn resolve(image: &Image<'_>, names: &HostNames) -> Result<Vec<usize>
 /// Writes an image that was judged into the arena.
 pub(crate) fn install(
     arena: &mut Arena,
+    debugger: &Debugger,
     id: ImageId,
     image: &Image<'_>,
     got: &[usize],
@@ -154,7 +159,13 @@ pub(crate) fn install(
     );
     let got = got.map(|(range, _)| range);
     match result {
-        Ok(code) => Ok(Installed {
+        Ok((code, bytes)) => Ok(Installed {
+            debug: debugger.installed(&debug::Place {
+                id: &id,
+                image,
+                base: arena.address(&code),
+                code: &bytes,
+            }),
             id,
             name: image.name().to_owned(),
             flags: image.flags(),
@@ -174,7 +185,11 @@ pub(crate) fn install(
     }
 }
 
-fn place(arena: &mut Arena, image: &Image<'_>, got: Option<(&Range, &[usize])>) -> Result<Range, ArenaError> {
+fn place(
+    arena: &mut Arena,
+    image: &Image<'_>,
+    got: Option<(&Range, &[usize])>,
+) -> Result<(Range, Vec<u8>), ArenaError> {
     let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
     let (len, align) = match rw {
         Some((at, len)) => (at + len, PAGE),
@@ -191,7 +206,7 @@ fn place(arena: &mut Arena, image: &Image<'_>, got: Option<(&Range, &[usize])>) 
         None => Ok(()),
     });
     match written {
-        Ok(()) => Ok(range),
+        Ok(()) => Ok((range, rx_bytes)),
         Err(error) => {
             // SAFETY: nothing knows the address yet.
             unsafe { arena.free(range) };

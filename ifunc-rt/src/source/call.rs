@@ -92,8 +92,7 @@ impl<A> Call<A> {
 
     fn finish(&self, completion: Completion) -> Result<A, Error> {
         if completion.status != Status::Executed {
-            let about = self.handle.library().about();
-            return Err(explain(self.handle.name(), Some(&about), &completion));
+            return Err(explain(self.handle.library(), &completion));
         }
         (self.decode)(completion.bytes()).map_err(|error| Error::Answer {
             ifunc: self.handle.name().to_owned(),

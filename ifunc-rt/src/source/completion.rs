@@ -3,11 +3,11 @@
 use std::fmt;
 
 use ifunc::payload::DecodeError;
-use ifunc_abi::about::About;
 use ifunc_abi::frame::INLINE;
 use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
 
 use super::error::Error;
+use super::library::Library;
 use crate::transports::Body;
 
 /// What a target reported of a request.
@@ -74,8 +74,9 @@ impl fmt::Debug for Bytes {
 }
 
 /// What a completion that is not `Executed` means, in words.
-pub(super) fn explain(ifunc: &str, about: Option<&About<'_>>, completion: &Completion) -> Error {
-    let ifunc = ifunc.to_owned();
+pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
+    let ifunc = library.name.clone();
+    let about = library.about();
     let detail = || String::from_utf8_lossy(completion.bytes()).into_owned();
     match completion.status {
         Status::Failed(Failure::Panic) => match PanicDetail::parse(completion.bytes()) {
@@ -85,6 +86,7 @@ pub(super) fn explain(ifunc: &str, about: Option<&About<'_>>, completion: &Compl
                 file: panic.file.to_owned(),
                 line: panic.line,
                 column: panic.column,
+                place: library.describe(&panic.offsets().collect::<Vec<_>>()),
             },
             None => Error::Failed {
                 ifunc,
@@ -98,7 +100,7 @@ pub(super) fn explain(ifunc: &str, about: Option<&About<'_>>, completion: &Compl
             detail: detail(),
         },
         Status::Rejected(why @ Rejection::TargetType) => {
-            let ours = about.and_then(About::target).unwrap_or("(not stated)");
+            let ours = about.target().unwrap_or("(not stated)");
             Error::Rejected {
                 ifunc,
                 why,
@@ -109,9 +111,7 @@ pub(super) fn explain(ifunc: &str, about: Option<&About<'_>>, completion: &Compl
             let mut text = String::new();
             for line in detail().lines() {
                 let (symbol, theirs) = line.split_once(' ').unwrap_or((line, ""));
-                let ours = about
-                    .and_then(|about| about.import(symbol))
-                    .unwrap_or("(not stated)");
+                let ours = about.import(symbol).unwrap_or("(not stated)");
                 text.push_str(&format!(
                     "\n  `{symbol}`\n    the image:  {ours}\n    the target: {theirs}"
                 ));

@@ -12,7 +12,7 @@ use ifunc_abi::status::{Failure, Rejection};
 #[non_exhaustive]
 pub enum Error {
     /// The ifunc panicked on the target. The target lives.
-    #[error("`{ifunc}` panicked on the target{}: {message}", at(file, *line, *column))]
+    #[error("`{ifunc}` panicked on the target{}{}: {message}", at(file, *line, *column), inside(place))]
     Panic {
         /// Name of the ifunc.
         ifunc: String,
@@ -24,6 +24,9 @@ pub enum Error {
         line: u32,
         /// Column; 0 if not kept.
         column: u32,
+        /// The function that panicked, as `NAME+0xOFFSET`. Where the library has no symbols, the offsets in the image of
+        /// the calls that led to the panic, innermost first: `IFUNC+[0xOFFSET < 0xOFFSET]`. Empty if nothing is known.
+        place: String,
     },
     /// The ifunc was started and did not end well.
     #[error("`{ifunc}` failed on the target: {why}{}", behind(detail))]
@@ -129,6 +132,13 @@ fn at(file: &str, line: u32, column: u32) -> String {
         String::new()
     } else {
         format!(" at {file}:{line}:{column}")
+    }
+}
+
+fn inside(place: &str) -> String {
+    match place {
+        "" => String::new(),
+        place => format!(", in `{place}`"),
     }
 }
 

@@ -13,6 +13,8 @@ use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
 
 use super::error::{Error, LibraryError};
+use crate::debug::companion::Companion;
+use crate::debug::trail;
 use crate::fingerprint;
 
 /// An image and what its library says about it.
@@ -104,6 +106,16 @@ impl Library {
 
     pub(super) fn about(&self) -> About<'_> {
         About::new(&self.about).unwrap_or_default()
+    }
+
+    /// The function of the image that a trail of calls led to, for people. The library is read again for its symbols:
+    /// they are large, and panics are rare.
+    pub(super) fn describe(&self, calls: &[u32]) -> String {
+        let Ok(image) = Image::parse(&self.image) else {
+            return String::new();
+        };
+        let companion = Companion::read(&self.path, &self.name, &self.id);
+        trail::describe(&self.name, image.rx(), calls, companion.as_ref())
     }
 
     /// Compares the image's types with those that this program was compiled with.

@@ -11,7 +11,7 @@ mod message;
 mod options;
 mod owned;
 mod patience;
-mod search;
+pub(crate) mod search;
 
 use std::path::Path;
 use std::sync::Arc;

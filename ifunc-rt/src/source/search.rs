@@ -25,7 +25,8 @@ pub(super) fn find(name: &str) -> Result<PathBuf, LibraryError> {
     })
 }
 
-fn folders() -> Vec<PathBuf> {
+/// The folders that libraries are looked for in.
+pub(crate) fn folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for variable in ["IFUNC_LIB_DIR", "UCX_IFUNC_LIB_DIR"] {
         if let Some(value) = std::env::var_os(variable) {

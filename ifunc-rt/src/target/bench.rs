@@ -41,7 +41,7 @@ impl Bench {
             host: Host {
                 policy: Policy::Everything,
                 names: HostNames::new().unwrap(),
-                cache: Cache::new(1 << 20, 64).unwrap(),
+                cache: Cache::new(1 << 20, 64, crate::debug::Debugger::default()).unwrap(),
                 limits,
                 max_image_memory: 1 << 16,
                 max_handles: 64,

@@ -6,6 +6,7 @@ use ifunc_abi::frame::Limits;
 
 use super::Target;
 use super::policy::{ImageInfo, Policy, SourceInfo};
+use crate::debug::DebugInfo;
 use crate::load::libraries::{InvalidSoname, SharedLibrary};
 use crate::load::names::{DuplicateExport, HostNames};
 use crate::load::sets::NamedSet;
@@ -31,6 +32,7 @@ pub struct TargetBuilder {
     pub(super) slots: Option<u32>,
     pub(super) ring_bytes: Option<u32>,
     pub(super) shuffle: Option<u64>,
+    pub(super) debug: DebugInfo,
 }
 
 /// Why a target could not be made.
@@ -90,6 +92,7 @@ impl Default for TargetBuilder {
             slots: None,
             ring_bytes: None,
             shuffle: None,
+            debug: DebugInfo::default(),
         }
     }
 }
@@ -226,6 +229,13 @@ impl TargetBuilder {
     /// requests and 1 MiB for answers. A larger body than half of it travels in fragments; an answer cannot.
     pub fn ring(mut self, bytes: u32) -> Self {
         self.ring_bytes = Some(bytes);
+        self
+    }
+
+    /// What debuggers and profilers are told of installed images. Default [`DebugInfo::names`]; the environment variable
+    /// `IFUNC_DEBUG` replaces it.
+    pub fn debug_info(mut self, info: DebugInfo) -> Self {
+        self.debug = info;
         self
     }
 

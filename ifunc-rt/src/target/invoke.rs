@@ -105,14 +105,25 @@ pub(super) fn invoke(
             file,
             line,
             column,
+            stack,
         } => {
+            let image = invocation.image;
+            let words = image.debug.calls(session.left_behind(stack));
+            let place = image.debug.describe(&image.name, &words);
+            tracing::warn!(
+                ifunc = %image.name, source = invocation.sender, at = %format_args!("{file}:{line}:{column}"), %place,
+                "panicked: {message}"
+            );
+            let calls: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let detail = PanicDetail {
                 line,
                 column,
                 file: &file,
                 message: &message,
+                calls: &calls,
             };
             let mut bytes = detail.head().to_vec();
+            bytes.extend_from_slice(&calls);
             bytes.extend_from_slice(file.as_bytes());
             bytes.extend_from_slice(message.as_bytes());
             Err(Box::new(Failed {

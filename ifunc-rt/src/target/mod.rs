@@ -24,6 +24,7 @@ use bells::Bells;
 use connection::{Connection, End};
 use policy::Policy;
 
+use crate::debug::Debugger;
 use crate::exec::entry::{Entry, guard};
 use crate::fingerprint;
 use crate::load::cache::Cache;
@@ -87,7 +88,10 @@ impl Target {
         listener: Box<dyn Listener>,
     ) -> Result<Self, TargetError> {
         ifunc::host::set_guard(guard);
-        let cache = Cache::new(builder.code_bytes, builder.max_images)
+        let entry =
+            Entry::new(builder.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
+        let debugger = Debugger::new(builder.debug, entry.stack());
+        let cache = Cache::new(builder.code_bytes, builder.max_images, debugger)
             .map_err(TargetError::os("reserve memory for code"))?;
         Ok(Self {
             connections: Vec::new(),
@@ -100,8 +104,7 @@ impl Target {
                 max_handles: builder.max_handles,
                 copy_payloads: builder.copy_payloads,
             },
-            entry: Entry::new(builder.stack_bytes)
-                .map_err(TargetError::os("map a stack for injected code"))?,
+            entry,
             bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
             listener,
             target_type: None,

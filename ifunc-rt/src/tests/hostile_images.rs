@@ -108,7 +108,14 @@ fn mutated_images_are_refused_or_installed_whole() {
             {
                 Err(refusal) => refusal.reason.to_string(),
                 Ok((image, got)) => {
-                    let installed = crate::load::install::install(arena, [0; 32], &image, &got).unwrap();
+                    let installed = crate::load::install::install(
+                        arena,
+                        &crate::debug::Debugger::default(),
+                        [0; 32],
+                        &image,
+                        &got,
+                    )
+                    .unwrap();
                     assert!(installed.footprint() <= 1 << 17);
                     // SAFETY: nothing was run in it.
                     unsafe { installed.free(arena) };

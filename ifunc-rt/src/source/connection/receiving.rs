@@ -93,7 +93,7 @@ impl Connection {
         }
         let (handle, detail) = completion.split_report();
         if let Some(slot) = self.handles.get(handle as usize) {
-            self.report(explain(&slot.library.name, Some(&slot.library.about()), &detail));
+            self.report(explain(&slot.library, &detail));
         }
     }
 

@@ -1,0 +1,106 @@
+//! The companion of an image: its symbols, lines and call frames, which do not travel. Found beside the image in the
+//! library that `cargo ifunc build` made, if that is on this machine.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ifunc_abi::{ImageId, symbols};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+
+use crate::source::search;
+
+/// Libraries that are larger are not looked into.
+const MAX_LIBRARY: u64 = 256 << 20;
+
+/// A companion. Its contents are what a file of this user says: nothing is taken for granted.
+#[derive(Debug)]
+pub(crate) struct Companion {
+    bytes: Box<[u8]>,
+    /// By address; of several at one address the one that people know.
+    functions: Vec<Function>,
+}
+
+/// A function of the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    /// Offset in the image.
+    pub(crate) at: u32,
+    pub(crate) size: u32,
+    /// As the compiler wrote it.
+    pub(crate) name: String,
+    global: bool,
+}
+
+impl Companion {
+    /// Looks for the library of an image in the folders that sources look in.
+    pub(crate) fn find(name: &str, id: &ImageId) -> Option<Self> {
+        if !ifunc_abi::name::is_valid(name) {
+            return None;
+        }
+        let file = format!("{name}.so");
+        search::folders()
+            .iter()
+            .find_map(|folder| Self::read(&folder.join(&file), name, id))
+    }
+
+    /// The companion in a library, if its image has this id.
+    pub(crate) fn read(path: &Path, name: &str, id: &ImageId) -> Option<Self> {
+        let mut bytes = Vec::new();
+        let file = File::open(path).ok()?;
+        // A folder or a pipe is no library, and would be waited for.
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        file.take(MAX_LIBRARY).read_to_end(&mut bytes).ok()?;
+        let library = object::File::parse(&*bytes).ok()?;
+        let section = |prefix: &str| {
+            let section = library.section_by_name(&format!("{prefix}{name}"))?;
+            section.data().ok()
+        };
+        if blake3::hash(section(symbols::IMAGE_SECTION)?) != *id {
+            return None;
+        }
+        Self::new(section(symbols::DEBUG_SECTION)?)
+    }
+
+    fn new(bytes: &[u8]) -> Option<Self> {
+        let file = object::File::parse(bytes).ok()?;
+        let text = file.section_by_name(".text")?.index();
+        let mut functions: Vec<Function> = file
+            .symbols()
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.section_index() == Some(text))
+            .filter_map(|symbol| {
+                Some(Function {
+                    at: symbol.address().try_into().ok()?,
+                    size: symbol.size().try_into().ok()?,
+                    name: symbol.name().ok()?.to_owned(),
+                    global: symbol.is_global(),
+                })
+            })
+            .collect();
+        functions.sort_by(|a, b| (a.at, !a.global, &a.name).cmp(&(b.at, !b.global, &b.name)));
+        functions.dedup_by_key(|function| function.at);
+        Some(Self {
+            bytes: bytes.into(),
+            functions,
+        })
+    }
+
+    /// The relocatable file itself.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The functions, by address.
+    pub(super) fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The function that an offset in the image lies in.
+    pub(crate) fn function(&self, offset: u32) -> Option<&Function> {
+        let behind = self.functions.partition_point(|function| function.at <= offset);
+        let function = &self.functions[behind.checked_sub(1)?];
+        (offset - function.at < function.size.max(1)).then_some(function)
+    }
+}

@@ -1,0 +1,184 @@
+//! The interface by which a just-in-time compiler tells gdb (and lldb) of its code: a list of symbol files in memory, and
+//! a function that is called whenever the list changed, at which a debugger sets a breakpoint. See "JIT Compilation
+//! Interface" in gdb's manual.
+//!
+//! List and function are weak symbols, so that a process that also has LLVM or another such compiler in it has one list.
+
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `jit_actions_t`
+const REGISTER: u32 = 1;
+const UNREGISTER: u32 = 2;
+/// `version` of the descriptor that is laid out here.
+const VERSION: u32 = 1;
+
+/// `jit_code_entry`
+#[repr(C)]
+#[derive(Debug)]
+struct Entry {
+    next: *mut Entry,
+    previous: *mut Entry,
+    symfile: *const u8,
+    size: u64,
+}
+
+/// `jit_descriptor`
+#[repr(C)]
+struct Descriptor {
+    version: u32,
+    action: u32,
+    relevant: *mut Entry,
+    first: *mut Entry,
+}
+
+core::arch::global_asm!(
+    ".pushsection .text.__jit_debug_register_code,\"ax\",@progbits",
+    ".weak __jit_debug_register_code",
+    ".type __jit_debug_register_code,@function",
+    "__jit_debug_register_code:",
+    ".cfi_startproc",
+    "ret",
+    ".cfi_endproc",
+    ".size __jit_debug_register_code, . - __jit_debug_register_code",
+    ".popsection",
+    ".pushsection .data.__jit_debug_descriptor,\"aw\",@progbits",
+    ".p2align 3",
+    ".weak __jit_debug_descriptor",
+    ".type __jit_debug_descriptor,@object",
+    "__jit_debug_descriptor:",
+    ".long {version}",
+    ".zero 20",
+    ".size __jit_debug_descriptor, . - __jit_debug_descriptor",
+    ".popsection",
+    version = const VERSION,
+);
+
+unsafe extern "C" {
+    fn __jit_debug_register_code();
+    static mut __jit_debug_descriptor: Descriptor;
+}
+
+/// Held by whoever changes the list. Others in this process that have the list too (see above) have locks of their own:
+/// that is how the interface is.
+static LIST: Mutex<()> = Mutex::new(());
+
+fn lock() -> MutexGuard<'static, ()> {
+    LIST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A symbol file that debuggers know of.
+#[derive(Debug)]
+pub(super) struct Registration {
+    entry: *mut Entry,
+    /// What the entry points to.
+    _symfile: Box<[u8]>,
+}
+
+// SAFETY: the entry is a heap allocation of this value's own; it is touched under the lock of the list only.
+unsafe impl Send for Registration {}
+// SAFETY: as above; nothing is done through a shared reference.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    pub(super) fn new(symfile: Box<[u8]>) -> Self {
+        let entry = Box::into_raw(Box::new(Entry {
+            next: ptr::null_mut(),
+            previous: ptr::null_mut(),
+            symfile: symfile.as_ptr(),
+            size: symfile.len() as u64,
+        }));
+        let list = lock();
+        // SAFETY: the lock is held; every entry in the list is alive, because `drop` takes it out first.
+        unsafe {
+            let descriptor = &raw mut __jit_debug_descriptor;
+            let first = (*descriptor).first;
+            (*entry).next = first;
+            if !first.is_null() {
+                (*first).previous = entry;
+            }
+            (*descriptor).first = entry;
+            tell(descriptor, entry, REGISTER);
+        }
+        drop(list);
+        Self {
+            entry,
+            _symfile: symfile,
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let list = lock();
+        // SAFETY: the lock is held and the entry is in the list, whose other entries are alive.
+        unsafe {
+            let descriptor = &raw mut __jit_debug_descriptor;
+            let Entry { next, previous, .. } = *self.entry;
+            match previous.is_null() {
+                true => (*descriptor).first = next,
+                false => (*previous).next = next,
+            }
+            if !next.is_null() {
+                (*next).previous = previous;
+            }
+            tell(descriptor, self.entry, UNREGISTER);
+            drop(Box::from_raw(self.entry));
+        }
+        drop(list);
+    }
+}
+
+/// Lets a debugger look.
+///
+/// # Safety
+/// The lock must be held.
+unsafe fn tell(descriptor: *mut Descriptor, entry: *mut Entry, action: u32) {
+    // SAFETY: the lock is held. What is behind the pointers is written before the call: the compiler knows nothing of
+    // the function.
+    unsafe {
+        (*descriptor).relevant = entry;
+        (*descriptor).action = action;
+        __jit_debug_register_code();
+        (*descriptor).action = 0;
+        (*descriptor).relevant = ptr::null_mut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The symbol files in the list that begin with `mark`.
+    fn listed(mark: u8) -> Vec<u8> {
+        let _list = lock();
+        let mut found = Vec::new();
+        // SAFETY: the lock is held, so every entry and its file are alive.
+        unsafe {
+            let mut entry = __jit_debug_descriptor.first;
+            let mut before = ptr::null_mut();
+            while let Some(this) = entry.as_ref() {
+                assert_eq!(this.previous, before);
+                let file = std::slice::from_raw_parts(this.symfile, this.size as usize);
+                if file[0] == mark {
+                    found.push(file[1]);
+                }
+                (before, entry) = (entry, this.next);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_list_holds_what_is_registered() {
+        let file = |n| Registration::new(Box::new([0xa5, n]));
+        let (one, two, three) = (file(1), file(2), file(3));
+        assert_eq!(listed(0xa5), [3, 2, 1]);
+        drop(two);
+        assert_eq!(listed(0xa5), [3, 1]);
+        drop(three);
+        assert_eq!(listed(0xa5), [1]);
+        drop(one);
+        assert!(listed(0xa5).is_empty());
+    }
+}

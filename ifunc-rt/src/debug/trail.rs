@@ -1,0 +1,147 @@
+//! Which calls led to a panic: read off the stack that it left behind.
+//!
+//! An image has no unwind tables. What is looked for instead are words on its stack that a call in the image would have
+//! left there: an address right behind a `call` instruction. Such words may be left over from calls that returned long
+//! ago, so the callee must be the function that the call before led to; that is certain enough for a line in a log, and
+//! it is used for nothing else.
+
+use super::companion::Companion;
+
+/// Most words that a report carries.
+pub(crate) const MAX_WORDS: usize = 16;
+/// Bytes of the stack that are looked at.
+const MAX_STACK: usize = 64 << 10;
+/// Length and opcode of `call rel32`.
+const CALL: usize = 5;
+const CALL_OPCODE: u8 = 0xe8;
+
+/// Offsets in the image of addresses that calls in it left on the stack, innermost first. `words` is the stack, from the
+/// place where `__ifunc_panic` found its return address; `base` and `code` are the image's.
+pub(crate) fn words(base: usize, code: &[u8], words: impl Iterator<Item = usize>) -> Vec<u32> {
+    words
+        .take(MAX_STACK / size_of::<usize>())
+        .enumerate()
+        .filter_map(|(index, word)| {
+            let offset = word.checked_sub(base).filter(|&offset| offset < code.len())? as u32;
+            // The first is a return address for certain.
+            (index == 0 || callee(code, offset).is_some()).then_some(offset)
+        })
+        .take(MAX_WORDS)
+        .collect()
+}
+
+/// Where the call in front of `offset` goes; `None`: there is no call of a place in the image.
+fn callee(code: &[u8], offset: u32) -> Option<u32> {
+    let call = code.get((offset as usize).checked_sub(CALL)?..offset as usize)?;
+    let (&opcode, distance) = call.split_first()?;
+    if opcode != CALL_OPCODE {
+        return None;
+    }
+    let distance = i32::from_le_bytes(distance.try_into().ok()?);
+    offset
+        .checked_add_signed(distance)
+        .filter(|&to| (to as usize) < code.len())
+}
+
+/// The function that panicked, as `NAME+0xOFFSET`: of the trail the innermost call that is not in the language's own
+/// libraries. Without a companion, offsets in the image of `name`.
+pub(crate) fn describe(name: &str, code: &[u8], words: &[u32], companion: Option<&Companion>) -> String {
+    let Some((&first, rest)) = words.split_first() else {
+        return String::new();
+    };
+    let mut here = first;
+    let mut trail = vec![first];
+    for &word in rest {
+        let Some(to) = callee(code, word) else { continue };
+        let leads_here = match companion {
+            // Behind a call that never returns there may be another function.
+            Some(known) => known
+                .function(to)
+                .is_some_and(|f| Some(f) == known.function(here - 1)),
+            None => to < here,
+        };
+        if leads_here {
+            trail.push(word);
+            here = word;
+        }
+    }
+    let Some(companion) = companion else {
+        let offsets: Vec<_> = trail.iter().map(|at| format!("{at:#x}")).collect();
+        return format!("{name}+[{}]", offsets.join(" < "));
+    };
+    let named = trail.iter().filter_map(|&at| {
+        let function = companion.function(at - 1)?;
+        let shown = format!("{:#}", rustc_demangle::demangle(&function.name));
+        Some((format!("{shown}+{:#x}", at - function.at), shown))
+    });
+    let mut last = String::new();
+    for (place, function) in named {
+        last = place;
+        if !is_of_the_language(&function) {
+            break;
+        }
+    }
+    last
+}
+
+/// Whether a function is one of `core`, `alloc`, the compiler or the SDK.
+fn is_of_the_language(function: &str) -> bool {
+    let path = function.trim_start_matches(['<', '&', '[']);
+    ["core::", "alloc::", "__rustc", "ifunc::", "rust_begin_unwind"]
+        .iter()
+        .any(|own| path.starts_with(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three functions of 16 bytes; the first calls the second at 4, the second the third at 20, the third something
+    /// outside at 40.
+    fn code() -> Vec<u8> {
+        let mut code = vec![0x90; 48];
+        for (at, to) in [(4usize, 16i32), (20, 32), (40, 4000)] {
+            code[at] = CALL_OPCODE;
+            let distance = to - (at + CALL) as i32;
+            code[at + 1..at + CALL].copy_from_slice(&distance.to_le_bytes());
+        }
+        code
+    }
+
+    #[test]
+    fn calls_are_told_from_other_words() {
+        const BASE: usize = 0x7000;
+        let stack = [
+            BASE + 45,
+            7,
+            BASE + 25,
+            BASE + 26,
+            BASE - 1,
+            BASE + 9,
+            BASE + 48,
+            usize::MAX,
+        ];
+        let found = words(BASE, &code(), stack.into_iter());
+        assert_eq!(found, [45, 25, 9]);
+        assert_eq!(describe("add", &code(), &found, None), "add+[0x2d < 0x19 < 0x9]");
+        // What does not lead to where the trail is, is left over.
+        assert_eq!(describe("add", &code(), &[25, 45, 9], None), "add+[0x19 < 0x9]");
+        assert_eq!(describe("add", &code(), &[], None), "");
+    }
+
+    #[test]
+    fn the_first_word_counts_whatever_is_in_front_of_it() {
+        assert_eq!(words(0x7000, &code(), [0x7000 + 3].into_iter()), [3]);
+        assert_eq!(words(0x7000, &code(), [3].into_iter()), []);
+        let many = std::iter::repeat(0x7000 + 9);
+        assert_eq!(words(0x7000, &code(), many).len(), MAX_WORDS);
+    }
+
+    #[test]
+    fn the_language_is_not_to_blame() {
+        assert!(is_of_the_language("core::panicking::panic_fmt"));
+        assert!(is_of_the_language("<core::fmt::Arguments>::as_str"));
+        assert!(!is_of_the_language("add_main"));
+        assert!(!is_of_the_language("corelib::add"));
+    }
+}

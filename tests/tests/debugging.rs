@@ -1,0 +1,236 @@
+//! What gdb shows of injected code, in a process of its own that it runs.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Process, connect, unique};
+use ifunc_build::{COptions, Quiet, build_c};
+use ifunc_rt::Source;
+
+/// Three functions deep, and from there into the target.
+const DEEP: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+extern void announce(const char *what, size_t len, uint64_t value);
+
+uint64_t t_deep_weights[4] = { 1, 2, 3, 4 };
+
+size_t t_deep_payload_bound(void *args, size_t n) { (void)args; return n; }
+
+int t_deep_payload_init(void *args, size_t n, void *payload, size_t *size)
+{
+    memcpy(payload, args, n);
+    *size = n;
+    return 0;
+}
+
+__attribute__((noinline)) static uint64_t t_deep_weigh(const uint8_t *bytes, size_t n)
+{
+    volatile uint8_t room[64];
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        room[i % 64] = bytes[i];
+        sum += room[i % 64] * t_deep_weights[i % 4];
+    }
+    announce("weighed", 7, sum); /* here */
+    return sum + room[0];
+}
+
+__attribute__((noinline)) static uint64_t t_deep_twice(const uint8_t *bytes, size_t n)
+{
+    return t_deep_weigh(bytes, n) * 2 + n;
+}
+
+void t_deep_main(void *payload, size_t n, void *target)
+{
+    *(uint64_t *)target += t_deep_twice(payload, n);
+}
+"#;
+
+/// Builds the ifunc above; its folder.
+fn deep() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("deep.c");
+    std::fs::write(&source, DEEP).unwrap();
+    let options = COptions {
+        target_dir: Some(folder.path().join("out")),
+        ..COptions::default()
+    };
+    let built = build_c(&[source], &options, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
+    let path = built[0].path.clone();
+    (folder, path)
+}
+
+/// gdb, if it is there. In CI it must be.
+fn gdb() -> Option<Command> {
+    let there = Command::new("gdb").arg("--version").output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "no gdb: `cargo xtask test` installs it"
+        );
+        eprintln!("SKIPPED: there is no gdb on this machine");
+        return None;
+    }
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-batch"]);
+    for setting in [
+        "set debuginfod enabled off",
+        "set disable-randomization off",
+        "set breakpoint pending on",
+        "set confirm off",
+        "set pagination off",
+        "set width 0",
+    ] {
+        gdb.args(["-ex", setting]);
+    }
+    Some(gdb)
+}
+
+/// Runs the target of these tests in gdb with these commands, and once it serves, `send` towards it. What gdb said, and
+/// the target, up to the line `done`.
+fn session(debug: &str, folder: &Path, commands: &[&str], send: impl FnOnce(&Source)) -> Option<String> {
+    let mut gdb = gdb()?;
+    let address = unique();
+    gdb.env("IFUNC_ADDR", &address)
+        .env("IFUNC_DEBUG", debug)
+        .env("IFUNC_LIB_DIR", folder);
+    for command in commands.iter().chain(&["echo \\ndone\\n", "kill"]) {
+        gdb.args(["-ex", command]);
+    }
+    gdb.arg(env!("CARGO_BIN_EXE_e2e-target"));
+    let mut process = Process::start(&mut gdb);
+    process.wait_for(&format!("ifunc: ready {address}"));
+    let source = connect(&address);
+    send(&source);
+    process.wait_for("done");
+    let said = process.said.join("\n");
+    println!("{said}");
+    Some(said)
+}
+
+/// The frames of a backtrace as the names of their functions.
+fn frames(said: &str) -> Vec<&str> {
+    said.lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| {
+            let name = line.split_whitespace().nth(1).unwrap();
+            match name.strip_prefix("0x") {
+                Some(_) => line.split_whitespace().nth(3).unwrap(),
+                None => name,
+            }
+        })
+        .collect()
+}
+
+/// Whether `wanted` are among the names, in this order. Behind a name of Rust's there may be a hash.
+fn in_order(names: &[&str], wanted: &[&str]) -> bool {
+    let mut names = names.iter();
+    wanted
+        .iter()
+        .all(|wanted| names.any(|name| name.starts_with(wanted)))
+}
+
+/// From an ifunc's caller in the runtime to the end: whatever an image is like, the way to the host's frames is found.
+const HOST: [&str; 3] = ["ifunc_rt_enter", "ifunc_rt::exec::entry::Session::run", "main"];
+
+#[test]
+fn an_image_has_a_name_where_nothing_else_is_known_of_it() {
+    let (_folder, path) = deep();
+    let empty = tempfile::tempdir().unwrap();
+    let said = session(
+        "gdb",
+        empty.path(),
+        &[
+            "break t_deep_main",
+            "run",
+            "info symbol $pc",
+            "echo \\nat its start\\n",
+            "backtrace",
+            "break std::io::stdio::_print",
+            "continue",
+            "echo \\nin the host\\n",
+            "backtrace",
+        ],
+        |source| {
+            // SAFETY: built above.
+            let deep = unsafe { source.load_path(&path) }.unwrap();
+            deep.send(b"abc").unwrap();
+        },
+    );
+    let Some(said) = said else { return };
+    assert!(said.contains("t_deep_main in section .text of "), "{said}");
+    let (_, rest) = said.split_once("at its start").unwrap();
+    let (start, host) = rest.split_once("in the host").unwrap();
+    let names = frames(start);
+    assert_eq!(names[0], "t_deep_main");
+    assert!(in_order(&names, &HOST), "{names:?}");
+    // All that the image has on the stack is one frame: nobody knows better.
+    let names = frames(host);
+    assert!(in_order(&names, &["t_deep_main"]), "{names:?}");
+    assert!(in_order(&names, &HOST), "{names:?}");
+}
+
+#[test]
+fn lines_and_inner_functions_where_the_library_is_found() {
+    let (_folder, path) = deep();
+    let said = session(
+        "gdb",
+        path.parent().unwrap(),
+        &[
+            "break t_deep_weigh",
+            "run",
+            "info symbol $pc",
+            "info symbol &t_deep_weights",
+            "info line *$pc",
+            "break std::io::stdio::_print",
+            "continue",
+            "echo \\nin the host\\n",
+            "backtrace",
+            "frame function t_deep_weigh",
+            "list",
+        ],
+        |source| {
+            // SAFETY: built above.
+            let deep = unsafe { source.load_path(&path) }.unwrap();
+            deep.send(b"abc").unwrap();
+        },
+    );
+    let Some(said) = said else { return };
+    assert!(said.contains("t_deep_weigh in section .text of "), "{said}");
+    assert!(said.contains("t_deep_weights in section .data of "), "{said}");
+    // A function begins at its name or at its brace, as compilers like it.
+    let line = 1 + DEEP
+        .lines()
+        .position(|line| line.contains("t_deep_weigh(const"))
+        .unwrap();
+    let begins = |line: usize| said.contains(&format!("Line {line} of \"")) && said.contains("deep.c");
+    assert!(begins(line) || begins(line + 1), "{said}");
+    let (_, host) = said.split_once("in the host").unwrap();
+    let names = frames(host);
+    let inner = ["t_deep_weigh", "t_deep_twice", "t_deep_main"];
+    assert!(in_order(&names, &inner), "{names:?}");
+    assert!(in_order(&names, &HOST), "{names:?}");
+    assert!(host.contains("/* here */"), "{host}");
+}
+
+#[test]
+fn a_panic_names_the_function() {
+    let address = unique();
+    let _target = Process::target(&address);
+    let source = connect(&address);
+    let index = source
+        .register_path::<ifunc_tests_ifuncs::t_index>(common::library("t_index"))
+        .unwrap();
+    match index.call(&5).unwrap().wait() {
+        Err(error @ ifunc_rt::Error::Panic { .. }) => {
+            let said = error.to_string();
+            assert!(said.contains(", in `t_index_main+0x"), "{said}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
