@@ -1,8 +1,8 @@
 /* ifunc.h: for authors of injected functions in C (C11, gcc or clang) and for their headers in C++.
  *
  * `cargo ifunc build foo.c` finds this file by itself: `#include <ifunc.h>`. Nothing in it is needed: an ifunc is three
- * functions, and a file that includes nothing of ours builds the same. It says what those functions look like, so that the
- * compiler refuses those that look otherwise, and gives names to what an ifunc may ask of its target.
+ * functions, and a file that includes nothing of ours builds the same. It says what those functions look like, so that
+ * the compiler refuses those that look otherwise, and gives names to what an ifunc may ask of its target.
  *
  *     #include <ifunc.h>
  *
@@ -51,8 +51,8 @@ extern "C" {
 
 /* ---- The three functions. Two run on the source and write the payload; `NAME_main` travels. ---- */
 
-/* `payload_bound` and its `payload_init`. The first says how many bytes the payload takes at most; the second writes it,
- * makes `*payload_size` smaller where it took less, and returns 0, or another number if it cannot. */
+/* `payload_bound` and its `payload_init`. The first says how many bytes the payload takes at most; the second writes
+ * it, makes `*payload_size` smaller where it took less, and returns 0, or another number if it cannot. */
 #define IFUNC_PAYLOAD_BOUND(name)                                                                                      \
     IFUNC_EXTERN size_t name##_payload_bound(void *source_args, size_t n);                                             \
     IFUNC_EXTERN int name##_payload_init(void *source_args, size_t n, void *payload, size_t *payload_size)
@@ -95,7 +95,8 @@ enum {
     IFUNC_LOG_TRACE = 5
 };
 
-/* Fields are only ever added at the end; `size` tells how many there are. It may be null: then there is nobody to answer. */
+/* Fields are only ever added at the end; `size` tells how many there are. A pointer to it may be null: then there is
+ * nobody to answer. */
 struct ifunc_context {
     /* ABI version of the target. */
     uint32_t version;
@@ -149,8 +150,8 @@ static inline void ifunc_log(struct ifunc_context *ctx, uint32_t level, const ch
 
 /* ---- Functions of the target. ---- */
 
-/* Declares one: `IFUNC_IMPORT(int, compare, const void *a, const void *b);`. What a function that was exported in Rust looks
- * like in C, `cargo ifunc inspect` prints for an ifunc in Rust that imports it; in short: integers and floats are
+/* Declares one: `IFUNC_IMPORT(int, compare, const void *a, const void *b);`. What a function that was exported in Rust
+ * looks like in C, `cargo ifunc inspect` prints for an ifunc in Rust that imports it; in short: integers and floats are
  * themselves, `bool` is `uint8_t`, `&T` a pointer, `&[T]` and `&str` a pointer and a `size_t`. */
 #define IFUNC_IMPORT(result, name, ...) IFUNC_EXTERN result name(__VA_ARGS__)
 
@@ -159,8 +160,8 @@ static inline void ifunc_log(struct ifunc_context *ctx, uint32_t level, const ch
 
 /* ---- Assertions at compile time. ---- */
 
-/* A function has this prototype: `IFUNC_ASSERT_PROTOTYPE(compare, int, const void *, const void *);`, with `void` for no
- * parameters. For declarations that come from headers of others. */
+/* A function has this prototype: `IFUNC_ASSERT_PROTOTYPE(compare, int, const void *, const void *);`, with `void` for
+ * no parameters. For declarations that come from headers of others. */
 #define IFUNC_ASSERT_PROTOTYPE(function, result, ...)                                                                  \
     IFUNC_STATIC_ASSERT(IFUNC_SAME_TYPES(__typeof__(&function), result (*)(__VA_ARGS__)),                              \
                         "`" #function "` is not `" #result " " #function "(" #__VA_ARGS__ ")`")

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use common::{Process, connect, static_target, unique};
 use ifunc_abi::image::Image;
-use ifunc_build::{BuiltIfunc, COptions, Quiet, build_c};
+use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, build_c};
 use ifunc_rt::{Error, Failure, Loaded, NamedSet, Rejection, Source, StopHandle, Target, TargetBuilder};
 use ifunc_tests::State;
 
@@ -319,6 +319,46 @@ fn abort_and_assert_end_the_invocation_only() {
         }
         assert_eq!(asserts.call(&[3, 1, 2]).unwrap().wait().unwrap(), [1, 2, 3]);
     }
+}
+
+#[test]
+fn levels_run_where_the_cpu_has_them() {
+    let mut ran = 0;
+    for cpu in Cpu::ALL {
+        let built = Built::new(
+            &["orders.c"],
+            COptions {
+                cpu,
+                cflags: vec!["-O3".into()],
+                ..COptions::default()
+            },
+        );
+        let image = Image::parse(&built.ifuncs[0].image).unwrap();
+        assert_eq!(image.cpu_features(), cpu.features());
+        let target = Running::start(accepting());
+        let paper = built.load(&target.source, "paper");
+        match paper.call(&[7; 20]).unwrap().wait() {
+            Ok(_) => {
+                ran += 1;
+                assert_eq!(target.finish().counter, 7_u64.pow(20), "{cpu:?}");
+            }
+            Err(Error::Rejected {
+                why: Rejection::CpuFeature,
+                detail,
+                ..
+            }) => {
+                let here = Cpu::ALL[ran - 1].name();
+                for said in [
+                    format!("built for {}, this CPU is {here} (no ", cpu.name()),
+                    format!("help: `cargo ifunc build --cpu {here}`"),
+                ] {
+                    assert!(detail.contains(&said), "{detail}");
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(ran > 0, "every CPU has the first level");
 }
 
 const ZLIB: &str = "libz.so.1";

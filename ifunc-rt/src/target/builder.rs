@@ -102,8 +102,9 @@ impl TargetBuilder {
     ///
     /// # Safety
     /// Accepted code runs with all the rights of this process. Nothing confines it: a signature says whose it is, not
-    /// what it does. Whoever may connect must be trusted with this process's memory, and the names given to
-    /// [`allow`](Self::allow) must be what the accepted code takes them for.
+    /// what it does. Whoever may connect must be trusted with this process's memory, and what was given to
+    /// [`allow`](Self::allow), [`allow_set`](Self::allow_set) and [`allow_library`](Self::allow_library) must be what the
+    /// accepted code takes it for.
     pub unsafe fn accept_code(mut self) -> Self {
         self.policy = Policy::Everything;
         self
