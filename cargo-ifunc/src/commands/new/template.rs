@@ -66,6 +66,10 @@ pub(super) fn files(name: &str, lang: Lang, dependencies: &Dependencies) -> Vec<
     ];
     if lang != Lang::Rust {
         files.push(("ifuncs/c/c_add.c", template!("c_add.c")));
+        files.push(("ifuncs/tests/c_add.rs", template!("test_c.rs")));
+    }
+    if lang != Lang::C {
+        files.push(("ifuncs/tests/add.rs", template!("test_rust.rs")));
     }
     let ifuncs = format!("{name}-ifuncs");
     let krate = |package: &str| package.replace('-', "_");
