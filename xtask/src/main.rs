@@ -2,6 +2,7 @@
 //! a second or two.
 
 mod blocks;
+mod build_time;
 mod corpus;
 mod debian;
 mod lint;
@@ -26,6 +27,8 @@ cargo xtask COMMAND
   ci        test, lint and readme
   corpus [--full]
             send what compilers make of many sources to another process, and compare; --full: with every setting
+  build-time
+            build a trivial ifunc, beside `cargo build --release` of the same crate
   miri      the tests that Miri can run, under Miri
   ucx-bindings [--check]
             make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["ci"] => &[test::run, lint::run, readme::run],
         ["corpus"] => &[corpus::run],
         ["corpus", "--full"] => &[corpus::full],
+        ["build-time"] => &[build_time::run],
         ["miri"] => &[miri::run],
         ["ucx-bindings"] => &[ucx_bindings::write],
         ["ucx-bindings", "--check"] => &[ucx_bindings::check],

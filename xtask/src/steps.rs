@@ -58,13 +58,16 @@ impl Steps {
     /// Runs a command that prints what Rust's test harness prints, and adds its counts up.
     pub(crate) fn tests(&mut self, name: &str, command: &mut Command) -> bool {
         self.step(name, || {
-            let (counts, result) = counted(command);
+            let (counts, remarks, result) = counted(command);
             let Counts {
                 passed,
                 failed,
                 ignored,
             } = counts;
-            let note = format!("{passed} passed, {failed} failed, {ignored} ignored");
+            let mut note = format!("{passed} passed, {failed} failed, {ignored} ignored");
+            for remark in remarks {
+                note = format!("{note}; {remark}");
+            }
             match result {
                 Ok(()) if passed == 0 => Err("no test ran".into()),
                 Ok(()) => Ok(note),
@@ -141,16 +144,24 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     result.map(|()| all)
 }
 
-fn counted(command: &mut Command) -> (Counts, Result<(), String>) {
+/// What tests say beside how they went, and the summary repeats.
+const REMARK: &str = "first run of a new project: ";
+
+fn counted(command: &mut Command) -> (Counts, Vec<String>, Result<(), String>) {
     let mut all = Counts::default();
+    let mut remarks = Vec::new();
     let result = lines(command, |line| {
+        // The harness may have begun the line.
+        if let Some(at) = line.find(REMARK) {
+            remarks.push(line[at..].trim().to_owned());
+        }
         if let Some(counts) = Counts::parse(line) {
             all.passed += counts.passed;
             all.failed += counts.failed;
             all.ignored += counts.ignored;
         }
     });
-    (all, result)
+    (all, remarks, result)
 }
 
 fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<(), String> {
