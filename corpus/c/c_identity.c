@@ -5,7 +5,7 @@
 
 extern uint64_t host_add(uint64_t, uint64_t) __attribute__((weak));
 
-static uint64_t same(uint64_t a, uint64_t b) { return a - b; }
+NOINLINE static uint64_t same(uint64_t a, uint64_t b) { return a - b; }
 
 NOINLINE static uint64_t choose(int which, uint64_t a, uint64_t b)
 {
@@ -14,6 +14,16 @@ NOINLINE static uint64_t choose(int which, uint64_t a, uint64_t b)
     if (which == 1)
         return host_mul(b, a);
     return same(a, b);
+}
+
+NOINLINE static uint64_t even(uint64_t a, uint64_t b) { return a / (b | 1); }
+
+/* Nothing but branches to other functions. */
+NOINLINE static uint64_t ends(uint64_t a, uint64_t b)
+{
+    if (a & 1)
+        return same(a, b);
+    return even(a, b);
 }
 
 static uint64_t (*volatile held)(uint64_t, uint64_t) = host_mul;
@@ -35,6 +45,8 @@ CASE(c_identity)
         const uint64_t *at = value % 3 ? &host_counter : host_table + value % 8;
         host_counter += *at;
         put(w, choose((int)(value % 3), value, host_counter));
-        put(w, at >= host_table && at < host_table + 8);
+        int inside = at >= host_table && at < host_table + 8;
+        put(w, inside ? (uint64_t)(at - host_table) : 99);
+        put(w, ends(value, host_counter));
     }
 }
