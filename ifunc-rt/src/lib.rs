@@ -31,6 +31,7 @@ mod fingerprint;
 mod load;
 mod source;
 mod target;
+pub mod test;
 #[cfg(test)]
 mod tests;
 mod transports;

@@ -64,12 +64,17 @@ impl<A> Call<A> {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn wait_bytes(self) -> Result<Vec<u8>, Error> {
+        self.undecoded().wait()
+    }
+
+    /// The same call, whose answer is its bytes.
+    pub(crate) fn undecoded(self) -> Call<Vec<u8>> {
         // The same call with another way to decode; the token moves over.
         let mut this = std::mem::ManuallyDrop::new(self);
         let token = std::mem::take(&mut this.token);
         // SAFETY: `this` is never used again and never dropped, so the handle is moved out once.
         let handle = unsafe { std::ptr::read(&raw const this.handle) };
-        Call::new(handle, token, |bytes| Ok(bytes.to_vec())).wait()
+        Call::new(handle, token, |bytes| Ok(bytes.to_vec()))
     }
 
     /// The result, if it is there. Does not wait for it; when the link was lost and the call may be sent again, it spends

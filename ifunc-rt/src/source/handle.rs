@@ -144,6 +144,15 @@ impl<F: Ifunc> Registered<F> {
         Ok(Call::new(self.handle.clone(), token, F::decode_answer))
     }
 
+    /// As [`call`](Self::call), but never waits for room.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when there is no room; otherwise as `call`.
+    pub fn try_call(&self, payload: &F::Payload<'_>) -> Result<Call<F::Answer>, Error> {
+        let token = self.submit(payload, true, false)?;
+        Ok(Call::new(self.handle.clone(), token, F::decode_answer))
+    }
+
     /// Sends the payload and forgets it. What goes wrong with it later is said by the next `send`, or by
     /// [`Source::flush`].
     ///
@@ -226,6 +235,15 @@ impl Loaded {
     /// What keeps it from being sent, see [`Error`].
     pub fn call(&self, source_args: &[u8]) -> Result<Call<Vec<u8>>, Error> {
         let token = self.submit(source_args, true, true)?;
+        Ok(Call::new(self.handle.clone(), token, |bytes| Ok(bytes.to_vec())))
+    }
+
+    /// As [`Registered::try_call`].
+    ///
+    /// # Errors
+    /// As [`Registered::try_call`].
+    pub fn try_call(&self, source_args: &[u8]) -> Result<Call<Vec<u8>>, Error> {
+        let token = self.submit(source_args, true, false)?;
         Ok(Call::new(self.handle.clone(), token, |bytes| Ok(bytes.to_vec())))
     }
 

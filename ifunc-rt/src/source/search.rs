@@ -6,7 +6,7 @@ use super::error::LibraryError;
 
 /// The library of an ifunc: the first of `IFUNC_LIB_DIR`, `UCX_IFUNC_LIB_DIR`, the executable's folder, and `target/ifunc/release` of the
 /// workspace that holds the executable or the working directory. The variables hold folders separated by colons.
-pub(super) fn find(name: &str) -> Result<PathBuf, LibraryError> {
+pub(crate) fn find(name: &str) -> Result<PathBuf, LibraryError> {
     if !ifunc_abi::name::is_valid(name) {
         return Err(LibraryError::Name(name.to_owned()));
     }

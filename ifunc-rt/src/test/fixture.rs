@@ -1,0 +1,221 @@
+//! A target and a source in one thread.
+
+use std::any::{Any, TypeId};
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ifunc::payload::{Ifunc, TargetArgs};
+
+use super::{Error, age};
+use crate::source::search;
+use crate::{Call, Loaded, Registered, Source, Target, TargetBuilder};
+
+/// How long nothing may happen. Whoever polls runs the ifunc itself, so this is not a bound on how long that takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A target within the test, for several calls in a row: images stay installed, and their statics with them.
+///
+/// ```no_run
+/// # mod counters { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+/// # use counters::add;
+/// let mut fixture = ifunc_rt::test::Fixture::new()?;
+/// let mut counter = 0;
+/// assert_eq!(fixture.run::<add>(5, &mut counter)?, 5);
+/// assert_eq!(fixture.run::<add>(6, &mut counter)?, 11);
+/// # Ok::<(), ifunc_rt::test::Error>(())
+/// ```
+///
+/// Everything happens on the thread that calls.
+#[derive(Debug)]
+pub struct Fixture {
+    // Handles say goodbye over the connection, which the target has to be there for.
+    registered: HashMap<TypeId, Box<dyn Any>>,
+    loaded: HashMap<String, Loaded>,
+    source: Source,
+    target: Target,
+}
+
+impl Fixture {
+    /// With the exports of this process, and nothing more.
+    ///
+    /// # Errors
+    /// Two exports of one name; no memory.
+    pub fn new() -> Result<Self, Error> {
+        Self::with(|builder| builder)
+    }
+
+    /// With what `settings` add to the target: names for images to import
+    /// ([`allow`](TargetBuilder::allow)), limits, a policy of its own.
+    ///
+    /// ```no_run
+    /// extern "C" fn answer() -> u64 { 42 }
+    /// let allowed = |builder: ifunc_rt::TargetBuilder| builder.allow("answer", answer as *const _);
+    /// let fixture = ifunc_rt::test::Fixture::with(allowed)?;
+    /// # Ok::<(), ifunc_rt::test::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and what the settings bring.
+    pub fn with(settings: impl FnOnce(TargetBuilder) -> TargetBuilder) -> Result<Self, Error> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = format!("loopback:ifunc-test-{}-{number}", std::process::id());
+        // SAFETY: nobody else knows the address, and what this process sends to itself is what its developer built.
+        let builder = unsafe { Target::builder().accept_code() };
+        let target = settings(builder).listen(&address)?;
+        Ok(Self {
+            registered: HashMap::new(),
+            loaded: HashMap::new(),
+            source: Source::connect(&address)?,
+            target,
+        })
+    }
+
+    /// Runs an ifunc and returns its answer. See [`run`](super::run).
+    ///
+    /// # Errors
+    /// As [`run`](super::run).
+    pub fn run<'p, F: Ifunc>(
+        &mut self,
+        payload: impl Borrow<F::Payload<'p>>,
+        target: &mut F::Target,
+    ) -> Result<F::Answer, Error>
+    where
+        F::Target: 'static,
+    {
+        let call = self.call::<F>(payload.borrow(), target)?;
+        self.finish(call, F::NAME, target)
+    }
+
+    /// As [`run`](Self::run), for an ifunc that returns nothing and answers by its context: the bytes.
+    ///
+    /// # Errors
+    /// As [`run`](super::run).
+    pub fn run_bytes<'p, F: Ifunc>(
+        &mut self,
+        payload: impl Borrow<F::Payload<'p>>,
+        target: &mut F::Target,
+    ) -> Result<Vec<u8>, Error>
+    where
+        F::Target: 'static,
+    {
+        let call = self.call::<F>(payload.borrow(), target)?;
+        self.finish(call.undecoded(), F::NAME, target)
+    }
+
+    /// Runs an ifunc by name, Rust or C: its `payload_init` makes the payload of `source_args`. Returns the bytes that it
+    /// answers.
+    ///
+    /// # Safety
+    /// As for [`Source::load`], and `target` must be what the ifunc takes it for: a C ifunc says nothing of it.
+    ///
+    /// # Errors
+    /// As [`run`](super::run).
+    pub unsafe fn run_by_name<T: TargetArgs + 'static>(
+        &mut self,
+        name: &str,
+        source_args: &[u8],
+        target: &mut T,
+    ) -> Result<Vec<u8>, Error> {
+        let loaded = match self.loaded.get(name) {
+            Some(loaded) => loaded.clone(),
+            None => {
+                let path = find(name)?;
+                // SAFETY: the caller's promise.
+                let loaded = unsafe { self.source.load_path(path) }?;
+                self.loaded.insert(name.to_owned(), loaded.clone());
+                loaded
+            }
+        };
+        let call = self.submit(name, target, || loaded.try_call(source_args))?;
+        self.finish(call, name, target)
+    }
+
+    /// Number of images that are installed.
+    #[must_use]
+    pub fn images(&self) -> usize {
+        self.target.images()
+    }
+
+    fn call<F: Ifunc>(
+        &mut self,
+        payload: &F::Payload<'_>,
+        target: &mut F::Target,
+    ) -> Result<Call<F::Answer>, Error>
+    where
+        F::Target: 'static,
+    {
+        let known = self.registered.get(&TypeId::of::<F>());
+        let handle = match known.and_then(|handle| handle.downcast_ref::<Registered<F>>()) {
+            Some(handle) => handle.clone(),
+            None => {
+                let handle = self.source.register_path::<F>(find(F::NAME)?)?;
+                self.registered
+                    .insert(TypeId::of::<F>(), Box::new(handle.clone()));
+                handle
+            }
+        };
+        self.submit(F::NAME, target, || handle.try_call(payload))
+    }
+
+    /// Sends, and lets the target make room as long as there is none.
+    fn submit<A, T: TargetArgs + 'static>(
+        &mut self,
+        name: &str,
+        target: &mut T,
+        mut attempt: impl FnMut() -> Result<Call<A>, crate::Error>,
+    ) -> Result<Call<A>, Error> {
+        self.until_done(name, target, || match attempt() {
+            Err(crate::Error::WouldBlock { .. }) => None,
+            result => Some(result),
+        })
+    }
+
+    fn finish<A, T: TargetArgs + 'static>(
+        &mut self,
+        mut call: Call<A>,
+        name: &str,
+        target: &mut T,
+    ) -> Result<A, Error> {
+        self.until_done(name, target, || call.poll())
+    }
+
+    fn until_done<R, T: TargetArgs + 'static>(
+        &mut self,
+        name: &str,
+        target: &mut T,
+        mut look: impl FnMut() -> Option<Result<R, crate::Error>>,
+    ) -> Result<R, Error> {
+        let mut since = Instant::now();
+        loop {
+            if let Some(result) = look() {
+                return Ok(result?);
+            }
+            if self.target.poll(target) > 0 {
+                since = Instant::now();
+            } else if since.elapsed() > PATIENCE {
+                return Err(Error::Call(crate::Error::Timeout {
+                    what: name.to_owned(),
+                    waited: PATIENCE,
+                }));
+            }
+        }
+    }
+}
+
+/// The library of an ifunc, with a word in the test's output if it is old.
+fn find(name: &str) -> Result<impl AsRef<Path>, Error> {
+    let path = search::find(name)?;
+    if let Some(source) = age::newer_source(&path) {
+        eprintln!(
+            "note: `{}` is older than `{}`; help: {} builds it first",
+            path.display(),
+            source.display(),
+            super::command()
+        );
+    }
+    Ok(path)
+}

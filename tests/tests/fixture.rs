@@ -1,0 +1,137 @@
+//! Ifuncs run in the process of their test, through their images.
+
+mod common;
+
+use std::backtrace::Backtrace;
+use std::sync::Mutex;
+
+use ifunc_rt::test::{Error, Fixture, run};
+use ifunc_tests_ifuncs::{
+    Greeting, State, t_add, t_greet, t_host_panics, t_index, t_lookup, t_remember, t_reverse, t_slow,
+};
+
+/// What a backtrace in a function of the host looked like, when an image called it.
+static SEEN: Mutex<String> = Mutex::new(String::new());
+
+/// What these images import under this name: the length of a word, if it is a word.
+#[ifunc::export]
+pub fn lookup(word: &str) -> Option<u64> {
+    if word == "backtrace" {
+        *SEEN.lock().unwrap() = Backtrace::force_capture().to_string();
+    }
+    word.chars().all(char::is_alphabetic).then_some(word.len() as u64)
+}
+
+fn state() -> State {
+    State {
+        counter: 37,
+        changes: 0,
+    }
+}
+
+#[test]
+fn payloads_come_by_value_and_by_reference() {
+    common::libraries();
+    let mut state = state();
+    assert_eq!(run::<t_add>(5, &mut state).unwrap(), 42);
+    assert_eq!(run::<t_add>(&5, &mut state).unwrap(), 47);
+    assert_eq!((state.counter, state.changes), (47, 2));
+    assert_eq!(run::<t_lookup>("word", &mut state).unwrap(), 4);
+    let name = String::from("Ada");
+    let greeting = Greeting {
+        name: &name,
+        times: 1,
+    };
+    assert_eq!(
+        run::<t_greet>(&greeting, &mut state).unwrap(),
+        "hello Ada, 47 it is"
+    );
+    assert_eq!(
+        run::<t_greet>(greeting, &mut state).unwrap(),
+        "hello Ada, 47 it is"
+    );
+}
+
+#[test]
+fn a_fixture_keeps_what_it_installed() {
+    common::libraries();
+    let mut fixture = Fixture::new().unwrap();
+    let mut state = state();
+    assert_eq!(fixture.run::<t_remember>(1, &mut state).unwrap(), 7);
+    assert_eq!(fixture.run::<t_remember>(2, &mut state).unwrap(), 1);
+    assert_eq!(fixture.images(), 1);
+    // Another target has statics of its own.
+    assert_eq!(run::<t_remember>(3, &mut state).unwrap(), 7);
+    // Larger than what the connection takes at once: the target makes room meanwhile.
+    let long = "a".repeat(5 << 20);
+    assert_eq!(fixture.run::<t_lookup>(&*long, &mut state).unwrap(), 5 << 20);
+    assert_eq!(
+        fixture.run_bytes::<t_reverse>(&b"abc"[..], &mut state).unwrap(),
+        b"cba"
+    );
+    for _ in 0..3 {
+        match fixture.run::<t_index>(5, &mut state) {
+            Err(Error::Call(ifunc_rt::Error::Panic { message, place, .. })) => {
+                assert!(message.starts_with("index out of bounds"), "{message}");
+                assert!(place.starts_with("t_index_main+"), "{place}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(fixture.run::<t_index>(0, &mut state).unwrap(), 37);
+}
+
+#[test]
+fn c_by_name() {
+    common::libraries();
+    let mut fixture = Fixture::new().unwrap();
+    let mut state = state();
+    for expected in [42, 47] {
+        // SAFETY: built from this checkout, for this type.
+        let answer = unsafe { fixture.run_by_name("t_c_add", &5u64.to_le_bytes(), &mut state) };
+        assert_eq!(answer.unwrap(), b"");
+        assert_eq!(state.counter, expected);
+    }
+    assert_eq!(fixture.images(), 1);
+    // SAFETY: as above.
+    let refused = unsafe { fixture.run_by_name("t_c_add", b"five", &mut state) };
+    assert!(matches!(
+        refused,
+        Err(Error::Call(ifunc_rt::Error::PayloadInit { .. }))
+    ));
+}
+
+#[test]
+fn what_is_lacking_is_said() {
+    common::libraries();
+    let mut state = state();
+    let mut fixture = Fixture::new().unwrap();
+    // SAFETY: there is nothing of this name.
+    let missing = unsafe { fixture.run_by_name("t_nowhere", b"", &mut state) };
+    let said = missing.unwrap_err().to_string();
+    assert!(said.contains("no library `t_nowhere.so`"), "{said}");
+    assert!(
+        said.contains("help: `cargo ifunc test -p ifunc-tests` builds the images"),
+        "{said}"
+    );
+    // What it imports, this process does not export, until it is allowed.
+    let said = fixture.run::<t_slow>(0, &mut state).unwrap_err().to_string();
+    assert!(said.contains("take_a_while"), "{said}");
+    extern "C" fn at_once(_: u64) {}
+    let mut fixture =
+        Fixture::with(|builder| builder.allow("take_a_while", at_once as *const std::ffi::c_void)).unwrap();
+    assert_eq!(fixture.run::<t_slow>(1_000_000, &mut state).unwrap(), 37);
+    let said = run::<t_host_panics>("why", &mut state).unwrap_err().to_string();
+    assert!(said.contains("host_panics"), "{said}");
+}
+
+#[test]
+fn a_backtrace_of_the_host_ends_at_the_image() {
+    common::libraries();
+    assert_eq!(run::<t_lookup>("backtrace", &mut state()).unwrap(), 9);
+    let seen = SEEN.lock().unwrap();
+    assert!(seen.contains("ifunc_rt::exec::entry::guard"), "{seen}");
+    // Behind the image there is nothing that an unwinder could find without tables.
+    assert!(!seen.contains("ifunc_rt_enter"), "{seen}");
+    assert!(!seen.contains("a_backtrace_of_the_host"), "{seen}");
+}
