@@ -51,11 +51,11 @@ void t_deep_main(void *payload, size_t n, void *target)
 }
 "#;
 
-/// Builds the ifunc above; its folder.
-fn deep() -> (tempfile::TempDir, PathBuf) {
+/// Builds the ifunc of a C file; where it is, and its library.
+fn built(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("deep.c");
-    std::fs::write(&source, DEEP).unwrap();
+    let source = folder.path().join(name);
+    std::fs::write(&source, text).unwrap();
     let options = COptions {
         target_dir: Some(folder.path().join("out")),
         ..COptions::default()
@@ -140,7 +140,7 @@ const HOST: [&str; 3] = ["ifunc_rt_enter", "ifunc_rt::exec::entry::Session::run"
 
 #[test]
 fn an_image_has_a_name_where_nothing_else_is_known_of_it() {
-    let (_folder, path) = deep();
+    let (_folder, path) = built("deep.c", DEEP);
     let empty = tempfile::tempdir().unwrap();
     let said = session(
         "gdb",
@@ -177,7 +177,7 @@ fn an_image_has_a_name_where_nothing_else_is_known_of_it() {
 
 #[test]
 fn lines_and_inner_functions_where_the_library_is_found() {
-    let (_folder, path) = deep();
+    let (_folder, path) = built("deep.c", DEEP);
     let said = session(
         "gdb",
         path.parent().unwrap(),
@@ -233,4 +233,141 @@ fn a_panic_names_the_function() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// Keeps a processor busy.
+const BURN: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+size_t t_burn_payload_bound(void *args, size_t n) { (void)args; return n; }
+
+int t_burn_payload_init(void *args, size_t n, void *payload, size_t *size)
+{
+    memcpy(payload, args, n);
+    *size = n;
+    return 0;
+}
+
+__attribute__((noinline)) static uint64_t t_burn_inner(uint64_t rounds)
+{
+    volatile uint64_t sum = 0;
+    while (rounds--)
+        sum += rounds;
+    return sum;
+}
+
+void t_burn_main(void *payload, size_t n, void *target)
+{
+    uint64_t rounds;
+    memcpy(&rounds, payload, n);
+    *(uint64_t *)target += t_burn_inner(rounds);
+}
+"#;
+
+/// Whether `perf record` works here: a machine may not let anybody, or have another kernel's.
+fn perf_works() -> bool {
+    let mut perf = Command::new("perf");
+    perf.args([
+        "record",
+        "-q",
+        "-k",
+        "mono",
+        "-e",
+        "cpu-clock",
+        "-o",
+        "/dev/null",
+        "true",
+    ]);
+    perf.output().is_ok_and(|output| output.status.success())
+}
+
+/// The dump in a folder, and the process that it is of.
+fn dump(folder: &Path) -> (PathBuf, rustix::process::Pid) {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut dumps = entries.filter_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        let pid = name.strip_prefix("jit-")?.strip_suffix(".dump")?.parse().ok()?;
+        Some((path, rustix::process::Pid::from_raw(pid)?))
+    });
+    dumps.next().expect("a dump")
+}
+
+#[test]
+fn perf_knows_injected_functions() {
+    let (folder, path) = built("burn.c", BURN);
+    let address = unique();
+    let data = folder.path().join("perf.data");
+    let (perf, target) = (perf_works(), env!("CARGO_BIN_EXE_e2e-target"));
+    let mut command = Command::new(if perf { "perf" } else { target });
+    if perf {
+        command.args([
+            "record",
+            "-q",
+            "-k",
+            "mono",
+            "-e",
+            "cpu-clock",
+            "-F",
+            "1000",
+            "-o",
+        ]);
+        command.arg(&data).arg(target);
+    } else {
+        eprintln!("perf cannot record here: only the dump itself is looked at");
+    }
+    command
+        .env("IFUNC_ADDR", &address)
+        .env("IFUNC_DEBUG", "gdb,perf")
+        .env("IFUNC_LIB_DIR", path.parent().unwrap())
+        .env("JITDUMPDIR", folder.path());
+    let mut process = Process::start(&mut command);
+    process.wait_for(&format!("ifunc: ready {address}"));
+    let source = connect(&address);
+    // SAFETY: built above.
+    let burn = unsafe { source.load_path(&path) }.unwrap();
+    burn.call(&300_000_000u64.to_le_bytes()).unwrap().wait().unwrap();
+
+    let (dump, pid) = dump(folder.path());
+    let bytes = std::fs::read(&dump).unwrap();
+    assert_eq!(bytes[..4], 0x4a69_5444u32.to_le_bytes());
+    for name in ["t_burn_main", "t_burn_inner"] {
+        let name = [name.as_bytes(), b"\0"].concat();
+        assert!(bytes.windows(name.len()).any(|window| window == name));
+    }
+    if !perf {
+        return;
+    }
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    process.wait_for_end();
+    let run = |arguments: &[&str]| {
+        let output = Command::new("perf")
+            .args(arguments)
+            .current_dir(folder.path())
+            .env("HOME", folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        said
+    };
+    run(&["inject", "--jit", "-i", "perf.data", "-o", "jit.data"]);
+    let said = run(&["script", "-i", "jit.data", "-F", "ip,sym"]);
+    let samples: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .collect();
+    let (inner, all) = (
+        samples.iter().filter(|&&name| name == "t_burn_inner").count(),
+        samples.len(),
+    );
+    println!("{inner} of {all} samples are in t_burn_inner");
+    assert!(inner > 0, "{said}");
 }

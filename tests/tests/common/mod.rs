@@ -164,6 +164,23 @@ impl Process {
         self.child.id()
     }
 
+    /// Waits until it has ended by itself.
+    pub fn wait_for_end(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        // Its output ends with it.
+        loop {
+            match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(said) => self.said.push(said),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end; said: {:?}", self.said),
+            }
+        }
+        self.child.wait().unwrap();
+    }
+
     /// Kills it the hard way and waits for its end.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
