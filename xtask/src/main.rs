@@ -7,6 +7,7 @@ mod corpus;
 mod debian;
 mod lint;
 mod miri;
+mod package;
 mod readme;
 mod steps;
 mod test;
@@ -23,8 +24,9 @@ cargo xtask COMMAND
 
   test      install what the tests need, run all of them, and the examples on both transports
   lint      formatting, clippy and the documentation, warnings denied
+  package   pack what is published, and build what was packed by itself
   readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
-  ci        test, lint and readme
+  ci        test, lint, package and readme
   corpus [--full]
             send what compilers make of many sources to another process, and compare; --full: with every setting
   build-time
@@ -40,8 +42,9 @@ fn main() -> ExitCode {
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => &[test::run],
         ["lint"] => &[lint::run],
+        ["package"] => &[package::run],
         ["readme"] => &[readme::run],
-        ["ci"] => &[test::run, lint::run, readme::run],
+        ["ci"] => &[test::run, lint::run, package::run, readme::run],
         ["corpus"] => &[corpus::run],
         ["corpus", "--full"] => &[corpus::full],
         ["build-time"] => &[build_time::run],

@@ -14,6 +14,8 @@ use template::Dependencies;
 
 /// The checkout that this command was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// The folder of a package that came from a registry.
+const PACKAGED: &str = concat!(env!("CARGO_PKG_NAME"), "-", env!("CARGO_PKG_VERSION"));
 
 pub(crate) fn run(args: &NewArgs, shell: &mut Shell) -> Result<(), Failure> {
     let root = &args.path;
@@ -76,6 +78,9 @@ fn dependencies(args: &NewArgs) -> Result<Dependencies, Failure> {
                 path.display()
             ))
         });
+    }
+    if Path::new(env!("CARGO_MANIFEST_DIR")).ends_with(PACKAGED) {
+        return Ok(Dependencies::Published);
     }
     checkout(Path::new(BUILT_FROM))
         .map(Dependencies::Path)

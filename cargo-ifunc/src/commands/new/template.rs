@@ -10,6 +10,8 @@ pub(super) enum Dependencies {
     Path(PathBuf),
     /// In a git repository.
     Git(String),
+    /// On crates.io, beside this command: in this version.
+    Published,
 }
 
 impl Dependencies {
@@ -21,6 +23,7 @@ impl Dependencies {
                 quoted(&checkout.join(krate).display().to_string())
             ),
             Self::Git(url) => format!("{{ git = {} }}", quoted(url)),
+            Self::Published => quoted(env!("CARGO_PKG_VERSION")),
         }
     }
 }
@@ -95,6 +98,14 @@ mod tests {
                 assert!(!text.contains("{{") && !text.contains("}}"), "{path}:\n{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_published_command_depends_on_what_was_published_with_it() {
+        assert_eq!(
+            Dependencies::Published.line("ifunc"),
+            concat!('"', env!("CARGO_PKG_VERSION"), '"')
+        );
     }
 
     #[test]
