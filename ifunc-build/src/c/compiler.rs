@@ -206,10 +206,11 @@ fn write_header(include: &Path) -> Result<(), BuildError> {
         return Ok(());
     }
     std::fs::create_dir_all(include).map_err(io("create", include))?;
-    let new = tempfile::NamedTempFile::new_in(include).map_err(io("write into", include))?;
-    std::fs::write(new.path(), HEADER).map_err(io("write", new.path()))?;
-    new.persist(&header)
-        .map_err(|e| e.error)
-        .map_err(io("put in place", &header))?;
-    Ok(())
+    let work = tempfile::Builder::new()
+        .prefix(".build-")
+        .tempdir_in(include)
+        .map_err(io("create a directory in", include))?;
+    let new = work.path().join("ifunc.h");
+    std::fs::write(&new, HEADER).map_err(io("write", &new))?;
+    std::fs::rename(&new, &header).map_err(io("put in place", &header))
 }
