@@ -74,26 +74,21 @@ extern "C" {
     const char name##_main_returns_status = 1;                                                                         \
     IFUNC_EXTERN const char name##_main_returns_status
 
-/* What `main` returns. */
-enum {
-    /* It ran to its end. */
-    IFUNC_OK = 0,
-    /* The payload is none of this ifunc's: the source is told that it does not decode. */
-    IFUNC_BAD_PAYLOAD = 1,
-    /* The answer does not fit or cannot be made. */
-    IFUNC_BAD_ANSWER = 2
-};
+/* What `main` returns: it ran to its end; */
+#define IFUNC_OK UINT32_C(0)
+/* the payload is none of this ifunc's, and the source is told that it does not decode; */
+#define IFUNC_BAD_PAYLOAD UINT32_C(1)
+/* the answer does not fit or cannot be made. */
+#define IFUNC_BAD_ANSWER UINT32_C(2)
 
 /* ---- The context: what an invocation may ask of its target beside its target arguments. ---- */
 
 /* Levels of `log`. */
-enum {
-    IFUNC_LOG_ERROR = 1,
-    IFUNC_LOG_WARN = 2,
-    IFUNC_LOG_INFO = 3,
-    IFUNC_LOG_DEBUG = 4,
-    IFUNC_LOG_TRACE = 5
-};
+#define IFUNC_LOG_ERROR UINT32_C(1)
+#define IFUNC_LOG_WARN UINT32_C(2)
+#define IFUNC_LOG_INFO UINT32_C(3)
+#define IFUNC_LOG_DEBUG UINT32_C(4)
+#define IFUNC_LOG_TRACE UINT32_C(5)
 
 /* Fields are only ever added at the end; `size` tells how many there are. A pointer to it may be null: then there is
  * nobody to answer. */
