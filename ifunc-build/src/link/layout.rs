@@ -14,7 +14,9 @@ use super::reason::{Reasons, Rule};
 /// Size of the slot, of a cell and of a GOT entry.
 pub(super) const WORD: u64 = 8;
 /// Bound of the image's address space.
-const MAX_ADDRESS: u64 = i32::MAX as u64;
+pub(super) const MAX_ADDRESS: u64 = i32::MAX as u64;
+/// Largest alignment that the format has.
+pub(super) const MAX_ALIGN: u64 = 1 << ifunc_abi::image::MAX_RX_ALIGN_LOG2;
 
 /// A stub: what it loads, and where it lies.
 #[derive(Clone, Copy, Debug)]
@@ -193,20 +195,27 @@ impl Cursor<'_> {
             .checked_add(chunk.size.max(1))
             .filter(|&end| end <= MAX_ADDRESS)
         else {
-            let detail = format!("{} bytes, and 2 GiB are all there is", chunk.size);
-            self.reasons.add(
-                Rule::TooLarge,
-                name_of(reached, chunk),
-                &detail,
-                None,
-                help::TOO_LARGE,
-            );
+            self.refuse_size(reached);
             return None;
         };
         layout.chunks[index] = at;
         layout.align = layout.align.max(chunk.align);
         self.at = end;
         Some(())
+    }
+
+    /// Names the largest part of what is too large all together.
+    fn refuse_size(&mut self, reached: &Reached<'_, '_>) {
+        let all = reached
+            .chunks
+            .iter()
+            .fold(0_u64, |sum, chunk| sum.saturating_add(chunk.size));
+        let largest = reached.chunks.iter().max_by_key(|chunk| chunk.size);
+        let name = largest.map_or("", |chunk| name_of(reached, chunk));
+        let size = largest.map_or(0, |chunk| chunk.size);
+        let detail = format!("{size} bytes of {all}, and an image has less than 2 GiB");
+        self.reasons
+            .add(Rule::TooLarge, name, &detail, None, help::TOO_LARGE);
     }
 
     fn word(&mut self, align: &mut u64) -> u64 {

@@ -1,6 +1,7 @@
 //! One relocatable ELF object, read into plain tables. Everything that an index or an offset refers to is checked
 //! here once, so that the rest of the linker can take it as given.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use object::LittleEndian as LE;
@@ -116,6 +117,8 @@ pub(super) struct Object<'a> {
     pub(super) symbols: Vec<Symbol<'a>>,
     /// The global definitions.
     pub(super) globals: HashMap<&'a str, usize>,
+    /// Section and number of every symbol that lies in one, sorted.
+    by_section: OnceCell<Vec<(usize, usize)>>,
 }
 
 impl<'a> Object<'a> {
@@ -183,10 +186,16 @@ impl<'a> Object<'a> {
                 Place::Section { index, value }
                     if index >= sections.len() || value > sections[index].size =>
                 {
-                    return Err(malformed("a symbol lies outside its section"));
+                    let name = symbol_table.symbol_name(LE, symbol).map_or("", text);
+                    return Err(Malformed(format!(
+                        "the symbol `{name}` lies outside of its section"
+                    )));
                 }
                 Place::Common { align, .. } if !align.is_power_of_two() => {
-                    return Err(malformed("the alignment of a common symbol is no power of two"));
+                    let name = symbol_table.symbol_name(LE, symbol).map_or("", text);
+                    return Err(Malformed(format!(
+                        "the alignment of the common symbol `{name}`, {align}, is no power of two"
+                    )));
                 }
                 _ => {}
             }
@@ -227,19 +236,34 @@ impl<'a> Object<'a> {
             sections,
             symbols,
             globals,
+            by_section: OnceCell::new(),
         })
     }
 
     /// The function or object around an offset of a section, or the section's name.
     pub(super) fn enclosing(&self, section: usize, offset: u64) -> &'a str {
-        self.symbols
-            .iter()
+        self.symbols_of(section)
             .filter(|s| !s.name.is_empty() && !s.is_section())
             .find(|s| {
-                matches!(s.place, Place::Section { index, value }
-                    if index == section && value <= offset && offset - value < s.size)
+                matches!(s.place, Place::Section { value, .. } if value <= offset && offset - value < s.size)
             })
             .map_or(self.sections[section].name, |s| s.name)
+    }
+
+    /// The symbols that lie in a section, in the order of the symbol table.
+    pub(super) fn symbols_of(&self, section: usize) -> impl Iterator<Item = &Symbol<'a>> {
+        let index = self.by_section.get_or_init(|| {
+            let place = |(number, symbol): (usize, &Symbol<'_>)| match symbol.place {
+                Place::Section { index, .. } => Some((index, number)),
+                _ => None,
+            };
+            let mut index: Vec<_> = self.symbols.iter().enumerate().filter_map(place).collect();
+            index.sort_unstable();
+            index
+        });
+        let first = index.partition_point(|&(of, _)| of < section);
+        let symbols = index[first..].iter().take_while(move |&&(of, _)| of == section);
+        symbols.map(|&(_, number)| &self.symbols[number])
     }
 }
 
@@ -266,10 +290,6 @@ impl From<object::Error> for Malformed {
     }
 }
 
-fn malformed(reason: &str) -> Malformed {
-    Malformed(reason.into())
-}
-
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or("<not UTF-8>")
 }
@@ -283,7 +303,9 @@ fn read_section<'a>(
     let size: u64 = section.sh_size(LE);
     let align = section.sh_addralign(LE).max(1);
     if !align.is_power_of_two() {
-        return Err(malformed("the alignment of a section is no power of two"));
+        return Err(Malformed(format!(
+            "the alignment of section `{name}`, {align}, is no power of two"
+        )));
     }
     let has = |flag: elf::SectionFlags| flags.0 & flag.0 != 0;
     let constructor_name = [".ctors", ".dtors", ".init_array", ".fini_array", ".preinit_array"]
@@ -356,9 +378,10 @@ fn read_relocations(
             .is_some_and(|s| !matches!(s.kind, SectionKind::Other | SectionKind::Tls))
     };
     if table.rel(LE, data)?.is_some_and(|(list, _)| !list.is_empty()) && place_for_them(sections) {
-        return Err(malformed(
-            "relocations without addends (SHT_REL) are not used by this architecture",
-        ));
+        return Err(Malformed(format!(
+            "relocations without addends (SHT_REL) for `{}`: this architecture has none",
+            sections[target].name
+        )));
     }
     if table.sh_type(LE) == SHT_CREL && table.sh_size(LE) > 1 && place_for_them(sections) {
         return Err(Malformed(format!(
@@ -381,10 +404,16 @@ fn read_relocations(
             addend: rela.r_addend(LE),
         };
         if relocation.symbol >= symbols {
-            return Err(malformed("a relocation refers to a symbol that is not there"));
+            return Err(Malformed(format!(
+                "a relocation of section `{}` refers to symbol {} of {symbols}",
+                section.name, relocation.symbol
+            )));
         }
         if relocation.offset >= section.data.len() as u64 {
-            return Err(malformed("a relocation lies outside its section"));
+            return Err(Malformed(format!(
+                "a relocation at {:#x} lies outside of its section `{}`",
+                relocation.offset, section.name
+            )));
         }
         section.relocations.push(relocation);
     }

@@ -8,14 +8,12 @@ use object::elf;
 
 use super::arch::{Arch, Bytes, Plan, Refused, TargetClass};
 use super::inputs::Inputs;
+use super::layout::{MAX_ADDRESS, MAX_ALIGN};
 use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
 use super::pieces::piece_at;
 use super::reason::{Reasons, Rule};
 use super::refuse::Site;
 use super::{Imports, LinkError, Request, help};
-
-/// Largest alignment that the format has.
-const MAX_ALIGN: u64 = 1 << ifunc_abi::image::MAX_RX_ALIGN_LOG2;
 
 /// What only landing pads call, which nothing ever lands on: an image does not unwind.
 fn is_landing_pad(symbol: &str) -> bool {
@@ -224,8 +222,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let from = &object.sections[section];
         let piece = from.pieces[piece];
-        if piece.align > MAX_ALIGN {
-            self.refuse_alignment(object.enclosing(section, piece.start), piece.align);
+        let extent = (piece.end - piece.start, piece.align);
+        if extent.0 >= MAX_ADDRESS || extent.1 > MAX_ALIGN {
+            self.refuse_extent(object.enclosing(section, piece.start), extent.0, extent.1);
         }
         let data = match from.kind {
             SectionKind::Bss => &[][..],
@@ -497,9 +496,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             return known;
         }
         let (size, align) = self.inputs.common_extent(name);
-        if align > MAX_ALIGN {
-            self.refuse_alignment(name, align);
-        }
+        self.refuse_extent(name, size, align);
         self.push(Chunk {
             origin,
             kind: SectionKind::Bss,

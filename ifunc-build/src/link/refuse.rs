@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::arch::{Arch, Refused};
 use super::demangle::demangle;
 use super::inputs::{Definition, Role};
+use super::layout::{MAX_ADDRESS, MAX_ALIGN};
 use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
 use super::reach::{Origin, Target, Walk};
 use super::reason::{Referrer, Rule};
@@ -100,8 +101,13 @@ impl<'w, 'a> Walk<'w, 'a> {
         way
     }
 
-    /// Notes that what was just found needs a larger alignment than an image can have.
-    pub(super) fn refuse_alignment(&mut self, name: &str, align: u64) {
+    /// Notes that what was just found is not for an image, as large or as aligned as it is.
+    pub(super) fn refuse_extent(&mut self, name: &str, size: u64, align: u64) {
+        let (rule, detail, help) = match align > MAX_ALIGN {
+            true => (Rule::Alignment, format!("{align} bytes"), help::ALIGNMENT),
+            false if size >= MAX_ADDRESS => (Rule::TooLarge, format!("{size} bytes"), help::TOO_LARGE),
+            false => return,
+        };
         let by = self
             .here
             .and_then(|(chunk, offset)| match self.chunks[chunk].origin {
@@ -110,9 +116,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 }
                 _ => None,
             });
-        let detail = format!("{align} bytes");
-        self.reasons
-            .add(Rule::Alignment, name, &detail, by, help::ALIGNMENT);
+        self.reasons.add(rule, name, &detail, by, help);
     }
 
     /// The object contradicts itself at `site`.
@@ -156,9 +160,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             let Some(object) = self.object(index).filter(|o| !o.sections[section].grouped) else {
                 continue;
             };
-            for (&name, &symbol) in &object.globals {
-                let symbol = &object.symbols[symbol];
-                if symbol.weak || !matches!(symbol.place, Place::Section { index, .. } if index == section) {
+            for symbol in object.symbols_of(section) {
+                let name = symbol.name;
+                if symbol.local || symbol.weak || name.is_empty() {
                     continue;
                 }
                 let Ok(Some(found)) = self.inputs.definition(name) else {

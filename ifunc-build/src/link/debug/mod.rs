@@ -176,9 +176,11 @@ fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> V
         let from = &object.sections[section];
         let range = from.pieces[piece];
         let mut named = false;
-        for symbol in object.symbols.iter().filter(|symbol| is_worth_a_name(symbol)) {
-            if let Place::Section { index, value } = symbol.place
-                && index == section
+        for symbol in object
+            .symbols_of(section)
+            .filter(|symbol| is_worth_a_name(symbol))
+        {
+            if let Place::Section { value, .. } = symbol.place
                 && (range.start..range.end.max(range.start + 1)).contains(&value)
             {
                 found.insert((at + value - range.start, Named::of(symbol, chunk.kind)));
