@@ -38,10 +38,7 @@ impl Workspace {
                 .collect::<Vec<_>>(),
         );
         let metadata = command.exec().map_err(|e| match e {
-            cargo_metadata::Error::CargoMetadata { stderr } => Failure::Metadata(format!(
-                "{}\n{HOW_TO_START}",
-                stderr.trim().trim_start_matches("error: ")
-            )),
+            cargo_metadata::Error::CargoMetadata { stderr } => unreadable(&stderr),
             other => Failure::Metadata(other.to_string()),
         })?;
         Ok(Self { metadata })
@@ -168,6 +165,14 @@ impl Workspace {
             .iter()
             .filter(move |package| members.contains(&package.id))
     }
+}
+
+/// The error where cargo knows no workspace, in whose words `stderr` is.
+pub(crate) fn unreadable(stderr: &str) -> Failure {
+    Failure::Metadata(format!(
+        "{}\n{HOW_TO_START}",
+        stderr.trim().trim_start_matches("error: ")
+    ))
 }
 
 /// Where the manifest of `package` lies.

@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::time::Instant;
 
-use ifunc_build::{BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages};
+use ifunc_build::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages};
 use serde::Serialize;
 
 use crate::cli::{BuildArgs, MessageFormat};
 use crate::error::Failure;
 use crate::progress::BuildProgress;
 use crate::shell::Shell;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, unreadable};
 
 pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
     let started = Instant::now();
@@ -27,13 +27,18 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
             color,
             ..args.cargo.options()
         };
-        if args.package.is_empty() {
+        let built = build_packages(&options, &mut BuildProgress::new(shell)).map_err(|e| match e {
+            BuildError::Metadata(stderr) => unreadable(&stderr),
+            other => other.into(),
+        })?;
+        if built.is_empty() {
+            // Only now: cargo has been asked about the workspace once already, which takes as long as compiling.
             let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
             if workspace.ifunc_packages().is_empty() {
                 return Err(workspace.no_ifunc_package());
             }
         }
-        build_packages(&options, &mut BuildProgress::new(shell))?
+        built
     } else {
         check_files(args)?;
         let options = COptions {

@@ -6,6 +6,9 @@ use super::chain::Graph;
 use super::command::Job;
 use super::workspace::Package;
 
+/// What link-time optimisation says of two functions of one name.
+const DEFINED_TWICE: &str = "symbol multiply defined";
+
 /// Collects what the compiler says.
 #[derive(Debug, Default)]
 pub(super) struct Diagnosis {
@@ -22,7 +25,9 @@ impl Diagnosis {
     /// A message of the compiler.
     pub(super) fn compiler(&mut self, message: &Diagnostic) {
         use cargo_metadata::diagnostic::DiagnosticLevel::{Error, Ice};
-        if matches!(message.level, Error | Ice) {
+        // The error behind this warning says only that something cannot be loaded.
+        let twice = message.message.contains(DEFINED_TWICE);
+        if matches!(message.level, Error | Ice) || twice {
             let code = message.code.as_ref().map_or("", |code| &code.code);
             let notes = message
                 .children
@@ -171,6 +176,14 @@ fn about_the_rest(error: &str, package: &str, graph: Option<&Graph>) -> Option<S
             "two ifuncs of `{package}` are named `{name}`: write `#[ifunc(name = \"{name}_2\")]` on one of them"
         ));
     }
+    if error.contains(DEFINED_TWICE)
+        && let Some(symbol) = between(error, "globals named '", "'")
+        && let Some(name) = symbol.strip_suffix(ifunc_abi::symbols::MAIN_SUFFIX)
+    {
+        return Some(format!(
+            "two ifuncs are named `{name}`, one in `{package}` and one in a crate that it is built with: write `#[ifunc(name = \"{name}_2\")]` on one of them"
+        ));
+    }
     if error.contains("E0463") || error.contains("may not be installed") {
         return Some(
             "a crate or the target's standard library is missing: `rustup target add` installs targets"
@@ -222,6 +235,10 @@ mod tests {
             "`arena` has a `#[global_allocator]`",
         );
         says(" symbol `mine_main` is already defined", "named `mine`");
+        says(
+            " Linking globals named 'mine_main': symbol multiply defined!",
+            "two ifuncs are named `mine`",
+        );
         assert!(help(" mismatched types", "a", "a", None).is_empty());
     }
 }

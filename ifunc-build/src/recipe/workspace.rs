@@ -88,11 +88,18 @@ impl Workspace {
         if options.offline {
             flags.push("--offline".to_owned());
         }
-        let metadata = command.other_options(flags).exec().map_err(|e| match e {
+        command.other_options(flags);
+        // Two questions at once: neither answer depends on the other, and together they take as long as compiling.
+        let (metadata, host) = std::thread::scope(|scope| {
+            let host = scope.spawn(|| super::command::host_target(options));
+            (command.exec(), host.join())
+        });
+        let metadata = metadata.map_err(|e| match e {
             cargo_metadata::Error::CargoMetadata { stderr } => BuildError::Metadata(stderr.trim_end().into()),
             other => BuildError::Metadata(other.to_string()),
         })?;
-        Self::from_metadata(&metadata, super::command::host_target(options)?)
+        let host = host.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Self::from_metadata(&metadata, host)
     }
 
     fn from_metadata(metadata: &Metadata, host: String) -> Result<Self, BuildError> {

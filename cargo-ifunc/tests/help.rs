@@ -1,0 +1,143 @@
+//! What `--help` says, works: every example of every subcommand is run, in a project that was just made, outside of the
+//! checkout, as a stranger would.
+
+mod common;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use common::{Ran, c_ifunc, ifunc, ran, write};
+
+/// The examples at the end of a help text, without their comments.
+fn examples(help: &str) -> Vec<String> {
+    let (_, block) = help
+        .rsplit_once("\nExamples:\n")
+        .expect("the help ends with examples");
+    let lines: Vec<&str> = block.trim_end().lines().collect();
+    assert!(
+        lines.iter().all(|line| line.starts_with("  cargo ifunc ")),
+        "something that is no example stands behind `Examples:` in\n{help}"
+    );
+    lines
+        .iter()
+        .map(|line| {
+            line.split("  #")
+                .find(|part| !part.is_empty())
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        })
+        .collect()
+}
+
+/// The names of the subcommands, as `--help` lists them.
+fn subcommands() -> Vec<String> {
+    let help = ifunc(Path::new("."), &["--help"]).well().out;
+    let (_, list) = help.split_once("\nCommands:\n").expect("a list of commands");
+    let names = list.lines().take_while(|line| !line.is_empty());
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(Into::into)
+        .collect()
+}
+
+/// A command line in a shell that knows the command as cargo's.
+fn shell(folder: &Path, line: &str) -> Ran {
+    let command = PathBuf::from(env!("CARGO_BIN_EXE_cargo-ifunc"));
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let paths = command
+        .parent()
+        .map(Path::to_owned)
+        .into_iter()
+        .chain(std::env::split_paths(&paths));
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-ec", line])
+        .current_dir(folder)
+        .env("PATH", std::env::join_paths(paths).expect("a path"))
+        .stdin(Stdio::null());
+    for name in [
+        "CARGO_TARGET_DIR",
+        "CARGO_TERM_COLOR",
+        "CLICOLOR_FORCE",
+        "NO_COLOR",
+        "IFUNC_TRANSPORT",
+        "IFUNC_LIB_DIR",
+    ] {
+        shell.env_remove(name);
+    }
+    ran(&mut shell)
+}
+
+const EXAMPLE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n\
+    /// Doubles the counter.\n#[ifunc]\npub fn wave(_: u64, counter: &mut u64) { *counter *= 2; }\n";
+
+#[test]
+fn a_strangers_first_minutes_and_every_example() {
+    let folder = tempfile::tempdir().expect("folder");
+    let started = Instant::now();
+    let first = shell(
+        folder.path(),
+        "cargo ifunc new hello && cd hello && cargo ifunc run",
+    )
+    .well();
+    // Not by a macro, whose words the harness keeps to itself when all is well: `cargo xtask test` repeats this line.
+    let mut out = std::io::stdout();
+    let _ = writeln!(
+        out,
+        "first run of a new project: {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    assert!(
+        first.out.contains("source | add(300): the counter is 321"),
+        "{}",
+        first.out
+    );
+
+    let project = folder.path().join("hello");
+    let manifest = project.join("ifuncs/Cargo.toml");
+    let mut text = std::fs::read_to_string(&manifest).expect("manifest");
+    text += "\n[[example]]\nname = \"greet\"\ncrate-type = [\"lib\"]\n";
+    write(
+        &project,
+        &[
+            ("ifuncs/Cargo.toml", &text),
+            ("ifuncs/examples/greet.rs", EXAMPLE),
+            ("greet.c", &c_ifunc("greet")),
+        ],
+    );
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("folder");
+
+    let mut run = 0;
+    for name in subcommands() {
+        let help = ifunc(&project, &[&name, "--help"]).well().out;
+        let examples = examples(&help);
+        assert!(!examples.is_empty(), "{name} has no example");
+        for example in examples {
+            assert!(example.starts_with(&format!("cargo ifunc {name}")), "{example}");
+            let place = if name == "new" { &elsewhere } else { &project };
+            let ran = shell(place, &example);
+            assert_eq!(ran.code, Some(0), "`{example}`:\n{}\n{}", ran.err, ran.out);
+            run += 1;
+        }
+    }
+    let _ = writeln!(out, "examples of --help that were run: {run}");
+    assert!(project.join("target/ifunc/release/wave.so").is_file());
+    let tests = shell(&project, "cargo ifunc test").well().out;
+    assert!(tests.contains("test adds_to_the_counter ... ok"), "{tests}");
+}
+
+#[test]
+fn what_is_no_example_is_noticed() {
+    let help = "Usage: x\n\nExamples:\n  cargo ifunc run hello -- one   # with words\n  cargo ifunc run\n";
+    assert_eq!(
+        examples(help),
+        ["cargo ifunc run hello -- one", "cargo ifunc run"]
+    );
+    assert!(std::panic::catch_unwind(|| examples("Usage: x\n\nExamples:\n  ls\n")).is_err());
+    assert!(std::panic::catch_unwind(|| examples("Usage: x\n")).is_err());
+}

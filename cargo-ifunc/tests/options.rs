@@ -1,0 +1,172 @@
+//! What `build` is asked for, and what it leaves alone: packages, features, profiles, examples, files that need no change.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use common::{Ran, checkout, ifunc, ifunc_manifest, write};
+use serde_json::Value;
+
+/// Everything here builds into one folder, one test behind the other: the SDK is compiled once.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("images")
+}
+
+fn build(folder: &Path, args: &[&str]) -> Ran {
+    let target = target();
+    let target = target.to_str().expect("UTF-8");
+    ifunc(folder, &[&["build", "--target-dir", target], args].concat())
+}
+
+/// The ifuncs that a build says it built: name to whether its library was up to date.
+fn built(ran: &Ran) -> BTreeMap<String, bool> {
+    let messages = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    messages
+        .map(|message| {
+            assert_eq!(message["reason"], "ifunc-built");
+            assert_eq!(message["language"], "rust");
+            assert!(Path::new(message["path"].as_str().expect("path")).is_file());
+            let name = message["name"].as_str().expect("name").to_owned();
+            (name, message["fresh"].as_bool().expect("fresh"))
+        })
+        .collect()
+}
+
+fn names(ran: &Ran) -> Vec<String> {
+    built(ran).into_keys().collect()
+}
+
+const ONE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
+    #[ifunc]\npub fn options_one(delta: u64, counter: &mut u64) { *counter += delta + 1001; }\n\
+    #[cfg(feature = \"more\")]\n#[ifunc]\npub fn options_more(delta: u64, counter: &mut u64) { *counter += delta; }\n\
+    #[cfg(feature = \"usual\")]\n#[ifunc]\npub fn options_usual(delta: u64, counter: &mut u64) { *counter -= delta; }\n";
+const TWO: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
+    #[ifunc]\npub fn options_two(delta: u64, counter: &mut u64) { *counter = delta; }\n";
+/// Needs no `main`; has what the library has.
+const EXAMPLE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
+    #[ifunc]\npub fn options_example(delta: u64, counter: &mut u64) { *counter = delta * options_a::FACTOR; }\n";
+
+/// Two ifunc packages: the first with features and examples.
+fn workspace() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("folder");
+    let rt = checkout().join("ifunc-rt");
+    // A dev-dependency on the runtime makes a package no host package, and is not built into images.
+    let one = ifunc_manifest("options-a")
+        + &format!(
+            "\n[target.'cfg(not(ifunc_image))'.dev-dependencies]\nifunc-rt = {{ path = {rt:?} }}\n\n\
+             [features]\ndefault = [\"usual\"]\nusual = []\nmore = []\n\n\
+             [[example]]\nname = \"as-library\"\ncrate-type = [\"lib\"]\n"
+        );
+    write(
+        folder.path(),
+        &[
+            (
+                "Cargo.toml",
+                "[workspace]\nresolver = \"3\"\nmembers = [\"a\", \"b\"]\n",
+            ),
+            ("a/Cargo.toml", &one),
+            ("a/src/lib.rs", &format!("{ONE}pub const FACTOR: u64 = 3;\n")),
+            (
+                "a/examples/as-library.rs",
+                &EXAMPLE.replace("options_example", "options_library"),
+            ),
+            ("a/examples/as-program.rs", EXAMPLE),
+            ("b/Cargo.toml", &ifunc_manifest("options-b")),
+            ("b/src/lib.rs", TWO),
+        ],
+    );
+    std::fs::copy(checkout().join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("Cargo.lock");
+    folder
+}
+
+/// When each library was written.
+fn written(names: &[&str]) -> Vec<SystemTime> {
+    let when = |name: &&str| {
+        let path = target().join("release").join(format!("{name}.so"));
+        std::fs::metadata(&path).and_then(|metadata| metadata.modified())
+    };
+    names
+        .iter()
+        .map(|name| when(name).expect("it is there"))
+        .collect()
+}
+
+#[test]
+fn what_is_asked_for_is_built_and_nothing_else_is_written() {
+    let folder = workspace();
+    let here = folder.path();
+    let json = |args: &[&str]| build(here, &[&["-q", "--message-format", "json"], args].concat()).well();
+
+    // The lock file is of another workspace: with --locked that is an error, and nothing is changed.
+    let locked = build(here, &["--locked"]);
+    assert_eq!(locked.code, Some(1), "{}", locked.err);
+    assert!(locked.err.contains("--locked"), "{}", locked.err);
+
+    assert_eq!(
+        names(&json(&["--offline"])),
+        ["options_one", "options_two", "options_usual"]
+    );
+    assert_eq!(names(&json(&["--locked", "-p", "options-b"])), ["options_two"]);
+    assert_eq!(
+        names(&json(&["-p", "options-a", "--features", "more"])),
+        ["options_more", "options_one", "options_usual"]
+    );
+    assert_eq!(
+        names(&json(&["-p", "options-a", "--no-default-features"])),
+        ["options_one"]
+    );
+    assert!(
+        !target().join("release/options_usual.so").exists(),
+        "what the package has no more is gone"
+    );
+    build(here, &["--features", "absent"]).failed(1, &["no package that is built has the feature `absent`"]);
+
+    // Nothing changed: nothing is written.
+    json(&[]);
+    let all = ["options_one", "options_two", "options_usual"];
+    let before = written(&all);
+    assert!(built(&json(&[])).into_values().all(|fresh| fresh));
+    assert_eq!(written(&all), before);
+    // One ifunc changed, no line of another and nothing in its length: one library is.
+    let text = format!("{ONE}pub const FACTOR: u64 = 3;\n").replace("delta + 1001", "delta + 1002");
+    write(here, &[("a/src/lib.rs", &text)]);
+    let fresh = built(&json(&[]));
+    assert_eq!(
+        [fresh["options_one"], fresh["options_two"], fresh["options_usual"]],
+        [false, true, true]
+    );
+    assert_eq!(written(&all)[1..], before[1..]);
+
+    examples(here);
+}
+
+fn examples(here: &Path) {
+    let json = |args: &[&str]| build(here, &[&["-q", "--message-format", "json"], args].concat());
+    for (example, name) in [
+        ("as-library", "options_library"),
+        ("as-program", "options_example"),
+    ] {
+        let args = ["--example", example];
+        assert_eq!(built(&json(&args).well()), [(name.to_owned(), false)].into());
+        assert_eq!(built(&json(&args).well()), [(name.to_owned(), true)].into());
+    }
+    // The library's own are still there, and so are the examples' when the library is built.
+    json(&[]).well();
+    written(&["options_one", "options_library", "options_example"]);
+    build(here, &["--example", "absent"]).failed(1, &["`absent`", "`as-library`, `as-program`"]);
+    // One name in both would be one library for two.
+    write(
+        here,
+        &[(
+            "a/examples/as-program.rs",
+            &EXAMPLE.replace("options_example", "options_one"),
+        )],
+    );
+    build(here, &["--example", "as-program"])
+        .failed(1, &["two ifuncs are named `options_one`", "options-a", "help: "]);
+}
