@@ -149,9 +149,11 @@ impl Named {
 /// what has no symbol (strings, constants), the name of the section that it comes from.
 fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
     let mut found: BTreeSet<(u64, Named)> = BTreeSet::new();
+    // An object without LTO has tens of thousands of symbols: they are looked through once, not for each piece.
+    let mut by_section: BTreeMap<usize, BTreeMap<usize, Vec<&Symbol<'_>>>> = BTreeMap::new();
     for (chunk, &at) in reached.chunks.iter().zip(&layout.chunks) {
         let code = chunk.kind == SectionKind::Text;
-        let (object, section, piece) = match &chunk.origin {
+        let (number, section, piece) = match &chunk.origin {
             Origin::Piece {
                 object,
                 section,
@@ -170,16 +172,22 @@ fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> V
                 continue;
             }
         };
-        let Ok(object) = inputs.object(object) else {
+        let Ok(object) = inputs.object(number) else {
             continue;
         };
         let from = &object.sections[section];
         let range = from.pieces[piece];
+        let symbols = by_section.entry(number).or_insert_with(|| {
+            let mut symbols: BTreeMap<usize, Vec<&Symbol<'_>>> = BTreeMap::new();
+            for symbol in object.symbols.iter().filter(|symbol| is_worth_a_name(symbol)) {
+                if let Place::Section { index, .. } = symbol.place {
+                    symbols.entry(index).or_default().push(symbol);
+                }
+            }
+            symbols
+        });
         let mut named = false;
-        for symbol in object
-            .symbols_of(section)
-            .filter(|symbol| is_worth_a_name(symbol))
-        {
+        for symbol in symbols.get(&section).into_iter().flatten() {
             if let Place::Section { value, .. } = symbol.place
                 && (range.start..range.end.max(range.start + 1)).contains(&value)
             {
