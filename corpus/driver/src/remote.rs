@@ -146,7 +146,8 @@ impl Link {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["target", address])
             .arg(library)
-            .stdin(Stdio::null())
+            // Closed when this process is gone, however it went; the target ends with it.
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
