@@ -54,6 +54,17 @@ fn a_c_file_by_itself() {
         .out;
     assert!(table.starts_with("foo\n          id  "), "{table}");
     assert!(table.contains("     imports  announce"), "{table}");
+
+    let code = ifunc(
+        folder.path(),
+        &["inspect", "--disasm", "target/ifunc/release/foo.so"],
+    )
+    .well()
+    .out;
+    assert!(
+        code.contains("announce@plt") && code.contains("; import announce"),
+        "{code}"
+    );
 }
 
 #[test]
@@ -117,6 +128,32 @@ fn a_rust_package_and_its_profile() {
     assert_eq!(add["payload"]["fingerprint"].as_str().map(str::len), Some(16));
     let bytes = add["image_bytes"].as_u64().expect("a number");
     assert!(bytes <= 256, "the image of `add` has {bytes} bytes");
+
+    let library = format!("{SHARED}/release/add.so");
+    let size = ifunc(folder.path(), &["inspect", "--size", "--json", &library])
+        .well()
+        .out;
+    let size: Value = serde_json::from_str(&size).expect("JSON");
+    let items = size["items"].as_array().expect("items");
+    let sum: u64 = items.iter().filter_map(|item| item["bytes"].as_u64()).sum();
+    assert_eq!(sum, bytes, "every byte is counted once");
+    assert!(
+        items
+            .iter()
+            .any(|item| item["name"] == "add_main" && item["kind"] == "function")
+    );
+    let table = ifunc(folder.path(), &["inspect", "--size", &library]).well().out;
+    assert!(
+        table.contains("by crate") && table.ends_with("100.0 %  sum\n"),
+        "{table}"
+    );
+    let code = ifunc(folder.path(), &["inspect", "--disasm", &library])
+        .well()
+        .out;
+    assert!(
+        code.starts_with("00000000 <add_main>:") && code.contains("ret"),
+        "{code}"
+    );
 
     build_rust(folder.path(), &["--profile", "dev"]).well();
     assert!(Path::new(SHARED).join("debug/add.so").is_file());

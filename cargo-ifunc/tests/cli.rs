@@ -10,6 +10,10 @@ fn help_names_every_subcommand() {
     let help = ifunc(&here, &["--help"]).well().out;
     for (name, about) in [
         ("build", "Build the ifunc packages"),
+        ("check", "without building"),
+        ("test", "run their tests"),
+        ("expand", "what the attributes write"),
+        ("doctor", "what this machine has"),
         ("inspect", "Show what an ifunc library"),
         ("run", "start its target and its source"),
         ("new", "Start a project"),

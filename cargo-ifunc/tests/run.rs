@@ -145,6 +145,11 @@ fn new_projects_run_as_they_are() {
             in_order(&out, &[line]);
         }
     }
+    // The tests of the last: one in Rust, one in C.
+    let tests = run(&folder.path().join("my-mixed"), &["test"]).well().out;
+    for test in ["adds_to_the_counter", "adds_and_announces"] {
+        assert!(tests.contains(&format!("test {test} ... ok")), "{tests}");
+    }
     let default = run(folder.path(), &["new", "by-default"]).well();
     assert!(
         default.err.contains("next: cd by-default && cargo ifunc run"),
