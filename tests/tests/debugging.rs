@@ -219,6 +219,34 @@ fn lines_and_inner_functions_where_the_library_is_found() {
 }
 
 #[test]
+fn rust_has_names_and_lines_too() {
+    let said = session(
+        "gdb",
+        common::libraries(),
+        &["break t_lookup_main", "run", "backtrace"],
+        |source| {
+            let lookup = source
+                .register_path::<ifunc_tests_ifuncs::t_lookup>(common::library("t_lookup"))
+                .unwrap();
+            lookup.send("word").unwrap();
+        },
+    );
+    let Some(said) = said else { return };
+    let names = frames(&said);
+    assert!(
+        in_order(&names, &["t_lookup_main"]) && in_order(&names, &HOST),
+        "{names:?}"
+    );
+    let entry = said
+        .lines()
+        .find(|line| line.starts_with('#') && line.contains("t_lookup_main"));
+    assert!(
+        entry.is_some_and(|line| line.contains("tests/ifuncs/src/lib.rs:")),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_panic_names_the_function() {
     let address = unique();
     let _target = Process::target(&address);

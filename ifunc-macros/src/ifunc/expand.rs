@@ -173,6 +173,8 @@ fn entry(
     answer: Option<&Answer>,
 ) -> TokenStream {
     let symbol = symbol(name, "_main", span);
+    // What a debugger shows in a backtrace is the function's name, not its symbol's.
+    let entry = Ident::new(&symbol.value(), Span::mixed_site());
     let ty = types::with_lifetime(&payload.ty, "'_");
     let codec = codec(payload.codec);
     let assumed = assumed(payload);
@@ -208,7 +210,7 @@ fn entry(
     quote! {
         #[cfg(ifunc_image)]
         #[unsafe(export_name = #symbol)]
-        unsafe extern "C" fn __ifunc_main(
+        unsafe extern "C" fn #entry(
             #bytes: *const ::core::ffi::c_void,
             payload_size: usize,
             #data: *mut ::core::ffi::c_void,
