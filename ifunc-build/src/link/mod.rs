@@ -7,7 +7,7 @@
 //! | step | file |
 //! |---|---|
 //! | objects and archives → sections, symbols, relocations | `object_file`, `pieces`, `inputs` |
-//! | entry → what it reaches, each relocation judged | `reach` |
+//! | entry → what it reaches, each relocation judged | `reach`, `imports` |
 //! | addresses | `layout` |
 //! | bytes | `emit` |
 //! | what became of the relocations | `uses` |
@@ -33,6 +33,7 @@ mod demangle;
 mod digest;
 mod emit;
 mod help;
+mod imports;
 mod inputs;
 mod layout;
 mod lines;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ifunc_abi::{name, symbols};
+use ifunc_abi::symbols;
 use object::elf;
 
 use super::arch::{Arch, Bytes, Plan, Refused, TargetClass};
@@ -13,32 +13,7 @@ use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
 use super::pieces::piece_at;
 use super::reason::{Reasons, Rule};
 use super::refuse::Site;
-use super::{Imports, LinkError, Request, help};
-
-/// What only landing pads call, which nothing ever lands on: an image does not unwind.
-fn is_landing_pad(symbol: &str) -> bool {
-    matches!(
-        symbol,
-        "_Unwind_Resume"
-            | "rust_eh_personality"
-            | "__gxx_personality_v0"
-            | "__gcc_personality_v0"
-            | "__cxa_begin_catch"
-            | "__cxa_end_catch"
-            | "__cxa_get_exception_ptr"
-            | "__cxa_rethrow"
-            | "__cxa_call_unexpected"
-    )
-}
-
-/// What starts to unwind.
-const THROWS: [&str; 5] = [
-    "__cxa_allocate_exception",
-    "__cxa_throw",
-    "_Unwind_RaiseException",
-    "_Unwind_ForcedUnwind",
-    "_Unwind_Resume_or_Rethrow",
-];
+use super::{LinkError, Request, help};
 
 /// What ends in the image as one run of bytes.
 #[derive(Debug)]
@@ -164,8 +139,8 @@ pub(super) struct Walk<'w, 'a> {
     by_origin: BTreeMap<Origin, usize>,
     /// Mergeable pieces by their bytes.
     by_bytes: HashMap<&'a [u8], usize>,
-    imports: Vec<Import<'a>>,
-    import_numbers: HashMap<&'a str, usize>,
+    pub(super) imports: Vec<Import<'a>>,
+    pub(super) import_numbers: HashMap<&'a str, usize>,
     pub(super) reasons: Reasons,
     /// The relocation that is judged: its chunk, and its offset in the section.
     pub(super) here: Option<(usize, u64)>,
@@ -508,7 +483,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         })
     }
 
-    fn trap(&mut self, arch: &'static dyn Arch) -> usize {
+    pub(super) fn trap(&mut self, arch: &'static dyn Arch) -> usize {
         if let Some(&known) = self.by_origin.get(&Origin::Trap) {
             return known;
         }
@@ -522,60 +497,5 @@ impl<'w, 'a> Walk<'w, 'a> {
             links: Vec::new(),
             found_by: self.here,
         })
-    }
-
-    /// An undefined symbol: an import, if it may be one.
-    fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
-        match symbol.name {
-            "_GLOBAL_OFFSET_TABLE_" => {
-                self.note(site, Rule::GotRelative, symbol.name, "", help::GOT_RELATIVE);
-                return None;
-            }
-            // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
-            name if is_landing_pad(name) => {
-                let chunk = self.trap(site.object.arch);
-                return Some(Target::Chunk { chunk, offset: 0 });
-            }
-            // The second half of what was refused already.
-            "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,
-            name if THROWS.contains(&name) => {
-                self.note(site, Rule::Unwinding, name, "", help::UNWINDING);
-                return None;
-            }
-            name if self.refuse_linker_symbol(site, name) => return None,
-            name if symbol.hidden => {
-                self.note(site, Rule::Hidden, name, "", help::HIDDEN);
-                return None;
-            }
-            name if name.contains('@') => {
-                self.note(site, Rule::SymbolVersion, name, "", help::SYMBOL_VERSION);
-                return None;
-            }
-            name if !name::is_valid_symbol(name) => {
-                self.note(site, Rule::SymbolName, name, "", help::SYMBOL_NAME);
-                return None;
-            }
-            name => {
-                if let Imports::Declared(declared) = &self.request.imports
-                    && !declared.contains_key(name)
-                    && !symbols::RUNTIME_IMPORTS.contains(&name)
-                {
-                    self.note(site, Rule::Undeclared, name, "", &help::undeclared(name));
-                    return None;
-                }
-            }
-        }
-        let number = *self.import_numbers.entry(symbol.name).or_insert_with(|| {
-            self.imports.push(Import {
-                symbol: symbol.name,
-                weak: true,
-                data: false,
-            });
-            self.imports.len() - 1
-        });
-        let import = &mut self.imports[number];
-        import.weak &= symbol.weak;
-        import.data |= symbol.kind == elf::STT_OBJECT;
-        Some(Target::Import(number))
     }
 }
