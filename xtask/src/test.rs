@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::build_time;
 use crate::corpus;
 use crate::debian;
 use crate::steps::{Steps, cargo, output};
@@ -97,6 +98,7 @@ pub(crate) fn run(steps: &mut Steps) {
             text_search::beside_grep(ifunc, transport)
         });
     }
+    build_time::run(steps);
 }
 
 fn ifunc(args: &[&str]) -> std::process::Command {
