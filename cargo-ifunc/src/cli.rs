@@ -273,7 +273,7 @@ Shown is what programs see that depend on the package; with --image, what is com
 Examples:
   cargo ifunc expand                             # all that the attributes wrote
   cargo ifunc expand add -p hello-ifuncs
-  cargo ifunc expand add --image                 # with the entries `add_main` and `add_payload_init`
+  cargo ifunc expand add --image                 # with the entries
   cargo ifunc expand --all                       # the whole library")]
 pub(crate) struct ExpandArgs {
     /// Function or type whose attribute is meant [default: all]
@@ -350,7 +350,7 @@ listens) and IFUNC_LIB_DIR (where the images are). The exit code is the first th
 Examples:
   cargo ifunc run                                # the workspace's only host package
   cargo ifunc run hello --transport loopback
-  cargo ifunc run hello --timeout 60 -- one two  # with arguments for target and source")]
+  cargo ifunc run hello --timeout 60 -- one two  # with arguments")]
 pub(crate) struct RunArgs {
     /// An example (folder below examples/) or a host package [default: the workspace's only one]
     pub(crate) name: Option<String>,
