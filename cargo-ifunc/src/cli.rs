@@ -338,6 +338,8 @@ pub(crate) enum Transport {
     Loopback,
     /// Two processes over shared memory
     Shm,
+    /// Two processes over UCX, on this host
+    Ucx,
 }
 
 #[derive(Debug, Args)]

@@ -48,7 +48,7 @@ pub use source::{
     SourceError, SourceOptions,
 };
 pub use target::{ImageInfo, SourceInfo, StopHandle, Target, TargetBuilder, TargetError};
-pub use transports::address::{Address, AddressError};
+pub use transports::address::{Address, AddressError, HostPort};
 pub use transports::{ConnectError, ListenError};
 
 pub use ifunc_abi::status::{Failure, Rejection};

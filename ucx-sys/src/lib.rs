@@ -36,14 +36,18 @@ compile_error!("these bindings are of 64-bit Unix systems, which are what UCX ru
 #[macro_use]
 mod table;
 
+mod address;
 mod bindings;
 mod inline;
 mod load;
+mod print;
 #[cfg(not(feature = "link"))]
 mod signals;
 mod status;
 
+pub use address::{SockAddr, socket_addr};
 pub use bindings::*;
 pub use inline::*;
 pub use load::{LoadError, Version};
+pub use print::lanes;
 pub use status::Status;

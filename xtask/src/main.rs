@@ -22,7 +22,7 @@ use steps::Steps;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test      install what the tests need, run all of them, and the examples on both transports
+  test      install what the tests need, run all of them, and the examples on every transport
   lint      formatting, clippy and the documentation, warnings denied
   package   pack what is published, and build what was packed by itself
   readme    compile README.md's rust blocks, run its sh blocks in a fresh clone

@@ -12,7 +12,12 @@ use crate::ucx_bindings;
 
 /// How many files the database example is shown with.
 const MANY: usize = 1000;
-const TRANSPORTS: [&str; 2] = ["shm", "loopback"];
+
+/// What the examples are run over: UCX where it was installed.
+fn transports() -> &'static [&'static str] {
+    const ALL: [&str; 3] = ["shm", "loopback", "ucx"];
+    &ALL[..if debian::is_debian() { 3 } else { 2 }]
+}
 
 /// Everything that a test can say.
 pub(crate) fn run(steps: &mut Steps) {
@@ -64,7 +69,7 @@ pub(crate) fn run(steps: &mut Steps) {
         ]),
     );
     corpus::run(steps);
-    for transport in TRANSPORTS {
+    for &transport in transports() {
         steps.step(&format!("01-hello over {transport}"), || {
             let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport]))?;
             let line = said
@@ -74,7 +79,7 @@ pub(crate) fn run(steps: &mut Steps) {
             Ok(line.trim().to_owned())
         });
     }
-    for transport in TRANSPORTS {
+    for &transport in transports() {
         steps.step(&format!("02-compressed-insert over {transport}"), || {
             let folder = many_files()?;
             let folder = folder.to_str().ok_or("the folder's name is not UTF-8")?;
@@ -93,7 +98,7 @@ pub(crate) fn run(steps: &mut Steps) {
             Ok(format!("{verified} of {folder}"))
         });
     }
-    for transport in TRANSPORTS {
+    for &transport in transports() {
         steps.step(&format!("03-text-search over {transport}"), || {
             text_search::beside_grep(ifunc, transport)
         });

@@ -98,7 +98,8 @@ impl Default for TargetBuilder {
 }
 
 impl TargetBuilder {
-    /// Accepts code from every source that may connect: by default, processes of the same user.
+    /// Accepts code from every source that may connect: by default, processes of the same user. At a `ucx://` address it
+    /// is everybody who reaches it, whoever they are.
     ///
     /// # Safety
     /// Accepted code runs with all the rights of this process. Nothing confines it: a signature says whose it is, not
@@ -247,7 +248,8 @@ impl TargetBuilder {
         self
     }
 
-    /// Starts listening on `address`: `shm:NAME` or `loopback:NAME`.
+    /// Starts listening on `address`: `shm:NAME`, `ucx://HOST:PORT` or `loopback:NAME`. With port 0, it is any that is
+    /// free: [`Target::address`] says which.
     ///
     /// # Errors
     /// An address that does not parse or is taken, two exports of one name, a library's name that is no soname, no memory.

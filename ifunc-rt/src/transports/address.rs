@@ -1,6 +1,8 @@
-//! Addresses: `loopback:NAME`, `shm:NAME`.
+//! Addresses: `loopback:NAME`, `shm:NAME`, `ucx://HOST:PORT`.
 
 use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// Where a target listens.
@@ -11,6 +13,17 @@ pub enum Address {
     Loopback(String),
     /// A target on the same host, by the name of its socket in the user's runtime directory.
     Shm(String),
+    /// A target on any host that UCX reaches.
+    Ucx(HostPort),
+}
+
+/// A host, by name or address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    /// A name or an IPv4 or IPv6 address, without brackets.
+    pub host: String,
+    /// The port; 0, for a target: any that is free.
+    pub port: u16,
 }
 
 /// Why a text is no address.
@@ -19,12 +32,17 @@ pub enum Address {
 pub enum AddressError {
     /// The part before the colon is no transport of this version.
     #[error(
-        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `loopback:NAME` for this process"
+        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `ucx://HOST:PORT` for one of any host, `loopback:NAME` for this process"
     )]
     Scheme(String),
     /// The part behind the colon is no name.
     #[error("`{0}` is not a name: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`")]
     Name(String),
+    /// What follows `ucx://` is no host and port.
+    #[error(
+        "`{0}` is no host and port; help: write `ucx://127.0.0.1:0` (any free port of this host), `ucx://host.example:4711`, `ucx://[::1]:4711`"
+    )]
+    HostPort(String),
 }
 
 impl FromStr for Address {
@@ -49,6 +67,7 @@ impl FromStr for Address {
         match scheme {
             "loopback" => Ok(Self::Loopback(name()?)),
             "shm" => Ok(Self::Shm(name()?)),
+            "ucx" => name_of_host(text).map(Self::Ucx),
             _ => Err(AddressError::Scheme(text.into())),
         }
     }
@@ -59,6 +78,90 @@ impl fmt::Display for Address {
         match self {
             Self::Loopback(name) => write!(f, "loopback:{name}"),
             Self::Shm(name) => write!(f, "shm:{name}"),
+            Self::Ucx(at) => write!(f, "ucx://{at}"),
         }
+    }
+}
+
+fn name_of_host(text: &str) -> Result<HostPort, AddressError> {
+    let wrong = || AddressError::HostPort(text.into());
+    let rest = text.strip_prefix("ucx://").ok_or_else(wrong)?;
+    let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+    let host = match host.strip_prefix('[') {
+        Some(inner) => inner.strip_suffix(']').filter(|inner| inner.contains(':')),
+        None => Some(host).filter(|host| !host.contains(':')),
+    };
+    let host = host
+        .filter(|host| !host.is_empty() && !host.contains(['/', '[', ']', '@', ' ']))
+        .ok_or_else(wrong)?;
+    // `parse` takes a sign.
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
+    let port = port.parse().ok().filter(|_| digits).ok_or_else(wrong)?;
+    Ok(HostPort {
+        host: host.to_owned(),
+        port,
+    })
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            write!(f, "[{host}]:{port}")
+        } else {
+            write!(f, "{host}:{port}")
+        }
+    }
+}
+
+impl HostPort {
+    /// An address of the host, of IPv4 if it has one.
+    pub(super) fn resolve(&self) -> io::Result<SocketAddr> {
+        let all: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
+        let four = all.iter().find(|address| address.is_ipv4());
+        four.or(all.first())
+            .copied()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_read_and_written() {
+        for text in [
+            "ucx://127.0.0.1:0",
+            "ucx://host-1.example:4711",
+            "ucx://[::1]:65535",
+            "ucx://[fe80::1%lo]:1",
+            "shm:name",
+            "loopback:a.b",
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), text);
+        }
+        for text in [
+            "ucx:name",
+            "ucx://",
+            "ucx://host",
+            "ucx://:1",
+            "ucx://::1:2",
+            "ucx://[host]:1",
+            "ucx://host:65536",
+            "ucx://host:+1",
+            "ucx://host:",
+            "ucx://a/b:1",
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert_eq!(error, AddressError::HostPort(text.into()));
+            assert!(error.to_string().contains("help: write `ucx://127.0.0.1:0`"));
+        }
+        let loopback: Address = "ucx://[::1]:7".parse().unwrap();
+        let Address::Ucx(at) = loopback else {
+            panic!("{loopback}")
+        };
+        assert_eq!(at.resolve().unwrap(), "[::1]:7".parse().unwrap());
     }
 }

@@ -26,6 +26,28 @@ pub enum ListenError {
         /// What is wrong with it, and what to do.
         problem: String,
     },
+    /// The library that the transport is made of is not there.
+    #[error("{problem}")]
+    Library {
+        /// Which, why, and what to do.
+        problem: String,
+    },
+    /// The port of a transport of networks is taken.
+    #[error(
+        "`{address}` is in use; help: stop that target or choose another port; the kernel keeps the port of a target that was killed for a minute, unless UCX_TCP_CM_REUSEADDR=y is set for that target and for the next"
+    )]
+    PortInUse {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// UCX refused something.
+    #[error("{doing}: UCX says: {problem}")]
+    Ucx {
+        /// What was being done.
+        doing: &'static str,
+        /// What UCX said.
+        problem: String,
+    },
     /// Ring sizes that cannot be.
     #[error(
         "a ring of {slots} slots and {data} bytes cannot be; help: use powers of two, 2 to 2^20 slots, 2^16 to 2^30 bytes"
@@ -58,6 +80,20 @@ pub enum ConnectError {
         address: String,
         /// Where its socket was looked for.
         path: Option<PathBuf>,
+    },
+    /// The library that the transport is made of is not there.
+    #[error("{problem}")]
+    Library {
+        /// Which, why, and what to do.
+        problem: String,
+    },
+    /// UCX refused something.
+    #[error("{doing}: UCX says: {problem}")]
+    Ucx {
+        /// What was being done.
+        doing: &'static str,
+        /// What UCX said.
+        problem: String,
     },
     /// The target said no.
     #[error("the target at `{address}` refused the connection: {reason}")]
@@ -118,7 +154,7 @@ impl ConnectError {
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(
             self,
-            Self::Refused { .. } | Self::Version { .. } | Self::Directory { .. }
+            Self::Refused { .. } | Self::Version { .. } | Self::Directory { .. } | Self::Library { .. }
         )
     }
 }

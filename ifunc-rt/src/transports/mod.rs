@@ -20,6 +20,7 @@ mod config;
 mod error;
 mod loopback;
 mod shm;
+mod ucx;
 
 /// Makes this process a target at `address`.
 ///
@@ -37,6 +38,7 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
     match address {
         Address::Loopback(name) => Ok(Box::new(loopback::listen(name, config)?)),
         Address::Shm(name) => shm::listen(name, config),
+        Address::Ucx(at) => ucx::listen(at, &config),
     }
 }
 
@@ -48,6 +50,7 @@ pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, Conn
     match address {
         Address::Loopback(name) => loopback::connect(name),
         Address::Shm(name) => shm::connect(name, deadline),
+        Address::Ucx(at) => ucx::connect(at, deadline),
     }
 }
 

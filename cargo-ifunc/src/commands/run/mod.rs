@@ -5,6 +5,7 @@ mod process;
 mod session;
 mod show;
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use ifunc_build::BuildOptions;
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         Transport::Shm => {
             session.two_processes(&bins.target, &bins.source, &format!("shm:{place}"), shell)?
         }
+        Transport::Ucx => session.two_processes(&bins.target, &bins.source, &free_port()?, shell)?,
     };
     match stopped {
         Stopped::Done => {
@@ -69,4 +71,12 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         }
         Stopped::Interrupted(code) => Err(Failure::Exit(code)),
     }
+}
+
+/// An address of this host for UCX whose port is free at this moment. Chosen here and not by the target (`:0`): both are told
+/// the same address, as over other transports, and may make names of it.
+fn free_port() -> Result<String, Failure> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    port.map(|address| format!("ucx://{address}"))
+        .map_err(|error| Failure::Said(format!("no free port of this host: {error}")))
 }

@@ -1,0 +1,281 @@
+//! What is done about what happened.
+
+use ucx_sys::{UCS_OK, lanes, ucp_ep_h, ucs_status_t};
+
+use super::credits::{Incoming, Outgoing};
+use super::engine::Locked;
+use super::handshake::{Welcome, judge_hello, judge_refusal};
+use super::header::{Head, Notice};
+use super::inbox::{Data, Event};
+use super::parcel::{Parcel, Purpose};
+use super::table::{ConnectionId, Frame, Kind, Stage};
+use crate::transports::Gone;
+
+impl Locked<'_> {
+    /// Looks at everything that happened; whether anything did.
+    pub(super) fn look(&mut self) -> bool {
+        let mut some = false;
+        loop {
+            let mut events = std::mem::take(&mut self.state.events);
+            self.inbox().take(&mut events);
+            if events.is_empty() {
+                self.state.events = events;
+                break;
+            }
+            some = true;
+            // Endpoints are closed and made when the others have been looked at: the address of one that was closed may
+            // be that of the next.
+            let (mut failed, mut knocked) = (Vec::new(), Vec::new());
+            for event in events.drain(..) {
+                match event {
+                    Event::Message { from, head, data } => self.message(from, head, data),
+                    Event::Done(parcel, status) => self.done(parcel, status),
+                    Event::Failed(ep, status) => failed.push((ep, status)),
+                    Event::Knock(request) => knocked.push(request),
+                }
+            }
+            self.state.events = events;
+            for (ep, status) in failed {
+                self.failed(ep, status);
+            }
+            for id in std::mem::take(&mut self.state.broken) {
+                self.detach(id);
+            }
+            for request in knocked {
+                self.knock(request);
+            }
+        }
+        if self.state.leaving > 0
+            || self
+                .state
+                .door
+                .as_ref()
+                .is_some_and(|door| !door.guests.is_empty())
+        {
+            self.see_off();
+        }
+        some
+    }
+
+    fn message(&mut self, from: ucp_ep_h, head: Option<Head>, data: Data) {
+        let id = self.state.endpoints.get(&from.addr()).copied();
+        let Some((id, connection)) = id.and_then(|id| Some((id, self.state.connections.get_mut(&id)?)))
+        else {
+            // Of a connection that is closed, or of nobody that can be told.
+            return self.discard(data);
+        };
+        if connection.gone.is_some() {
+            return self.discard(data);
+        }
+        let fetchable = matches!(data, Data::Fetchable(..));
+        let judged = connection.judge(head, data.len(), fetchable);
+        let result = match (judged, head) {
+            (Ok(Kind::Frame), Some(head)) => self.frame(id, head, data),
+            (Ok(Kind::Notice(notice)), Some(head)) => {
+                let result = match &data {
+                    Data::Copied(parcel, len) => {
+                        let body = parcel.body(*len).to_vec();
+                        self.notice(id, notice, head.words[1], &body)
+                    }
+                    _ => Err("a notice that is too long"),
+                };
+                self.discard(data);
+                result
+            }
+            (Err(why), _) => {
+                self.discard(data);
+                Err(why)
+            }
+            (Ok(_), None) => unreachable!("a message without a header is judged to be none"),
+        };
+        if let Err(why) = result.and_then(|()| self.have_all_come(id)) {
+            self.end(id, Gone::Malformed(why));
+        }
+    }
+
+    fn frame(&mut self, id: ConnectionId, head: Head, data: Data) -> Result<(), &'static str> {
+        let Head { sequence, words, .. } = head;
+        let data = match data {
+            Data::Fetchable(what, len) => {
+                let purpose = Purpose::Receiving {
+                    connection: id,
+                    sequence,
+                    words,
+                    len,
+                };
+                match self.fetch(what, len, purpose) {
+                    Ok(Some(parcel)) => Data::Copied(parcel, len),
+                    Ok(None) => return Ok(()),
+                    Err(status) => {
+                        tracing::debug!(%status, "fetching a body");
+                        self.end(id, Gone::Closed);
+                        return Ok(());
+                    }
+                }
+            }
+            data => data,
+        };
+        let frame = Frame {
+            sequence,
+            words,
+            data,
+        };
+        self.arrived(id, frame)
+    }
+
+    /// A frame is here with its body.
+    fn arrived(&mut self, id: ConnectionId, frame: Frame) -> Result<(), &'static str> {
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            self.discard(frame.data);
+            return Ok(());
+        };
+        if let Stage::Open { incoming, .. } = &mut connection.stage {
+            incoming.complete();
+        }
+        if connection.gone.is_some() || connection.left.is_some() {
+            self.discard(frame.data);
+            return Ok(());
+        }
+        if let Err(frame) = connection.put(frame) {
+            self.discard(frame.data);
+            return Err("a frame whose number was not its turn");
+        }
+        self.have_all_come(id)
+    }
+
+    /// What the transport of the other side says.
+    fn notice(
+        &mut self,
+        id: ConnectionId,
+        notice: Notice,
+        number: u64,
+        body: &[u8],
+    ) -> Result<(), &'static str> {
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        match (notice, &connection.stage) {
+            (Notice::Hello, Stage::Guest) => self.greet(id, judge_hello(body)),
+            (Notice::Welcome, Stage::Calling) => {
+                connection.stage = match Welcome::decode(body) {
+                    Ok(welcome) => Stage::Open {
+                        welcome,
+                        out: Outgoing::new(welcome.to_target),
+                        incoming: Incoming::new(welcome.to_source),
+                    },
+                    Err(misheard) => Stage::Misheard(misheard),
+                };
+                Ok(())
+            }
+            (Notice::Refused, Stage::Calling) => {
+                connection.stage = match judge_refusal(body) {
+                    Ok(why) => Stage::Refused(why),
+                    Err(misheard) => Stage::Misheard(misheard),
+                };
+                Ok(())
+            }
+            // Its credits were in the header.
+            (Notice::Credit, Stage::Open { .. }) => Ok(()),
+            (Notice::Bye, Stage::Open { .. }) if connection.bye.is_none() => {
+                connection.bye = Some(number as u32);
+                Ok(())
+            }
+            (Notice::Heard, Stage::Open { .. }) if connection.left.is_some() => {
+                connection.heard = true;
+                Ok(())
+            }
+            _ => Err("a notice that was not its turn"),
+        }
+    }
+
+    /// An operation has ended.
+    fn done(&mut self, parcel: *mut Parcel, status: ucs_status_t) {
+        let Some(parcel) = self.ended(parcel) else { return };
+        match parcel.purpose {
+            Purpose::Idle => {}
+            Purpose::Closing => self.state.closing -= 1,
+            Purpose::Sending(id) => {
+                if status != UCS_OK {
+                    self.end(id, Gone::Closed);
+                }
+            }
+            Purpose::Receiving {
+                connection: id,
+                sequence,
+                words,
+                len,
+            } => {
+                if status != UCS_OK {
+                    self.end(id, Gone::Closed);
+                } else {
+                    let data = Data::Copied(parcel, len);
+                    let frame = Frame {
+                        sequence,
+                        words,
+                        data,
+                    };
+                    if let Err(why) = self.arrived(id, frame) {
+                        self.end(id, Gone::Malformed(why));
+                    }
+                    return;
+                }
+            }
+        }
+        self.inbox().pool.borrow_mut().give(parcel);
+    }
+
+    /// The peer of an endpoint is gone.
+    fn failed(&mut self, ep: ucp_ep_h, status: ucs_status_t) {
+        let Some(&id) = self.state.endpoints.get(&ep.addr()) else {
+            return;
+        };
+        tracing::debug!(status = %self.ucx().status(status), "an endpoint failed");
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.failure = Some(status);
+            connection.end(Gone::Closed);
+        }
+        self.detach(id);
+    }
+
+    /// Sends a notice, with the credits that there are.
+    pub(super) fn say(&mut self, id: ConnectionId, notice: Notice, number: u64, body: &[u8]) {
+        let mut parcel = self.inbox().parcel(body.len());
+        parcel.body_mut(body.len()).copy_from_slice(body);
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return self.discard(Data::Copied(parcel, 0));
+        };
+        let credits = match &mut connection.stage {
+            Stage::Open { incoming, .. } => incoming.publish(),
+            _ => Default::default(),
+        };
+        let head = Head::notice(notice, number, body.len(), credits);
+        self.post(id, parcel, head, body.len());
+    }
+
+    /// Tells the peer what was released.
+    pub(super) fn credit(&mut self, id: ConnectionId) {
+        self.say(id, Notice::Credit, 0, &[]);
+    }
+
+    /// Says which of UCX's transports carry a connection, by UCX's own account.
+    pub(super) fn show(&self, id: ConnectionId) {
+        let ep = self.state.connections.get(&id).map(|connection| connection.ep);
+        if let Some(ep) = ep.filter(|ep| !ep.is_null()) {
+            // SAFETY: the endpoint is alive, and its worker this thread's.
+            let over = lanes(&unsafe { self.ucx().endpoint_info(ep) }).join(" ");
+            tracing::info!(over, "connected by UCX");
+        }
+    }
+
+    /// Sends a parcel. What goes wrong is the end of the connection.
+    pub(super) fn post(&mut self, id: ConnectionId, parcel: Box<Parcel>, head: Head, len: usize) {
+        let ep = self.state.connections.get(&id).map(|connection| connection.ep);
+        let Some(ep) = ep.filter(|ep| !ep.is_null()) else {
+            return self.discard(Data::Copied(parcel, 0));
+        };
+        if let Err(status) = self.send(id, ep, parcel, head, len) {
+            tracing::debug!(%status, "sending");
+            self.end(id, Gone::Closed);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! A context and a worker of UCX's, and the one lock under which they are used.
+
+use std::ffi::c_void;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ifunc_abi::frame::BODY_ALIGN;
+use ucx_sys::*;
+
+use super::header::{HEADER, Head};
+use super::inbox::{Data, Inbox, on_failure, on_knock, on_message, on_received, on_sent};
+use super::parcel::{Parcel, Purpose};
+use super::settings::Settings;
+use super::table::{ConnectionId, State};
+use crate::transports::bell::sleep_on;
+
+/// The active message's id.
+const MESSAGE: u32 = 1;
+/// How long whoever leaves waits for its peers to hear what it sent before.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+/// How long endpoints are waited for that are being closed by force, which asks nobody.
+const CLOSING: Duration = Duration::from_millis(500);
+/// The longest sleep of somebody who waits for UCX.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// What UCX refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) doing: &'static str,
+    pub(super) status: Status,
+}
+
+/// A context and a worker. The last handle of its connections, or its listener, ends it.
+pub(super) struct Engine {
+    ucx: &'static Ucx,
+    context: ucp_context_h,
+    worker: ucp_worker_h,
+    /// Readable when the worker has something to do, once it is armed.
+    efd: RawFd,
+    /// Boxed: UCX has its address.
+    inbox: Box<Inbox>,
+    state: Mutex<State>,
+}
+
+// SAFETY: the worker is used by one thread at a time, which is what it was made for (`UCS_THREAD_MODE_SERIALIZED`): under
+// the lock of `state`, as is the inbox, which its callbacks fill. The descriptor may be waited for by anybody.
+unsafe impl Send for Engine {}
+// SAFETY: as above.
+unsafe impl Sync for Engine {}
+
+impl Engine {
+    pub(super) fn new(ucx: &'static Ucx, settings: &Settings) -> Result<Arc<Self>, Refused> {
+        let refused = |doing| move |status| Refused { doing, status };
+        let params = ucp_params_t {
+            field_mask: u64::from(UCP_PARAM_FIELD_FEATURES),
+            features: u64::from(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP),
+            ..ucp_params_t::default()
+        };
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the parameters are as their mask says, the configuration is alive.
+        let status = unsafe { ucx.ucp_init(&raw const params, settings.as_ptr(), &raw mut context) };
+        ucx.check(status).map_err(refused("initialising UCX"))?;
+        let mut engine = Self {
+            ucx,
+            context,
+            worker: std::ptr::null_mut(),
+            efd: -1,
+            inbox: Box::new(Inbox::new(ucx)),
+            state: Mutex::default(),
+        };
+        let params = ucp_worker_params_t {
+            field_mask: u64::from(UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT),
+            thread_mode: UCS_THREAD_MODE_SERIALIZED,
+            am_alignment: BODY_ALIGN,
+            ..ucp_worker_params_t::default()
+        };
+        // SAFETY: as above; the context is alive.
+        let status = unsafe { ucx.ucp_worker_create(context, &raw const params, &raw mut engine.worker) };
+        ucx.check(status).map_err(refused("making a worker of UCX"))?;
+        // SAFETY: the worker is alive and this thread's; its context has the feature `WAKEUP`.
+        let status = unsafe { ucx.ucp_worker_get_efd(engine.worker, &raw mut engine.efd) };
+        ucx.check(status)
+            .map_err(refused("asking UCX for a descriptor to sleep on"))?;
+        let handler = ucp_am_handler_param_t {
+            field_mask: u64::from(
+                UCP_AM_HANDLER_PARAM_FIELD_ID
+                    | UCP_AM_HANDLER_PARAM_FIELD_FLAGS
+                    | UCP_AM_HANDLER_PARAM_FIELD_CB
+                    | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            ),
+            id: MESSAGE,
+            flags: UCP_AM_FLAG_WHOLE_MSG,
+            cb: Some(on_message),
+            arg: engine.inbox_ptr(),
+        };
+        // SAFETY: as above; the inbox outlives the worker.
+        let status = unsafe { ucx.ucp_worker_set_am_recv_handler(engine.worker, &raw const handler) };
+        ucx.check(status)
+            .map_err(refused("registering the active message"))?;
+        Ok(Arc::new(engine))
+    }
+
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked {
+            engine: self,
+            // What is kept is whole between any two statements that could panic.
+            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// What a side sleeps on.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        // SAFETY: the worker's own, open as long as `self` has the worker.
+        unsafe { BorrowedFd::borrow_raw(self.efd) }
+    }
+
+    fn inbox_ptr(&self) -> *mut c_void {
+        (&raw const *self.inbox).cast_mut().cast()
+    }
+}
+
+/// An engine that is this thread's for the moment.
+pub(super) struct Locked<'a> {
+    engine: &'a Engine,
+    pub(super) state: MutexGuard<'a, State>,
+}
+
+impl Locked<'_> {
+    pub(super) fn ucx(&self) -> &'static Ucx {
+        self.engine.ucx
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.engine.inbox
+    }
+
+    /// Lets UCX work, and looks at what happened; whether anything did.
+    pub(super) fn progress(&mut self) -> bool {
+        self.state.looks += 1;
+        // SAFETY: the worker is alive, and this thread's by the lock.
+        let some = unsafe { self.engine.ucx.ucp_worker_progress(self.engine.worker) } > 0;
+        self.look() || some
+    }
+
+    /// Makes the bell ring for whatever happens from now on. What had happened before is looked at first.
+    pub(super) fn arm(&mut self) {
+        loop {
+            // SAFETY: as above.
+            let status = unsafe { self.engine.ucx.ucp_worker_arm(self.engine.worker) };
+            if status != UCS_ERR_BUSY {
+                return;
+            }
+            self.progress();
+        }
+    }
+
+    /// Works until `done` says so or `deadline`; whether it said so.
+    pub(super) fn work_until(&mut self, deadline: Instant, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        loop {
+            let some = self.progress();
+            if done(self) {
+                return true;
+            }
+            if some {
+                continue;
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return false;
+            }
+            self.arm();
+            if done(self) {
+                return true;
+            }
+            sleep_on(self.engine.bell(), deadline.min(now + SLICE));
+        }
+    }
+
+    /// An endpoint for a source.
+    pub(super) fn connect(&mut self, address: &SockAddr) -> Result<ucp_ep_h, Status> {
+        self.endpoint(ucp_ep_params_t {
+            field_mask: u64::from(UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR),
+            flags: UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+            sockaddr: address.as_ucs(),
+            ..ucp_ep_params_t::default()
+        })
+    }
+
+    /// An endpoint for somebody who knocked. Uses the request up.
+    pub(super) fn accept(&mut self, request: ucp_conn_request_h) -> Result<ucp_ep_h, Status> {
+        self.endpoint(ucp_ep_params_t {
+            field_mask: u64::from(UCP_EP_PARAM_FIELD_CONN_REQUEST),
+            conn_request: request,
+            ..ucp_ep_params_t::default()
+        })
+    }
+
+    fn endpoint(&mut self, mut params: ucp_ep_params_t) -> Result<ucp_ep_h, Status> {
+        params.field_mask |= u64::from(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER);
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler = ucp_err_handler_t {
+            cb: Some(on_failure),
+            arg: self.engine.inbox_ptr(),
+        };
+        let mut ep = std::ptr::null_mut();
+        // SAFETY: the worker is alive and this thread's; the parameters are as their mask says.
+        let status = unsafe {
+            self.engine
+                .ucx
+                .ucp_ep_create(self.engine.worker, &raw const params, &raw mut ep)
+        };
+        self.engine.ucx.check(status).map(|()| ep)
+    }
+
+    /// Listens.
+    pub(super) fn listen(&mut self, address: &SockAddr) -> Result<ucp_listener_h, Status> {
+        let params = ucp_listener_params_t {
+            field_mask: u64::from(UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER),
+            sockaddr: address.as_ucs(),
+            conn_handler: ucp_listener_conn_handler_t {
+                cb: Some(on_knock),
+                arg: self.engine.inbox_ptr(),
+            },
+            ..ucp_listener_params_t::default()
+        };
+        let mut listener = std::ptr::null_mut();
+        // SAFETY: as above; the inbox outlives the listener.
+        let status = unsafe {
+            self.engine
+                .ucx
+                .ucp_listener_create(self.engine.worker, &raw const params, &raw mut listener)
+        };
+        self.engine.ucx.check(status).map(|()| listener)
+    }
+
+    /// Sends `len` bytes of the parcel's body over `ep`.
+    pub(super) fn send(
+        &mut self,
+        connection: ConnectionId,
+        ep: ucp_ep_h,
+        mut parcel: Box<Parcel>,
+        head: Head,
+        len: usize,
+    ) -> Result<(), Status> {
+        parcel.set_header(&head.encode());
+        parcel.purpose = Purpose::Sending(connection);
+        let (header, body) = (parcel.memory.as_slice().as_ptr(), parcel.body(len).as_ptr());
+        let parcel = Box::into_raw(parcel);
+        let params = ucp_request_param_t {
+            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+            // So that the receiver is told which endpoint it is of.
+            flags: UCP_AM_SEND_FLAG_REPLY,
+            cb: ucp_request_param_t__bindgen_ty_1 { send: Some(on_sent) },
+            user_data: parcel.cast(),
+            ..ucp_request_param_t::default()
+        };
+        // SAFETY: the endpoint is alive, its worker this thread's; header and body stay where they are, in the parcel, until
+        // the operation has ended.
+        let request = unsafe {
+            self.engine.ucx.ucp_am_send_nbx(
+                ep,
+                MESSAGE,
+                header.cast(),
+                HEADER,
+                body.cast(),
+                len,
+                &raw const params,
+            )
+        };
+        self.under_way(parcel, request)
+    }
+
+    /// Fetches a body. `Ok(Some)`: it is here.
+    pub(super) fn fetch(
+        &mut self,
+        what: *mut c_void,
+        len: usize,
+        purpose: Purpose,
+    ) -> Result<Option<Box<Parcel>>, Status> {
+        let mut parcel = self.inbox().parcel(len);
+        parcel.purpose = purpose;
+        let body = parcel.body_mut(len).as_mut_ptr();
+        let parcel = Box::into_raw(parcel);
+        let params = ucp_request_param_t {
+            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+            cb: ucp_request_param_t__bindgen_ty_1 {
+                recv_am: Some(on_received),
+            },
+            user_data: parcel.cast(),
+            ..ucp_request_param_t::default()
+        };
+        // SAFETY: the worker is alive and this thread's; `what` is of a message that was kept, and used for the first time;
+        // the body stays where it is, in the parcel, until the operation has ended.
+        let request = unsafe {
+            self.engine.ucx.ucp_am_recv_data_nbx(
+                self.engine.worker,
+                what,
+                body.cast(),
+                len,
+                &raw const params,
+            )
+        };
+        if request.is_null() {
+            // SAFETY: made from a box above; UCX is done with it and will not call back.
+            return Ok(Some(unsafe { Box::from_raw(parcel) }));
+        }
+        self.under_way(parcel, request).map(|()| None)
+    }
+
+    /// Closes an endpoint by force: it asks nobody, and what was not sent is dropped.
+    pub(super) fn close(&mut self, ep: ucp_ep_h) {
+        let mut parcel = self.inbox().parcel(0);
+        parcel.purpose = Purpose::Closing;
+        let parcel = Box::into_raw(parcel);
+        let params = ucp_request_param_t {
+            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+            flags: UCP_EP_CLOSE_FLAG_FORCE,
+            cb: ucp_request_param_t__bindgen_ty_1 { send: Some(on_sent) },
+            user_data: parcel.cast(),
+            ..ucp_request_param_t::default()
+        };
+        // SAFETY: the endpoint is alive and used for the last time; its worker is this thread's.
+        let request = unsafe { self.engine.ucx.ucp_ep_close_nbx(ep, &raw const params) };
+        if UCS_PTR_IS_PTR(request) {
+            self.state.closing += 1;
+        }
+        if let Err(status) = self.under_way(parcel, request) {
+            tracing::debug!(%status, "closing an endpoint");
+        }
+    }
+
+    /// Keeps the parcel of an operation that has begun, and takes back that of one that is over.
+    fn under_way(&mut self, parcel: *mut Parcel, request: ucs_status_ptr_t) -> Result<(), Status> {
+        if UCS_PTR_IS_PTR(request) {
+            self.state.parcels.insert(parcel);
+            return Ok(());
+        }
+        // SAFETY: made from a box by the caller; UCX is done with it and will not call back.
+        let parcel = unsafe { Box::from_raw(parcel) };
+        self.inbox().pool.borrow_mut().give(parcel);
+        self.engine.ucx.check_ptr(request)
+    }
+
+    /// The parcel of an operation that has ended.
+    pub(super) fn ended(&mut self, parcel: *mut Parcel) -> Option<Box<Parcel>> {
+        self.state.parcels.remove(&parcel).then(|| {
+            // SAFETY: it was made from a box, and UCX, which had it, has said that it is done.
+            unsafe { Box::from_raw(parcel) }
+        })
+    }
+
+    /// Gives the memory of data back.
+    pub(super) fn discard(&mut self, data: Data) {
+        match data {
+            Data::Copied(parcel, _) => self.inbox().pool.borrow_mut().give(parcel),
+            // SAFETY: the worker is alive and this thread's; the data were kept, and this is their last use.
+            Data::Kept(data, _) | Data::Fetchable(data, _) => unsafe {
+                self.engine.ucx.ucp_am_data_release(self.engine.worker, data);
+            },
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if !self.worker.is_null() {
+            let mut locked = self.lock();
+            locked.say_goodbye();
+            locked.work_until(Instant::now() + CLOSING, |locked| locked.state.closing == 0);
+            locked.forget_all();
+            drop(locked);
+            // SAFETY: alive, this thread's as nobody else has the engine, and used for the last time.
+            unsafe { self.ucx.ucp_worker_destroy(self.worker) };
+        }
+        // SAFETY: alive, without a worker, and used for the last time.
+        unsafe { self.ucx.ucp_cleanup(self.context) };
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for parcel in std::mem::take(&mut state.parcels) {
+            // SAFETY: it was made from a box, and UCX, which had it, is gone.
+            drop(unsafe { Box::from_raw(parcel) });
+        }
+    }
+}

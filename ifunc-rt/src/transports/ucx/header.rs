@@ -1,0 +1,147 @@
+//! The header of an active message, which is a frame's or a message of the transport itself.
+//!
+//! Four little-endian 64-bit words; the body is the message's data.
+//!
+//! | word | frame | of the transport |
+//! |---|---|---|
+//! | 0 | sequence and length, as [`ifunc_abi::frame`] has them | 0, and the length of the body |
+//! | 1 | as there: its low byte, the kind, is not 0 | what it is, one of [`Notice`], in bits 8–15 |
+//! | 2 | token | a number that belongs to the notice |
+//! | 3 | credits: frames released in bits 0–31, units of [`BODY_ALIGN`] bytes in 32–63; both wrap | the same |
+
+use ifunc_abi::frame::{BODY_ALIGN, commit_word, split_commit_word};
+
+/// Length of the header.
+pub(super) const HEADER: usize = 32;
+
+/// The words, as they came or as they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) sequence: u32,
+    pub(super) len: u32,
+    pub(super) words: [u64; 2],
+    pub(super) credits: Credits,
+}
+
+/// Frames and units of a direction, counted from the connection's beginning; both wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Credits {
+    pub(super) frames: u32,
+    pub(super) units: u32,
+}
+
+/// What the transport itself says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// A source says what it is.
+    Hello = 1,
+    /// The target takes the connection.
+    Welcome = 2,
+    /// The target does not, and says why.
+    Refused = 3,
+    /// Credits, and nothing else.
+    Credit = 4,
+    /// The sender leaves; the number is how many frames it has sent.
+    Bye = 5,
+    /// All of these frames have arrived.
+    Heard = 6,
+}
+
+impl Head {
+    /// The head of a notice.
+    pub(super) fn notice(notice: Notice, number: u64, len: usize, credits: Credits) -> Self {
+        Self {
+            sequence: 0,
+            len: len as u32,
+            words: [(notice as u64) << 8, number],
+            credits,
+        }
+    }
+
+    /// Which notice it is; `Ok(None)` for a frame.
+    pub(super) fn as_notice(&self) -> Result<Option<Notice>, &'static str> {
+        if self.words[0] as u8 != 0 {
+            return Ok(None);
+        }
+        let notice = match self.words[0] >> 8 {
+            1 => Notice::Hello,
+            2 => Notice::Welcome,
+            3 => Notice::Refused,
+            4 => Notice::Credit,
+            5 => Notice::Bye,
+            6 => Notice::Heard,
+            _ => return Err("a notice that this version does not know"),
+        };
+        Ok(Some(notice))
+    }
+
+    pub(super) fn encode(&self) -> [u8; HEADER] {
+        let Credits { frames, units } = self.credits;
+        let words = [
+            commit_word(self.sequence, self.len),
+            self.words[0],
+            self.words[1],
+            u64::from(units) << 32 | u64::from(frames),
+        ];
+        let mut bytes = [0; HEADER];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; HEADER]) -> Self {
+        let word = |n: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[n * 8..n * 8 + 8]);
+            u64::from_le_bytes(word)
+        };
+        let (sequence, len) = split_commit_word(word(0));
+        let credits = word(3);
+        Self {
+            sequence,
+            len,
+            words: [word(1), word(2)],
+            credits: Credits {
+                frames: credits as u32,
+                units: (credits >> 32) as u32,
+            },
+        }
+    }
+}
+
+/// Units that a body takes of its direction's memory.
+pub(super) fn units(len: usize) -> u32 {
+    len.div_ceil(BODY_ALIGN) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_survive_the_way() {
+        let credits = Credits {
+            frames: u32::MAX,
+            units: 7,
+        };
+        let frame = Head {
+            sequence: 3,
+            len: 1 << 20,
+            words: [0x0102_0304_0506_0701, u64::MAX - 1],
+            credits,
+        };
+        assert_eq!(Head::decode(&frame.encode()), frame);
+        assert_eq!(frame.as_notice(), Ok(None));
+        let bye = Head::notice(Notice::Bye, 12, 0, credits);
+        assert_eq!(Head::decode(&bye.encode()).as_notice(), Ok(Some(Notice::Bye)));
+        let mut unknown = bye;
+        unknown.words[0] = 77 << 8;
+        assert!(unknown.as_notice().is_err());
+    }
+
+    #[test]
+    fn units_are_counted_upwards() {
+        assert_eq!([0, 1, 64, 65, 1 << 20].map(units), [0, 1, 1, 2, 1 << 14]);
+    }
+}

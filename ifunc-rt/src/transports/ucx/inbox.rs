@@ -1,0 +1,175 @@
+//! Where UCX's callbacks put what happened. They do nothing else: what it means is decided when UCX has returned, by code
+//! that may call UCX again.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::slice;
+
+use ifunc_abi::frame::BODY_ALIGN;
+use ucx_sys::{
+    UCP_AM_RECV_ATTR_FIELD_REPLY_EP, UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS,
+    UCS_OK, Ucx, ucp_am_recv_param_t, ucp_conn_request_h, ucp_ep_h, ucs_status_t,
+};
+
+use super::header::{HEADER, Head};
+use super::parcel::{Parcel, Pool};
+
+/// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
+const COPIED: usize = 1024;
+
+/// What happened and was not looked at yet. Used under the lock of the engine that it belongs to: callbacks run only while
+/// UCX is called, and that is done under the lock, too.
+pub(super) struct Inbox {
+    ucx: &'static Ucx,
+    events: RefCell<Vec<Event>>,
+    pub(super) pool: RefCell<Pool>,
+}
+
+/// Something that happened.
+pub(super) enum Event {
+    /// A message came.
+    Message {
+        /// From where; null if it does not say.
+        from: ucp_ep_h,
+        /// `None`: it is none of ours.
+        head: Option<Head>,
+        data: Data,
+    },
+    /// The operation of this parcel has ended.
+    Done(*mut Parcel, ucs_status_t),
+    /// An endpoint's peer is gone.
+    Failed(ucp_ep_h, ucs_status_t),
+    /// Somebody wants to connect.
+    Knock(ucp_conn_request_h),
+}
+
+/// The data of a message.
+pub(super) enum Data {
+    /// Copied, so many bytes.
+    Copied(Box<Parcel>, usize),
+    /// In a buffer of UCX's, which is given back by `ucp_am_data_release`.
+    Kept(*mut c_void, usize),
+    /// To be fetched, so many bytes; what it is known by is used up by `ucp_am_recv_data_nbx` or
+    /// `ucp_am_data_release`.
+    Fetchable(*mut c_void, usize),
+}
+
+impl Inbox {
+    pub(super) fn new(ucx: &'static Ucx) -> Self {
+        Self {
+            ucx,
+            events: RefCell::default(),
+            pool: RefCell::default(),
+        }
+    }
+
+    /// Moves what happened to `events`, which is empty.
+    pub(super) fn take(&self, events: &mut Vec<Event>) {
+        std::mem::swap(&mut *self.events.borrow_mut(), events);
+    }
+
+    pub(super) fn put(&self, event: Event) {
+        self.events.borrow_mut().push(event);
+    }
+
+    /// A parcel for a body of `len` bytes.
+    pub(super) fn parcel(&self, len: usize) -> Box<Parcel> {
+        self.pool.borrow_mut().take(len, self)
+    }
+}
+
+/// `ucp_am_recv_callback_t`.
+///
+/// # Safety
+/// Called by UCX, with the inbox as `arg`.
+pub(super) unsafe extern "C" fn on_message(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_len: usize,
+    data: *mut c_void,
+    len: usize,
+    param: *const ucp_am_recv_param_t,
+) -> ucs_status_t {
+    // SAFETY: the inbox lives as long as the worker whose callback this is, and nobody refers to it mutably; the
+    // parameters are readable during the call.
+    let (inbox, param) = unsafe { (&*arg.cast::<Inbox>(), &*param) };
+    let says = |attribute: u32| param.recv_attr & u64::from(attribute) != 0;
+    let from = if says(UCP_AM_RECV_ATTR_FIELD_REPLY_EP) {
+        param.reply_ep
+    } else {
+        std::ptr::null_mut()
+    };
+    let head = (header_len == HEADER).then(|| {
+        let mut bytes = [0; HEADER];
+        // SAFETY: the header is readable for its length during the call.
+        bytes.copy_from_slice(unsafe { slice::from_raw_parts(header.cast::<u8>(), HEADER) });
+        Head::decode(&bytes)
+    });
+    let (data, kept) = if says(UCP_AM_RECV_ATTR_FLAG_RNDV) {
+        (Data::Fetchable(data, len), true)
+    } else if len > COPIED && says(UCP_AM_RECV_ATTR_FLAG_DATA) && data.addr().is_multiple_of(BODY_ALIGN) {
+        (Data::Kept(data, len), true)
+    } else {
+        let mut parcel = inbox.parcel(len);
+        if len > 0 {
+            // SAFETY: the data are readable for their length during the call.
+            parcel
+                .body_mut(len)
+                .copy_from_slice(unsafe { slice::from_raw_parts(data.cast::<u8>(), len) });
+        }
+        (Data::Copied(parcel, len), false)
+    };
+    inbox.put(Event::Message { from, head, data });
+    if kept { UCS_INPROGRESS } else { UCS_OK }
+}
+
+/// `ucp_send_nbx_callback_t`.
+///
+/// # Safety
+/// Called by UCX, with a parcel as `user_data`.
+pub(super) unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user_data: *mut c_void) {
+    // SAFETY: passed on.
+    unsafe { done(request, status, user_data) }
+}
+
+/// `ucp_am_recv_data_nbx_callback_t`.
+///
+/// # Safety
+/// Called by UCX, with a parcel as `user_data`.
+pub(super) unsafe extern "C" fn on_received(
+    request: *mut c_void,
+    status: ucs_status_t,
+    _len: usize,
+    user_data: *mut c_void,
+) {
+    // SAFETY: passed on.
+    unsafe { done(request, status, user_data) }
+}
+
+unsafe fn done(request: *mut c_void, status: ucs_status_t, user_data: *mut c_void) {
+    let parcel = user_data.cast::<Parcel>();
+    // SAFETY: the parcel stays in the engine's table until the event below is looked at, and its inbox lives as long as
+    // the engine. Only this field is read: the memory behind it may be somebody else's at this moment.
+    let inbox = unsafe { &*(&raw const (*parcel).inbox).read() };
+    inbox.put(Event::Done(parcel, status));
+    // SAFETY: the request has ended, and nobody else frees it: operations are known by their parcels.
+    unsafe { inbox.ucx.ucp_request_free(request) };
+}
+
+/// `ucp_err_handler_cb_t`.
+///
+/// # Safety
+/// Called by UCX, with the inbox as `arg`.
+pub(super) unsafe extern "C" fn on_failure(arg: *mut c_void, ep: ucp_ep_h, status: ucs_status_t) {
+    // SAFETY: as for `on_message`.
+    unsafe { &*arg.cast::<Inbox>() }.put(Event::Failed(ep, status));
+}
+
+/// `ucp_listener_conn_callback_t`.
+///
+/// # Safety
+/// Called by UCX, with the inbox as `arg`.
+pub(super) unsafe extern "C" fn on_knock(request: ucp_conn_request_h, arg: *mut c_void) {
+    // SAFETY: as for `on_message`.
+    unsafe { &*arg.cast::<Inbox>() }.put(Event::Knock(request));
+}

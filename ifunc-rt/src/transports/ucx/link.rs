@@ -1,0 +1,298 @@
+//! One side of a connection, as the layers above have it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use ifunc_abi::frame::{BODY_ALIGN, Header};
+
+use super::engine::{Engine, Locked};
+use super::handshake::Welcome;
+use super::header::Head;
+use super::inbox::Data;
+use super::parcel::Parcel;
+use super::table::{Connection, ConnectionId, Frame, Stage};
+use crate::transports::bell::sleep_on;
+use crate::transports::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Waiter};
+
+/// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
+struct Handle {
+    engine: Arc<Engine>,
+    id: ConnectionId,
+    /// The peer is gone.
+    flag: Arc<AtomicBool>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.engine.lock().leave(self.id);
+    }
+}
+
+/// The link of a connection that is open.
+pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
+    let locked = engine.lock();
+    let connection = locked.state.connections.get(&id)?;
+    let Stage::Open { welcome, out, .. } = &connection.stage else {
+        return None;
+    };
+    let Welcome { limits, epoch, .. } = *welcome;
+    let max_body = out.max_body();
+    let handle = Arc::new(Handle {
+        engine: Arc::clone(engine),
+        id,
+        flag: Arc::clone(&connection.flag),
+    });
+    drop(locked);
+    Some(Link {
+        tx: Box::new(Sender {
+            handle: Arc::clone(&handle),
+            max_body,
+            reserved: None,
+        }),
+        rx: Box::new(Receiver {
+            handle: Arc::clone(&handle),
+            held: None,
+        }),
+        waiter: Arc::new(Sleeper(handle)),
+        peer: Peer { uid: None, pid: None },
+        limits,
+        epoch,
+    })
+}
+
+/// What becomes of whoever looks for a connection that is not there any more.
+const CLOSED: Gone = Gone::Closed;
+
+impl Handle {
+    fn is_gone(&self) -> bool {
+        self.flag.load(Ordering::Acquire)
+    }
+}
+
+fn connection<'a>(locked: &'a mut Locked<'_>, id: ConnectionId) -> Result<&'a mut Connection, Gone> {
+    locked.state.connections.get_mut(&id).ok_or(CLOSED)
+}
+
+/// Frames out.
+struct Sender {
+    handle: Arc<Handle>,
+    max_body: usize,
+    /// What `reserve` handed out, with its length.
+    reserved: Option<(Box<Parcel>, usize)>,
+}
+
+impl Sender {
+    /// A smaller body than this part of the room that was reserved for it moves to a parcel of its size: credits bound what
+    /// is sent, not what was reserved.
+    const SPARSE: usize = 4;
+}
+
+impl Outbound for Sender {
+    fn max_body(&self) -> usize {
+        self.max_body
+    }
+
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+        assert!(
+            len <= self.max_body && align <= BODY_ALIGN,
+            "a body larger than the transport takes"
+        );
+        let mut locked = self.handle.engine.lock();
+        let connection = connection(&mut locked, self.handle.id)?;
+        if let Some(gone) = &connection.gone {
+            return Err(gone.clone());
+        }
+        match &connection.stage {
+            Stage::Open { out, .. } if !out.has_room(len) => return Ok(None),
+            Stage::Open { .. } => {}
+            _ => return Err(CLOSED),
+        }
+        let parcel = match self.reserved.take() {
+            Some((parcel, _)) if parcel.room() >= len => parcel,
+            other => {
+                let inbox = locked.inbox();
+                if let Some((small, _)) = other {
+                    inbox.pool.borrow_mut().give(small);
+                }
+                inbox.parcel(len)
+            }
+        };
+        let (parcel, _) = self.reserved.insert((parcel, len));
+        Ok(Some(parcel.body_mut(len)))
+    }
+
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
+        let (mut parcel, reserved) = self.reserved.take().expect("`reserve` comes before `commit`");
+        assert!(len <= reserved, "a body larger than what was reserved");
+        let mut locked = self.handle.engine.lock();
+        if len.saturating_mul(Self::SPARSE) < parcel.room() {
+            let mut small = locked.inbox().parcel(len);
+            if small.room() < parcel.room() {
+                small.body_mut(len).copy_from_slice(parcel.body(len));
+                self.reserved = Some((std::mem::replace(&mut parcel, small), 0));
+            } else {
+                locked.inbox().pool.borrow_mut().give(small);
+            }
+        }
+        let Ok(connection) = connection(&mut locked, self.handle.id) else {
+            return 0;
+        };
+        let Stage::Open { out, incoming, .. } = &mut connection.stage else {
+            return 0;
+        };
+        let sequence = out.send(len);
+        let head = Head {
+            sequence,
+            len: len as u32,
+            words: header.words(),
+            credits: incoming.publish(),
+        };
+        locked.post(self.handle.id, parcel, head, len);
+        sequence
+    }
+
+    fn is_unconsumed(&mut self, sequence: u32) -> bool {
+        let locked = self.handle.engine.lock();
+        match locked
+            .state
+            .connections
+            .get(&self.handle.id)
+            .map(|connection| &connection.stage)
+        {
+            Some(Stage::Open { out, .. }) => out.is_unconsumed(sequence),
+            _ => true,
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if let Some((parcel, _)) = self.reserved.take() {
+            self.handle.engine.lock().inbox().pool.borrow_mut().give(parcel);
+        }
+    }
+}
+
+/// Frames in.
+struct Receiver {
+    handle: Arc<Handle>,
+    /// The frame that `peek` found.
+    held: Option<Frame>,
+}
+
+// SAFETY: what a frame holds is memory of the engine's, which is given back under its lock; until then it is the
+// receiver's alone.
+unsafe impl Send for Receiver {}
+
+impl Receiver {
+    /// The next frame, if there is one. Lets UCX work if nobody did since the last look.
+    fn next(&self) -> Result<Option<Frame>, Gone> {
+        let mut locked = self.handle.engine.lock();
+        let looks = locked.state.looks;
+        let looked = connection(&mut locked, self.handle.id)?;
+        if let Some(frame) = looked.arrived.pop_front() {
+            return Ok(Some(frame));
+        }
+        if looked.looked == looks && looked.gone.is_none() {
+            locked.progress();
+        }
+        let looks = locked.state.looks;
+        let connection = connection(&mut locked, self.handle.id)?;
+        connection.looked = looks;
+        match (connection.arrived.pop_front(), &connection.gone) {
+            (None, Some(gone)) => Err(gone.clone()),
+            (frame, _) => Ok(frame),
+        }
+    }
+}
+
+impl Inbound for Receiver {
+    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+        if self.held.is_none() {
+            self.held = self.next()?;
+        }
+        Ok(self.held.as_ref().map(|frame| {
+            let (ptr, len) = match &frame.data {
+                Data::Copied(parcel, len) => (parcel.body(*len).as_ptr(), *len),
+                Data::Kept(data, len) => (data.cast_const().cast(), *len),
+                Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
+            };
+            Arrived {
+                sequence: frame.sequence,
+                words: frame.words,
+                // SAFETY: the memory is the frame's until `release`, which needs `self` mutably.
+                body: unsafe { Body::new(ptr, len) },
+            }
+        }))
+    }
+
+    fn release(&mut self) {
+        let Some(frame) = self.held.take() else { return };
+        let len = frame.data.len();
+        let mut locked = self.handle.engine.lock();
+        locked.discard(frame.data);
+        if let Ok(connection) = connection(&mut locked, self.handle.id)
+            && let Stage::Open { incoming, .. } = &mut connection.stage
+            && incoming.release(len)
+            && connection.gone.is_none()
+        {
+            locked.credit(self.handle.id);
+        }
+    }
+
+    fn settle(&mut self) {
+        // What the peer was not told of yet keeps it from nothing: see `Incoming::release`.
+    }
+
+    fn arm(&mut self) -> bool {
+        let mut locked = self.handle.engine.lock();
+        // A target's listener has armed the worker for all of its connections.
+        if locked.state.door.is_none() {
+            locked.arm();
+        }
+        self.held.is_none()
+            && connection(&mut locked, self.handle.id)
+                .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if let Some(frame) = self.held.take() {
+            self.handle.engine.lock().discard(frame.data);
+        }
+    }
+}
+
+/// Sleeping.
+struct Sleeper(Arc<Handle>);
+
+impl Sleeper {
+    /// How often UCX is let work to find out about a peer's end: it says so in several steps.
+    const STEPS: usize = 4;
+}
+
+impl Waiter for Sleeper {
+    fn sleep(&self, until: Instant) {
+        // Not under the lock: others may send and receive meanwhile.
+        if !self.0.is_gone() {
+            sleep_on(self.0.engine.bell(), until);
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.is_gone()
+    }
+
+    fn ask_gone(&self) -> bool {
+        for _ in 0..Self::STEPS {
+            if self.0.is_gone() || !self.0.engine.lock().progress() {
+                break;
+            }
+        }
+        self.0.is_gone()
+    }
+}

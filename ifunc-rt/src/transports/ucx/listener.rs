@@ -1,0 +1,135 @@
+//! The target's side of making connections.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use ucx_sys::{
+    SockAddr, UCP_LISTENER_ATTR_FIELD_SOCKADDR, UCS_ERR_ALREADY_EXISTS, UCS_ERR_BUSY, Ucx, socket_addr,
+    ucp_listener_attr_t,
+};
+
+use super::engine::{Engine, Refused};
+use super::handshake::Welcome;
+use super::link;
+use super::settings::{Settings, judge};
+use super::table::Door;
+use crate::transports::address::HostPort;
+use crate::transports::{Link, ListenConfig, ListenError, Listener};
+
+/// A listening target.
+struct UcxListener {
+    engine: Arc<Engine>,
+    address: SocketAddr,
+}
+
+/// Listens at `at`.
+pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    let ucx = Ucx::load().map_err(|error| ListenError::Library {
+        problem: error.to_string(),
+    })?;
+    let address = at.resolve().map_err(|source| ListenError::Io {
+        doing: format!("looking for the host of `{at}`"),
+        source,
+    })?;
+    let refused = |doing| {
+        move |status: ucx_sys::Status| ListenError::Ucx {
+            doing,
+            problem: status.to_string(),
+        }
+    };
+    judge(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
+    let settings = Settings::new(ucx, address.ip()).map_err(refused("reading UCX's configuration"))?;
+    let engine = Engine::new(ucx, &settings).map_err(|Refused { doing, status }| refused(doing)(status))?;
+    let mut locked = engine.lock();
+    let listener = locked
+        .listen(&SockAddr::new(address))
+        .map_err(|status| match status.code {
+            UCS_ERR_BUSY | UCS_ERR_ALREADY_EXISTS => ListenError::PortInUse { address },
+            _ => refused("listening by UCX")(status),
+        })?;
+    locked.state.door = Some(Door {
+        listener,
+        welcome: Welcome {
+            // Keys from the system's random numbers, a counter, the time: another one in every run.
+            epoch: RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())) | 1,
+            limits: config.limits,
+            to_target: config.to_target,
+            to_source: config.to_source,
+        },
+        guests: VecDeque::new(),
+        waiting: VecDeque::new(),
+        armed: false,
+    });
+    let mut attr = ucp_listener_attr_t {
+        field_mask: u64::from(UCP_LISTENER_ATTR_FIELD_SOCKADDR),
+        ..ucp_listener_attr_t::default()
+    };
+    // SAFETY: the listener is alive; the fields of the mask are written.
+    let status = unsafe { ucx.ucp_listener_query(listener, &raw mut attr) };
+    drop(locked);
+    // From here on its end is the listener's.
+    let mut listener = UcxListener { engine, address };
+    ucx.check(status)
+        .map_err(refused("asking UCX for the address that it listens on"))?;
+    listener.address = socket_addr(&attr.sockaddr).unwrap_or(address);
+    let (address, ucx_version) = (listener.address, ucx.version());
+    if address.ip().is_loopback() {
+        tracing::warn!(%address, %ucx_version, "listening by UCX: every user of this host can connect, and whoever does is trusted with this process's memory");
+    } else {
+        tracing::warn!(%address, %ucx_version, "listening by UCX on a network: every host that reaches this address can connect, and whoever does is trusted with this process's memory");
+    }
+    Ok(Box::new(listener))
+}
+
+impl Listener for UcxListener {
+    fn address(&self) -> String {
+        format!("ucx://{}", self.address)
+    }
+
+    fn accept(&mut self) -> Option<Link> {
+        let mut locked = self.engine.lock();
+        // Between `silence` and sleep UCX is not let work: what it then took in would not ring.
+        let armed = locked
+            .state
+            .door
+            .as_mut()
+            .is_some_and(|door| std::mem::take(&mut door.armed));
+        if !armed {
+            locked.progress();
+        }
+        let id = locked.state.door.as_mut()?.waiting.pop_front()?;
+        locked.show(id);
+        drop(locked);
+        link::new(&self.engine, id)
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.engine.bell()
+    }
+
+    fn silence(&self) {
+        let mut locked = self.engine.lock();
+        locked.arm();
+        if let Some(door) = &mut locked.state.door {
+            door.armed = true;
+        }
+    }
+}
+
+impl Drop for UcxListener {
+    fn drop(&mut self) {
+        let mut locked = self.engine.lock();
+        let Some(door) = locked.state.door.take() else {
+            return;
+        };
+        // SAFETY: alive, its worker this thread's, and used for the last time.
+        unsafe { locked.ucx().ucp_listener_destroy(door.listener) };
+        // Their sources learn that nobody will come.
+        for id in door.guests.into_iter().map(|(id, _)| id).chain(door.waiting) {
+            locked.forget(id);
+        }
+    }
+}

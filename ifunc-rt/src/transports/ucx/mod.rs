@@ -1,0 +1,53 @@
+//! Processes of any hosts, over UCX's active messages.
+//!
+//! UCX is found when it is needed; nothing is linked. Each listener and each source's link has a context and a worker of
+//! its own ([`engine`]), used under one lock. UCX's callbacks only write down what happened ([`inbox`]); what follows from
+//! it is decided when UCX has returned ([`dispatch`], [`door`], [`leaving`]). A source connects to the address of UCX's listener, says what it is
+//! and hears what the target takes ([`handshake`]). Each frame is an active message ([`header`]), sent from the memory that
+//! it was encoded in ([`parcel`]); UCX sends small ones eagerly and lets large ones be fetched. What may be under way is
+//! bounded by credits ([`credits`]), so that a peer cannot make this process take memory without limit. Messages may
+//! overtake each other; frames are put in order before their credits are given back.
+//!
+//! UCX works when it is let: in every look for frames. A large body is fetched with its sender's help, and what a full
+//! socket did not take is sent later, so a source that sends and then does nothing keeps the end of it to itself until its
+//! next call; leaving is one.
+//!
+//! Whoever leaves says how many frames it sent, and waits for a while to hear that they came. How soon a peer that died or
+//! vanished is noticed, and which devices are used, is in [`settings`].
+//!
+//! **Who may connect.** Whoever reaches a UCX worker is trusted with its process's memory: over TCP and shared memory UCX
+//! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are none of its own. A target listens on this host's loopback device unless told otherwise, and says
+//! who can reach it. On loopback, that is every user of the host.
+
+use std::time::Instant;
+
+use super::address::HostPort;
+use super::{ConnectError, Link, ListenConfig, ListenError, Listener};
+
+mod credits;
+mod dispatch;
+mod door;
+mod engine;
+mod handshake;
+mod header;
+mod inbox;
+mod leaving;
+mod link;
+mod listener;
+mod parcel;
+mod settings;
+mod source;
+mod table;
+
+/// Makes this process the target at `at`.
+pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    listener::listen(at, config)
+}
+
+/// Connects to the target at `at`.
+pub(super) fn connect(at: &HostPort, deadline: Instant) -> Result<Link, ConnectError> {
+    source::connect(at, deadline)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,151 @@
+//! How UCX is set up where the environment does not say otherwise.
+
+use std::ffi::CString;
+use std::net::IpAddr;
+
+use ucx_sys::{Status, Ucx, Version, ucp_config_t};
+
+/// What differs from UCX's own defaults: the prefix that a transport's settings have, the name, the value. `UCX_` and both
+/// is the variable that overrides it.
+///
+/// A process that ends is noticed at once, because its sockets are closed. A host that vanishes is noticed by TCP's probes,
+/// after 2 s of silence and three of them a second apart, or by UCX's own, every 2 s.
+const SETTINGS: &[(&str, &str, &str)] = &[
+    ("", "KEEPALIVE_INTERVAL", "2s"),
+    ("TCP_", "KEEPIDLE", "2s"),
+    ("TCP_", "KEEPINTVL", "1s"),
+    ("TCP_", "KEEPCNT", "3"),
+    // A connection whose end is to be noticed does without UCX's shared memory otherwise.
+    ("", "MM_ERROR_HANDLING", "y"),
+];
+
+/// The last version in which a program names a transport's setting without its prefix.
+const NO_PREFIX: (u32, u32) = (1, 13);
+
+/// The last version of UCX that was seen to write beyond its memory when it accepts a connection over IPv6 (`uct_tcp_ep_t`
+/// holds the address of the peer, and has room for one of IPv4).
+const NO_IPV6: (u32, u32) = (1, 13);
+
+/// Whether this UCX can be used by way of `address`.
+///
+/// # Errors
+/// Why not, and what to do.
+pub(super) fn judge(version: Version, address: IpAddr) -> Result<(), String> {
+    if address.is_ipv6() && (version.major, version.minor) <= NO_IPV6 {
+        return Err(format!(
+            "UCX {version} corrupts its memory when it connects over IPv6, so `{address}` is not used; help: use an address of IPv4, or UCX 1.14 or newer"
+        ));
+    }
+    Ok(())
+}
+
+/// UCX's configuration for connections by way of `address`.
+pub(super) struct Settings {
+    ucx: &'static Ucx,
+    config: *mut ucp_config_t,
+}
+
+impl Settings {
+    pub(super) fn new(ucx: &'static Ucx, address: IpAddr) -> Result<Self, Status> {
+        let mut config = std::ptr::null_mut();
+        // SAFETY: no prefix and no file: the environment; the result is written to `config`.
+        ucx.check(unsafe { ucx.ucp_config_read(std::ptr::null(), std::ptr::null(), &raw mut config) })?;
+        let settings = Self { ucx, config };
+        for (prefix, name, value) in SETTINGS {
+            if is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
+                settings.set(prefix, name, value);
+            }
+        }
+        if address.is_loopback() {
+            // UCX opens a port on every device that it may use, on which it believes what it is sent.
+            settings.set("", "NET_DEVICES", "lo");
+        }
+        Ok(settings)
+    }
+
+    /// Sets what the environment does not set. What this version of UCX does not know stays unset.
+    fn set(&self, prefix: &str, name: &str, value: &str) {
+        let full = format!("{prefix}{name}");
+        if std::env::var_os(format!("UCX_{full}")).is_some() {
+            return;
+        }
+        let version = self.ucx.version();
+        let name = if (version.major, version.minor) <= NO_PREFIX {
+            name
+        } else {
+            &full
+        };
+        let (Ok(c_name), Ok(c_value)) = (CString::new(name), CString::new(value)) else {
+            return;
+        };
+        // SAFETY: the configuration is alive, and the texts end in zeros.
+        let status = unsafe {
+            self.ucx
+                .ucp_config_modify(self.config, c_name.as_ptr(), c_value.as_ptr())
+        };
+        if let Err(status) = self.ucx.check(status) {
+            tracing::debug!(full, value, %status, "UCX does not take this setting");
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *const ucp_config_t {
+        self.config
+    }
+}
+
+/// Whether a setting belongs to a transport that `tls`, the value of `UCX_TLS`, does not leave out: UCX warns of others.
+fn is_used(name: &str, tls: Option<&str>) -> bool {
+    let Some(tls) = tls.filter(|tls| !tls.starts_with('^')) else {
+        return true;
+    };
+    let any = |names: &[&str]| tls.split(',').any(|tl| tl == "all" || names.contains(&tl));
+    match name {
+        "MM_ERROR_HANDLING" => any(&["sm", "shm", "mm", "posix", "sysv", "xpmem"]),
+        "KEEPIDLE" | "KEEPINTVL" | "KEEPCNT" => any(&["tcp"]),
+        _ => true,
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        // SAFETY: read by `new`, and this is its last use.
+        unsafe { self.ucx.ucp_config_release(self.config) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_transports_that_are_left_out_are_not_made() {
+        for (tls, memory, tcp) in [
+            (None, true, true),
+            (Some("all"), true, true),
+            (Some("tcp"), false, true),
+            (Some("self,sm"), true, false),
+            (Some("^ib"), true, true),
+        ] {
+            assert_eq!(is_used("MM_ERROR_HANDLING", tls), memory, "{tls:?}");
+            assert_eq!(is_used("KEEPIDLE", tls), tcp, "{tls:?}");
+            assert!(is_used("KEEPALIVE_INTERVAL", tls));
+        }
+    }
+
+    #[test]
+    fn ipv6_is_refused_where_it_is_dangerous() {
+        let version = |minor| Version {
+            major: 1,
+            minor,
+            release: 1,
+        };
+        let (four, six) = ("127.0.0.1".parse().unwrap(), "::1".parse().unwrap());
+        assert_eq!(judge(version(13), four), Ok(()));
+        assert_eq!(judge(version(14), six), Ok(()));
+        let why = judge(version(13), six).unwrap_err();
+        assert!(
+            why.contains("UCX 1.13.1") && why.contains("help: use an address of IPv4"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! What an engine knows of its connections.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use ucx_sys::{ucp_ep_h, ucp_listener_h, ucs_status_t};
+
+use super::credits::{Incoming, Outgoing};
+use super::handshake::{LONGEST, Misheard, Welcome};
+use super::header::{Head, Notice};
+use super::inbox::{Data, Event};
+use super::parcel::Parcel;
+use crate::transports::Gone;
+
+/// A connection of an engine. Never used again, unlike the address of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ConnectionId(u64);
+
+/// Everything under the lock of an engine.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) connections: BTreeMap<ConnectionId, Connection>,
+    /// By the address of the endpoint.
+    pub(super) endpoints: BTreeMap<usize, ConnectionId>,
+    /// Of operations under way: UCX has their addresses, and with them the memory.
+    pub(super) parcels: BTreeSet<*mut Parcel>,
+    /// How many of those close endpoints.
+    pub(super) closing: usize,
+    /// Calls of `ucp_worker_progress`.
+    pub(super) looks: u64,
+    /// A target's.
+    pub(super) door: Option<Door>,
+    /// Connections that this side has left, and whose peers have not heard everything.
+    pub(super) leaving: usize,
+    /// Connections whose peers broke the protocol, and whose endpoints are to be closed.
+    pub(super) broken: Vec<ConnectionId>,
+    /// Room for events.
+    pub(super) events: Vec<Event>,
+    last: u64,
+}
+
+// SAFETY: the pointers are to endpoints, requests and parcels that are only used under the lock of the engine whose state
+// this is, by any one thread at a time.
+unsafe impl Send for State {}
+
+/// Where sources meet a target.
+pub(super) struct Door {
+    pub(super) listener: ucp_listener_h,
+    /// What everybody is told.
+    pub(super) welcome: Welcome,
+    /// Connected, but they have not said what they are, and since when.
+    pub(super) guests: VecDeque<(ConnectionId, Instant)>,
+    /// Connections that the target has not taken yet.
+    pub(super) waiting: VecDeque<ConnectionId>,
+    /// The worker is armed: it must not be looked at before the sleep, or what wakes it would be taken away.
+    pub(super) armed: bool,
+}
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// A source has said what it is.
+    Calling,
+    /// The target did not take it.
+    Refused(String),
+    /// The target said something else.
+    Misheard(Misheard),
+    /// A target waits to hear what its guest is.
+    Guest,
+    /// Frames may come and go.
+    Open {
+        welcome: Welcome,
+        out: Outgoing,
+        incoming: Incoming,
+    },
+}
+
+/// A connection.
+pub(super) struct Connection {
+    /// Null when it was closed.
+    pub(super) ep: ucp_ep_h,
+    pub(super) stage: Stage,
+    /// In their order.
+    pub(super) arrived: VecDeque<Frame>,
+    /// Those that overtook others, by sequence. There are at most as many as credits, because credits are given back for
+    /// what was looked at, and that is done in order.
+    early: BTreeMap<u32, Frame>,
+    /// Sequence of the frame behind the last of `arrived`.
+    next: u32,
+    /// `State::looks` at the last look for frames.
+    pub(super) looked: u64,
+    pub(super) gone: Option<Gone>,
+    /// The status by which the endpoint failed.
+    pub(super) failure: Option<ucs_status_t>,
+    /// How many frames the peer had sent when it left.
+    pub(super) bye: Option<u32>,
+    /// The peer has heard everything.
+    pub(super) heard: bool,
+    /// This side has left; until then the peer may hear everything.
+    pub(super) left: Option<Instant>,
+    /// `gone.is_some()`, for those who do not have the lock.
+    pub(super) flag: Arc<AtomicBool>,
+}
+
+/// A frame that has arrived.
+pub(super) struct Frame {
+    pub(super) sequence: u32,
+    pub(super) words: [u64; 2],
+    pub(super) data: Data,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Frame,
+    Notice(Notice),
+}
+
+impl State {
+    /// Room for a connection over `ep`.
+    pub(super) fn insert(&mut self, ep: ucp_ep_h, stage: Stage) -> ConnectionId {
+        self.last += 1;
+        let id = ConnectionId(self.last);
+        let connection = Connection {
+            ep,
+            stage,
+            arrived: VecDeque::new(),
+            early: BTreeMap::new(),
+            next: 1,
+            looked: self.looks,
+            gone: None,
+            failure: None,
+            bye: None,
+            heard: false,
+            left: None,
+            flag: Arc::new(AtomicBool::new(false)),
+        };
+        self.endpoints.insert(ep.addr(), id);
+        self.connections.insert(id, connection);
+        id
+    }
+}
+
+impl Connection {
+    /// The first reason why it is over stays.
+    pub(super) fn end(&mut self, why: Gone) {
+        self.gone.get_or_insert(why);
+        self.flag.store(true, Ordering::Release);
+    }
+
+    /// Puts a frame that has arrived where its turn is. A number that was there before, or that credits do not reach, is given
+    /// back.
+    pub(super) fn put(&mut self, frame: Frame) -> Result<(), Frame> {
+        let slots = match &self.stage {
+            Stage::Open { incoming, .. } => incoming.slots(),
+            _ => 0,
+        };
+        // Numbers wrap: what is past is far ahead.
+        if frame.sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&frame.sequence) {
+            return Err(frame);
+        }
+        self.early.insert(frame.sequence, frame);
+        while let Some(frame) = self.early.remove(&self.next) {
+            self.next = self.next.wrapping_add(1);
+            self.arrived.push_back(frame);
+        }
+        Ok(())
+    }
+
+    /// Takes all frames.
+    pub(super) fn empty(&mut self) -> Vec<Frame> {
+        let early = std::mem::take(&mut self.early);
+        self.arrived.drain(..).chain(early.into_values()).collect()
+    }
+
+    /// Judges a message with so many bytes of data.
+    pub(super) fn judge(
+        &mut self,
+        head: Option<Head>,
+        len: usize,
+        fetchable: bool,
+    ) -> Result<Kind, &'static str> {
+        let head = head.ok_or("a message that is no frame")?;
+        if head.len as usize != len {
+            return Err("a body of another length than its header says");
+        }
+        let notice = head.as_notice()?;
+        if let Stage::Open { out, incoming, .. } = &mut self.stage {
+            out.credit(head.credits)?;
+            if notice.is_none() {
+                if self.bye.is_some_and(|sent| incoming.are_all(sent) == Ok(true)) {
+                    return Err("a frame behind its last");
+                }
+                incoming.receive(len)?;
+                return Ok(Kind::Frame);
+            }
+        }
+        match notice {
+            None => Err("a frame before the handshake"),
+            Some(_) if fetchable || len > LONGEST => Err("a notice that is too long"),
+            Some(notice) => Ok(Kind::Notice(notice)),
+        }
+    }
+}
+
+impl Data {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Copied(_, len) | Self::Kept(_, len) | Self::Fetchable(_, len) => *len,
+        }
+    }
+}

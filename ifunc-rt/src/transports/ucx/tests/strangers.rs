@@ -1,0 +1,230 @@
+//! Those who are no source, or were one and are none any more: clients of UCX that say anything.
+
+use ucx_sys::Ucx;
+
+use super::*;
+use crate::transports::ucx::engine::{Engine, Locked};
+use crate::transports::ucx::handshake::{LONGEST, hello};
+use crate::transports::ucx::header::{Credits, Head, Notice, units};
+use crate::transports::ucx::settings::Settings;
+use crate::transports::ucx::table::{ConnectionId, Stage};
+
+/// A client of UCX that says what it likes.
+struct Stranger {
+    engine: std::sync::Arc<Engine>,
+    id: ConnectionId,
+}
+
+impl Stranger {
+    fn new(to: &Address) -> Self {
+        let Address::Ucx(at) = to else { panic!("{to}") };
+        let ucx = Ucx::load().unwrap();
+        let at = at.resolve().unwrap();
+        let engine = Engine::new(ucx, &Settings::new(ucx, at.ip()).unwrap()).unwrap();
+        let mut locked = engine.lock();
+        let ep = locked.connect(&ucx_sys::SockAddr::new(at)).unwrap();
+        let id = locked.state.insert(ep, Stage::Calling);
+        drop(locked);
+        Self { engine, id }
+    }
+
+    fn post(&self, head: Head, body: &[u8]) {
+        let mut locked = self.engine.lock();
+        let mut parcel = locked.inbox().parcel(body.len());
+        parcel.body_mut(body.len()).copy_from_slice(body);
+        locked.post(self.id, parcel, head, body.len());
+    }
+
+    fn hello(&self) {
+        self.post(Head::notice(Notice::Hello, 0, 16, Credits::default()), &hello());
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+        let mut locked = self.engine.lock();
+        locked.progress();
+        look(&mut locked)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.look(|locked| locked.state.connections[&self.id].gone.is_some())
+    }
+}
+
+fn frame(sequence: u32, len: usize) -> Head {
+    Head {
+        sequence,
+        len: len as u32,
+        words: Header::new(Kind::Exec, 7, 9).words(),
+        credits: Credits::default(),
+    }
+}
+
+/// A target throws out whoever sends this to it, behind the handshake if there is one, and serves the others on.
+fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
+    let mut listener = listen(&any(), small()).unwrap();
+    let to = address(&*listener);
+    let stranger = Stranger::new(&to);
+    let mut links = Vec::new();
+    if greets {
+        stranger.hello();
+        wait_for("the handshake", || {
+            links.extend(listener.accept());
+            stranger.look(|locked| {
+                let stage = &locked.state.connections[&stranger.id].stage;
+                matches!(stage, Stage::Open { .. }).then_some(())
+            })
+        });
+    }
+    say(&stranger);
+    wait_for(what, || {
+        links.extend(listener.accept());
+        for link in &mut links {
+            if let Err(gone) = link.rx.peek().map(drop) {
+                assert!(matches!(gone, Gone::Malformed(_)), "{what}: {gone}");
+            }
+        }
+        stranger.is_gone().then_some(())
+    });
+    assert_eq!(links.len(), usize::from(greets), "{what}");
+    for link in &mut links {
+        // It may have been looked at before the others came.
+        link.rx.release();
+        let end = link.rx.peek().map(drop);
+        assert!(matches!(end, Err(Gone::Malformed(_))), "{what}: {end:?}");
+        assert!(
+            matches!(link.tx.reserve(0, 1).map(drop), Err(Gone::Malformed(_))),
+            "{what}"
+        );
+        assert!(link.waiter.is_gone(), "{what}");
+    }
+    let source = std::thread::spawn(move || {
+        let mut source = connect(&to, soon()).unwrap();
+        send(&mut source, b"well").unwrap().unwrap();
+    });
+    let mut other = accept(&mut *listener);
+    let (_, body) = wait_for("the others", || {
+        listener.accept();
+        receive(&mut other).unwrap()
+    });
+    assert_eq!(body, b"well");
+    wait_for("the source to leave", || {
+        listener.accept();
+        source.is_finished().then_some(())
+    });
+    source.join().unwrap();
+}
+
+#[test]
+fn who_breaks_the_protocol_is_thrown_out() {
+    if !has_ucx() {
+        return;
+    }
+    let none = Credits::default();
+    throws_out("no magic", false, |stranger| {
+        stranger.post(
+            Head::notice(Notice::Hello, 0, 24, none),
+            b"GET / HTTP/1.1 Host: any",
+        );
+    });
+    throws_out("no hello at all", false, |stranger| {
+        stranger.post(frame(1, 3), b"abc")
+    });
+    throws_out("a hello that is too long", false, |stranger| {
+        stranger.post(
+            Head::notice(Notice::Hello, 0, LONGEST + 1, none),
+            &[0; LONGEST + 1],
+        );
+    });
+    throws_out("another length than said", true, |stranger| {
+        stranger.post(frame(1, 4), b"abc")
+    });
+    throws_out("an unknown notice", true, |stranger| {
+        let mut head = Head::notice(Notice::Credit, 0, 0, none);
+        head.words[0] = 0xabcd << 8;
+        stranger.post(head, b"");
+    });
+    throws_out("a second hello", true, Stranger::hello);
+    throws_out("a welcome", true, |stranger| {
+        stranger.post(Head::notice(Notice::Welcome, 0, 0, none), b"")
+    });
+    throws_out("more frames than credits", true, |stranger| {
+        (1..=3).for_each(|n| stranger.post(frame(n, 1), b"x"));
+    });
+    throws_out("a larger body than a frame has, fetched", true, |stranger| {
+        let body = vec![1; 1 << 22];
+        stranger.post(frame(1, body.len()), &body);
+    });
+    throws_out("a larger body than a frame has", true, |stranger| {
+        let body = [1; (1 << 15) + 1];
+        stranger.post(frame(1, body.len()), &body);
+    });
+    for sequence in [0, 1, 4, u32::MAX] {
+        throws_out("a number whose turn does not come", true, |stranger| {
+            stranger.post(frame(1, 1), b"x");
+            stranger.post(frame(sequence, 1), b"x");
+        });
+    }
+    throws_out("a number twice", true, |stranger| {
+        stranger.post(frame(2, 1), b"x");
+        stranger.post(frame(2, 1), b"x");
+    });
+    throws_out("credits for what was not sent", true, |stranger| {
+        let credits = Credits {
+            frames: 1,
+            units: units(64),
+        };
+        stranger.post(Head::notice(Notice::Credit, 0, 0, credits), b"");
+    });
+    throws_out("fewer frames than sent", true, |stranger| {
+        stranger.post(frame(1, 1), b"x");
+        stranger.post(Head::notice(Notice::Bye, 0, 0, none), b"");
+    });
+}
+
+#[test]
+fn whoever_leaves_in_the_middle_of_a_handshake_is_forgotten() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(), small()).unwrap();
+    let to = address(&*listener);
+    let stranger = Stranger::new(&to);
+    // One that says nothing; UCX itself connects when both sides work.
+    for _ in 0..100 {
+        assert!(listener.accept().is_none());
+        stranger.is_gone();
+    }
+    drop(stranger);
+    let source = std::thread::spawn(move || connect(&to, soon()).map(drop));
+    let target = accept(&mut *listener);
+    wait_for("the source", || {
+        listener.accept();
+        target.waiter.is_gone().then_some(())
+    });
+    source.join().unwrap().unwrap();
+}
+
+/// Somebody who tries which ports are open. (UCX 1.13 aborts its process on some bytes that are none of its own: whoever reaches
+/// it is trusted.)
+#[test]
+fn whoever_connects_and_says_nothing_harms_nobody() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(), small()).unwrap();
+    let to = address(&*listener);
+    let Address::Ucx(at) = &to else { panic!("{to}") };
+    for _ in 0..10 {
+        drop(std::net::TcpStream::connect(at.resolve().unwrap()).unwrap());
+        for _ in 0..20 {
+            assert!(listener.accept().is_none());
+        }
+    }
+    let source = std::thread::spawn(move || connect(&to, soon()).map(drop));
+    let target = accept(&mut *listener);
+    wait_for("the source", || {
+        listener.accept();
+        target.waiter.is_gone().then_some(())
+    });
+    source.join().unwrap().unwrap();
+}

@@ -1,0 +1,323 @@
+//! Two processes, one of which ends without notice.
+//!
+//! The other process is this test's executable again, told by the environment to be [`child`].
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const ROLE: &str = "IFUNC_TEST_ROLE";
+const ADDRESS: &str = "IFUNC_TEST_ADDRESS";
+/// Within which the end of a peer must be noticed.
+const NOTICE: Duration = Duration::from_secs(3);
+
+/// Another process. Killed when it is dropped.
+struct Other {
+    child: Child,
+    /// What it said when it was ready.
+    said: String,
+}
+
+impl Other {
+    /// Starts one, and waits until it is ready.
+    fn start(role: &str, address: &str, env: &[(&str, &str)]) -> Self {
+        let test = concat!(module_path!(), "::child").split_once("::").unwrap().1;
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .envs([(ROLE, role), (ADDRESS, address)])
+            .envs(env.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = lines
+            .map(Result::unwrap)
+            .find_map(|line| Some(line.split_once("ready ")?.1.to_owned()));
+        Self {
+            child,
+            said: said.unwrap_or_else(|| panic!("{role} did not start")),
+        }
+    }
+
+    fn address(&self) -> Address {
+        self.said.parse().unwrap()
+    }
+
+    /// As `kill -9`; when it returns, the process is no more.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Processor time that it used, in ticks of 10 ms.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+
+    fn fds(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+            .unwrap()
+            .count()
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the other process does.
+#[test]
+#[ignore = "a part of the other tests here"]
+fn child() {
+    let (Ok(role), Ok(address)) = (std::env::var(ROLE), std::env::var(ADDRESS)) else {
+        return;
+    };
+    match role.as_str() {
+        "echo" => echo(&address),
+        "stream" => stream(connect(&address.parse().unwrap(), soon()).unwrap()),
+        role => panic!("no role {role}"),
+    }
+}
+
+fn ready(what: &str) {
+    println!("ready {what}");
+    std::io::stdout().flush().unwrap();
+}
+
+/// Sends back what it gets, to everybody, and sleeps when there is nothing.
+fn echo(address: &str) {
+    let mut listener = listen(&address.parse().unwrap(), ListenConfig::new(LIMITS)).unwrap();
+    ready(&listener.address());
+    let mut links: Vec<Link> = Vec::new();
+    let forever = Instant::now() + Duration::from_secs(600);
+    loop {
+        let mut some = false;
+        while let Some(link) = listener.accept() {
+            links.push(link);
+        }
+        links.retain_mut(|link| match receive(link) {
+            Ok(None) => true,
+            Ok(Some((_, body))) => {
+                some = true;
+                // A source that left does not want it.
+                let _ = send(link, &body);
+                true
+            }
+            Err(_) => false,
+        });
+        if some {
+            continue;
+        }
+        listener.silence();
+        let quiet = links.iter_mut().fold(true, |quiet, link| link.rx.arm() & quiet);
+        match listener.accept() {
+            Some(link) => links.push(link),
+            None if quiet => drop(sleep_on(listener.bell(), forever)),
+            None => {}
+        }
+        links.iter_mut().for_each(|link| link.rx.disarm());
+    }
+}
+
+/// Sends for ever.
+fn stream(mut link: Link) {
+    ready("");
+    for n in 0.. {
+        let body = content(n, n as usize * 997 % 300_000);
+        wait_for("credits", || {
+            receive(&mut link).unwrap();
+            send(&mut link, &body).unwrap()
+        });
+    }
+}
+
+/// Sends and waits for the same to come back.
+fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), Gone> {
+    let body = content(n, len);
+    let deadline = soon();
+    while send(link, &body)?.is_none() {
+        assert!(Instant::now() < deadline);
+    }
+    loop {
+        if let Some((_, back)) = receive(link)? {
+            assert!(back == body);
+            return Ok(());
+        }
+        assert!(Instant::now() < deadline, "no echo");
+        if link.rx.arm() {
+            link.waiter.sleep(Instant::now() + Duration::from_millis(5));
+        }
+        link.rx.disarm();
+    }
+}
+
+#[test]
+fn frames_cross_and_come_back_by_any_of_ucx_s_transports() {
+    if !has_ucx() {
+        return;
+    }
+    // UCX's own choice, and TCP alone.
+    for env in [&[][..], &[("UCX_TLS", "tcp,self")]] {
+        let other = Other::start("echo", "ucx://127.0.0.1:0", env);
+        let mut link = connect(&other.address(), soon()).unwrap();
+        for (n, len) in [0, 1, 100, 5000, 60_000, 400_000]
+            .into_iter()
+            .cycle()
+            .take(60)
+            .enumerate()
+        {
+            echoes(&mut link, n as u32, len).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_killed_target_is_noticed_and_found_again() {
+    if !has_ucx() {
+        return;
+    }
+    // Without it the kernel keeps the port for a minute.
+    let reuse = [("UCX_TCP_CM_REUSEADDR", "y")];
+    let mut other = Other::start("echo", "ucx://127.0.0.1:0", &reuse);
+    let to = other.said.clone();
+    for round in 0..3 {
+        let mut link = connect(&to.parse().unwrap(), soon()).unwrap();
+        echoes(&mut link, round, 100).unwrap();
+        let epoch = link.epoch;
+        other.kill();
+        let killed = Instant::now();
+        if round == 0 {
+            // Asked, as before a send.
+            wait_for("its end", || link.waiter.ask_gone().then_some(()));
+        } else {
+            // Asleep.
+            while receive(&mut link).is_ok() {
+                assert!(killed.elapsed() < NOTICE);
+                link.rx.arm();
+                link.waiter.sleep(killed + NOTICE);
+            }
+        }
+        assert!(killed.elapsed() < NOTICE, "noticed after {:?}", killed.elapsed());
+        assert!(matches!(link.tx.reserve(1, 1).map(drop), Err(Gone::Closed)));
+        // The same port: nothing of the one before keeps it.
+        other = Other::start("echo", &to, &reuse);
+        let mut again = connect(&to.parse().unwrap(), soon()).unwrap();
+        assert_ne!(again.epoch, epoch);
+        echoes(&mut again, round, 2000).unwrap();
+    }
+}
+
+#[test]
+fn killed_sources_leave_nothing_and_harm_nobody() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(), ListenConfig::new(LIMITS)).unwrap();
+    let to = listener.address();
+    for round in 0..6 {
+        let starter = {
+            let to = to.clone();
+            std::thread::spawn(move || Other::start("stream", &to, &[]))
+        };
+        let mut link = accept(&mut *listener);
+        let mut seen = 0;
+        wait_for("frames", || {
+            listener.accept();
+            seen += u32::from(receive(&mut link).unwrap().is_some());
+            (seen > 50 && starter.is_finished()).then_some(())
+        });
+        let mut other = starter.join().unwrap();
+        // Once it is killed in the middle of something that nobody takes.
+        other.kill();
+        let killed = Instant::now();
+        wait_for("its end", || {
+            listener.accept();
+            match receive(&mut link) {
+                Err(Gone::Closed) => Some(()),
+                Err(gone) => panic!("{gone}"),
+                Ok(_) => None,
+            }
+        });
+        assert!(
+            killed.elapsed() < NOTICE,
+            "round {round}: noticed after {:?}",
+            killed.elapsed()
+        );
+    }
+}
+
+#[test]
+fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left() {
+    if !has_ucx() {
+        return;
+    }
+    let other = Other::start("echo", "ucx://127.0.0.1:0", &[]);
+    let mut fds = Vec::new();
+    for _ in 0..4 {
+        for n in 0..4 {
+            let mut link = connect(&other.address(), soon()).unwrap();
+            echoes(&mut link, n, 1000).unwrap();
+        }
+        // The last one's end is noticed a moment later.
+        let least = wait_for("descriptors to be closed", || {
+            let now = other.fds();
+            (fds.is_empty() || now <= fds[0]).then_some(now)
+        });
+        fds.push(least);
+    }
+    let mut link = connect(&other.address(), soon()).unwrap();
+    echoes(&mut link, 1, 10).unwrap();
+    // Until it has nothing to do.
+    let mut ticks = other.ticks();
+    wait_for("it to fall asleep", || {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = other.ticks();
+        std::mem::replace(&mut ticks, now).eq(&now).then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(
+        other.ticks() - ticks <= 2,
+        "{} ticks in 2 s",
+        other.ticks() - ticks
+    );
+    echoes(&mut link, 2, 10).unwrap();
+}
+
+#[test]
+fn a_stopped_target_is_not_dead() {
+    use rustix::process::{Pid, Signal, kill_process};
+    if !has_ucx() {
+        return;
+    }
+    let other = Other::start("echo", "ucx://127.0.0.1:0", &[]);
+    let mut link = connect(&other.address(), soon()).unwrap();
+    echoes(&mut link, 1, 100).unwrap();
+    let pid = Pid::from_child(&other.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    wait_for("it to stop", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", other.child.id())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T').then_some(())
+    });
+    let body = content(2, 1000);
+    send(&mut link, &body).unwrap().unwrap();
+    // Longer than it takes until UCX looks whether the other side is there.
+    let stopped = Instant::now();
+    while stopped.elapsed() < Duration::from_secs(5) {
+        assert!(receive(&mut link).unwrap().is_none());
+        link.rx.arm();
+        link.waiter.sleep(Instant::now() + Duration::from_millis(100));
+        link.rx.disarm();
+        assert!(!link.waiter.ask_gone());
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    let (_, back) = wait_for("the echo", || receive(&mut link).unwrap());
+    assert!(back == body);
+    echoes(&mut link, 3, 300_000).unwrap();
+}
