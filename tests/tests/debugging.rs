@@ -246,6 +246,166 @@ fn rust_has_names_and_lines_too() {
     );
 }
 
+/// Sets the number, and counts.
+const SET: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+
+size_t t_NAME_payload_bound(void *args, size_t n) { (void)args; (void)n; return 0; }
+
+int t_NAME_payload_init(void *args, size_t n, void *payload, size_t *size)
+{
+    (void)args; (void)n; (void)payload;
+    *size = 0;
+    return 0;
+}
+
+void t_NAME_main(void *payload, size_t n, void *target)
+{
+    uint64_t *state = target;
+    (void)payload; (void)n;
+    FIRST
+    state[0] = VALUE;
+    state[1]++;
+}
+"#;
+
+/// gdb writes what was under a breakpoint back when the image goes, not into the one that is installed at its address.
+#[test]
+fn a_breakpoint_goes_with_its_image() {
+    // A number of eight bytes is a part of the first instruction; with another byte in front it is another instruction.
+    const LARGE: u64 = 0x1_2345_6789;
+    let set = |name: &str, before: &str, value: u64| {
+        let text = SET.replace("NAME", name).replace("FIRST", before);
+        built(&format!("{name}.c"), &text.replace("VALUE", &value.to_string()))
+    };
+    let (_one, first) = set("first", "__asm__ volatile(\"nop\" ::: \"memory\");", 11);
+    let (_two, second) = set("second", "", LARGE);
+    let Some(mut gdb) = gdb() else { return };
+    let address = unique();
+    gdb.env("IFUNC_ADDR", &address)
+        .env("IFUNC_DEBUG", "gdb")
+        .env("E2E_ONE_IMAGE", "1");
+    for command in [
+        "break t_first_main",
+        "break t_second_main",
+        "run",
+        "echo \nstopped in the first\n",
+        "info symbol $pc",
+        // The second one has none at first: what it has then is what was left of the first one's.
+        "disable 2",
+        "continue",
+        "echo \nstopped in the first again\n",
+        "enable 2",
+        "disable 1",
+        "continue",
+        "echo \nstopped in the second\n",
+        "info symbol $pc",
+        "continue",
+    ] {
+        gdb.args(["-ex", command]);
+    }
+    gdb.arg(env!("CARGO_BIN_EXE_e2e-target"));
+    let mut process = Process::start(&mut gdb);
+    process.wait_for(&format!("ifunc: ready {address}"));
+    let source = connect(&address);
+    let call = |path: &Path| {
+        // SAFETY: built above. The handle goes with the call: there is room for the next image then.
+        let loaded = unsafe { source.load_path(path) }.unwrap();
+        loaded.call(b"").unwrap().wait().unwrap();
+    };
+    for (path, counter) in [(&first, 11), (&second, LARGE), (&first, 11), (&second, LARGE)] {
+        call(path);
+        process.wait_for_last(&format!("counter: {counter}"));
+    }
+    let said = process.said.join("\n");
+    println!("{said}");
+    let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("not said: {what}"));
+    assert!(at("stopped in the first") < at("t_first_main in section .text"));
+    assert!(at("stopped in the first again") < at("stopped in the second"));
+    assert!(at("stopped in the second") < at("t_second_main in section .text"));
+}
+
+/// The second target of a process: what the first one had in its code is over, and the breakpoint is found anew.
+#[test]
+fn a_breakpoint_is_found_again_in_the_next_target() {
+    let text = SET
+        .replace("NAME", "again")
+        .replace("FIRST", "")
+        .replace("VALUE", "33");
+    let (_folder, path) = built("again.c", &text);
+    let Some(mut gdb) = gdb() else { return };
+    let address = unique();
+    gdb.env("IFUNC_ADDR", &address)
+        .env("IFUNC_DEBUG", "gdb")
+        .env("E2E_ONE_IMAGE", "1")
+        .env("E2E_TARGETS", "2");
+    for command in [
+        "break t_again_main",
+        "run",
+        "echo \nstopped\n",
+        "continue",
+        "echo \nstopped again\n",
+        "info symbol $pc",
+        "continue",
+    ] {
+        gdb.args(["-ex", command]);
+    }
+    gdb.arg(env!("CARGO_BIN_EXE_e2e-target"));
+    let mut process = Process::start(&mut gdb);
+    for round in 0..2 {
+        let address = format!("{address}-{round}");
+        process.wait_for(&format!("ifunc: ready {address}"));
+        let source = connect(&address);
+        // SAFETY: built above.
+        let again = unsafe { source.load_path(&path) }.unwrap();
+        again.send(b"").unwrap();
+        process.wait_for(&format!("done: {address}"));
+    }
+    let said = process.said.join("\n");
+    println!("{said}");
+    let (_, behind) = said
+        .split_once("stopped again")
+        .unwrap_or_else(|| panic!("{said}"));
+    assert!(behind.contains("t_again_main in section .text"), "{said}");
+}
+
+/// A library is looked into for the function that panicked when somebody asks, and once.
+#[test]
+fn a_library_is_read_once_and_only_for_who_asks() {
+    let address = unique();
+    let mut target = Process::target(&address);
+    let source = connect(&address);
+    let folder = tempfile::tempdir().unwrap();
+    let (here, away) = (folder.path().join("t_index.so"), folder.path().join("away.so"));
+    std::fs::copy(common::library("t_index"), &here).unwrap();
+    let index = source
+        .register_path::<ifunc_tests_ifuncs::t_index>(&here)
+        .unwrap();
+    let add = source
+        .register_path::<ifunc_tests_ifuncs::t_add>(common::library("t_add"))
+        .unwrap();
+    let named = |error: ifunc_rt::Error| {
+        let said = error.to_string();
+        assert!(said.contains(", in `t_index_main+0x"), "{said}");
+    };
+    // The report comes before the answer, while there is no library; what it means is asked for when there is.
+    std::fs::rename(&here, &away).unwrap();
+    index.send(&5).unwrap();
+    assert_eq!(add.call(&1).unwrap().wait().unwrap(), 1);
+    std::fs::rename(&away, &here).unwrap();
+    named(source.flush().unwrap_err());
+    // Known by now.
+    std::fs::remove_file(&here).unwrap();
+    named(index.call(&5).unwrap().wait().unwrap_err());
+    // More than are kept, none of which anybody asks for but the first.
+    for _ in 0..200 {
+        let _ = index.send(&5);
+    }
+    named(source.flush().unwrap_err());
+    target.wait_for("counter: 1");
+}
+
 #[test]
 fn a_panic_names_the_function() {
     let address = unique();

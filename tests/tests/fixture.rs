@@ -118,8 +118,10 @@ fn what_is_lacking_is_said() {
     let said = fixture.run::<t_slow>(0, &mut state).unwrap_err().to_string();
     assert!(said.contains("take_a_while"), "{said}");
     extern "C" fn at_once(_: u64) {}
-    let mut fixture =
-        Fixture::with(|builder| builder.allow("take_a_while", at_once as *const std::ffi::c_void)).unwrap();
+    let allowed =
+        |builder: ifunc_rt::TargetBuilder| builder.allow("take_a_while", at_once as *const std::ffi::c_void);
+    // SAFETY: of the type that the ifunc declares; it calls nothing back.
+    let mut fixture = unsafe { Fixture::with(allowed) }.unwrap();
     assert_eq!(fixture.run::<t_slow>(1_000_000, &mut state).unwrap(), 37);
     let said = run::<t_host_panics>("why", &mut state).unwrap_err().to_string();
     assert!(said.contains("host_panics"), "{said}");

@@ -1,12 +1,14 @@
 //! The companion of an image: its symbols, lines and call frames, which do not travel. Found beside the image in the
 //! library that `cargo ifunc build` made, if that is on this machine.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use ifunc_abi::{ImageId, symbols};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use rustix::fs::OFlags;
 
 use crate::source::search;
 
@@ -17,9 +19,12 @@ const MAX_LIBRARY: u64 = 256 << 20;
 #[derive(Debug)]
 pub(crate) struct Companion {
     bytes: Box<[u8]>,
-    /// By address; of several at one address the one that people know.
-    functions: Vec<Function>,
+    functions: Functions,
 }
+
+/// The functions of an image, by address; of several at one address the one that people know.
+#[derive(Debug)]
+pub(crate) struct Functions(Vec<Function>);
 
 /// A function of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +52,12 @@ impl Companion {
     /// The companion in a library, if its image has this id.
     pub(crate) fn read(path: &Path, name: &str, id: &ImageId) -> Option<Self> {
         let mut bytes = Vec::new();
-        let file = File::open(path).ok()?;
-        // A folder or a pipe is no library, and would be waited for.
+        // A folder or a pipe is no library. Opening a pipe would wait for whoever writes into it.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(path)
+            .ok()?;
         if !file.metadata().ok()?.is_file() {
             return None;
         }
@@ -67,7 +76,7 @@ impl Companion {
     fn new(bytes: &[u8]) -> Option<Self> {
         let file = object::File::parse(bytes).ok()?;
         let text = file.section_by_name(".text")?.index();
-        let mut functions: Vec<Function> = file
+        let functions = file
             .symbols()
             .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.section_index() == Some(text))
             .filter_map(|symbol| {
@@ -79,11 +88,9 @@ impl Companion {
                 })
             })
             .collect();
-        functions.sort_by(|a, b| (a.at, !a.global, &a.name).cmp(&(b.at, !b.global, &b.name)));
-        functions.dedup_by_key(|function| function.at);
         Some(Self {
             bytes: bytes.into(),
-            functions,
+            functions: Functions::new(functions),
         })
     }
 
@@ -93,14 +100,65 @@ impl Companion {
     }
 
     /// The functions, by address.
-    pub(super) fn functions(&self) -> &[Function] {
+    pub(super) fn functions(&self) -> &Functions {
         &self.functions
     }
 
+    /// The functions alone.
+    pub(crate) fn into_functions(self) -> Functions {
+        self.functions
+    }
+}
+
+impl Functions {
+    pub(super) fn new(mut functions: Vec<Function>) -> Self {
+        functions.sort_by(|a, b| (a.at, !a.global, &a.name).cmp(&(b.at, !b.global, &b.name)));
+        functions.dedup_by_key(|function| function.at);
+        Self(functions)
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Function> {
+        self.0.iter()
+    }
+
     /// The function that an offset in the image lies in.
-    pub(crate) fn function(&self, offset: u32) -> Option<&Function> {
-        let behind = self.functions.partition_point(|function| function.at <= offset);
-        let function = &self.functions[behind.checked_sub(1)?];
+    pub(super) fn at(&self, offset: u32) -> Option<&Function> {
+        let behind = self.0.partition_point(|function| function.at <= offset);
+        let function = &self.0[behind.checked_sub(1)?];
         (offset - function.at < function.size.max(1)).then_some(function)
+    }
+}
+
+#[cfg(test)]
+impl Function {
+    pub(super) fn new(at: u32, size: u32, name: &str) -> Self {
+        Self {
+            at,
+            size,
+            name: name.to_owned(),
+            global: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_pipe() {
+        let path = std::env::temp_dir().join(format!("ifunc-pipe-{}.so", std::process::id()));
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let (send, found) = channel();
+        let library = path.clone();
+        std::thread::spawn(move || send.send(Companion::read(&library, "add", &[0; 32]).is_some()));
+        let found = found.recv_timeout(Duration::from_secs(20));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(found, Ok(false));
     }
 }

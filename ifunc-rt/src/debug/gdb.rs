@@ -7,6 +7,8 @@
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::symfile;
+
 /// `jit_actions_t`
 const REGISTER: u32 = 1;
 const UNREGISTER: u32 = 2;
@@ -89,17 +91,8 @@ impl Registration {
             size: symfile.len() as u64,
         }));
         let list = lock();
-        // SAFETY: the lock is held; every entry in the list is alive, because `drop` takes it out first.
-        unsafe {
-            let descriptor = &raw mut __jit_debug_descriptor;
-            let first = (*descriptor).first;
-            (*entry).next = first;
-            if !first.is_null() {
-                (*first).previous = entry;
-            }
-            (*descriptor).first = entry;
-            tell(descriptor, entry, REGISTER);
-        }
+        // SAFETY: the lock is held; the entry is alive until `drop` takes it out of the list.
+        unsafe { enter(entry) };
         drop(list);
         Self {
             entry,
@@ -110,22 +103,63 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        // At UNREGISTER gdb forgets the file, but looks over its breakpoints only at the next REGISTER: then it writes
+        // into the code what was there before a breakpoint. That must be while this code is still there, not when
+        // another image lies at its address. So there is a next one now, of a file in which nothing is.
+        let nothing = symfile::empty();
+        let mut last = Entry {
+            next: ptr::null_mut(),
+            previous: ptr::null_mut(),
+            symfile: nothing.as_ptr(),
+            size: nothing.len() as u64,
+        };
         let list = lock();
-        // SAFETY: the lock is held and the entry is in the list, whose other entries are alive.
+        // SAFETY: the lock is held and the entry is in the list; the other one is alive while it is there.
         unsafe {
-            let descriptor = &raw mut __jit_debug_descriptor;
-            let Entry { next, previous, .. } = *self.entry;
-            match previous.is_null() {
-                true => (*descriptor).first = next,
-                false => (*previous).next = next,
-            }
-            if !next.is_null() {
-                (*next).previous = previous;
-            }
-            tell(descriptor, self.entry, UNREGISTER);
+            leave(self.entry);
             drop(Box::from_raw(self.entry));
+            enter(&raw mut last);
+            leave(&raw mut last);
         }
         drop(list);
+    }
+}
+
+/// Puts an entry at the front of the list and lets a debugger look.
+///
+/// # Safety
+/// The lock must be held; the entry must stay alive until it [`leave`]s, as every other in the list does.
+unsafe fn enter(entry: *mut Entry) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let descriptor = &raw mut __jit_debug_descriptor;
+        let first = (*descriptor).first;
+        (*entry).next = first;
+        if !first.is_null() {
+            (*first).previous = entry;
+        }
+        (*descriptor).first = entry;
+        tell(descriptor, entry, REGISTER);
+    }
+}
+
+/// Takes an entry out of the list and lets a debugger look.
+///
+/// # Safety
+/// The lock must be held and the entry be in the list.
+unsafe fn leave(entry: *mut Entry) {
+    // SAFETY: the caller's promise; the neighbours are in the list, so they are alive.
+    unsafe {
+        let descriptor = &raw mut __jit_debug_descriptor;
+        let Entry { next, previous, .. } = *entry;
+        match previous.is_null() {
+            true => (*descriptor).first = next,
+            false => (*previous).next = next,
+        }
+        if !next.is_null() {
+            (*next).previous = previous;
+        }
+        tell(descriptor, entry, UNREGISTER);
     }
 }
 

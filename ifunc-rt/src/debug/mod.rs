@@ -186,7 +186,8 @@ impl Described {
 
     /// The function that they led to.
     pub(crate) fn describe(&self, name: &str, calls: &[u32]) -> String {
-        trail::describe(name, self.bytes(), calls, self.companion.as_ref())
+        let functions = self.companion.as_ref().map(Companion::functions);
+        trail::describe(name, self.bytes(), calls, functions)
     }
 
     /// The image's code, as it is installed.

@@ -2,7 +2,8 @@
 //! kernel's sources.
 //!
 //! One file per process, `jit-PID.dump`. `perf record` learns of it by an executable mapping of its first page, which is
-//! there for nothing else: private, never writable, and the header is written before.
+//! there for nothing else: private, never writable, and it shows the header and nothing of any image. Behind the header
+//! the page is filled by a record that every reader skips.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -27,18 +28,20 @@ const CODE_CLOSE: u32 = 3;
 /// Of the prefix that all records have.
 const PREFIX: usize = 16;
 
-/// The dump of this process; `None` if it could not be made.
-static DUMP: OnceLock<Option<Mutex<Dump>>> = OnceLock::new();
+/// Most bytes of a dump: images come and go for as long as a target lives.
+const MAX_DUMP: u64 = 256 << 20;
+
+/// The dump of this process; `None` if it could not be made, or is over.
+static DUMP: OnceLock<Mutex<Option<Dump>>> = OnceLock::new();
 
 /// Makes the dump, unless it is there.
 pub(super) fn start() {
-    DUMP.get_or_init(|| match Dump::new(&folder()) {
-        Ok(dump) => Some(Mutex::new(dump)),
-        Err((path, error)) => {
+    DUMP.get_or_init(|| {
+        let dump = Dump::new(&folder()).map_err(|(path, error)| {
             let path = path.display();
             tracing::warn!(%error, "no dump for perf: cannot make `{path}`; help: set JITDUMPDIR to a folder");
-            None
-        }
+        });
+        Mutex::new(dump.ok())
     });
 }
 
@@ -48,8 +51,9 @@ fn folder() -> PathBuf {
 
 /// Tells of an image: by its functions if they are known, else as one.
 pub(super) fn loaded(place: &Place<'_>, companion: Option<&Companion>) {
-    let Some(Some(dump)) = DUMP.get() else { return };
-    let mut dump = dump.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(slot) = DUMP.get() else { return };
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(dump) = &mut *slot else { return };
     let whole = format!("{}{}", place.image.name(), ifunc_abi::symbols::MAIN_SUFFIX);
     let functions: Vec<_> = match companion {
         Some(companion) => companion
@@ -64,7 +68,9 @@ pub(super) fn loaded(place: &Place<'_>, companion: Option<&Companion>) {
             continue;
         };
         if let Err(error) = dump.load(name, place.base + at, code) {
-            tracing::warn!(%error, "the dump for perf is incomplete");
+            // What a full disk does not take now it may take later, and there is no saying what is missing in between.
+            tracing::warn!(%error, "the dump for perf ends here");
+            *slot = None;
             return;
         }
     }
@@ -73,7 +79,12 @@ pub(super) fn loaded(place: &Place<'_>, companion: Option<&Companion>) {
 #[derive(Debug)]
 struct Dump {
     file: File,
+    /// Bytes of whole records in it.
+    len: u64,
+    limit: u64,
     next: u64,
+    /// A record could not be written.
+    broken: bool,
 }
 
 impl Dump {
@@ -107,6 +118,16 @@ impl Dump {
         header.extend_from_slice(&now().to_le_bytes());
         header.extend_from_slice(&0u64.to_le_bytes());
         file.write_all(&header)?;
+        let mut dump = Self {
+            file,
+            len: HEADER.into(),
+            limit: MAX_DUMP,
+            next: 0,
+            broken: false,
+        };
+        // The mapping below is executable: there must be nothing in it that could be run. Of all records this one says
+        // the least.
+        dump.record(CODE_CLOSE, &[0; PAGE - HEADER as usize - PREFIX])?;
         // SAFETY: a fresh mapping at an address of the kernel's choice. It stays for as long as the process lives.
         unsafe {
             rustix::mm::mmap(
@@ -114,11 +135,11 @@ impl Dump {
                 PAGE,
                 ProtFlags::READ | ProtFlags::EXEC,
                 MapFlags::PRIVATE,
-                &file,
+                &dump.file,
                 0,
             )?;
         }
-        Ok(Self { file, next: 0 })
+        Ok(dump)
     }
 
     fn load(&mut self, name: &str, address: usize, code: &[u8]) -> io::Result<()> {
@@ -137,19 +158,34 @@ impl Dump {
 
     /// Writes a record at once: a process may end at any time.
     fn record(&mut self, kind: u32, body: &[u8]) -> io::Result<()> {
-        let mut record = Vec::with_capacity(PREFIX + body.len());
+        let len = PREFIX + body.len();
+        // A word for the end is left.
+        let room = self.limit.saturating_sub(self.len + PREFIX as u64);
+        if kind == CODE_LOAD && len as u64 > room {
+            return Err(io::Error::other(format!("it has grown to {} bytes", self.len)));
+        }
+        let mut record = Vec::with_capacity(len);
         record.extend_from_slice(&kind.to_le_bytes());
-        record.extend_from_slice(&((PREFIX + body.len()) as u32).to_le_bytes());
+        record.extend_from_slice(&(len as u32).to_le_bytes());
         record.extend_from_slice(&now().to_le_bytes());
         record.extend_from_slice(body);
-        self.file.write_all(&record)
+        if let Err(error) = self.file.write_all(&record) {
+            self.broken = true;
+            // A part of a record would make the rest unreadable.
+            let _ = self.file.set_len(self.len);
+            return Err(error);
+        }
+        self.len += len as u64;
+        Ok(())
     }
 }
 
 impl Drop for Dump {
     fn drop(&mut self) {
         // A dump without its end is as good.
-        let _ = self.record(CODE_CLOSE, &[]);
+        if !self.broken {
+            let _ = self.record(CODE_CLOSE, &[]);
+        }
     }
 }
 
@@ -171,10 +207,58 @@ mod tests {
         u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
     }
 
+    /// A folder of a test's own.
+    fn scratch(what: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("ifunc-perf-{what}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// The kinds of the records behind the first page, whole ones only.
+    fn kinds(bytes: &[u8]) -> Vec<u32> {
+        let (mut at, mut kinds) = (PAGE, Vec::new());
+        while at < bytes.len() {
+            kinds.push(u32_at(bytes, at));
+            at += u32_at(bytes, at + 4) as usize;
+        }
+        assert_eq!(at, bytes.len());
+        kinds
+    }
+
+    #[test]
+    fn a_dump_has_an_end() {
+        let folder = scratch("limit");
+        let mut dump = Dump::new(&folder).unwrap();
+        dump.limit = PAGE as u64 + 200;
+        dump.load("add_main", 0x7000, &[0x90; 64]).unwrap();
+        let error = dump.load("add_main", 0x8000, &[0x90; 64]).unwrap_err();
+        assert!(error.to_string().contains("has grown to"), "{error}");
+        drop(dump);
+        let bytes = std::fs::read(folder.join(format!("jit-{}.dump", std::process::id()))).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(kinds(&bytes), [CODE_LOAD, CODE_CLOSE]);
+        assert!(bytes.len() <= PAGE + 200);
+    }
+
+    #[test]
+    fn nothing_is_written_behind_an_error() {
+        let folder = scratch("broken");
+        let path = folder.join(format!("jit-{}.dump", std::process::id()));
+        let mut dump = Dump::new(&folder).unwrap();
+        dump.load("add_main", 0x7000, &[0x90; 64]).unwrap();
+        // As a disk that is full.
+        let writable = std::mem::replace(&mut dump.file, File::open(&path).unwrap());
+        dump.load("add_main", 0x8000, &[0x90; 64]).unwrap_err();
+        dump.file = writable;
+        drop(dump);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(kinds(&bytes), [CODE_LOAD]);
+    }
+
     #[test]
     fn what_is_written_is_what_perf_reads() {
-        let folder = std::env::temp_dir().join(format!("ifunc-perf-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = scratch("format");
         let path = folder.join(format!("jit-{}.dump", std::process::id()));
         std::fs::write(&path, "left over").unwrap();
         let mut dump = Dump::new(&folder).unwrap();
@@ -189,7 +273,10 @@ mod tests {
             (MAGIC, 1, 40)
         );
         assert_eq!((u32_at(&bytes, 12), u32_at(&bytes, 20)), (62, std::process::id()));
-        let mut at = 40;
+        // The page that is mapped.
+        assert_eq!((u32_at(&bytes, 40), 40 + u32_at(&bytes, 44)), (CODE_CLOSE, 4096));
+        assert!(bytes[56..4096].iter().all(|&byte| byte == 0));
+        let mut at = 4096;
         let mut stamp = u64_at(&bytes, 24);
         let mut seen = Vec::new();
         while at < bytes.len() {

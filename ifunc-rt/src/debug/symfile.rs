@@ -4,6 +4,7 @@
 //! for that of code which is not there only in a file without relocations.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use object::elf::{self, FileHeader64, Ident, SectionHeader64, Sym64};
 use object::pod::bytes_of;
@@ -30,22 +31,9 @@ const HEADER: usize = size_of::<FileHeader64<LE>>();
 const SECTION: usize = size_of::<SectionHeader64<LE>>();
 const SYMBOL: usize = size_of::<Sym64<LE>>();
 
-/// The file of an image of which nothing is known but its name: one function, `NAME_main`, as long as the code. `stack`
-/// is where images run, from its lowest address to the canonical frame address of `X_main`.
-pub(super) fn named(place: &Place<'_>, stack: &Range<usize>) -> Box<[u8]> {
-    let name = place.image.name();
-    let len = place.image.rx().len() as u64;
-    let entry = u64::from(place.image.entry());
-    let frame = frame(place.base as u64, len, stack);
-    let strings = STRINGS.len() + name.len() + MAIN.len() + 1;
-
-    let frame_at = HEADER;
-    let symtab_at = frame_at + frame.len();
-    let strtab_at = symtab_at + 2 * SYMBOL;
-    let sections_at = (strtab_at + strings).next_multiple_of(8);
-    let mut file = Vec::with_capacity(sections_at + SECTIONS * SECTION);
-
-    let header = FileHeader64 {
+/// The header of a file of `sections` sections, whose headers lie at `sections_at`, with their names in section `names`.
+fn header(sections_at: usize, sections: u16, names: u16) -> FileHeader64<LE> {
+    FileHeader64 {
         e_ident: Ident {
             magic: elf::ELFMAG,
             class: elf::ELFCLASS64,
@@ -66,10 +54,69 @@ pub(super) fn named(place: &Place<'_>, stack: &Range<usize>) -> Box<[u8]> {
         e_phentsize: 0.into(),
         e_phnum: 0.into(),
         e_shentsize: (SECTION as u16).into(),
-        e_shnum: (SECTIONS as u16).into(),
-        e_shstrndx: elf::SymbolSection(STRTAB).into(),
-    };
-    file.extend_from_slice(bytes_of::<FileHeader64<LE>>(&header));
+        e_shnum: sections.into(),
+        e_shstrndx: elf::SymbolSection(names).into(),
+    }
+}
+
+/// The header of a section of bytes at `offset`, placed at `address`.
+fn section(
+    name: u32,
+    kind: elf::SectionType,
+    flags: u64,
+    address: usize,
+    offset: usize,
+    size: u64,
+) -> SectionHeader64<LE> {
+    SectionHeader64 {
+        sh_name: name.into(),
+        sh_type: kind.into(),
+        sh_flags: elf::SectionFlags(flags).into(),
+        sh_addr: (address as u64).into(),
+        sh_offset: (offset as u64).into(),
+        sh_size: size.into(),
+        sh_link: 0.into(),
+        sh_info: 0.into(),
+        sh_addralign: 1.into(),
+        sh_entsize: 0.into(),
+    }
+}
+
+/// A file in which nothing is.
+pub(super) fn empty() -> &'static [u8] {
+    static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        const NAMES: &[u8] = b"\0.shstrtab\0";
+        let names_at = HEADER + 2 * SECTION;
+        let sections = [
+            section(0, elf::SHT_NULL, 0, 0, 0, 0),
+            section(1, elf::SHT_STRTAB, 0, 0, names_at, NAMES.len() as u64),
+        ];
+        let mut file = bytes_of(&header(HEADER, 2, 1)).to_vec();
+        for section in &sections {
+            file.extend_from_slice(bytes_of(section));
+        }
+        file.extend_from_slice(NAMES);
+        file
+    });
+    &FILE
+}
+
+/// The file of an image of which nothing is known but its name: one function, `NAME_main`, as long as the code. `stack`
+/// is where images run, from its lowest address to the canonical frame address of `X_main`.
+pub(super) fn named(place: &Place<'_>, stack: &Range<usize>) -> Box<[u8]> {
+    let name = place.image.name();
+    let len = place.image.rx().len() as u64;
+    let entry = u64::from(place.image.entry());
+    let frame = frame(place.base as u64, len, stack);
+    let strings = STRINGS.len() + name.len() + MAIN.len() + 1;
+
+    let frame_at = HEADER;
+    let symtab_at = frame_at + frame.len();
+    let strtab_at = symtab_at + 2 * SYMBOL;
+    let sections_at = (strtab_at + strings).next_multiple_of(8);
+    let mut file = Vec::with_capacity(sections_at + SECTIONS * SECTION);
+
+    file.extend_from_slice(bytes_of(&header(sections_at, SECTIONS as u16, STRTAB)));
     file.extend_from_slice(&frame);
     file.resize(symtab_at + SYMBOL, 0);
     let symbol: Sym64<LE> = Sym64 {
@@ -86,18 +133,6 @@ pub(super) fn named(place: &Place<'_>, stack: &Range<usize>) -> Box<[u8]> {
     file.extend_from_slice(MAIN.as_bytes());
     file.resize(sections_at, 0);
 
-    let section = |name: u32, kind, flags, address: usize, offset: usize, size: u64| SectionHeader64::<LE> {
-        sh_name: name.into(),
-        sh_type: elf::SectionType::into(kind),
-        sh_flags: elf::SectionFlags(flags).into(),
-        sh_addr: (address as u64).into(),
-        sh_offset: (offset as u64).into(),
-        sh_size: size.into(),
-        sh_link: 0.into(),
-        sh_info: 0.into(),
-        sh_addralign: 1.into(),
-        sh_entsize: 0.into(),
-    };
     let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
     let sections = [
         section(0, elf::SHT_NULL, 0, 0, 0, 0),
@@ -168,6 +203,7 @@ pub(super) fn placed(companion: &Companion, place: &Place<'_>) -> Option<Box<[u8
     let table = header.sections(LE, data).ok()?;
     let symbols = table.symbols(LE, data, elf::SHT_SYMTAB).ok()?;
     let headers_at = usize::try_from(header.e_shoff(LE)).ok()?;
+    // `sections` has looked at all of them there.
     let header_at = |index: usize| headers_at + index * SECTION;
 
     let mut addresses = vec![0u64; table.len()];
@@ -203,11 +239,8 @@ pub(super) fn placed(companion: &Companion, place: &Place<'_>) -> Option<Box<[u8
             let value = address
                 .wrapping_add(symbol.st_value(LE))
                 .wrapping_add_signed(relocation.r_addend(LE));
-            let offset = relocation.r_offset(LE);
-            if offset.checked_add(8)? > size {
-                return None;
-            }
-            patches.push(((start + offset) as usize, value.to_le_bytes().to_vec()));
+            let at = place_in(start, size, relocation.r_offset(LE))?;
+            patches.push((at, value.to_le_bytes().to_vec()));
         }
         let gone = SectionHeader64 {
             sh_type: elf::SHT_NULL.into(),
@@ -217,7 +250,40 @@ pub(super) fn placed(companion: &Companion, place: &Place<'_>) -> Option<Box<[u8
     }
     let mut file = data.to_vec();
     for (at, bytes) in patches {
-        file.get_mut(at..at + bytes.len())?.copy_from_slice(&bytes);
+        file.get_mut(at..at.checked_add(bytes.len())?)?
+            .copy_from_slice(&bytes);
     }
     Some(file.into_boxed_slice())
+}
+
+/// Where in the file the eight bytes at `offset` lie of a section of `size` bytes that begins at `start`. All three are
+/// what the file says.
+fn place_in(start: u64, size: u64, offset: u64) -> Option<usize> {
+    if offset.checked_add(8)? > size {
+        return None;
+    }
+    start.checked_add(offset)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{Object as _, ObjectSection as _};
+
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_of_itself_is_no_address_yet() {
+        assert_eq!(place_in(64, 16, 8), Some(72));
+        assert_eq!(place_in(64, 16, 9), None);
+        assert_eq!(place_in(64, u64::MAX, u64::MAX - 3), None);
+        assert_eq!(place_in(u64::MAX - 8, u64::MAX, 16), None);
+    }
+
+    #[test]
+    fn the_empty_file_is_a_file() {
+        let file = object::File::parse(empty()).unwrap();
+        let sections: Vec<_> = file.sections().map(|section| section.name().unwrap()).collect();
+        assert_eq!(sections, [".shstrtab"]);
+        assert!(file.symbols().next().is_none());
+    }
 }

@@ -5,7 +5,7 @@
 //! ago, so the callee must be the function that the call before led to; that is certain enough for a line in a log, and
 //! it is used for nothing else.
 
-use super::companion::Companion;
+use super::companion::Functions;
 
 /// Most words that a report carries.
 pub(crate) const MAX_WORDS: usize = 16;
@@ -22,7 +22,9 @@ pub(crate) fn words(base: usize, code: &[u8], words: impl Iterator<Item = usize>
         .take(MAX_STACK / size_of::<usize>())
         .enumerate()
         .filter_map(|(index, word)| {
-            let offset = word.checked_sub(base).filter(|&offset| offset < code.len())? as u32;
+            let offset = word
+                .checked_sub(base)
+                .filter(|&offset| offset > 0 && offset <= code.len())? as u32;
             // The first is a return address for certain.
             (index == 0 || callee(code, offset).is_some()).then_some(offset)
         })
@@ -44,20 +46,24 @@ fn callee(code: &[u8], offset: u32) -> Option<u32> {
 }
 
 /// The function that panicked, as `NAME+0xOFFSET`: of the trail the innermost call that is not in the language's own
-/// libraries. Without a companion, offsets in the image of `name`.
-pub(crate) fn describe(name: &str, code: &[u8], words: &[u32], companion: Option<&Companion>) -> String {
-    let Some((&first, rest)) = words.split_first() else {
+/// libraries. Where the functions are not known, offsets in the image of `name`.
+pub(crate) fn describe(name: &str, code: &[u8], words: &[u32], functions: Option<&Functions>) -> String {
+    // On a source they are what a peer says.
+    let mut words = words
+        .iter()
+        .copied()
+        .filter(|&word| word > 0 && word as usize <= code.len())
+        .take(MAX_WORDS);
+    let Some(first) = words.next() else {
         return String::new();
     };
     let mut here = first;
     let mut trail = vec![first];
-    for &word in rest {
+    for word in words {
         let Some(to) = callee(code, word) else { continue };
-        let leads_here = match companion {
+        let leads_here = match functions {
             // Behind a call that never returns there may be another function.
-            Some(known) => known
-                .function(to)
-                .is_some_and(|f| Some(f) == known.function(here - 1)),
+            Some(known) => known.at(to).is_some_and(|f| Some(f) == known.at(here - 1)),
             None => to < here,
         };
         if leads_here {
@@ -65,12 +71,12 @@ pub(crate) fn describe(name: &str, code: &[u8], words: &[u32], companion: Option
             here = word;
         }
     }
-    let Some(companion) = companion else {
+    let Some(functions) = functions else {
         let offsets: Vec<_> = trail.iter().map(|at| format!("{at:#x}")).collect();
         return format!("{name}+[{}]", offsets.join(" < "));
     };
     let named = trail.iter().filter_map(|&at| {
-        let function = companion.function(at - 1)?;
+        let function = functions.at(at - 1)?;
         let shown = format!("{:#}", rustc_demangle::demangle(&function.name));
         Some((format!("{shown}+{:#x}", at - function.at), shown))
     });
@@ -94,6 +100,7 @@ fn is_of_the_language(function: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::companion::Function;
     use super::*;
 
     /// Three functions of 16 bytes; the first calls the second at 4, the second the third at 20, the third something
@@ -135,6 +142,29 @@ mod tests {
         assert_eq!(words(0x7000, &code(), [3].into_iter()), []);
         let many = std::iter::repeat(0x7000 + 9);
         assert_eq!(words(0x7000, &code(), many).len(), MAX_WORDS);
+    }
+
+    #[test]
+    fn what_a_peer_says_is_looked_at_first() {
+        let functions = Functions::new(
+            ["a", "b", "c"]
+                .iter()
+                .enumerate()
+                .map(|(n, name)| Function::new(16 * n as u32, 16, name))
+                .collect(),
+        );
+        let hostile = [0, u32::MAX, 1 << 31, 49];
+        assert_eq!(describe("add", &code(), &hostile, None), "");
+        assert_eq!(describe("add", &code(), &hostile, Some(&functions)), "");
+        let among = [0, 45, u32::MAX, 0, 25, 9];
+        assert_eq!(describe("add", &code(), &among, None), "add+[0x2d < 0x19 < 0x9]");
+        assert_eq!(describe("add", &code(), &among, Some(&functions)), "c+0xd");
+        // The end of the code is where a call that never returns would go on.
+        assert_eq!(describe("add", &code(), &[48], Some(&functions)), "c+0x10");
+        let many: Vec<u32> = std::iter::repeat_n(9, 1 << 20).collect();
+        assert!(describe("add", &code(), &many, None).len() < 32 * MAX_WORDS);
+        // An image that no call is in, called where it begins.
+        assert_eq!(words(0x7000, &code(), [0x7000].into_iter()), []);
     }
 
     #[test]

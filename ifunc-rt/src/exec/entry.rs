@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ifunc_abi::context::Context;
 
+use super::arch::FloatControl;
 use super::stack::Stack;
 
 /// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
@@ -31,9 +32,10 @@ unsafe extern "C" {
 pub(crate) enum Side {
     /// No invocation runs.
     Idle = 0,
-    /// Injected code runs.
+    /// Injected code runs, or a function that it was allowed to call without a guard (`allow`, `allow_set`,
+    /// `allow_library`): whoever would end an invocation from outside has to look whether the thread is in the arena.
     Ifunc = 1,
-    /// A host function runs, called by injected code.
+    /// A host function runs, called by injected code through a guard.
     Host = 2,
 }
 
@@ -181,6 +183,29 @@ impl Frame {
         self.published.store(sequence | to as u64, Ordering::Relaxed);
     }
 
+    /// Crosses to the host, with the host's arithmetic. What the ifunc had made of it, if anything: for
+    /// [`back`](Self::back).
+    fn to_host(&self) -> Option<FloatControl> {
+        self.cross(Side::Host);
+        // SAFETY: an invocation runs on this thread and frame: it has called us.
+        let host = unsafe { FloatControl::saved(*self.saved_rsp.get()) };
+        let here = FloatControl::current();
+        (!here.is_as(host)).then(|| {
+            // SAFETY: what the host had.
+            unsafe { host.set() };
+            here
+        })
+    }
+
+    /// Crosses back.
+    fn back(&self, control: Option<FloatControl>) {
+        if let Some(control) = control {
+            // SAFETY: from here on there is only the way back to the ifunc, which had set it.
+            unsafe { control.set() };
+        }
+        self.cross(Side::Ifunc);
+    }
+
     /// Leaves the invocation.
     ///
     /// # Safety
@@ -211,9 +236,9 @@ pub(crate) fn guard(call: &mut dyn FnMut()) {
         // the generated `extern "C"` function) hold nothing that needs dropping before the call.
         unsafe { frame.escape(Escape::StackLow) };
     }
-    frame.cross(Side::Host);
+    let control = frame.to_host();
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut *call)) {
-        Ok(()) => frame.cross(Side::Ifunc),
+        Ok(()) => frame.back(control),
         Err(payload) => {
             let message = panic_message(&*payload);
             // A payload whose drop panics must not unwind into injected code.
@@ -227,9 +252,9 @@ pub(crate) fn guard(call: &mut dyn FnMut()) {
 /// Marks the host's side around a runtime import that cannot panic.
 pub(super) fn on_host_side<R>(call: impl FnOnce() -> R) -> R {
     let Some(frame) = caller() else { return call() };
-    frame.cross(Side::Host);
+    let control = frame.to_host();
     let result = call();
-    frame.cross(Side::Ifunc);
+    frame.back(control);
     result
 }
 
@@ -255,9 +280,17 @@ pub(super) unsafe fn escape_with_panic_at(
 ) -> ! {
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_DETAIL)]).into_owned();
     let Some(frame) = caller() else {
-        // Only injected code is given this function's address, and injected code runs in invocations only.
+        // A function of the host called back. What its frames own is unknown, so they cannot be left; and a callback that
+        // outlived its invocation has nowhere to return to.
+        // SAFETY: `CURRENT` is null or points to the frame of a living `Session` of this thread.
+        let within = unsafe { CURRENT.get().as_ref() }.is_some_and(|frame| frame.is(Side::Host));
+        let place = if within {
+            "in a callback from an exported function, whose frames cannot be left"
+        } else {
+            "outside of an invocation"
+        };
         eprintln!(
-            "ifunc: an injected function panicked outside of an invocation: {}",
+            "ifunc: an injected function panicked {place}: {:?}",
             text(message)
         );
         std::process::abort();
@@ -358,6 +391,78 @@ mod tests {
             assert_eq!(run(&mut entry, deep, &mut value), Err(Escape::StackLow));
         }
         assert_eq!(value, 17);
+    }
+
+    /// Rounds towards zero, as `fesetround(FE_TOWARDZERO)` does it, and answers whether it still does so behind an import.
+    unsafe extern "C" fn rounds(_: *const u8, _: usize, target: *mut c_void, _: *mut Context) -> u32 {
+        const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
+        let set = |(mxcsr, x87): (u32, u16)| {
+            // SAFETY: both are read; this function computes nothing with fractions, and the shim puts back what was.
+            unsafe {
+                std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87)
+            };
+        };
+        let get = || {
+            let (mut mxcsr, mut x87) = (0u32, 0u16);
+            // SAFETY: both are written.
+            unsafe {
+                std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87)
+            };
+            (mxcsr & 0xffc0, x87)
+        };
+        set(TOWARDS_ZERO);
+        // SAFETY: the tests pass a `u64`.
+        let seen = unsafe { &mut *target.cast::<u64>() };
+        let mut at_the_host = (0, 0);
+        guard(&mut || at_the_host = get());
+        let behind = get();
+        let within = on_host_side(get);
+        *seen = u64::from(at_the_host.0) << 16 | u64::from(at_the_host.1);
+        u32::from(behind == TOWARDS_ZERO && get() == TOWARDS_ZERO && within == at_the_host)
+    }
+
+    #[test]
+    fn functions_of_the_host_compute_as_the_host_does() {
+        let mut entry = Entry::new(1 << 20).unwrap();
+        let mut seen = 0;
+        assert_eq!(run(&mut entry, rounds, &mut seen), Ok(1));
+        // All exceptions masked, to nearest, x87 in extended precision: what a thread begins with.
+        assert_eq!(seen, 0x1f80 << 16 | 0x037f);
+    }
+
+    unsafe extern "C" fn called_back(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        // SAFETY: this function owns nothing.
+        guard(&mut || unsafe { escape_with_panic(b"up\x1b[2J", b"", 0, 0) });
+        0
+    }
+
+    /// In a process of its own, which it ends.
+    #[test]
+    fn a_callback_of_an_exported_function_must_not_panic() {
+        use std::os::unix::process::ExitStatusExt as _;
+        const CHILD: &str = "IFUNC_TEST_CALLBACK";
+        if std::env::var_os(CHILD).is_some() {
+            let mut entry = Entry::new(1 << 20).unwrap();
+            let _ = run(&mut entry, called_back, &mut 0);
+            return;
+        }
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "exec::entry::tests::a_callback_of_an_exported_function_must_not_panic",
+                "--nocapture",
+            ])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.signal(),
+            Some(rustix::process::Signal::ABORT.as_raw()),
+            "{said}"
+        );
+        assert!(said.contains("in a callback from an exported function"), "{said}");
+        assert!(said.contains(r"up\u{1b}[2J"), "{said}");
     }
 
     #[test]

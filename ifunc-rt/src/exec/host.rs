@@ -54,7 +54,8 @@ pub(super) unsafe extern "C" fn panicked(
     column: u32,
     stack: usize,
 ) -> ! {
-    // SAFETY: the SDK's panic handler passes two strings; this frame and its caller's (panic=abort) own nothing.
+    // SAFETY: the SDK's panic handler passes two strings; this frame and those of the image (panic=abort) own nothing, and
+    // those of an unguarded function of the host that called it back bear to be left, by `accept_code`'s contract.
     unsafe {
         let (message, file) = (bytes(message, message_len), bytes(file, file_len));
         escape_with_panic_at(stack, message, file, line, column)
@@ -62,13 +63,15 @@ pub(super) unsafe extern "C" fn panicked(
 }
 
 extern "C" fn stack_chk_fail() -> ! {
-    // SAFETY: called by compiled C only, whose frames own nothing; the way out does not use the smashed stack.
+    // SAFETY: called by compiled C, whose frames own nothing; those of a function of the host that called it back bear
+    // to be left, by `accept_code`'s contract. The way out does not use the smashed stack.
     unsafe { escape_with_panic(b"stack smashing detected", b"", 0, 0) }
 }
 
 /// `abort` of the C library, where a host allows it: it ends the invocation, not the target.
 pub(crate) extern "C" fn abort() -> ! {
-    // SAFETY: as in `stack_chk_fail`; a function of the C library that called back (`qsort`) loses at most memory.
+    // SAFETY: as in `stack_chk_fail`; a function of the C library that called back (`qsort`) loses at most memory, which
+    // is what the C standard says of leaving it by `longjmp`.
     unsafe { escape_with_panic(b"abort() was called", b"", 0, 0) }
 }
 

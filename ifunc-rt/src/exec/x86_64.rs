@@ -210,6 +210,74 @@ unsafe extern "C" {
     pub(super) fn panic();
 }
 
+/// What controls floating-point arithmetic: rounding, denormals, which exceptions trap. Injected code may change it
+/// (`fesetround`), and functions of the host were compiled for what it is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FloatControl {
+    mxcsr: u32,
+    x87: u16,
+}
+
+impl FloatControl {
+    /// Bits of MXCSR that only say what has happened.
+    const STATUS: u32 = 0x3f;
+
+    /// As it is now.
+    pub(super) fn current() -> Self {
+        let (mut mxcsr, mut x87) = (0u32, 0u16);
+        // SAFETY: each of the two writes the local that it is given, and nothing else.
+        unsafe {
+            core::arch::asm!(
+                "stmxcsr [{}]",
+                "fnstcw [{}]",
+                in(reg) &raw mut mxcsr,
+                in(reg) &raw mut x87,
+                options(nostack, preserves_flags)
+            );
+        }
+        Self { mxcsr, x87 }
+    }
+
+    /// As the shim found it.
+    ///
+    /// # Safety
+    /// `saved_rsp` must be what the shim left in the frame of an invocation that runs.
+    pub(super) unsafe fn saved(saved_rsp: usize) -> Self {
+        let words = std::ptr::with_exposed_provenance::<u32>(saved_rsp);
+        // SAFETY: the caller's promise: the shim has stored both there.
+        unsafe {
+            Self {
+                mxcsr: words.read(),
+                x87: words.add(1).cast::<u16>().read(),
+            }
+        }
+    }
+
+    /// Whether arithmetic is the same.
+    pub(super) fn is_as(self, other: Self) -> bool {
+        (self.mxcsr ^ other.mxcsr) & !Self::STATUS == 0 && self.x87 == other.x87
+    }
+
+    /// Makes it so.
+    ///
+    /// # Safety
+    /// The caller must be on the line: compiled code takes it for granted that this is what it was for the host, and what
+    /// the host set is put back before any of it computes.
+    pub(super) unsafe fn set(self) {
+        let Self { mxcsr, x87 } = self;
+        // SAFETY: both were read from the registers, so no reserved bit is set; the rest is the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "ldmxcsr [{}]",
+                "fldcw [{}]",
+                in(reg) &raw const mxcsr,
+                in(reg) &raw const x87,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -128,6 +128,8 @@ impl Drop for Cache {
                 std::mem::forget(entry.image.clone());
             }
         }
+        // Debuggers are told while the code is still mapped: it is there that they take their breakpoints back.
+        self.images.clear();
     }
 }
 

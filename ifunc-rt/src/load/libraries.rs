@@ -4,7 +4,10 @@
 //! target that gives up its rights afterwards has them already. An image that needs one sees the symbols which that
 //! library itself defines, not those of the libraries behind it: allowing `libz.so.1` does not allow the C library.
 
+#[cfg(not(target_feature = "crt-static"))]
+use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 
 use ifunc_abi::name;
 
@@ -26,8 +29,8 @@ struct Opened {
     /// Never closed: an address of it may be kept by a pinned image, and a library's constructors need not bear to be
     /// run twice.
     library: ManuallyDrop<libloading::os::unix::Library>,
-    /// Where it is mapped.
-    base: usize,
+    /// Where its segments are mapped.
+    segments: Vec<Range<usize>>,
 }
 
 impl SharedLibrary {
@@ -65,7 +68,11 @@ impl SharedLibrary {
         // SAFETY: the address is only looked at; what it is taken for is what `accept_code` vouches for.
         let address = unsafe { opened.library.get::<*const ()>(symbol).ok()?.into_raw() };
         // The loader looks into the libraries behind it too.
-        (!address.is_null() && base_of(address.cast()) == Some(opened.base)).then_some(address.cast())
+        let own = opened
+            .segments
+            .iter()
+            .any(|segment| segment.contains(&address.addr()));
+        own.then_some(address.cast())
     }
 }
 
@@ -93,33 +100,108 @@ unsafe fn open(soname: &str) -> Result<Opened, String> {
         return Err("the loader does not say where it is mapped".into());
     }
     // SAFETY: the map lives as long as the handle, which is never closed.
-    let base = base_of(unsafe { (*map).dynamic });
+    let dynamic = unsafe { (*map).dynamic }.addr();
+    let mut segments = segments_of(dynamic, PT_DYNAMIC);
+    if segments.is_empty() {
+        return Err("the loader does not say where it is mapped".into());
+    }
+    // The C library's clocks are, where the kernel has them, functions of the kernel's own object: the C library gives
+    // its callers their addresses.
+    if soname.starts_with(C_LIBRARY)
+        && let Some(header) = std::num::NonZero::new(kernel_object())
+    {
+        segments.extend(segments_of(header.get(), PT_LOAD));
+    }
     Ok(Opened {
         // SAFETY: taken from a library above.
         library: ManuallyDrop::new(unsafe { Library::from_raw(handle) }),
-        base: base.ok_or("the loader does not say where it is mapped")?,
+        segments,
     })
 }
 
-/// Where the program or library that holds this address is mapped.
-fn base_of(address: *const std::ffi::c_void) -> Option<usize> {
-    let mut info = DlInfo {
-        file: std::ptr::null(),
-        base: std::ptr::null(),
-        symbol: std::ptr::null(),
-        symbol_address: std::ptr::null(),
+/// The loaded segments of the object that has a segment of this kind around `address`.
+#[cfg(not(target_feature = "crt-static"))]
+fn segments_of(address: usize, kind: u32) -> Vec<Range<usize>> {
+    struct Wanted {
+        address: usize,
+        kind: u32,
+        found: Vec<Range<usize>>,
+    }
+
+    unsafe extern "C" fn look(info: *const ObjectInfo, _: usize, wanted: *mut c_void) -> c_int {
+        // SAFETY: `wanted` is what was passed below, and the loader passes an object that stays while it is looked at.
+        let (wanted, info) = unsafe { (&mut *wanted.cast::<Wanted>(), &*info) };
+        // SAFETY: so many program headers of a loaded object are there.
+        let headers = unsafe { std::slice::from_raw_parts(info.headers, info.count.into()) };
+        let ranges = |kind: u32| {
+            headers
+                .iter()
+                .filter(move |header| header.kind == kind)
+                .map(|header| {
+                    let start = info.difference.wrapping_add(header.address);
+                    start..start.wrapping_add(header.len)
+                })
+        };
+        let is_it = ranges(wanted.kind).any(|range| range.contains(&wanted.address));
+        if is_it {
+            wanted.found = ranges(PT_LOAD).collect();
+        }
+        is_it.into()
+    }
+
+    let mut wanted = Wanted {
+        address,
+        kind,
+        found: Vec::new(),
     };
-    // SAFETY: `info` is what it writes; any address may be asked for.
-    (unsafe { dladdr(address, &raw mut info) } != 0).then(|| info.base.addr())
+    // SAFETY: `look` is of the type that is called, with the pointer that is passed; it does not unwind.
+    unsafe { dl_iterate_phdr(look, (&raw mut wanted).cast()) };
+    wanted.found
 }
 
-/// `Dl_info` of `<dlfcn.h>`.
+/// Where the kernel's own object (the vDSO) is mapped; 0 if there is none.
+#[cfg(not(target_feature = "crt-static"))]
+fn kernel_object() -> usize {
+    // SAFETY: it takes any number.
+    unsafe { getauxval(AT_SYSINFO_EHDR) }
+}
+
+/// What sonames of the C library begin with.
+#[cfg(not(target_feature = "crt-static"))]
+const C_LIBRARY: &str = "libc.so.";
+
+/// Kinds of segments, of `<elf.h>`.
+#[cfg(not(target_feature = "crt-static"))]
+const PT_LOAD: u32 = 1;
+#[cfg(not(target_feature = "crt-static"))]
+const PT_DYNAMIC: u32 = 2;
+
+/// Of `<elf.h>`.
+#[cfg(not(target_feature = "crt-static"))]
+const AT_SYSINFO_EHDR: std::ffi::c_ulong = 33;
+
+/// The beginning of `struct dl_phdr_info` of `<link.h>`.
+#[cfg(not(target_feature = "crt-static"))]
 #[repr(C)]
-struct DlInfo {
-    file: *const std::ffi::c_char,
-    base: *const std::ffi::c_void,
-    symbol: *const std::ffi::c_char,
-    symbol_address: *const std::ffi::c_void,
+struct ObjectInfo {
+    difference: usize,
+    _name: *const std::ffi::c_char,
+    headers: *const ProgramHeader,
+    count: u16,
+}
+
+/// `Elf64_Phdr` of `<elf.h>`.
+#[cfg(not(target_feature = "crt-static"))]
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    _flags: u32,
+    _offset: u64,
+    address: usize,
+    _physical: u64,
+    _file_len: u64,
+    len: usize,
+    _align: u64,
 }
 
 /// The beginning of `struct link_map` of `<link.h>`.
@@ -128,21 +210,21 @@ struct DlInfo {
 struct LinkMap {
     _difference: usize,
     _name: *const std::ffi::c_char,
-    dynamic: *const std::ffi::c_void,
+    dynamic: *const c_void,
 }
 
 /// `RTLD_DI_LINKMAP` of `<dlfcn.h>`.
 #[cfg(not(target_feature = "crt-static"))]
-const RTLD_DI_LINKMAP: std::ffi::c_int = 2;
+const RTLD_DI_LINKMAP: c_int = 2;
 
+#[cfg(not(target_feature = "crt-static"))]
 unsafe extern "C" {
-    fn dladdr(address: *const std::ffi::c_void, info: *mut DlInfo) -> std::ffi::c_int;
-    #[cfg(not(target_feature = "crt-static"))]
-    fn dlinfo(
-        handle: *mut std::ffi::c_void,
-        request: std::ffi::c_int,
-        info: *mut std::ffi::c_void,
-    ) -> std::ffi::c_int;
+    fn dlinfo(handle: *mut c_void, request: c_int, info: *mut c_void) -> c_int;
+    fn dl_iterate_phdr(
+        look: unsafe extern "C" fn(*const ObjectInfo, usize, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+    fn getauxval(kind: std::ffi::c_ulong) -> usize;
 }
 
 #[cfg(test)]
@@ -160,6 +242,10 @@ mod tests {
         let libm = unsafe { SharedLibrary::open("libm.so.6") }.unwrap();
         assert!(libm.get("cos").is_some());
         assert!(libm.get("qsort").is_none(), "of the library behind it");
+        for clock in ["time", "gettimeofday", "clock_gettime"] {
+            assert!(libc.get(clock).is_some(), "{clock}, which may be the kernel's");
+            assert!(libm.get(clock).is_none(), "{clock}");
+        }
     }
 
     #[test]

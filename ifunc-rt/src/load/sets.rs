@@ -13,9 +13,12 @@ pub enum NamedSet {
     ///
     /// Not in it: what starts or ends processes and threads (`fork`, `system`, `exit`), jumps (`longjmp`), opens files or
     /// sockets, or changes what belongs to the whole process (`setenv`, `setlocale`, `signal`). `abort` and a failed
-    /// `assert` end the invocation as a panic does, and the target lives on.
+    /// `assert` end the invocation as a panic does, and the target lives on; only where an exported function of the host
+    /// called back there is no way out but the end of the process. `fesetround` and `feraiseexcept` last until the
+    /// invocation ends, and exported functions do not notice them.
     ///
-    /// These functions run on the injected stack, unguarded. What an ifunc allocates and does not free is the target's.
+    /// These functions run on the injected stack, unguarded; one that calls back (`qsort`, `bsearch`) is left by a jump if
+    /// the callback panics. What an ifunc allocates and does not free is the target's.
     Libc,
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::about::About;
@@ -13,7 +13,7 @@ use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
 
 use super::error::{Error, LibraryError};
-use crate::debug::companion::Companion;
+use crate::debug::companion::{Companion, Functions};
 use crate::debug::trail;
 use crate::fingerprint;
 
@@ -27,6 +27,8 @@ pub(super) struct Library {
     about: Vec<u8>,
     flags: Flags,
     payload_align: usize,
+    /// Of the image, once they were asked for; `None` where they are not known.
+    functions: OnceLock<Option<Functions>>,
 }
 
 impl Library {
@@ -83,6 +85,7 @@ impl Library {
             payload_align: parsed.payload_align(),
             about,
             image,
+            functions: OnceLock::new(),
         }))
     }
 
@@ -108,14 +111,16 @@ impl Library {
         About::new(&self.about).unwrap_or_default()
     }
 
-    /// The function of the image that a trail of calls led to, for people. The library is read again for its symbols:
-    /// they are large, and panics are rare.
+    /// The function of the image that a trail of calls led to, for people. The library is read again for its symbols,
+    /// once: they are large, and panics are rare; but who sends one that panics every time must not read it every time.
     pub(super) fn describe(&self, calls: &[u32]) -> String {
         let Ok(image) = Image::parse(&self.image) else {
             return String::new();
         };
-        let companion = Companion::read(&self.path, &self.name, &self.id);
-        trail::describe(&self.name, image.rx(), calls, companion.as_ref())
+        let functions = self
+            .functions
+            .get_or_init(|| Companion::read(&self.path, &self.name, &self.id).map(Companion::into_functions));
+        trail::describe(&self.name, image.rx(), calls, functions.as_ref())
     }
 
     /// Compares the image's types with those that this program was compiled with.

@@ -65,8 +65,8 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Connects to a target: `shm:NAME` or `loopback:NAME`. One that is not there yet is waited for, for a while
-    /// ([`SourceOptions::connect_timeout`]).
+    /// Connects to a target: `shm:NAME`, `ucx://HOST:PORT` or `loopback:NAME`. One that is not there yet is waited for, for
+    /// a while ([`SourceOptions::connect_timeout`]).
     ///
     /// # Errors
     /// An address that does not parse, a target that is not there, refuses or speaks another version.
@@ -182,11 +182,12 @@ impl Source {
         }
         waited?;
         let mut reports = connection.take_reports();
+        drop(connection);
         let first = reports.pop_front();
         for other in reports {
-            tracing::warn!(%other, "an earlier send did not end well");
+            tracing::warn!(other = %other.explain(), "an earlier send did not end well");
         }
-        first.map_or(Ok(()), Err)
+        first.map_or(Ok(()), |first| Err(first.explain()))
     }
 
     /// A panic inside comes from `encode` of a payload; the connection's state is whole at every such point.

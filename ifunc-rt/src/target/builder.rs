@@ -106,6 +106,11 @@ impl TargetBuilder {
     /// what it does. Whoever may connect must be trusted with this process's memory, and what was given to
     /// [`allow`](Self::allow), [`allow_set`](Self::allow_set) and [`allow_library`](Self::allow_library) must be what the
     /// accepted code takes it for.
+    ///
+    /// A panic leaves an invocation by a jump, as `longjmp` would, and so does what else ends one. Where a function that
+    /// was given to those three calls back into injected code (as `qsort` calls its comparison), its frames are jumped
+    /// over: nothing of them is dropped, no lock that they hold is given back. Each such function must bear that. What
+    /// `#[ifunc::export]` registered need not: a panic in something that it calls back ends the process.
     pub unsafe fn accept_code(mut self) -> Self {
         self.policy = Policy::Everything;
         self
@@ -136,7 +141,8 @@ impl TargetBuilder {
     /// Allows images to import `pointer` under `name`: a function or data of the host, beside what
     /// `#[ifunc::export]` registered. It must stay valid as long as the target lives, and must be what the accepted
     /// code takes it for (see [`accept_code`](Self::accept_code)). Called from injected code it runs on the injected
-    /// stack, unguarded: a panic in it aborts the process.
+    /// stack, unguarded: a panic in it aborts the process, and if it calls back into injected code that panics, its frames
+    /// are jumped over.
     pub fn allow(mut self, name: impl Into<String>, pointer: *const c_void) -> Self {
         self.allowed.push((name.into(), pointer.expose_provenance()));
         self
@@ -166,7 +172,8 @@ impl TargetBuilder {
     /// # Safety
     /// The loader looks for the library where it always does (`LD_LIBRARY_PATH`, the system's folders). Its constructors
     /// run in this process, and what it defines must be what the accepted code takes it for (see
-    /// [`accept_code`](Self::accept_code)). Its functions run on the injected stack, unguarded.
+    /// [`accept_code`](Self::accept_code)). Its functions run on the injected stack, unguarded; those that call back into
+    /// injected code must bear to be left by a jump.
     pub unsafe fn allow_library(mut self, soname: impl Into<String>) -> Self {
         self.libraries.push(soname.into());
         self

@@ -387,11 +387,12 @@ impl State {
                 },
             )
             .map_err(|why| Refusal::new(Rejection::Policy, why))?;
-        let got = resolve(&image, &host.names)?;
-        match host.cache.get(id) {
-            Some(installed) => Ok(installed),
-            None => host.cache.insert(*id, &image, &got),
+        // What names stand for does not change while a target lives: what was resolved once need not be again.
+        if let Some(installed) = host.cache.get(id) {
+            return Ok(installed);
         }
+        let got = resolve(&image, &host.names)?;
+        host.cache.insert(*id, &image, &got)
     }
 }
 

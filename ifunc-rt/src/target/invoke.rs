@@ -109,11 +109,15 @@ pub(super) fn invoke(
         } => {
             let image = invocation.image;
             let words = image.debug.calls(session.left_behind(stack));
-            let place = image.debug.describe(&image.name, &words);
-            tracing::warn!(
-                ifunc = %image.name, source = invocation.sender, at = %format_args!("{file}:{line}:{column}"), %place,
-                "panicked: {message}"
-            );
+            // How often this happens is the source's choice, and so is what the texts hold: no level that is shown
+            // unasked, nothing unescaped, and no look for the function that nobody reads.
+            if tracing::enabled!(tracing::Level::DEBUG) {
+                let place = image.debug.describe(&image.name, &words);
+                tracing::debug!(
+                    ifunc = %image.name, source = invocation.sender, ?file, line, column, ?place, says = ?message,
+                    "panicked"
+                );
+            }
             let calls: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let detail = PanicDetail {
                 line,

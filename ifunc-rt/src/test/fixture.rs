@@ -2,12 +2,14 @@
 
 use std::any::{Any, TypeId};
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ifunc::payload::{Ifunc, TargetArgs};
+use ifunc_abi::ImageId;
 
 use super::{Error, age};
 use crate::source::search;
@@ -36,6 +38,17 @@ pub struct Fixture {
     loaded: HashMap<String, Loaded>,
     source: Source,
     target: Target,
+    accepted: Accepted,
+}
+
+/// The images that a fixture loaded: it runs no others, whoever connects to it.
+#[derive(Clone, Debug, Default)]
+struct Accepted(Arc<Mutex<HashSet<ImageId>>>);
+
+impl Accepted {
+    fn ids(&self) -> MutexGuard<'_, HashSet<ImageId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Fixture {
@@ -44,7 +57,8 @@ impl Fixture {
     /// # Errors
     /// Two exports of one name; no memory.
     pub fn new() -> Result<Self, Error> {
-        Self::with(|builder| builder)
+        // SAFETY: nothing is added for images to take for what it is not.
+        unsafe { Self::with(|builder| builder) }
     }
 
     /// With what `settings` add to the target: names for images to import
@@ -53,24 +67,35 @@ impl Fixture {
     /// ```no_run
     /// extern "C" fn answer() -> u64 { 42 }
     /// let allowed = |builder: ifunc_rt::TargetBuilder| builder.allow("answer", answer as *const _);
-    /// let fixture = ifunc_rt::test::Fixture::with(allowed)?;
+    /// // SAFETY: the ifuncs of this test declare `answer` as it is, and it calls nothing back.
+    /// let fixture = unsafe { ifunc_rt::test::Fixture::with(allowed) }?;
     /// # Ok::<(), ifunc_rt::test::Error>(())
     /// ```
     ///
+    /// # Safety
+    /// As for [`TargetBuilder::accept_code`], as far as the settings go: what they allow must be what the ifuncs that
+    /// this fixture runs take it for, and must bear to be left by a jump if it calls them back.
+    ///
     /// # Errors
     /// As [`new`](Self::new), and what the settings bring.
-    pub fn with(settings: impl FnOnce(TargetBuilder) -> TargetBuilder) -> Result<Self, Error> {
+    pub unsafe fn with(settings: impl FnOnce(TargetBuilder) -> TargetBuilder) -> Result<Self, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let address = format!("loopback:ifunc-test-{}-{number}", std::process::id());
-        // SAFETY: nobody else knows the address, and what this process sends to itself is what its developer built.
-        let builder = unsafe { Target::builder().accept_code() };
+        let accepted = Accepted::default();
+        let known = accepted.clone();
+        // SAFETY: these are images that this value read from where the developer's builds lie, which are run as
+        // `cargo test` runs the test itself (see the module), and whose types were compared with those of their
+        // handles, or which `run_by_name` was promised to be right. What they are allowed is the caller's promise.
+        let builder =
+            unsafe { Target::builder().accept_code_if(move |_, image| known.ids().contains(image.id)) };
         let target = settings(builder).listen(&address)?;
         Ok(Self {
             registered: HashMap::new(),
             loaded: HashMap::new(),
             source: Source::connect(&address)?,
             target,
+            accepted,
         })
     }
 
@@ -126,6 +151,7 @@ impl Fixture {
                 let path = find(name)?;
                 // SAFETY: the caller's promise.
                 let loaded = unsafe { self.source.load_path(path) }?;
+                self.accepted.ids().insert(*loaded.id());
                 self.loaded.insert(name.to_owned(), loaded.clone());
                 loaded
             }
@@ -153,6 +179,7 @@ impl Fixture {
             Some(handle) => handle.clone(),
             None => {
                 let handle = self.source.register_path::<F>(find(F::NAME)?)?;
+                self.accepted.ids().insert(*handle.id());
                 self.registered
                     .insert(TypeId::of::<F>(), Box::new(handle.clone()));
                 handle
@@ -218,4 +245,28 @@ fn find(name: &str) -> Result<impl AsRef<Path>, Error> {
         );
     }
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use ifunc_abi::status::Rejection;
+
+    use super::*;
+    use crate::tests::images::{self, Add};
+
+    #[test]
+    fn nobody_elses_code_is_run() {
+        let mut fixture = Fixture::new().unwrap();
+        let stranger = Source::connect(&fixture.target.address()).unwrap();
+        let add = stranger
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let mut counter = 0u64;
+        let call = add.try_call(&5).unwrap();
+        match fixture.finish(call, "add", &mut counter) {
+            Err(Error::Call(crate::Error::Rejected { why, .. })) => assert_eq!(why, Rejection::Policy),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!((counter, fixture.images()), (0, 0));
+    }
 }

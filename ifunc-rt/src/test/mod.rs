@@ -16,6 +16,12 @@
 //! are looked for where a source looks for them ([`Source::register`](crate::Source::register)). One that was built from
 //! other types is an error; of one that is older than the sources of the package, the test's output says so.
 //!
+//! What runs is code that lies in a folder: where `IFUNC_LIB_DIR` says, else in the build output of the checkout. That it is
+//! the developer's own is taken for granted, as `cargo test` takes it for granted of the test that it finds in such a
+//! folder and runs. This is the one exception to the rule that only `unsafe` makes a process run what it was not compiled
+//! with; it is meant for tests, and a program that is no test uses a [`Target`](crate::Target). A fixture runs nothing but
+//! the images that it loaded itself.
+//!
 //! Images may import what the process exports (`#[ifunc::export]`), as on any target. For more, for several calls on one
 //! installed image, and for C, there is [`Fixture`].
 
@@ -34,7 +40,7 @@ pub use fixture::Fixture;
 ///
 /// The payload is given by value or by reference; one that borrows, as the ifunc takes it.
 ///
-/// The code that runs is what lies where libraries are looked for. That it is the developer's own is taken for granted.
+/// The code that runs is what lies where libraries are looked for: the developer's own, see [the module](self).
 ///
 /// # Errors
 /// No image, or a stale one; and everything that can become of a call: see [`Error`].

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::images;
+use crate::debug::{DebugInfo, Debugger};
 use crate::exec::arena::Arena;
+use crate::exec::entry::Entry;
 use crate::load::install::{judge, resolve};
 use crate::load::names::HostNames;
 
@@ -85,6 +87,7 @@ fn mutated_images_are_refused_or_installed_whole() {
         bytes.len() - image.rx().len() - image.rw().len()
     };
     let names = HostNames::new().unwrap();
+    let debugger = Debugger::new(DebugInfo::default(), Entry::new(1 << 20).unwrap().stack());
     let mut arena = Arena::new(1 << 20).unwrap();
     let mut stages = BTreeMap::<Stage, u64>::new();
     let mut outcomes = BTreeMap::<String, u64>::new();
@@ -108,14 +111,8 @@ fn mutated_images_are_refused_or_installed_whole() {
             {
                 Err(refusal) => refusal.reason.to_string(),
                 Ok((image, got)) => {
-                    let installed = crate::load::install::install(
-                        arena,
-                        &crate::debug::Debugger::default(),
-                        [0; 32],
-                        &image,
-                        &got,
-                    )
-                    .unwrap();
+                    let installed =
+                        crate::load::install::install(arena, &debugger, [0; 32], &image, &got).unwrap();
                     assert!(installed.footprint() <= 1 << 17);
                     // SAFETY: nothing was run in it.
                     unsafe { installed.free(arena) };

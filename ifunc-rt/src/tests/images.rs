@@ -19,7 +19,7 @@ const ADD: &[u8] = &[
 ];
 
 /// The typed handle of `add`, as the attribute would write it.
-pub(super) enum Add {}
+pub(crate) enum Add {}
 
 static U64: Text = Text::new().str("u64");
 
@@ -52,7 +52,7 @@ impl Ifunc for Add {
 }
 
 /// `add`: adds the payload to the target and answers the sum.
-pub(super) fn add() -> ImageParts {
+pub(crate) fn add() -> ImageParts {
     ImageParts {
         name: "add".into(),
         arch: ARCH_X86_64,
@@ -67,7 +67,7 @@ pub(super) fn add() -> ImageParts {
 }
 
 /// `add` that may be run again.
-pub(super) fn add_again() -> ImageParts {
+pub(crate) fn add_again() -> ImageParts {
     ImageParts {
         flags: Flags::IDEMPOTENT,
         ..add()
@@ -75,7 +75,7 @@ pub(super) fn add_again() -> ImageParts {
 }
 
 /// Replaces the target by the payload, may be run again: `mov rax, [rdi] ; mov [rdx], rax ; xor eax, eax ; ret`.
-pub(super) fn set() -> ImageParts {
+pub(crate) fn set() -> ImageParts {
     ImageParts {
         name: "set".into(),
         flags: Flags::IDEMPOTENT,
@@ -86,7 +86,7 @@ pub(super) fn set() -> ImageParts {
 
 /// Panics through the slot: `mov rax, [rip+slot] ; lea rdi, [rip+text] ; mov esi, 4 ; lea rdx, [rip+file] ; mov ecx, 4 ;
 /// mov r8d, 7 ; mov r9d, 9 ; call [rax]`.
-pub(super) fn panics() -> ImageParts {
+pub(crate) fn panics() -> ImageParts {
     let mut rx = vec![
         0x50, // push rax: aligns the stack
         0x48, 0x8b, 0x05, 0x38, 0, 0, 0, // mov rax, [rip+0x38] → 0x40
@@ -112,7 +112,7 @@ pub(super) fn panics() -> ImageParts {
 }
 
 /// Counts its own invocations in a static and answers the count: `inc qword [rip+counter] ; …`.
-pub(super) fn counts() -> ImageParts {
+pub(crate) fn counts() -> ImageParts {
     let rx = vec![
         0x48, 0xff, 0x05, 0xf9, 0x0f, 0, 0, // inc qword [rip+0xff9] → 0x1000
         0x48, 0x8b, 0x05, 0xf2, 0x0f, 0, 0, // mov rax, [rip+0xff2] → 0x1000
@@ -135,7 +135,7 @@ pub(super) fn counts() -> ImageParts {
 }
 
 /// Everything an image can have, for mutations: imports, both kinds of relocations, read-write pages.
-pub(super) fn everything() -> ImageParts {
+pub(crate) fn everything() -> ImageParts {
     ImageParts {
         slot: Some(64),
         rx: {

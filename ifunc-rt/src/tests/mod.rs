@@ -3,6 +3,7 @@
 mod departures;
 mod hostile_frames;
 mod hostile_images;
-mod images;
+pub(crate) mod images;
+mod logs;
 mod running;
 mod sessions;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ifunc_rt::{NamedSet, Target};
+use ifunc_rt::{NamedSet, Target, TargetBuilder};
 use ifunc_tests::State;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,29 +11,50 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_writer(std::io::stderr)
         .init();
     let address = std::env::var("IFUNC_ADDR")?;
-    let mut state = State::default();
+    // One target after the other, each until something has changed.
+    if let Ok(targets) = std::env::var("E2E_TARGETS") {
+        for round in 0..targets.parse()? {
+            let address = format!("{address}-{round}");
+            serve(&address, true)?;
+            println!("done: {address}");
+        }
+    }
+    serve(&address, false)
+}
+
+/// As a test wants it.
+fn builder() -> TargetBuilder {
     // SAFETY: the tests of this user, who may do here whatever they like.
-    let builder = unsafe { Target::builder().accept_code() };
-    let builder = match std::env::var_os("E2E_LIBC") {
-        Some(_) => builder.allow_set(NamedSet::Libc),
-        None => builder,
-    };
-    let builder = match std::env::var("E2E_LIBRARY") {
+    let mut builder = unsafe { Target::builder().accept_code() };
+    if std::env::var_os("E2E_LIBC").is_some() {
+        builder = builder.allow_set(NamedSet::Libc);
+    }
+    if let Ok(soname) = std::env::var("E2E_LIBRARY") {
         // SAFETY: a library of the system, chosen by a test.
-        Ok(soname) => unsafe { builder.allow_library(soname) },
-        Err(_) => builder,
-    };
-    let mut target = builder.listen(&address)?;
+        builder = unsafe { builder.allow_library(soname) };
+    }
+    if std::env::var_os("E2E_ONE_IMAGE").is_some() {
+        // The next image lies where the one before lay.
+        builder = builder.code_cache(64 << 10, 1);
+    }
+    builder
+}
+
+/// Serves for ever, or until something has changed.
+fn serve(address: &str, once: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let mut state = State::default();
+    let mut target = builder().listen(address)?;
     println!("ifunc: ready {}", target.address());
     let mut said = 0;
     target.serve_until(&mut state, |state| {
-        if state.changes != said {
+        let changed = state.changes != said;
+        if changed {
             said = state.changes;
             println!("counter: {}", state.counter);
             // A test that reads this through a pipe must not wait for the buffer.
             let _ = std::io::stdout().flush();
         }
-        false
+        changed && once
     })?;
     Ok(())
 }

@@ -159,6 +159,23 @@ impl Process {
         }
     }
 
+    /// Waits until the process says this line after all that was waited for before.
+    pub fn wait_for_last(&mut self, line: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(said) => self.said.push(said),
+                Err(error) => panic!("no further `{line}` ({error}); said: {:?}", self.said),
+            }
+            if self.said.last().is_some_and(|said| said == line) {
+                return;
+            }
+        }
+    }
+
     /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -46,7 +46,19 @@ pub(super) struct Connection {
     resend: VecDeque<u64>,
     /// The last fire-and-forget frame: its sequence and its handle.
     last_send: Option<(u32, u32)>,
-    reports: VecDeque<Error>,
+    reports: VecDeque<Report>,
+}
+
+/// What became of a send that did not end well.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// This side found it out.
+    Known(Error),
+    /// The target told it, of an ifunc of this library.
+    Told {
+        library: Arc<Library>,
+        detail: Completion,
+    },
 }
 
 /// A handle.
@@ -154,7 +166,7 @@ impl Connection {
         if !submission.wants
             && let Some(report) = self.take_report()
         {
-            return Err(Error::Earlier(Box::new(report)));
+            return Err(Error::Earlier(Box::new(report.explain())));
         }
         let handle = submission.handle;
         if !self.ready(handle)? {
@@ -286,12 +298,12 @@ impl Connection {
     }
 
     /// Every failure of a send that nobody has heard of.
-    pub(super) fn take_reports(&mut self) -> VecDeque<Error> {
+    pub(super) fn take_reports(&mut self) -> VecDeque<Report> {
         std::mem::take(&mut self.reports)
     }
 
     /// The oldest failure of a send that nobody has heard of.
-    pub(super) fn take_report(&mut self) -> Option<Error> {
+    pub(super) fn take_report(&mut self) -> Option<Report> {
         self.reports.pop_front()
     }
 

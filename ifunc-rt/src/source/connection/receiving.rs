@@ -1,12 +1,14 @@
 //! The way back: completions, reports, and the end of the target.
 
+use std::sync::Arc;
+
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::pending::What;
-use super::{Completion, Connection, Error, name_in};
+use super::{Completion, Connection, Error, Report, name_in};
 use crate::source::completion::explain;
 use crate::transports::{Arrived, Gone};
 use crate::wire::order::Turn;
@@ -91,9 +93,14 @@ impl Connection {
             }
             return;
         }
+        // What it means is found out by whoever asks, and never if nobody does: there may be one for every frame.
+        if self.reports.len() >= MAX_REPORTS {
+            return;
+        }
         let (handle, detail) = completion.split_report();
         if let Some(slot) = self.handles.get(handle as usize) {
-            self.report(explain(&slot.library, &detail));
+            let library = Arc::clone(&slot.library);
+            self.report(Report::Told { library, detail });
         }
     }
 
@@ -107,9 +114,9 @@ impl Connection {
         if let Some((sequence, handle)) = self.last_send.take()
             && link.tx.is_unconsumed(sequence)
         {
-            self.report(Error::Indeterminate {
+            self.report(Report::Known(Error::Indeterminate {
                 what: self.name(What::Ifunc(handle)),
-            });
+            }));
         }
         if let Some(Header {
             kind: Kind::Exec,
@@ -118,10 +125,10 @@ impl Connection {
             ..
         }) = unsent
         {
-            self.report(Error::PeerGone {
+            self.report(Report::Known(Error::PeerGone {
                 what: self.name(What::Ifunc(handle)),
                 why: gone.to_string(),
-            });
+            }));
         }
         let why = gone.to_string();
         let verdict = |token, what| {
@@ -138,9 +145,19 @@ impl Connection {
         self.resend = self.pending.lose(verdict).into();
     }
 
-    fn report(&mut self, error: Error) {
+    fn report(&mut self, report: Report) {
         if self.reports.len() < MAX_REPORTS {
-            self.reports.push_back(error);
+            self.reports.push_back(report);
+        }
+    }
+}
+
+impl Report {
+    /// What went wrong. Of a panic this may read the ifunc's library, the first time.
+    pub(in crate::source) fn explain(self) -> Error {
+        match self {
+            Self::Known(error) => error,
+            Self::Told { library, detail } => explain(&library, &detail),
         }
     }
 }

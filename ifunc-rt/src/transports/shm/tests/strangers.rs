@@ -68,13 +68,13 @@ fn another_version_is_told_ours() {
     let socket = knock(&name);
     send(
         &socket,
-        b"ifuncshm\x02\0\0\0\0\0\0\0",
+        b"ifuncshm\x01\0\0\0\0\0\0\0",
         SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
     )
     .unwrap();
     let answer = hear(&socket);
-    assert_eq!(&answer[..16], b"ifuncshm\x01\0\0\0\x01\0\0\0");
-    assert!(answer.ends_with(b"version 1 of the transport, not 2"));
+    assert_eq!(&answer[..16], b"ifuncshm\x02\0\0\0\x01\0\0\0");
+    assert!(answer.ends_with(b"version 2 of the transport, not 1"));
 }
 
 #[test]

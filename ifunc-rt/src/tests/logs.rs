@@ -1,0 +1,105 @@
+//! What a target says in its log of what a source makes it do.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::images;
+use super::running::{accepting, source, unique};
+use crate::{Call, Error, Target};
+
+/// Keeps every event up to a level, as a line.
+#[derive(Clone)]
+struct Log {
+    up_to: Level,
+    lines: Arc<Mutex<Vec<(Level, String)>>>,
+}
+
+impl Log {
+    fn new(up_to: Level) -> Self {
+        Self {
+            up_to,
+            lines: Arc::default(),
+        }
+    }
+
+    fn panics(&self) -> Vec<(Level, String)> {
+        let lines = self.lines.lock().unwrap();
+        let panics = lines.iter().filter(|(_, line)| line.contains("message=panicked"));
+        panics.cloned().collect()
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        *about.level() <= self.up_to
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        let mut lines = self.lines.lock().unwrap();
+        lines.push((*event.metadata().level(), line.0));
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+fn finish<A>(target: &mut Target, mut call: Call<A>) -> Result<A, Error> {
+    // Each look deals with everything that has arrived.
+    for _ in 0..100 {
+        target.poll(&mut 0u64);
+        if let Some(result) = call.poll() {
+            return result;
+        }
+    }
+    panic!("no answer");
+}
+
+#[test]
+fn a_panic_is_told_to_who_asks_and_escaped() {
+    let said = |level: Level| {
+        let log = Log::new(level);
+        tracing::subscriber::with_default(log.clone(), || {
+            let address = unique("loopback");
+            let mut target = accepting().listen(&address).unwrap();
+            let source = source(&address);
+            let mut image = images::panics();
+            // What clears a terminal.
+            let at = image.rx.len() - 8;
+            image.rx[at..at + 4].copy_from_slice(b"\x1b[2J");
+            let panics = source.load_bytes(&image.encode().unwrap()).unwrap();
+            match finish(&mut target, panics.try_call(b"").unwrap()) {
+                Err(Error::Panic { message, .. }) => assert_eq!(message, "\x1b[2J"),
+                other => panic!("{other:?}"),
+            }
+        });
+        log.panics()
+    };
+    assert_eq!(said(Level::INFO), []);
+    match &said(Level::DEBUG)[..] {
+        [(Level::DEBUG, line)] => {
+            assert!(line.contains(r"\u{1b}[2J") && !line.contains('\x1b'), "{line}");
+            assert!(line.contains("panics+[0x2e]") && line.contains("x.rs"), "{line}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
