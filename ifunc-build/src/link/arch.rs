@@ -118,6 +118,10 @@ pub(super) trait Arch: Sync {
     /// Whether a relocation's addend says where in its target it points, and nothing else.
     fn addend_is_part_of_target(&self, kind: u32) -> bool;
 
+    /// Which bytes a relocation by a symbol may be about, counted from the symbol: several where the instruction leaves it
+    /// open how far behind the field it ends.
+    fn offsets_from_symbol(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Vec<i64>;
+
     /// Judges the relocation of `kind` at `at`: bytes, addend and kind have to fit each other. `None`: nothing is to be
     /// done.
     fn plan(

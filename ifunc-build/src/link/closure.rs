@@ -25,12 +25,13 @@ impl<'a> Linker<'a> {
 
     pub(super) fn closure(&self, roots: &[String]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
-        let mut wanted: Vec<&str> = roots.iter().map(|root| &**root).collect();
-        while let Some(name) = wanted.pop() {
+        let mut wanted: Vec<(&str, bool)> = roots.iter().map(|root| (&**root, false)).collect();
+        while let Some((name, weak)) = wanted.pop() {
             let Ok(Some(definition)) = self.inputs.definition(name) else {
                 continue;
             };
-            if !found.insert(definition.object) {
+            // A weak reference asks for no member of an archive.
+            if (weak && self.inputs.archived(definition.object)) || !found.insert(definition.object) {
                 continue;
             }
             let Ok(object) = self.inputs.object(definition.object) else {
@@ -40,7 +41,7 @@ impl<'a> Linker<'a> {
                 .symbols
                 .iter()
                 .filter(|s| !s.local && s.place == Place::Undefined);
-            wanted.extend(undefined.map(|s| s.name));
+            wanted.extend(undefined.map(|s| (s.name, s.weak)));
         }
         found
     }

@@ -71,7 +71,10 @@ impl Walk<'_, '_> {
             return Some(());
         };
         let object = self.linker.inputs.object(definition.object).ok()?;
-        match object.symbols[definition.symbol].place {
+        let symbol = &object.symbols[definition.symbol];
+        self.number(u64::from(symbol.kind.0));
+        self.number(u64::from(symbol.visibility.0));
+        match symbol.place {
             Place::Section { index, value } => {
                 self.section(definition.object, index);
                 self.number(value);
@@ -81,7 +84,11 @@ impl Walk<'_, '_> {
                 self.number(size);
                 self.number(align);
             }
-            Place::Undefined | Place::Absolute => self.text(name),
+            Place::Absolute { value } => {
+                self.text(name);
+                self.number(value);
+            }
+            Place::Undefined => self.text(name),
         }
         Some(())
     }
@@ -102,15 +109,79 @@ impl Walk<'_, '_> {
             self.number(relocation.addend as u64);
             let symbol = &object.symbols[relocation.symbol];
             self.number(u64::from(symbol.weak));
+            self.number(u64::from(symbol.kind.0));
+            self.number(u64::from(symbol.visibility.0));
             match symbol.place {
                 Place::Section { index, value } if symbol.local => {
                     self.section(slot, index);
                     self.number(value);
                 }
+                Place::Absolute { value } if symbol.local => self.number(value),
                 _ if symbol.local || symbol.name.is_empty() => self.text(symbol.name),
                 _ => self.symbol(symbol.name)?,
             }
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::write::{Object, Relocation, StandardSection, Symbol, SymbolSection};
+    use object::{
+        Architecture, BinaryFormat, Endianness, RelocationFlags, SymbolFlags, SymbolKind, SymbolScope, elf,
+    };
+
+    use crate::link::{Input, Linker, Role};
+
+    /// The digest of a function that refers to an absolute symbol.
+    fn digest(value: u64, scope: SymbolScope, kind: SymbolKind) -> [u8; 32] {
+        let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let text = object.section_id(StandardSection::Text);
+        object.append_section_data(text, &[0; 8], 1);
+        let symbol = |name: &str, value, section| Symbol {
+            name: name.into(),
+            value,
+            size: 0,
+            kind: SymbolKind::Text,
+            scope: SymbolScope::Dynamic,
+            weak: false,
+            section,
+            flags: SymbolFlags::None,
+        };
+        object.add_symbol(symbol("root", 0, SymbolSection::Section(text)));
+        let constant = object.add_symbol(Symbol {
+            scope,
+            kind,
+            ..symbol("constant", value, SymbolSection::Absolute)
+        });
+        let relocation = Relocation {
+            offset: 0,
+            symbol: constant,
+            addend: 0,
+            flags: RelocationFlags::Elf {
+                r_type: elf::R_X86_64_64,
+            },
+        };
+        object.add_relocation(text, relocation).unwrap();
+        let data = object.write().unwrap();
+        let input = Input {
+            name: "constant.o",
+            data: &data,
+            role: Role::User,
+        };
+        let linker = Linker::open(&[input]).unwrap();
+        linker.digest_of(&["root".to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn what_an_absolute_symbol_is_counts() {
+        use SymbolKind::{Data, Text};
+        use SymbolScope::{Dynamic, Linkage};
+        let first = digest(1, Dynamic, Data);
+        assert_eq!(first, digest(1, Dynamic, Data));
+        assert_ne!(first, digest(2, Dynamic, Data), "value");
+        assert_ne!(first, digest(1, Linkage, Data), "visibility");
+        assert_ne!(first, digest(1, Dynamic, Text), "type");
     }
 }

@@ -5,13 +5,13 @@
 //! archive makes each as if it were the only one.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use object::read::archive::ArchiveFile;
 
 use super::help;
 use super::lines::Lines;
-use super::object_file::{Object, Place, Symbol, Unreadable};
+use super::object_file::{Object, Place, Symbol, Unreadable, without_version};
 
 /// Whose code an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,9 +167,11 @@ impl<'a> Inputs<'a> {
                     ) else {
                         continue;
                     };
-                    let slots: &mut Vec<usize> = group.index.entry(name).or_default();
-                    if slots.last() != Some(&slot) {
-                        slots.push(slot);
+                    for name in [name, without_version(name)] {
+                        let slots: &mut Vec<usize> = group.index.entry(name).or_default();
+                        if slots.last() != Some(&slot) {
+                            slots.push(slot);
+                        }
                     }
                 }
             }
@@ -203,6 +205,11 @@ impl<'a> Inputs<'a> {
             .at(section, offset)
     }
 
+    /// How many objects there are, members of archives included.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Whose an object is.
     pub(super) fn role(&self, slot: usize) -> Role {
         self.slots[slot].role
@@ -223,47 +230,91 @@ impl<'a> Inputs<'a> {
         self.slots[slot].data
     }
 
-    /// The definition of `name` that wins: strong before common before weak, then the first.
+    /// The definition of `name` that wins: strong before common before weak, then the first. What comes later is asked
+    /// only if nothing was found, or if a common symbol yields to a strong definition.
     pub(super) fn definition(&self, name: &str) -> Result<Option<Definition>, (&str, &Unreadable)> {
+        let mut common = None;
         for group in &self.groups {
-            let mut best: Option<(u8, bool, Definition)> = None;
+            let mut best: Option<(u8, Definition)> = None;
             for &slot in group.index.get(name).map_or(&[][..], |slots| slots) {
                 let object = self.object(slot).map_err(|e| (self.name(slot), e))?;
                 let Some(&symbol) = object.globals.get(name) else {
                     continue;
                 };
-                let (rank, grouped) = match object.symbols[symbol] {
-                    s if s.weak => (2, false),
-                    Symbol { place, .. } => match place {
-                        Place::Common { .. } => (1, false),
-                        Place::Section { index, .. } => (0, object.sections[index].grouped),
-                        _ => (0, false),
-                    },
+                let rank = match object.symbols[symbol] {
+                    s if s.weak => 2,
+                    Symbol {
+                        place: Place::Common { .. },
+                        ..
+                    } => 1,
+                    _ => 0,
+                };
+                let definition = Definition {
+                    object: slot,
+                    symbol,
+                    rival: None,
                 };
                 match &mut best {
-                    Some((0, both_grouped, best)) if rank == 0 => {
-                        // Groups of one name are copies of each other.
-                        *both_grouped &= grouped;
-                        if !*both_grouped && !self.archived(slot) {
+                    Some((0, best)) if rank == 0 => {
+                        if !self.archived(slot) && !self.are_copies(best, &definition) {
                             best.rival.get_or_insert(slot);
                         }
                     }
-                    Some((known, ..)) if rank >= *known => {}
-                    _ => {
-                        let definition = Definition {
-                            object: slot,
-                            symbol,
-                            rival: None,
-                        };
-                        best = Some((rank, grouped, definition));
-                    }
+                    Some((known, _)) if rank >= *known => {}
+                    _ => best = Some((rank, definition)),
                 }
             }
-            if let Some((.., definition)) = best {
-                return Ok(Some(definition));
+            match best {
+                Some((0, definition)) => return Ok(Some(definition)),
+                Some((1, definition)) => {
+                    common.get_or_insert(definition);
+                }
+                Some((_, definition)) if common.is_none() => return Ok(Some(definition)),
+                _ => {}
             }
         }
-        Ok(None)
+        Ok(common)
+    }
+
+    /// Whether two definitions stand in groups of one signature: copies of each other.
+    pub(super) fn are_copies(&self, one: &Definition, other: &Definition) -> bool {
+        let group = |of: &Definition| {
+            let object = self.object(of.object).ok()?;
+            match object.symbols[of.symbol].place {
+                Place::Section { index, .. } => object.sections[index].group,
+                _ => None,
+            }
+        };
+        group(one).is_some_and(|signature| group(other) == Some(signature))
+    }
+
+    /// The members of archives that an ordinary linker would take for a program of `root`: those that define what is asked
+    /// for by a reference that is not weak.
+    pub(super) fn members_for(&self, root: &str) -> HashSet<usize> {
+        let mut open: Vec<usize> = (0..self.slots.len())
+            .filter(|&slot| !self.archived(slot))
+            .collect();
+        let mut found = HashSet::new();
+        let mut asked = HashSet::new();
+        let mut ask = |name: &str, open: &mut Vec<usize>| {
+            if let Ok(Some(definition)) = self.definition(name)
+                && self.archived(definition.object)
+                && found.insert(definition.object)
+            {
+                open.push(definition.object);
+            }
+        };
+        ask(root, &mut open);
+        while let Some(slot) = open.pop() {
+            let symbols = self.object(slot).map_or(&[][..], |object| &object.symbols);
+            for symbol in symbols {
+                let wanted = symbol.place == Place::Undefined && !symbol.local && !symbol.weak;
+                if wanted && asked.insert(symbol.name) {
+                    ask(symbol.name, &mut open);
+                }
+            }
+        }
+        found
     }
 
     /// Size and alignment of a common symbol: the largest that any object asks for.

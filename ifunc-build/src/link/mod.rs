@@ -14,8 +14,8 @@
 //! | names, lines and frames for debuggers | `debug` |
 //! | what an instruction looks like | `arch` (the seam), `x86_64` |
 //! | which objects a library is made of, and what of them | `closure`, `digest` |
-//! | what is refused, and how to mend it | `refuse`, `reason`, `help` |
-//! | what it is called in the source, and where it stands there | `demangle`, `lines` |
+//! | what is refused, and how to mend it | `refuse`, `constructors`, `reason`, `help` |
+//! | what it is called in the source, and where it stands there | `demangle`, `extents`, `lines` |
 //!
 //! ```no_run
 //! use ifunc_build::link::{Imports, Input, Linker, Request, Role};
@@ -28,10 +28,12 @@
 
 mod arch;
 mod closure;
+mod constructors;
 mod debug;
 mod demangle;
 mod digest;
 mod emit;
+mod extents;
 mod help;
 mod imports;
 mod inputs;

@@ -9,8 +9,9 @@ use object::elf;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 
 use super::arch::{Arch, arch_of};
+use super::extents::Extents;
 use super::help;
-use super::pieces::{Piece, split};
+use super::pieces::{Piece, split, unsplittable};
 
 type Header = elf::FileHeader64<LE>;
 
@@ -52,8 +53,8 @@ pub(super) struct Section<'a> {
     pub(super) pieces: Vec<Piece>,
     /// Pieces with the same bytes may become one.
     pub(super) mergeable: bool,
-    /// It belongs to a group (COMDAT) that other objects may hold as well.
-    pub(super) grouped: bool,
+    /// The signature of its group (COMDAT): a group of this signature in another object is a copy.
+    pub(super) group: Option<&'a str>,
 }
 
 /// A relocation; `symbol` is an index in [`Object::symbols`].
@@ -69,7 +70,7 @@ pub(super) struct Relocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Undefined,
-    Absolute,
+    Absolute { value: u64 },
     Common { size: u64, align: u64 },
     Section { index: usize, value: u64 },
 }
@@ -84,6 +85,8 @@ pub(super) struct Symbol<'a> {
     pub(super) weak: bool,
     /// Nobody outside of the linked file may see it.
     pub(super) hidden: bool,
+    /// As it stands in the object: who may see the symbol, more exactly than `hidden`.
+    pub(super) visibility: elf::SymbolVisibility,
     pub(super) kind: elf::SymbolType,
 }
 
@@ -115,8 +118,10 @@ pub(super) struct Object<'a> {
     pub(super) arch: &'static dyn Arch,
     pub(super) sections: Vec<Section<'a>>,
     pub(super) symbols: Vec<Symbol<'a>>,
-    /// The global definitions.
+    /// The global definitions. One of a default version (`NAME@@VERSION`) is there as `NAME` as well, as linkers see it.
     pub(super) globals: HashMap<&'a str, usize>,
+    /// Which symbol is around a place.
+    extents: OnceCell<Extents>,
     /// Section and number of every symbol that lies in one, sorted.
     by_section: OnceCell<Vec<(usize, usize)>>,
 }
@@ -169,7 +174,9 @@ impl<'a> Object<'a> {
         for (index, symbol) in symbol_table.enumerate() {
             let place = match symbol.st_shndx(LE) {
                 elf::SHN_UNDEF => Place::Undefined,
-                elf::SHN_ABS => Place::Absolute,
+                elf::SHN_ABS => Place::Absolute {
+                    value: symbol.st_value(LE),
+                },
                 elf::SHN_COMMON => Place::Common {
                     size: symbol.st_size(LE),
                     align: symbol.st_value(LE).max(1),
@@ -199,18 +206,27 @@ impl<'a> Object<'a> {
                 }
                 _ => {}
             }
+            let name = symbol_table.symbol_name(LE, symbol)?;
+            if symbol.st_bind() != elf::STB_LOCAL && std::str::from_utf8(name).is_err() {
+                return Err(Malformed(format!(
+                    "the name of the global symbol `{}` is not UTF-8",
+                    name.escape_ascii()
+                )));
+            }
             symbols.push(Symbol {
-                name: text(symbol_table.symbol_name(LE, symbol)?),
+                name: text(name),
                 place,
                 size: symbol.st_size(LE),
                 local: symbol.st_bind() == elf::STB_LOCAL,
                 weak: symbol.st_bind() == elf::STB_WEAK,
                 hidden: matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL),
+                visibility: symbol.st_visibility(),
                 kind: symbol.st_type(),
             });
         }
         for section in table.iter() {
             read_relocations(section, data, &mut sections, symbols.len())?;
+            read_group(section, data, &mut sections, &symbols)?;
         }
         let whole = unsplittable(arch, &sections, &symbols);
         for (section, whole) in sections.iter_mut().zip(whole) {
@@ -225,10 +241,14 @@ impl<'a> Object<'a> {
             }];
         }
         let mut globals: HashMap<&str, usize> = HashMap::new();
-        for (index, symbol) in symbols.iter().enumerate() {
-            if !symbol.local && symbol.place != Place::Undefined && !symbol.name.is_empty() {
-                globals.entry(symbol.name).or_insert(index);
-            }
+        let defined = |symbol: &Symbol<'_>| {
+            !symbol.local && symbol.place != Place::Undefined && !symbol.name.is_empty()
+        };
+        for (index, symbol) in symbols.iter().enumerate().filter(|(_, s)| defined(s)) {
+            globals.entry(symbol.name).or_insert(index);
+        }
+        for (index, symbol) in symbols.iter().enumerate().filter(|(_, s)| defined(s)) {
+            globals.entry(without_version(symbol.name)).or_insert(index);
         }
         Ok(Self {
             name,
@@ -236,18 +256,17 @@ impl<'a> Object<'a> {
             sections,
             symbols,
             globals,
+            extents: OnceCell::new(),
             by_section: OnceCell::new(),
         })
     }
 
     /// The function or object around an offset of a section, or the section's name.
     pub(super) fn enclosing(&self, section: usize, offset: u64) -> &'a str {
-        self.symbols_of(section)
-            .filter(|s| !s.name.is_empty() && !s.is_section())
-            .find(|s| {
-                matches!(s.place, Place::Section { value, .. } if value <= offset && offset - value < s.size)
-            })
-            .map_or(self.sections[section].name, |s| s.name)
+        self.extents
+            .get_or_init(|| Extents::of(&self.symbols))
+            .around(section, offset)
+            .map_or(self.sections[section].name, |symbol| self.symbols[symbol].name)
     }
 
     /// The symbols that lie in a section, in the order of the symbol table.
@@ -360,7 +379,7 @@ fn read_section<'a>(
         relocations: Vec::new(),
         pieces,
         mergeable,
-        grouped: has(elf::SHF_GROUP),
+        group: None,
     })
 }
 
@@ -421,18 +440,44 @@ fn read_relocations(
     Ok(())
 }
 
-/// Which mergeable sections must stay whole: a PC-relative reference by the section's symbol does not say which piece
-/// it means, because its addend also counts the bytes from the field to the end of the instruction.
-fn unsplittable(arch: &dyn Arch, sections: &[Section<'_>], symbols: &[Symbol<'_>]) -> Vec<bool> {
-    let mut whole = vec![false; sections.len()];
-    for relocation in sections.iter().flat_map(|s| &s.relocations) {
-        let symbol = &symbols[relocation.symbol];
-        if let Place::Section { index, .. } = symbol.place
-            && symbol.is_section()
-            && !arch.addend_is_part_of_target(relocation.kind)
-        {
-            whole[index] = true;
+/// Tells the members of a group (COMDAT) its signature.
+fn read_group<'a>(
+    table: &elf::SectionHeader64<LE>,
+    data: &'a [u8],
+    sections: &mut [Section<'a>],
+    symbols: &[Symbol<'a>],
+) -> Result<(), Malformed> {
+    let Some((flags, members)) = table.group(LE, data)? else {
+        return Ok(());
+    };
+    if flags.0 & elf::GRP_COMDAT.0 == 0 {
+        return Ok(());
+    }
+    let signature = match symbols.get(table.sh_info(LE) as usize) {
+        // Some assemblers name a group after a section.
+        Some(symbol) if symbol.is_section() => match symbol.place {
+            Place::Section { index, .. } => sections[index].name,
+            _ => return Ok(()),
+        },
+        Some(symbol) => symbol.name,
+        None => {
+            return Err(Malformed(
+                "a group of sections (SHT_GROUP) without a signature".into(),
+            ));
+        }
+    };
+    for member in members {
+        if let Some(section) = sections.get_mut(member.get(LE) as usize) {
+            section.group = Some(signature);
         }
     }
-    whole
+    Ok(())
+}
+
+/// `NAME` of a definition `NAME@@VERSION`, which is what whoever asks for no version gets; any other name as it is.
+pub(super) fn without_version(name: &str) -> &str {
+    match name.split_once("@@") {
+        Some((plain, _)) if !plain.is_empty() => plain,
+        _ => name,
+    }
 }

@@ -1,6 +1,9 @@
 //! Mergeable sections, cut into the strings and constants that they are made of: what is not referenced does not
 //! travel, and what is there twice travels once.
 
+use super::arch::{Arch, Bytes};
+use super::object_file::{Place, Relocation, Section, SectionKind, Symbol};
+
 /// A part of a section that is kept or dropped as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -36,6 +39,65 @@ pub(super) fn split(data: &[u8], entry_size: u64, strings: bool, align: u64) -> 
         start = end;
     }
     (start == data.len()).then_some(pieces)
+}
+
+/// Which mergeable sections must stay whole, because something in them is larger than a piece or is reached from beside
+/// it: other pieces would come to lie there.
+///
+/// * A symbol goes on behind the piece that it begins in: a table that somebody put among constants.
+/// * A reference by a symbol points out of the symbol's piece, or may: how far behind the field its instruction ends, the
+///   opcode says as far as it does.
+/// * A PC-relative reference by the section's own symbol does not say which piece it means, because its addend also counts
+///   the bytes from the field to the end of the instruction.
+pub(super) fn unsplittable(arch: &dyn Arch, sections: &[Section<'_>], symbols: &[Symbol<'_>]) -> Vec<bool> {
+    let mut whole: Vec<bool> = sections.iter().map(|section| !section.mergeable).collect();
+    for symbol in symbols {
+        if let Place::Section { index, value } = symbol.place
+            && !whole[index]
+            && !symbol.is_section()
+        {
+            let piece = sections[index].pieces[piece_at(&sections[index].pieces, value)];
+            whole[index] = value.saturating_add(symbol.size) > piece.end;
+        }
+    }
+    for section in sections {
+        for relocation in &section.relocations {
+            let symbol = &symbols[relocation.symbol];
+            let Place::Section { index, value } = symbol.place else {
+                continue;
+            };
+            if whole[index] {
+                continue;
+            }
+            whole[index] = match symbol.is_section() {
+                true => !arch.addend_is_part_of_target(relocation.kind),
+                false => leaves_piece(arch, section, relocation, &sections[index], value),
+            };
+        }
+    }
+    whole
+}
+
+/// Whether a relocation that stands in `from` by a symbol at `value` of `to` points out of the symbol's piece, or may.
+pub(super) fn leaves_piece(
+    arch: &dyn Arch,
+    from: &Section<'_>,
+    relocation: &Relocation,
+    to: &Section<'_>,
+    value: u64,
+) -> bool {
+    let piece = to.pieces[piece_at(&to.pieces, value)];
+    let at = Bytes {
+        bytes: from.data,
+        offset: relocation.offset as usize,
+        text: from.kind == SectionKind::Text,
+    };
+    let reached = arch.offsets_from_symbol(relocation.kind, at, relocation.addend);
+    reached.iter().any(|&offset| {
+        value
+            .checked_add_signed(offset)
+            .is_none_or(|place| !(piece.start..piece.end).contains(&place))
+    })
 }
 
 /// Index of the piece that `offset` lies in. An offset at the very end belongs to the last piece.

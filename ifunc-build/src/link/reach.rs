@@ -1,16 +1,17 @@
 //! What an entry reaches: the sections (or pieces of mergeable sections) that will be the image, and for each of their
 //! relocations what becomes of it. What is not reached does not travel.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ifunc_abi::symbols;
 use object::elf;
 
 use super::arch::{Arch, Bytes, Plan, Refused, TargetClass};
-use super::inputs::Inputs;
+use super::inputs::{Definition, Inputs};
 use super::layout::{MAX_ADDRESS, MAX_ALIGN};
 use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
-use super::pieces::piece_at;
+use super::pieces::{leaves_piece, piece_at};
 use super::reason::{Reasons, Rule};
 use super::refuse::Site;
 use super::{LinkError, Request, help};
@@ -101,9 +102,10 @@ pub(super) fn reach<'w, 'a>(
         import_numbers: HashMap::new(),
         reasons: Reasons::default(),
         here: None,
+        root: format!("{}{}", request.name, symbols::MAIN_SUFFIX),
+        members: OnceCell::new(),
     };
-    let root = format!("{}{}", request.name, symbols::MAIN_SUFFIX);
-    let entry = walk.entry(&root);
+    let entry = walk.entry(&walk.root.clone());
     if let Some((arch, _)) = entry {
         let mut next = 0;
         while next < walk.chunks.len() {
@@ -144,6 +146,10 @@ pub(super) struct Walk<'w, 'a> {
     pub(super) reasons: Reasons,
     /// The relocation that is judged: its chunk, and its offset in the section.
     pub(super) here: Option<(usize, u64)>,
+    /// The entry's symbol.
+    root: String,
+    /// The members of archives that are there, once it matters.
+    members: OnceCell<HashSet<usize>>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -376,6 +382,9 @@ impl<'w, 'a> Walk<'w, 'a> {
             );
         }
         match self.inputs.definition(symbol.name) {
+            Ok(Some(found)) if self.yields_nothing(symbol, found) => {
+                self.import(site, symbol).map(|target| (target, addend))
+            }
             Ok(Some(found)) => {
                 self.refuse_interposed(site, symbol, found);
                 let object = self.object(found.object)?;
@@ -405,6 +414,17 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
+    /// A weak reference asks for no member of an archive: it is bound to one that is there for other reasons.
+    fn yields_nothing(&self, symbol: &Symbol<'a>, found: Definition) -> bool {
+        symbol.weak
+            && symbol.place == Place::Undefined
+            && self.inputs.archived(found.object)
+            && !self
+                .members
+                .get_or_init(|| self.inputs.members_for(&self.root))
+                .contains(&found.object)
+    }
+
     fn place(
         &mut self,
         site: &Site<'w, 'a>,
@@ -424,7 +444,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 let chunk = self.common(symbol.name);
                 return Some((Target::Chunk { chunk, offset: 0 }, addend));
             }
-            Place::Absolute => {
+            Place::Absolute { .. } => {
                 self.note(site, Rule::AbsoluteSymbol, symbol.name, "", help::ABSOLUTE);
                 return None;
             }
@@ -459,6 +479,18 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             _ => (value, addend),
         };
+        // What an object does inside of itself was looked at when it was read.
+        if section.pieces.len() > 1 && object_index != site.object_index {
+            let from = &site.object.sections[site.section];
+            if leaves_piece(site.object.arch, from, site.relocation, section, value) {
+                let detail = format!(
+                    "`{shown}` is a constant of the mergeable section `{}` of {}, and this refers to what lies beside it",
+                    section.name, object.name
+                );
+                self.malformed(site, &detail);
+                return None;
+            }
+        }
         let piece = piece_at(&section.pieces, value);
         let offset = value - section.pieces[piece].start;
         let chunk = self.piece(object_index, object, index, piece);

@@ -1,6 +1,6 @@
 //! Why objects make no image: every reason, each as rule, symbol, who refers to it, and how to mend it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use super::demangle::demangle;
@@ -88,7 +88,8 @@ pub struct Reason {
     /// What exactly was found; may be empty.
     pub detail: String,
     /// Who refers to it, in the order it was found: the function or object by its name in the source, its file, the lines
-    /// where the object tells them, and what lies between it and the entry.
+    /// where the object tells them, and what lies between it and the entry. The first twenty; how many more there are, the
+    /// last line says.
     pub referenced_by: Vec<String>,
     /// What to do.
     pub help: String,
@@ -149,11 +150,16 @@ pub(super) struct Referrer {
     pub(super) through: Vec<String>,
 }
 
-/// Whoever refers, once, and all of the lines where it does.
+/// So many referrers of a reason, and lines of a referrer, are told.
+const TOLD: usize = 20;
+
+/// Whoever refers, once, and the lines where it does.
 #[derive(Debug)]
 struct Referrers {
     who: String,
     at: Vec<String>,
+    /// The lines, those that are not told included.
+    lines: HashSet<String>,
     through: Vec<String>,
 }
 
@@ -162,9 +168,17 @@ impl fmt::Display for Referrers {
         f.write_str(&self.who)?;
         if !self.at.is_empty() {
             write!(f, " at {}", self.at.join(", "))?;
+            let more = self.lines.len() - self.at.len();
+            if more > 0 {
+                write!(f, " and {more} more")?;
+            }
         }
-        if !self.through.is_empty() {
-            write!(f, ", reached through `{}`", self.through.join("`, `"))?;
+        for (index, step) in self.through.iter().enumerate() {
+            f.write_str(if index == 0 { ", reached through " } else { ", " })?;
+            match &**step {
+                "…" => f.write_str(step)?,
+                name => write!(f, "`{name}`")?,
+            }
         }
         Ok(())
     }
@@ -173,10 +187,22 @@ impl fmt::Display for Referrers {
 /// What is known of a reason: who refers, by what they are called, and the help.
 #[derive(Debug, Default)]
 struct Known {
+    /// Those that are told.
     referrers: Vec<Referrers>,
-    /// Index in `referrers`.
+    /// Everybody; index in `referrers`, if it is there.
     by_name: HashMap<String, usize>,
     help: String,
+}
+
+impl Known {
+    fn told(&self) -> Vec<String> {
+        let mut told: Vec<String> = self.referrers.iter().map(ToString::to_string).collect();
+        let more = self.by_name.len() - self.referrers.len();
+        if more > 0 {
+            told.push(format!("{more} more"));
+        }
+        told
+    }
 }
 
 /// Collects reasons; the same rule, symbol and detail become one reason with several referrers.
@@ -195,19 +221,24 @@ impl Reasons {
         let Some(Referrer { who, at, through }) = by else {
             return;
         };
-        let index = *known.by_name.entry(who.clone()).or_insert_with(|| {
-            known.referrers.push(Referrers {
-                who,
-                at: Vec::new(),
-                through,
-            });
-            known.referrers.len() - 1
+        let next = known.by_name.len();
+        let index = *known.by_name.entry(who).or_insert_with_key(|who| {
+            if next < TOLD {
+                known.referrers.push(Referrers {
+                    who: who.clone(),
+                    at: Vec::new(),
+                    lines: HashSet::new(),
+                    through,
+                });
+            }
+            next
         });
-        let lines = &mut known.referrers[index].at;
-        if let Some(at) = at
-            && !lines.contains(&at)
+        if let Some(referrer) = known.referrers.get_mut(index)
+            && let Some(at) = at
+            && referrer.lines.insert(at.clone())
+            && referrer.at.len() < TOLD
         {
-            lines.push(at);
+            referrer.at.push(at);
         }
     }
 
@@ -234,7 +265,7 @@ impl Reasons {
             rule,
             symbol,
             detail,
-            referenced_by: known.referrers.iter().map(ToString::to_string).collect(),
+            referenced_by: known.told(),
             help: known.help,
         });
         LinkError {

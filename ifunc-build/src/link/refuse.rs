@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::arch::{Arch, Refused};
 use super::demangle::demangle;
-use super::inputs::{Definition, Role};
+use super::inputs::Definition;
 use super::layout::{MAX_ADDRESS, MAX_ALIGN};
-use super::object_file::{Object, Place, Relocation, SectionKind, Symbol};
-use super::reach::{Origin, Target, Walk};
+use super::object_file::{Object, Place, Relocation, SectionKind, Symbol, without_version};
+use super::reach::{Origin, Walk};
 use super::reason::{Referrer, Rule};
 use super::{Imports, help};
 
@@ -30,6 +30,9 @@ const LINKER_SYMBOLS: [&str; 16] = [
     "__preinit_array_start",
     "__preinit_array_end",
 ];
+
+/// So many steps of a way are told: whoever needs more of them looks at the source.
+const LONGEST_WAY: usize = 8;
 
 /// A relocation, and where it stands.
 pub(super) struct Site<'w, 'a> {
@@ -69,7 +72,13 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Who stands at an offset of a section, where in the source, and how the entry comes to it.
-    fn referrer(&self, object_index: usize, object: &Object<'_>, section: usize, offset: u64) -> Referrer {
+    pub(super) fn referrer(
+        &self,
+        object_index: usize,
+        object: &Object<'_>,
+        section: usize,
+        offset: u64,
+    ) -> Referrer {
         let name = object.enclosing(section, offset);
         Referrer {
             who: format!("`{}` in {}", demangle(name), object.name),
@@ -78,7 +87,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// What lies between the entry and a place, the nearest first: the shortest way there is.
+    /// What lies between the entry and a place, the nearest first: the shortest way there is, or the beginning of a long
+    /// one.
     fn way_to(&self, object: usize, section: usize, offset: u64, name: &str) -> Vec<String> {
         let mut way = Vec::new();
         let mut last = name;
@@ -92,6 +102,10 @@ impl<'w, 'a> Walk<'w, 'a> {
                 // What has no name of its own says nothing, and the entry is who it is all about.
                 let nameless = from.kind != SectionKind::Text && name == from.name;
                 if name != last && !nameless && self.chunks[by].found_by.is_some() {
+                    if way.len() == LONGEST_WAY {
+                        way.push("…".to_owned());
+                        break;
+                    }
                     way.push(demangle(name));
                     last = name;
                 }
@@ -157,11 +171,11 @@ impl<'w, 'a> Walk<'w, 'a> {
             .filter(|(object, _)| !self.inputs.archived(*object))
             .collect();
         for (index, section) in sections {
-            let Some(object) = self.object(index).filter(|o| !o.sections[section].grouped) else {
+            let Some(object) = self.object(index) else {
                 continue;
             };
             for symbol in object.symbols_of(section) {
-                let name = symbol.name;
+                let name = without_version(symbol.name);
                 if symbol.local || symbol.weak || name.is_empty() {
                     continue;
                 }
@@ -170,7 +184,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 };
                 let rival = match found.object == index {
                     true => found.rival,
-                    false => Some(index),
+                    false => Some(index).filter(|_| !self.is_copy(found, index, name)),
                 };
                 if let Some(rival) = rival {
                     self.duplicate(name, found.object, rival, None);
@@ -181,12 +195,10 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Refuses a reference of an object to what it defines itself, where another definition was found.
     pub(super) fn refuse_interposed(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>, found: Definition) {
-        let Place::Section { index, .. } = symbol.place else {
-            return;
-        };
         if found.object != site.object_index
+            && matches!(symbol.place, Place::Section { .. })
             && !symbol.weak
-            && !site.object.sections[index].grouped
+            && !self.is_copy(found, site.object_index, symbol.name)
             && !self.inputs.archived(site.object_index)
         {
             let by = self.referrer(
@@ -197,6 +209,22 @@ impl<'w, 'a> Walk<'w, 'a> {
             );
             self.duplicate(symbol.name, found.object, site.object_index, Some(by));
         }
+    }
+
+    /// Whether what `object` defines is a copy of what was found.
+    fn is_copy(&self, found: Definition, object: usize, name: &str) -> bool {
+        let symbol = self.object(object).and_then(|o| o.globals.get(name));
+        symbol.is_some_and(|&symbol| {
+            let rival = None;
+            self.inputs.are_copies(
+                &found,
+                &Definition {
+                    object,
+                    symbol,
+                    rival,
+                },
+            )
+        })
     }
 
     fn duplicate(&mut self, name: &str, first: usize, second: usize, by: Option<Referrer>) {
@@ -236,115 +264,5 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         self.note(site, Rule::LinkerSymbol, name, "", help);
         true
-    }
-
-    /// Refuses constructors in what is reached: nobody would run them. Those of the compiler's support library are no
-    /// matter where the image calls their function itself.
-    pub(super) fn refuse_constructors(&mut self) {
-        let objects: BTreeSet<usize> = self
-            .chunks
-            .iter()
-            .filter_map(|chunk| match chunk.origin {
-                Origin::Piece { object, .. } => Some(object),
-                _ => None,
-            })
-            .collect();
-        for index in objects {
-            let Some(object) = self.object(index) else {
-                continue;
-            };
-            let support = self.inputs.role(index) == Role::Support;
-            let asked_for = support || self.inputs.archived(index);
-            for section in object
-                .sections
-                .iter()
-                .filter(|s| s.kind == SectionKind::Constructors && s.size > 0)
-            {
-                let mut by = vec![Referrer {
-                    who: format!("section `{}` of {}", section.name, object.name),
-                    ..Referrer::default()
-                }];
-                if asked_for {
-                    by.extend(self.referrers(index));
-                }
-                for relocation in &section.relocations {
-                    let (function, place, called) = self.constructor(index, object, relocation);
-                    if support && called {
-                        continue;
-                    }
-                    let help = match function {
-                        "__cpu_indicator_init" => help::CPU_SUPPORTS,
-                        _ if support => help::SUPPORT_CONSTRUCTOR,
-                        _ => help::CONSTRUCTOR,
-                    };
-                    let line = place.and_then(|(section, at)| self.inputs.line(index, section, at));
-                    let detail = line.map_or_else(String::new, |line| format!("at {line}"));
-                    for by in &by {
-                        self.reasons
-                            .add(Rule::Constructor, function, &detail, Some(by.clone()), help);
-                    }
-                }
-                if section.relocations.is_empty() {
-                    for by in by {
-                        self.reasons
-                            .add(Rule::Constructor, section.name, "", Some(by), help::CONSTRUCTOR);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Name of the function that an entry of a constructor section runs, where it is, and whether the image reaches it.
-    fn constructor(
-        &self,
-        object_index: usize,
-        object: &'w Object<'a>,
-        relocation: &Relocation,
-    ) -> (&'a str, Option<(usize, u64)>, bool) {
-        let symbol = &object.symbols[relocation.symbol];
-        let Place::Section { index, value } = symbol.place else {
-            return (symbol.name, None, false);
-        };
-        let at = match symbol.is_section() {
-            true => value.wrapping_add_signed(relocation.addend),
-            false => value,
-        };
-        let name = match symbol.name {
-            "" => object.enclosing(index, at),
-            name => name,
-        };
-        // The function, not only its section. By the section's symbol, a branch's addend also counts its field.
-        let called = self.chunks.iter().flat_map(|chunk| &chunk.links).any(|link| {
-            let Target::Chunk { chunk, offset } = link.target else {
-                return false;
-            };
-            matches!(self.chunks[chunk].origin, Origin::Piece { object, section, .. }
-                if (object, section) == (object_index, index))
-                && (offset == at || offset.wrapping_add_signed(link.addend + 4) == at)
-        });
-        (name, Some((index, at)), called)
-    }
-
-    /// Who refers to something of an object, from outside of it.
-    fn referrers(&self, to: usize) -> Vec<Referrer> {
-        let object_of = |chunk: usize| match self.chunks[chunk].origin {
-            Origin::Piece { object, section, .. } => Some((object, section)),
-            _ => None,
-        };
-        let mut found = Vec::new();
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            let Some((from, section)) = object_of(index).filter(|(object, _)| *object != to) else {
-                continue;
-            };
-            let Some(object) = self.object(from) else { continue };
-            for link in &chunk.links {
-                if let Target::Chunk { chunk, .. } = link.target
-                    && object_of(chunk).is_some_and(|(object, _)| object == to)
-                {
-                    found.push(self.referrer(from, object, section, link.plan.start as u64));
-                }
-            }
-        }
-        found
     }
 }

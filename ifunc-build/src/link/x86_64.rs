@@ -13,6 +13,7 @@
 //! A thunk may use `r11`: at a call it is nobody's. A stub stands in the middle of a function, where every register is
 //! somebody's: it uses only the register that the replaced load writes.
 
+mod immediate;
 mod names;
 
 use object::elf;
@@ -40,7 +41,7 @@ const SIZE_32: &str = "a 32-bit absolute address";
 impl X86_64 {
     /// The distance to an entry of the GOT. The three instructions that compilers use nearly always do without the entry;
     /// whatever else there is, operand or data, gets one.
-    fn plan_got(at: Bytes<'_>, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
+    fn plan_got(kind: u32, at: Bytes<'_>, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
         let offset = at.offset;
         if !at.holds(4) {
             return Err(Refused::Malformed);
@@ -54,6 +55,10 @@ impl X86_64 {
             start: offset - length,
             end: offset + 4,
         };
+        // The second byte of a REX2 prefix looks like a REX prefix. The other kinds say that there is none.
+        if kind == elf::R_X86_64_GOTPCREL.0 && at.before(4) == Some(0xd5) {
+            return Ok(plan(RELATIVE_32, Need::Cell, 0));
+        }
         let rex_w = at.before(3).is_some_and(|rex| rex & 0xfb == 0x48);
         Ok(match (at.before(2), at.before(1)) {
             (Some(0xff), Some(0x15)) if addend == -4 => plan(CALL, branch_need, 2),
@@ -123,6 +128,21 @@ impl Arch for X86_64 {
         )
     }
 
+    fn offsets_from_symbol(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Vec<i64> {
+        let from = |behind: i64| addend.saturating_add(behind);
+        match elf::RelocationType(kind) {
+            elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 if at.text => {
+                let behind = immediate::lengths(at).iter().map(|&immediate| 4 + immediate);
+                behind.map(from).collect()
+            }
+            // The field's own distance, or that of its table, whose place in the table the addend then counts.
+            elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 => vec![0, addend],
+            // The addend counts from the entry of the GOT, and the entry is the symbol's.
+            elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => vec![0],
+            _ => vec![addend],
+        }
+    }
+
     fn plan(
         &self,
         kind: u32,
@@ -134,7 +154,7 @@ impl Arch for X86_64 {
         let plan = match elf::RelocationType(kind) {
             elf::R_X86_64_NONE => return Ok(None),
             elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => {
-                Self::plan_got(at, addend, target)?
+                Self::plan_got(kind, at, addend, target)?
             }
             elf::R_X86_64_PLT32 => Self::plan_branch(at, addend, target)?,
             elf::R_X86_64_PC32 if target == TargetClass::Import => {
@@ -353,6 +373,14 @@ mod tests {
             Ok((RELATIVE_32, Need::Cell)),
             "no opcode"
         );
+        let rex2 = [0xd5, 0x48, 0x8b, 0x05, 0, 0, 0, 0];
+        assert_eq!(
+            form(&rex2, 4, Import),
+            Ok((RELATIVE_32, Need::Cell)),
+            "REX2 and no REX"
+        );
+        let after_rbp = plan(elf::R_X86_64_REX_GOTPCRELX, &rex2, 4, -4, Import).unwrap();
+        assert_eq!(after_rbp.form, LOAD_STUB, "the end of another instruction");
         let data = Bytes {
             bytes: &[0xff, 0x15, 0, 0, 0, 0],
             offset: 2,

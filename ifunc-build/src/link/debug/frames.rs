@@ -78,7 +78,7 @@ fn translate(data: &[u8], functions: &BTreeMap<usize, u64>, to: &mut Section) ->
             .ok_or(Broken)?;
         at = end;
         let back = u32_at(data, body)? as usize;
-        let entry = &data[body + 4..end];
+        let entry = data.get(body + 4..end).ok_or(Broken)?;
         if back == 0 {
             commons.insert(start, common(entry)?);
             continue;
@@ -217,5 +217,20 @@ impl<'a> Reader<'a> {
         }
         let digits = bytes.iter().rev();
         Ok(digits.fold(0, |value, byte| value << 7 | usize::from(byte & 0x7f)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry that ends inside of its own first field.
+    #[test]
+    fn entries_shorter_than_their_id_are_broken() {
+        for length in 1_u8..4 {
+            let data = [length, 0, 0, 0, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0];
+            let result = translate(&data, &BTreeMap::new(), &mut Section::default());
+            assert!(result.is_err(), "{length}");
+        }
     }
 }

@@ -150,7 +150,8 @@ impl Named {
 fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
     let mut found: BTreeSet<(u64, Named)> = BTreeSet::new();
     // An object without LTO has tens of thousands of symbols: they are looked through once, not for each piece.
-    let mut by_section: BTreeMap<usize, BTreeMap<usize, Vec<&Symbol<'_>>>> = BTreeMap::new();
+    // Of a section, they are sorted by their offsets: one of strings has as many pieces as symbols.
+    let mut by_section: BTreeMap<usize, BTreeMap<usize, Vec<(u64, &Symbol<'_>)>>> = BTreeMap::new();
     for (chunk, &at) in reached.chunks.iter().zip(&layout.chunks) {
         let code = chunk.kind == SectionKind::Text;
         let (number, section, piece) = match &chunk.origin {
@@ -178,22 +179,24 @@ fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> V
         let from = &object.sections[section];
         let range = from.pieces[piece];
         let symbols = by_section.entry(number).or_insert_with(|| {
-            let mut symbols: BTreeMap<usize, Vec<&Symbol<'_>>> = BTreeMap::new();
+            let mut symbols: BTreeMap<usize, Vec<(u64, &Symbol<'_>)>> = BTreeMap::new();
             for symbol in object.symbols.iter().filter(|symbol| is_worth_a_name(symbol)) {
-                if let Place::Section { index, .. } = symbol.place {
-                    symbols.entry(index).or_default().push(symbol);
+                if let Place::Section { index, value } = symbol.place {
+                    symbols.entry(index).or_default().push((value, symbol));
                 }
+            }
+            for symbols in symbols.values_mut() {
+                symbols.sort_by_key(|&(value, _)| value);
             }
             symbols
         });
+        let symbols = symbols.get(&section).map_or(&[][..], |symbols| symbols);
+        let first = symbols.partition_point(|&(value, _)| value < range.start);
+        let end = range.end.max(range.start + 1);
         let mut named = false;
-        for symbol in symbols.get(&section).into_iter().flatten() {
-            if let Place::Section { value, .. } = symbol.place
-                && (range.start..range.end.max(range.start + 1)).contains(&value)
-            {
-                found.insert((at + value - range.start, Named::of(symbol, chunk.kind)));
-                named = true;
-            }
+        for &(value, symbol) in symbols[first..].iter().take_while(|&&(value, _)| value < end) {
+            found.insert((at + value - range.start, Named::of(symbol, chunk.kind)));
+            named = true;
         }
         if !named && chunk.size != 0 {
             found.insert((at, Named::local(from.name, chunk.size, code)));
