@@ -3,22 +3,15 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Mutex;
 
-use common::{Ran, c_ifunc, command, ifunc, ifunc_manifest, ran, write};
+use common::{IMAGES, Ran, c_ifunc, command, ifunc, ifunc_manifest, ran, turn, write};
 use serde_json::Value;
 
 const ADD: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter }\n";
 
-/// One build of Rust at a time: they share a folder, so that the SDK is compiled once for all.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Where they build.
-const SHARED: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
-
 fn build_rust(folder: &Path, args: &[&str]) -> Ran {
-    let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-    ifunc(folder, &[&["build", "--target-dir", SHARED], args].concat())
+    let _turn = turn();
+    ifunc(folder, &[&["build", "--target-dir", IMAGES], args].concat())
 }
 
 fn inspected(folder: &Path, file: &str) -> Value {
@@ -120,7 +113,7 @@ fn a_rust_package_and_its_profile() {
     let ran = build_rust(folder.path(), &[]).well();
     assert!(ran.err.contains("     Linking add ("), "{}", ran.err);
 
-    let add = inspected(folder.path(), &format!("{SHARED}/release/add.so"));
+    let add = inspected(folder.path(), &format!("{IMAGES}/release/add.so"));
     assert_eq!(add["name"], "add");
     assert_eq!(add["payload"]["text"], "u64");
     assert_eq!(add["target"]["text"], "u64");
@@ -129,7 +122,7 @@ fn a_rust_package_and_its_profile() {
     let bytes = add["image_bytes"].as_u64().expect("a number");
     assert!(bytes <= 256, "the image of `add` has {bytes} bytes");
 
-    let library = format!("{SHARED}/release/add.so");
+    let library = format!("{IMAGES}/release/add.so");
     let size = ifunc(folder.path(), &["inspect", "--size", "--json", &library])
         .well()
         .out;
@@ -156,7 +149,7 @@ fn a_rust_package_and_its_profile() {
     );
 
     build_rust(folder.path(), &["--profile", "dev"]).well();
-    assert!(Path::new(SHARED).join("debug/add.so").is_file());
+    assert!(Path::new(IMAGES).join("debug/add.so").is_file());
 }
 
 #[test]

@@ -4,18 +4,13 @@ mod common;
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
 
-use common::{Ran, c_ifunc, checkout, ifunc, ifunc_manifest, write};
+use common::{IMAGES, Ran, c_ifunc, checkout, ifunc, ifunc_manifest, turn, write};
 use serde_json::Value;
 
-/// One check of Rust at a time: they share a folder, so that the SDK is checked once for all.
-static TURN: Mutex<()> = Mutex::new(());
-const SHARED: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
-
 fn check(folder: &Path, args: &[&str]) -> Ran {
-    let _turn = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-    ifunc(folder, &[&["check", "--target-dir", SHARED], args].concat())
+    let _turn = turn();
+    ifunc(folder, &[&["check", "--target-dir", IMAGES], args].concat())
 }
 
 /// Refused for two reasons.
@@ -100,7 +95,7 @@ fn what_only_the_linker_sees_takes_a_full_check() {
     );
     check(folder.path(), &["--full"]).failed(1, &["nowhere_declared", "help: "]);
     assert!(
-        !Path::new(SHARED).join("release/calls.so").exists(),
+        !Path::new(IMAGES).join("release/calls.so").exists(),
         "no library is written"
     );
     write(folder.path(), &[("c/by_c.c", BAD)]);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{checkout, command, ifunc, ifunc_manifest, ran, write};
+use common::{IMAGES, checkout, command, ifunc, ifunc_manifest, ran, turn, write};
 
 #[test]
 fn help_names_every_subcommand() {
@@ -123,7 +123,9 @@ fn an_ifunc_package_without_ifuncs_is_an_error_when_it_is_named() {
             ("src/lib.rs", "#![no_std]\n"),
         ],
     );
-    ifunc(folder.path(), &["build", "-p", "empty"]).failed(1, &["package `empty` has no ifunc", "help: "]);
+    let _turn = turn();
+    let args = ["build", "--target-dir", IMAGES, "-p", "empty"];
+    ifunc(folder.path(), &args).failed(1, &["package `empty` has no ifunc", "help: "]);
     ifunc(folder.path(), &["build", "-p", "absent"]).failed(1, &["`absent`", "help: "]);
 }
 

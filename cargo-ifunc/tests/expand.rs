@@ -2,15 +2,11 @@
 
 mod common;
 
-use std::path::Path;
-
-use common::{ifunc, ifunc_manifest, write};
+use common::{TARGET, ifunc, ifunc_manifest, write};
 
 #[test]
 fn both_views_and_single_items() {
     let folder = tempfile::tempdir().expect("folder");
-    // The target directory is the test's, so that the SDK is compiled once.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("expanded");
     write(
         folder.path(),
         &[
@@ -26,7 +22,7 @@ fn both_views_and_single_items() {
     );
     let expand = |args: &[&str]| {
         common::ran(
-            common::command(folder.path(), &[&["expand"], args].concat()).env("CARGO_TARGET_DIR", &target),
+            common::command(folder.path(), &[&["expand"], args].concat()).env("CARGO_TARGET_DIR", TARGET),
         )
     };
     let all = expand(&[]).well().out;

@@ -3,21 +3,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
-use common::{Ran, checkout, ifunc, ifunc_manifest, write};
+use common::{IMAGES, Ran, checkout, ifunc, ifunc_manifest, write};
 use serde_json::Value;
 
-/// Everything here builds into one folder, one test behind the other: the SDK is compiled once.
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("images")
-}
-
 fn build(folder: &Path, args: &[&str]) -> Ran {
-    let target = target();
-    let target = target.to_str().expect("UTF-8");
-    ifunc(folder, &[&["build", "--target-dir", target], args].concat())
+    ifunc(folder, &[&["build", "--target-dir", IMAGES], args].concat())
 }
 
 /// The ifuncs that a build says it built: name to whether its library was up to date.
@@ -87,7 +80,7 @@ fn workspace() -> tempfile::TempDir {
 /// When each library was written.
 fn written(names: &[&str]) -> Vec<SystemTime> {
     let when = |name: &&str| {
-        let path = target().join("release").join(format!("{name}.so"));
+        let path = Path::new(IMAGES).join("release").join(format!("{name}.so"));
         std::fs::metadata(&path).and_then(|metadata| metadata.modified())
     };
     names
@@ -121,7 +114,7 @@ fn what_is_asked_for_is_built_and_nothing_else_is_written() {
         ["options_one"]
     );
     assert!(
-        !target().join("release/options_usual.so").exists(),
+        !Path::new(IMAGES).join("release/options_usual.so").exists(),
         "what the package has no more is gone"
     );
     build(here, &["--features", "absent"]).failed(1, &["no package that is built has the feature `absent`"]);

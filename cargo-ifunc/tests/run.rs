@@ -5,25 +5,13 @@ mod common;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard};
 
-use common::{Ran, c_ifunc, checkout, command, ifunc_manifest, ran, write};
-
-/// One project at a time: they build into one folder, so that the runtime is compiled once for all.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(|failed| failed.into_inner())
-}
-
-fn built_in() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("projects")
-}
+use common::{Ran, TARGET, c_ifunc, checkout, command, ifunc_manifest, ran, turn, write};
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
-    ran(command(folder, args).env("CARGO_TARGET_DIR", built_in()))
+    ran(command(folder, args).env("CARGO_TARGET_DIR", TARGET))
 }
 
 /// Whether these lines stand in `out`, in this order.
@@ -311,7 +299,7 @@ fn nothing_is_left_behind() {
     );
     let mut command = command(odd.path(), &["run"]);
     let mut us = command
-        .env("CARGO_TARGET_DIR", built_in())
+        .env("CARGO_TARGET_DIR", TARGET)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

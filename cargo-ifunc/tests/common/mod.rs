@@ -4,6 +4,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+
+/// Where all tests build, whatever file they are in: what their projects depend on is compiled once.
+pub(crate) const TARGET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/projects");
+/// Where images of that target directory are built.
+pub(crate) const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/projects/ifunc");
+
+/// Held by a test that builds there: libraries of one name land in one place.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|failed| failed.into_inner())
+}
 
 /// What a run of the command gave.
 #[derive(Debug)]
