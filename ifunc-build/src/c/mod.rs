@@ -14,7 +14,7 @@ use ifunc_abi::symbols::COMPILER_IMPORTS;
 use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::needed;
-use crate::shared::{Library, io};
+use crate::shared::{Library, io, make_all};
 use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
@@ -96,7 +96,7 @@ pub(crate) fn build_files(
     };
     let cpu_features = compiler.cpu_features(options)?;
     let shown = shown(&units);
-    let mut built = Vec::new();
+    let mut linked = Vec::new();
     for (number, unit) in units.iter().enumerate() {
         if unit.ifuncs.is_empty() {
             continue;
@@ -127,42 +127,48 @@ pub(crate) fn build_files(
         // What every C library has stays strong: it binds the library to the one that is there.
         let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
+        linked.push((unit, linker, images, weaken, Names::c_origin(package, &unit.file)));
+    }
+    let mut libraries = Vec::new();
+    let mut built = Vec::new();
+    for (unit, linker, images, weaken, origin) in &linked {
         for ifunc in &unit.ifuncs {
             let Linked {
                 image,
                 relocations,
                 debug,
             } = &images[&ifunc.name];
-            let about = format!("convention {}\n", ifunc.convention.name());
-            let origin = Names::c_origin(package, &unit.file);
-            let library = Library {
+            libraries.push(Library {
                 name: &ifunc.name,
                 language: Language::C,
                 arch: arch_of(image),
                 image,
-                about: &about,
+                about: format!("convention {}\n", ifunc.convention.name()),
                 debug,
-                origin: &origin,
+                origin,
                 weaken: weaken.clone(),
-                linker: &linker,
+                linker,
                 link_args: &options.link_args,
                 verbose: options.verbose,
-            };
-            let (path, fresh) = library.make(names.folder(), &compiler, progress)?;
-            let result = BuiltIfunc {
+            });
+            built.push(BuiltIfunc {
                 name: ifunc.name.clone(),
-                path,
+                path: PathBuf::new(),
                 id: *blake3::hash(image).as_bytes(),
                 image: image.clone(),
                 package: package.map(Into::into),
                 source: unit.file.clone(),
-                fresh,
+                fresh: false,
                 language: Language::C,
                 relocations: relocations.clone(),
-            };
-            progress.built(&result);
-            built.push(result);
+            });
         }
+    }
+    let made = make_all(&libraries, names.folder(), &compiler, progress)?;
+    for (ifunc, (path, fresh)) in built.iter_mut().zip(made) {
+        ifunc.path = path;
+        ifunc.fresh = fresh;
+        progress.built(ifunc);
     }
     Ok(built)
 }

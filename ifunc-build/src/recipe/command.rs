@@ -58,8 +58,10 @@ impl Job<'_> {
         match self.task {
             Task::Expand { image } => {
                 command.args(["--profile", "check"]);
-                if image {
-                    self.add_image_flags(&mut command);
+                match image {
+                    true => self.add_image_flags(&mut command),
+                    // So that both views have the same macros, compiled once.
+                    false => drop(command.arg("--target").arg(&self.workspace.host)),
                 }
             }
             _ => {
@@ -158,6 +160,8 @@ impl Job<'_> {
             "codegen-units=1".into(),
             "panic=\"abort\"".into(),
             "debug=\"line-tables-only\"".into(),
+            // Of macros and build scripts, which take most of a first build.
+            "build-override.debug=false".into(),
             "strip=\"none\"".into(),
             "split-debuginfo=\"off\"".into(),
             "incremental=false".into(),

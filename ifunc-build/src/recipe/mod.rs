@@ -23,7 +23,7 @@ use crate::c::{Compiler, arch_of, build_files, imports_of};
 use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::needed;
-use crate::shared::{Library, io};
+use crate::shared::{Library, io, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
 use records::{Records, about_text, fingerprint};
 use units::{Plan, Unit};
@@ -63,13 +63,20 @@ pub fn build_packages(
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let plan = Plan::read(options)?;
     let mut names = plan.names();
+    let compiler = Compiler::new(None);
     let mut built = Vec::new();
     for unit in plan.units(options)? {
         let Unit { package, example } = unit;
         let before = built.len();
-        let archive = plan.archive(unit, options, progress)?;
+        // What the compiler of the libraries is, it says while cargo compiles.
+        let archive = std::thread::scope(|scope| {
+            scope.spawn(|| compiler.version());
+            plan.archive(unit, options, progress)
+        })?;
         if let Some(archive) = archive {
-            built.extend(build_rust(unit, &archive, &mut names, options, progress)?);
+            built.extend(build_rust(
+                unit, &archive, &mut names, &compiler, options, progress,
+            )?);
         }
         let files = match example {
             None => package.c_files()?,
@@ -120,6 +127,7 @@ fn build_rust(
     unit: Unit<'_>,
     archive: &Path,
     names: &mut Names,
+    compiler: &Compiler,
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
@@ -133,41 +141,44 @@ fn build_rust(
         role: Role::User,
     }];
     let linker = Linker::open(&inputs)?;
-    let compiler = Compiler::new(None);
     let declared: Vec<String> = records.imports.keys().cloned().collect();
     let images = link_all(unit, &records, options, &linker, names, progress)?;
-    let mut built = Vec::new();
-    for (ifunc, linked) in records.ifuncs.iter().zip(images) {
-        let Linked {
-            image,
-            relocations,
-            debug,
-        } = linked;
-        let about = about_text(ifunc, &imports_of(std::iter::once(&image)), &records.imports);
-        let library = Library {
+    let origin = Names::package_origin(&unit.name());
+    let libraries: Vec<Library<'_, '_>> = records
+        .ifuncs
+        .iter()
+        .zip(&images)
+        .map(|(ifunc, linked)| Library {
             name: &ifunc.name,
             language: Language::Rust,
-            arch: arch_of(&image),
-            image: &image,
-            about: &about,
-            debug: &debug,
-            origin: &Names::package_origin(&unit.name()),
+            arch: arch_of(&linked.image),
+            image: &linked.image,
+            about: about_text(
+                ifunc,
+                &imports_of(std::iter::once(&linked.image)),
+                &records.imports,
+            ),
+            debug: &linked.debug,
+            origin: &origin,
             weaken: declared.clone(),
             linker: &linker,
             link_args: &package.link_args,
             verbose: options.verbose,
-        };
-        let (path, fresh) = library.make(names.folder(), &compiler, progress)?;
+        })
+        .collect();
+    let made = make_all(&libraries, names.folder(), compiler, progress)?;
+    let mut built = Vec::new();
+    for ((ifunc, linked), (path, fresh)) in records.ifuncs.iter().zip(images).zip(made) {
         let result = BuiltIfunc {
             name: ifunc.name.clone(),
             path,
-            id: *blake3::hash(&image).as_bytes(),
-            image,
+            id: *blake3::hash(&linked.image).as_bytes(),
+            image: linked.image,
             package: Some(package.name.clone()),
             source: unit.source().to_owned(),
             fresh,
             language: Language::Rust,
-            relocations,
+            relocations: linked.relocations,
         };
         progress.built(&result);
         built.push(result);

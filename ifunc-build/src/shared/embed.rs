@@ -17,16 +17,26 @@ pub(crate) fn anchors(name: &str) -> [String; 4] {
     ["image", "about", "debug", "build"].map(|part| format!("__ifunc_{part}_of_{name}"))
 }
 
+/// What a library carries of its ifunc.
+pub(crate) struct Parts<'p> {
+    pub(crate) image: &'p [u8],
+    pub(crate) about: &'p str,
+    pub(crate) debug: &'p [u8],
+    pub(crate) build: &'p str,
+    /// A symbol under which code of the library finds the ifunc's name, as a C string.
+    pub(crate) name_symbol: Option<&'p str>,
+}
+
 /// An object with the sections of one ifunc. They are in no segment: whoever wants them reads the file, and a process
 /// that opens the library does not map them.
-pub(crate) fn embed(
-    arch: u16,
-    name: &str,
-    image: &[u8],
-    about: &str,
-    debug: &[u8],
-    build: &str,
-) -> Result<Vec<u8>, object::write::Error> {
+pub(crate) fn embed(arch: u16, name: &str, parts: &Parts<'_>) -> Result<Vec<u8>, object::write::Error> {
+    let Parts {
+        image,
+        about,
+        debug,
+        build,
+        name_symbol,
+    } = *parts;
     let architecture = if arch == ARCH_AARCH64 {
         Architecture::Aarch64
     } else {
@@ -54,6 +64,21 @@ pub(crate) fn embed(
             name: anchor.into_bytes(),
             value: 0,
             size: data.len() as u64,
+            kind: SymbolKind::Data,
+            scope: SymbolScope::Linkage,
+            weak: false,
+            section: SymbolSection::Section(section),
+            flags: SymbolFlags::None,
+        });
+    }
+    if let Some(symbol) = name_symbol {
+        let section = object.add_section(Vec::new(), b".rodata".to_vec(), SectionKind::ReadOnlyData);
+        let text = [name.as_bytes(), &[0]].concat();
+        let value = object.append_section_data(section, &text, 1);
+        object.add_symbol(Symbol {
+            name: symbol.into(),
+            value,
+            size: text.len() as u64,
             kind: SymbolKind::Data,
             scope: SymbolScope::Linkage,
             weak: false,

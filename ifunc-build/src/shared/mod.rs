@@ -7,11 +7,13 @@
 
 mod edit;
 mod embed;
+mod job;
+mod runtime;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
+use std::process::Output;
 
 use ifunc_abi::symbols::{BOUND_SUFFIX, INIT_SUFFIX, MAIN_SUFFIX, MAX_SIZE_SUFFIX};
 use object::{Object as _, ObjectSection as _};
@@ -20,14 +22,12 @@ use crate::c::Compiler;
 use crate::link::Linker;
 use crate::{BuildError, Language, Progress};
 use edit::{Edits, edit};
-use embed::{BUILD_SECTION, anchors, embed};
+use embed::{BUILD_SECTION, Parts, anchors, embed};
+pub(crate) use job::make_all;
+use job::{Job, Link};
 
-/// The C runtime under Rust ifuncs.
-const RUNTIME: &str = include_str!("runtime.c");
-/// What stands in front of the entries of Rust ifuncs, in their objects.
-const INNER: &str = "__ifunc_inner_";
 /// Changes when libraries made of the same parts come out different.
-const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 3");
+const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 4");
 
 /// A library to be made.
 pub(crate) struct Library<'l, 'a> {
@@ -36,7 +36,7 @@ pub(crate) struct Library<'l, 'a> {
     /// ELF `e_machine` of the image.
     pub(crate) arch: u16,
     pub(crate) image: &'l [u8],
-    pub(crate) about: &'l str,
+    pub(crate) about: String,
     /// The companion of the image, for debuggers.
     pub(crate) debug: &'l [u8],
     /// Whose it is: `rust PACKAGE` or `c PATH`.
@@ -69,14 +69,13 @@ fn build_lines(path: &Path, name: &str) -> Option<BTreeMap<String, String>> {
 }
 
 impl Library<'_, '_> {
-    /// Makes `FOLDER/NAME.so`, unless the one that is there was made from the same parts. Returns its path and whether
-    /// it was up to date.
-    pub(crate) fn make(
+    /// Gets ready to make `FOLDER/NAME.so`, unless the one that is there was made from the same parts.
+    fn prepare(
         &self,
         folder: &Path,
         compiler: &Compiler,
         progress: &mut dyn Progress,
-    ) -> Result<(PathBuf, bool), BuildError> {
+    ) -> Result<Job, BuildError> {
         let path = folder.join(format!("{}.so", self.name));
         let edits = self.edits();
         let key = self.key(&edits, compiler);
@@ -87,12 +86,28 @@ impl Library<'_, '_> {
                 .as_deref()
                 == Some(&key)
         {
-            return Ok((path, true));
+            return Ok(Job { path, link: None });
         }
-        let objects = self.objects(&edits)?;
+        let mut objects = self.objects(&edits)?;
         let build = format!("key {key}\norigin {}\n", self.origin);
-        let carrier = embed(self.arch, self.name, self.image, self.about, self.debug, &build)
-            .map_err(|e| self.failed(compiler, &e.to_string()))?;
+        let rust = self.language == Language::Rust;
+        if rust {
+            objects.push(runtime::object(
+                self.name,
+                folder,
+                compiler,
+                self.verbose,
+                progress,
+            )?);
+        }
+        let parts = Parts {
+            image: self.image,
+            about: &self.about,
+            debug: self.debug,
+            build: &build,
+            name_symbol: rust.then_some(runtime::NAME_SYMBOL),
+        };
+        objects.push(embed(self.arch, self.name, &parts).map_err(|e| self.failed(compiler, &e.to_string()))?);
 
         fs::create_dir_all(folder).map_err(io("create", folder))?;
         let work = tempfile::Builder::new()
@@ -103,10 +118,9 @@ impl Library<'_, '_> {
             let path = work.path().join(name);
             fs::write(&path, data).map_err(io("write", &path)).map(|()| path)
         };
+        let result = work.path().join("library.so");
         let mut command = compiler.command();
-        command
-            .args(["-shared", "-o"])
-            .arg(work.path().join("library.so"));
+        command.args(["-shared", "-o"]).arg(&result);
         command.args([
             "-Wl,--gc-sections",
             "-Wl,-Bsymbolic",
@@ -117,30 +131,28 @@ impl Library<'_, '_> {
         command.arg("-Wl,--warn-unresolved-symbols");
         let script = write("exports.map", self.version_script().as_bytes())?;
         command.arg(format!("-Wl,--version-script={}", script.display()));
-        if self.language == Language::Rust {
-            command.args(["-O2", "-fPIC"]).args(self.runtime_names());
-            command.arg(write("runtime.c", RUNTIME.as_bytes())?);
-        }
         for (index, object) in objects.iter().enumerate() {
             command.arg(write(&format!("{index}.o"), object)?);
         }
-        command.arg(write("image.o", &carrier)?);
         command.args(self.link_args);
-        self.run(command, compiler, progress)?;
-        fs::rename(work.path().join("library.so"), &path).map_err(io("put in place", &path))?;
-        Ok((path, false))
-    }
-
-    fn run(
-        &self,
-        mut command: Command,
-        compiler: &Compiler,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BuildError> {
         if self.verbose {
             progress.command(&format!("{command:?}"));
         }
-        let output = command.output().map_err(|source| compiler.spawn_error(source))?;
+        let link = Some(Link {
+            command,
+            result,
+            work,
+        });
+        Ok(Job { path, link })
+    }
+
+    /// Passes on what the link had to say.
+    fn heed(
+        &self,
+        output: &Output,
+        compiler: &Compiler,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BuildError> {
         let stderr = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             return Err(self.failed(compiler, &stderr));
@@ -170,10 +182,7 @@ impl Library<'_, '_> {
             ..Edits::default()
         };
         if self.language == Language::Rust {
-            for suffix in [BOUND_SUFFIX, INIT_SUFFIX] {
-                let name = format!("{}{suffix}", self.name);
-                edits.rename.insert(name.clone(), format!("{INNER}{name}"));
-            }
+            edits.rename.extend(runtime::inner_names(self.name));
         }
         edits
     }
@@ -210,17 +219,6 @@ impl Library<'_, '_> {
             .collect()
     }
 
-    /// The names in the C runtime, each as one token: `-DNAME=linux` to be pasted there would be a macro itself.
-    fn runtime_names(&self) -> Vec<String> {
-        let name = self.name;
-        let mut defines = vec![format!("-DIFUNC_TEXT=\"{name}\"")];
-        for (define, suffix) in [("BOUND", BOUND_SUFFIX), ("INIT", INIT_SUFFIX)] {
-            defines.push(format!("-DIFUNC_{define}={name}{suffix}"));
-            defines.push(format!("-DIFUNC_INNER_{define}={INNER}{name}{suffix}"));
-        }
-        defines
-    }
-
     fn version_script(&self) -> String {
         format!("{{ global: {}; local: *; }};\n", self.exports().join("; "))
     }
@@ -234,9 +232,9 @@ impl Library<'_, '_> {
         };
         for bytes in [
             RECIPE,
-            RUNTIME,
+            runtime::TEXT,
             self.name,
-            self.about,
+            &self.about,
             self.origin,
             &compiler.name(),
             compiler.version(),

@@ -1,6 +1,7 @@
 /* What the library of a Rust ifunc needs on the source: the imports that every target provides, and the two functions
-   of the C interface with a net under them. Their names, those of the functions behind them and the ifunc's name as a
-   text come from the command line. */
+   of the C interface with a net under them. It is compiled once for all ifuncs: in the copy of the object that goes into
+   a library, the two functions get the names of the ifunc's; the functions behind them have these names there, and the
+   ifunc's name as a text lies beside the image. */
 
 #include <setjmp.h>
 #include <stddef.h>
@@ -11,14 +12,17 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
+/* The name of the ifunc. */
+extern HIDDEN const char __ifunc_runtime_name[];
+
 /* Where a panic of this thread returns to; null: nobody waits. */
 static __thread jmp_buf *net;
 
 HIDDEN _Noreturn void __ifunc_panic(const char *message, size_t message_len, const char *file, size_t file_len,
                                     uint32_t line, uint32_t column)
 {
-    fprintf(stderr, "ifunc `%s` panicked on the source at %.*s:%u:%u:\n%.*s\n", IFUNC_TEXT,
-            file ? (int)file_len : 0, file ? file : "", line, column, message ? (int)message_len : 0,
+    fprintf(stderr, "ifunc `%s` panicked on the source at %.*s:%u:%u:\n%.*s\n",
+            __ifunc_runtime_name, file ? (int)file_len : 0, file ? file : "", line, column, message ? (int)message_len : 0,
             message ? message : "");
     if (net)
         longjmp(*net, 1);
@@ -65,10 +69,10 @@ HIDDEN void rust_eh_personality(void)
     abort();
 }
 
-size_t IFUNC_INNER_BOUND(const void *source_args, size_t n);
-int IFUNC_INNER_INIT(const void *source_args, size_t n, void *payload, size_t *payload_size);
+size_t __ifunc_inner_bound(const void *source_args, size_t n);
+int __ifunc_inner_init(const void *source_args, size_t n, void *payload, size_t *payload_size);
 
-size_t IFUNC_BOUND(const void *source_args, size_t n)
+size_t __ifunc_runtime_bound(const void *source_args, size_t n)
 {
     jmp_buf here, *outer = net;
     size_t bound;
@@ -77,12 +81,12 @@ size_t IFUNC_BOUND(const void *source_args, size_t n)
         return SIZE_MAX;
     }
     net = &here;
-    bound = IFUNC_INNER_BOUND(source_args, n);
+    bound = __ifunc_inner_bound(source_args, n);
     net = outer;
     return bound;
 }
 
-int IFUNC_INIT(const void *source_args, size_t n, void *payload, size_t *payload_size)
+int __ifunc_runtime_init(const void *source_args, size_t n, void *payload, size_t *payload_size)
 {
     jmp_buf here, *outer = net;
     int status;
@@ -91,7 +95,7 @@ int IFUNC_INIT(const void *source_args, size_t n, void *payload, size_t *payload
         return -1;
     }
     net = &here;
-    status = IFUNC_INNER_INIT(source_args, n, payload, payload_size);
+    status = __ifunc_inner_init(source_args, n, payload, payload_size);
     net = outer;
     return status;
 }

@@ -1,0 +1,80 @@
+//! The links of libraries: as many at a time as there are CPUs.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use tempfile::TempDir;
+
+use super::{Library, io};
+use crate::c::Compiler;
+use crate::{BuildError, Progress};
+
+/// What is to be done for a library.
+pub(super) struct Job {
+    /// Where the library is, or will be.
+    pub(super) path: PathBuf,
+    /// Its link; none if it is up to date.
+    pub(super) link: Option<Link>,
+}
+
+/// A link that is ready to run.
+pub(super) struct Link {
+    pub(super) command: Command,
+    /// What the command writes, in `work`.
+    pub(super) result: PathBuf,
+    /// What is linked. It goes when this does.
+    pub(super) work: TempDir,
+}
+
+/// Makes the libraries that are not up to date. Returns for each, in their order, its path and whether it was.
+///
+/// # Errors
+/// The first that cannot be made. Those before it are in their places.
+pub(crate) fn make_all(
+    libraries: &[Library<'_, '_>],
+    folder: &Path,
+    compiler: &Compiler,
+    progress: &mut dyn Progress,
+) -> Result<Vec<(PathBuf, bool)>, BuildError> {
+    let mut made = Vec::new();
+    // A few at a time: each has copies of its objects.
+    let at_once = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    for libraries in libraries.chunks(at_once) {
+        let mut jobs = Vec::new();
+        for library in libraries {
+            jobs.push(library.prepare(folder, compiler, progress)?);
+        }
+        let outputs: Vec<_> = thread::scope(|scope| {
+            let running: Vec<_> = jobs
+                .iter_mut()
+                .map(|job| {
+                    job.link
+                        .as_mut()
+                        .map(|link| scope.spawn(|| link.command.output()))
+                })
+                .collect();
+            let ended = running.into_iter().map(|thread| {
+                thread.map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+            });
+            ended.collect()
+        });
+        for ((library, job), output) in libraries.iter().zip(jobs).zip(outputs) {
+            let Job { path, link } = job;
+            let fresh = link.is_none();
+            if let (Some(link), Some(output)) = (link, output) {
+                let output = output.map_err(|source| compiler.spawn_error(source))?;
+                library.heed(&output, compiler, progress)?;
+                std::fs::rename(&link.result, &path).map_err(io("put in place", &path))?;
+                drop(link.work);
+            }
+            made.push((path, fresh));
+        }
+    }
+    Ok(made)
+}

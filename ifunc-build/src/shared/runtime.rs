@@ -1,0 +1,109 @@
+//! The C runtime under Rust ifuncs: compiled once for each compiler and kept, because compiling it takes longer than all
+//! else that is done for a library. In the copy for one ifunc its functions have that ifunc's names.
+
+use std::path::{Path, PathBuf};
+
+use ifunc_abi::symbols::{BOUND_SUFFIX, INIT_SUFFIX};
+
+use super::edit::{Edits, edit};
+use super::io;
+use crate::c::Compiler;
+use crate::{BuildError, Progress};
+
+/// Its text.
+pub(super) const TEXT: &str = include_str!("runtime.c");
+/// How it is compiled.
+const FLAGS: [&str; 4] = ["-c", "-O2", "-g0", "-fPIC"];
+/// A text that it refers to: the ifunc's name.
+pub(super) const NAME_SYMBOL: &str = "__ifunc_runtime_name";
+
+/// For each function of the C interface: its suffix, what the runtime calls its own, and what it calls that of the
+/// objects.
+const FUNCTIONS: [(&str, &str, &str); 2] = [
+    (BOUND_SUFFIX, "__ifunc_runtime_bound", "__ifunc_inner_bound"),
+    (INIT_SUFFIX, "__ifunc_runtime_init", "__ifunc_inner_init"),
+];
+
+/// New names for the definitions of `name` in the objects: those that the runtime calls.
+pub(super) fn inner_names(name: &str) -> impl Iterator<Item = (String, String)> {
+    FUNCTIONS
+        .into_iter()
+        .map(move |(suffix, _, inner)| (format!("{name}{suffix}"), inner.to_owned()))
+}
+
+/// The runtime of the ifunc `name`. `folder` is that of the libraries; the object is kept beside it.
+pub(super) fn object(
+    name: &str,
+    folder: &Path,
+    compiler: &Compiler,
+    verbose: bool,
+    progress: &mut dyn Progress,
+) -> Result<Vec<u8>, BuildError> {
+    let edits = Edits {
+        rename: FUNCTIONS
+            .into_iter()
+            .map(|(suffix, ours, _)| (ours.to_owned(), format!("{name}{suffix}")))
+            .collect(),
+        ..Edits::default()
+    };
+    let kept = place(folder, compiler);
+    // What cannot be read is made again.
+    if let Some(object) = std::fs::read(&kept)
+        .ok()
+        .and_then(|kept| edit(&kept, &edits).ok())
+    {
+        return Ok(object);
+    }
+    let object = compile(&kept, compiler, verbose, progress)?;
+    edit(&object, &edits).map_err(|e| {
+        BuildError::Input(crate::link::InputError {
+            name: kept.display().to_string(),
+            reason: e.to_string(),
+        })
+    })
+}
+
+/// Where the object of this text and this compiler is kept.
+fn place(folder: &Path, compiler: &Compiler) -> PathBuf {
+    let mut hasher = blake3::Hasher::new();
+    for part in [TEXT, &FLAGS.join(" "), &compiler.name(), compiler.version()] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let file = format!("{}.o", &hasher.finalize().to_hex()[..32]);
+    folder.parent().unwrap_or(folder).join("runtime").join(file)
+}
+
+/// Compiles the runtime and puts it into its place; builds that run at the same time see all of it or nothing.
+fn compile(
+    kept: &Path,
+    compiler: &Compiler,
+    verbose: bool,
+    progress: &mut dyn Progress,
+) -> Result<Vec<u8>, BuildError> {
+    let folder = kept.parent().unwrap_or(kept);
+    std::fs::create_dir_all(folder).map_err(io("create", folder))?;
+    let work = tempfile::Builder::new()
+        .prefix(".build-")
+        .tempdir_in(folder)
+        .map_err(io("create a directory in", folder))?;
+    let source = work.path().join("runtime.c");
+    std::fs::write(&source, TEXT).map_err(io("write", &source))?;
+    let new = work.path().join("runtime.o");
+    let mut command = compiler.command();
+    command.args(FLAGS).arg("-o").arg(&new).arg(&source);
+    if verbose {
+        progress.command(&format!("{command:?}"));
+    }
+    let output = command.output().map_err(|e| compiler.spawn_error(e))?;
+    if !output.status.success() {
+        return Err(BuildError::CompileC {
+            file: source,
+            compiler: compiler.name(),
+            stderr: String::from_utf8_lossy(&output.stderr).trim_end().into(),
+        });
+    }
+    let object = std::fs::read(&new).map_err(io("read", &new))?;
+    std::fs::rename(&new, kept).map_err(io("put in place", kept))?;
+    Ok(object)
+}
