@@ -29,8 +29,8 @@ cargo xtask COMMAND
   ci        test, lint, package and readme
   corpus [--full]
             send what compilers make of many sources to another process, and compare; --full: with every setting
-  build-time
-            build a trivial ifunc, beside `cargo build --release` of the same crate
+  build-time [--release]
+            build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
   ucx-bindings [--check]
             make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         ["corpus"] => &[corpus::run],
         ["corpus", "--full"] => &[corpus::full],
         ["build-time"] => &[build_time::run],
+        ["build-time", "--release"] => &[build_time::release],
         ["miri"] => &[miri::run],
         ["ucx-bindings"] => &[ucx_bindings::write],
         ["ucx-bindings", "--check"] => &[ucx_bindings::check],
