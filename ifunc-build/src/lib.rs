@@ -29,6 +29,7 @@ mod checked;
 mod error;
 mod library;
 pub mod link;
+mod make_rule;
 mod names;
 mod needed;
 mod options;

@@ -172,6 +172,9 @@ impl Default for BuildOptions {
 /// How [`build_c`](crate::build_c) builds.
 #[derive(Clone, Debug)]
 pub struct COptions {
+    /// Where the compiler is run, so that relative paths in `cflags` and `link_args` begin there; the current directory if
+    /// `None`. Files are named from the current directory in any case.
+    pub current_dir: Option<PathBuf>,
     /// Name of the folder below the target directory.
     pub profile: String,
     /// Where libraries land instead of `<workspace target directory>/ifunc`, or `./target/ifunc` where there is no
@@ -196,6 +199,7 @@ pub struct COptions {
 impl Default for COptions {
     fn default() -> Self {
         Self {
+            current_dir: None,
             profile: "release".into(),
             target_dir: None,
             compiler: None,

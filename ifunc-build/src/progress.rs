@@ -11,6 +11,11 @@ pub trait Progress {
         let _ = what;
     }
 
+    /// The C compiler read this file: a source, or a header that is not the system's. An absolute path.
+    fn read(&mut self, file: &Path) {
+        let _ = file;
+    }
+
     /// A line that cargo wrote to its standard error (`   Compiling serde v1.0`), without its line end.
     fn cargo(&mut self, line: &str) {
         let _ = line;

@@ -444,6 +444,11 @@ fn what_init_shares_with_the_entry_is_pulled_out_of_archives() {
     let again = files.build_with(&["wk.c"], &options(&files));
     assert!(!again[0].fresh && again[0].id == built[0].id);
     assert_eq!(payload(), 2007 ^ 7);
+
+    // Arguments that are gone are gone from the library.
+    let without = files.build(&["wk.c"]);
+    assert!(!without[0].fresh && without[0].id == built[0].id);
+    assert!(files.build(&["wk.c"])[0].fresh);
 }
 
 #[test]

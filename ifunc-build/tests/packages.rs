@@ -230,7 +230,7 @@ impl<'a> Payload<'a> for Summed {
 pub fn summed(value: Summed, total: &mut u64) { *total = summed_elsewhere(summed_crc(value.0)); }
 "#;
     let archive = workspace.dir.path().join("libcrc.a");
-    let manifest = format!("{DEPENDS}\n[package.metadata.ifunc]\nlink-args = [{archive:?}]\n");
+    let manifest = format!("{DEPENDS}\n[package.metadata.ifunc]\nlink-args = [\"../libcrc.a\"]\n");
     workspace.package("summed", &manifest, source);
     workspace.archive(
         &archive,

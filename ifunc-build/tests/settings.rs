@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
+
 use common::workspace::{DEPENDS, Workspace};
 use ifunc_abi::image::Image;
-use ifunc_build::{BuildOptions, OptLevel, Quiet, build_packages};
+use ifunc_build::{BuildOptions, OptLevel, Progress, Quiet, build_packages};
 
 /// One that calls itself out of line where nothing is optimised, and one that imports something.
 const SOURCE: &str = "#![no_std]
@@ -62,6 +64,172 @@ fn optimisation_is_what_is_asked_for() {
         best,
         "one setting leaves nothing behind for another"
     );
+}
+
+/// What a user sets for builds of his own. Only the linker and the compiler themselves are his to choose.
+const OF_THE_USER: &str = "[build]
+incremental = true
+rustflags = [\"--cfg=leaked\"]
+[target.'cfg(all())']
+rustflags = [\"--cfg=leaked\"]
+[profile.ifunc]
+inherits = \"dev\"
+opt-level = 1
+lto = false
+[profile.release]
+debug-assertions = true
+overflow-checks = true
+codegen-units = 16
+[profile.release.package.\"*\"]
+opt-level = 0
+codegen-units = 16
+debug-assertions = true
+overflow-checks = true
+[profile.ifunc.package.untouched]
+opt-level = 1
+codegen-units = 16
+debug-assertions = true
+";
+
+#[test]
+fn what_the_user_sets_for_builds_of_his_own_is_not_in_images() {
+    // The environment is that of a process: this test runs itself again, with another.
+    const FOLDER: &str = "IFUNC_TEST_WORKSPACE";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let workspace = Workspace::new(&[]);
+        println!("{}", ids(&workspace, Path::new(&folder)));
+        return;
+    }
+    let workspace = Workspace::new(&["untouched"]);
+    let text = SOURCE.replace("steps", "untouched").replace(
+        "*total += crc32",
+        "if cfg!(leaked) || cfg!(debug_assertions) { return 7; } *total += crc32",
+    );
+    let text = text.replace("checked", "checked_untouched");
+    workspace.package("untouched", DEPENDS, &text);
+    let built = build_packages(&workspace.options(), &mut Quiet).unwrap();
+    let expected: Vec<_> = built.iter().map(|ifunc| ifunc.id).collect();
+
+    let config = workspace.dir.path().join(".cargo");
+    std::fs::create_dir(&config).unwrap();
+    std::fs::write(config.join("config.toml"), OF_THE_USER).unwrap();
+    let expected = format!("{expected:?}");
+    assert_eq!(
+        ids(&workspace, workspace.dir.path()),
+        expected,
+        "the configuration"
+    );
+
+    std::fs::remove_dir_all(&config).unwrap();
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again
+        .args(["--exact", "--nocapture"])
+        .arg("what_the_user_sets_for_builds_of_his_own_is_not_in_images")
+        .env(FOLDER, workspace.dir.path())
+        .envs([
+            ("CARGO_INCREMENTAL", "1"),
+            ("CARGO_BUILD_INCREMENTAL", "true"),
+            ("CARGO_PROFILE_IFUNC_OPT_LEVEL", "1"),
+            ("CARGO_PROFILE_IFUNC_LTO", "off"),
+            ("CARGO_PROFILE_IFUNC_DEBUG_ASSERTIONS", "true"),
+            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+            ("CARGO_PROFILE_RELEASE_PANIC", "unwind"),
+            ("CARGO_BUILD_RUSTFLAGS", "--cfg=leaked"),
+            ("RUSTFLAGS", "--cfg=leaked"),
+            ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS", "--cfg=leaked"),
+            ("RUSTC_BOOTSTRAP", "1"),
+        ]);
+    let output = again.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains(&expected),
+        "the environment: {said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The images of the workspace in a folder, built as others are.
+fn ids(like: &Workspace, folder: &Path) -> String {
+    let options = BuildOptions {
+        current_dir: Some(folder.into()),
+        manifest_path: Some(folder.join("Cargo.toml")),
+        ..like.options()
+    };
+    let built = build_packages(&options, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
+    format!("{:?}", built.iter().map(|ifunc| ifunc.id).collect::<Vec<_>>())
+}
+
+/// Needs `-Iinclude` and `-include near.h` to be compiled.
+const WITH_HEADERS: &str = r#"#include <scale.h>
+#include <string.h>
+size_t relative_payload_bound(void *args, size_t n) { (void)args; return n; }
+int relative_payload_init(void *args, size_t n, void *payload, size_t *size)
+{ memcpy(payload, args, n); *size = n; return 0; }
+void relative_main(void *payload, size_t n, void *target)
+{
+    static const char *volatile text = SCALE NEAR __FILE__;
+    (void)payload; (void)n;
+    strcpy(target, text);
+}
+"#;
+
+#[test]
+fn relative_paths_in_a_manifest_begin_at_the_package() {
+    let workspace = Workspace::new(&["with-headers"]);
+    let manifest = format!(
+        "{DEPENDS}\n[package.metadata.ifunc]\ncflags = [\"-Iinclude\", \"-include\", \"near.h\", \"-Wall\"]\n"
+    );
+    let folder = workspace.package("with-headers", &manifest, "#![no_std]\n");
+    for (path, text) in [
+        ("c/relative.c", WITH_HEADERS),
+        ("include/scale.h", "#define SCALE \"scale \"\n"),
+        (
+            "near.h",
+            "#include <stddef.h>\n#define NEAR \"near \"\nstatic int unused;\n",
+        ),
+    ] {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let mut heard = Heard::default();
+    let built = build_packages(&workspace.options(), &mut heard).unwrap_or_else(|error| panic!("{error}"));
+    // Where the package lies is not in the image.
+    let text = b"scale near c/relative.c\0";
+    let image = &built[0].image;
+    assert!(image.windows(text.len()).any(|bytes| bytes == text), "{image:?}");
+    assert!(heard.said.contains("near.h:3:"), "{}", heard.said);
+    let read = ["c/relative.c", "include/scale.h", "near.h"].map(|path| folder.join(path));
+    for path in read {
+        assert!(heard.read.contains(&path), "{path:?} {:?}", heard.read);
+    }
+    let of_the_system = |path: &PathBuf| !path.starts_with(&folder);
+    assert!(!heard.read.iter().any(of_the_system), "{:?}", heard.read);
+
+    // In memory, too.
+    let options = ifunc_build::CheckOptions {
+        build: workspace.options(),
+        ..ifunc_build::CheckOptions::default()
+    };
+    let checked = ifunc_build::check_packages(&options, &mut Quiet).unwrap();
+    assert!(checked.errors.is_empty(), "{checked:?}");
+}
+
+/// What the C compiler says and reads.
+#[derive(Default)]
+struct Heard {
+    said: String,
+    read: Vec<PathBuf>,
+}
+
+impl Progress for Heard {
+    fn diagnostic(&mut self, rendered: &str) {
+        self.said += rendered;
+    }
+
+    fn read(&mut self, file: &Path) {
+        self.read.push(file.into());
+    }
 }
 
 #[test]

@@ -113,6 +113,55 @@ fn a_crate_that_uses_std_is_named_with_the_chain_that_brings_it() {
     );
 }
 
+/// Like [`refusal_of_chain`], with two crates `deep`: one of its own, one by way of `between`.
+fn refusal_of_two(nearer: &str, farther: &str) -> String {
+    let workspace = Workspace::new(&["chained-twice"]);
+    // A workspace has one member of a name.
+    let root = workspace.dir.path().join("Cargo.toml");
+    let text = std::fs::read_to_string(&root).unwrap();
+    std::fs::write(&root, text + "exclude = [\"nearer\", \"farther\"]\n").unwrap();
+    let manifest =
+        format!("{DEPENDS}\nbetween = {{ path = \"../between\" }}\ndeep = {{ path = \"../nearer\" }}\n");
+    let source = ADD.replace("fn add", "fn chained_twice").replace(
+        "*counter += delta",
+        "*counter += deep::value(between::value(delta))",
+    );
+    workspace.package("chained-twice", &manifest, &source);
+    workspace.package(
+        "between",
+        "[dependencies]\ndeep = { path = \"../farther\" }\n",
+        "#![no_std]\npub fn value(x: u64) -> u64 { deep::value(x) }",
+    );
+    for (name, version, source) in [("nearer", "1.2.3", nearer), ("farther", "2.0.0", farther)] {
+        let manifest = workspace.package(name, "", source).join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let text = text.replace(name, "deep").replace("0.1.0", version);
+        std::fs::write(manifest, text).unwrap();
+    }
+    workspace.refusal()
+}
+
+#[test]
+fn of_several_versions_the_one_that_uses_std_is_named() {
+    const NONE: &str = "#![no_std]\npub fn value(x: u64) -> u64 { x }";
+    const STD: &str = "pub fn value(x: u64) -> u64 { String::from(\"std\").len() as u64 + x }";
+    let near = "`chained-twice` → `deep 1.2.3`";
+    let far = "`chained-twice` → `between 0.1.0` → `deep 2.0.0`";
+    let refusal = refusal_of_two(NONE, STD);
+    let says = format!("help: {far}: `deep` uses std, which cannot travel");
+    assert!(refusal.contains(&says) && !refusal.contains(near), "{refusal}");
+
+    // Where neither says that it does not, both are named.
+    let refusal = refusal_of_two(STD, STD);
+    for text in [
+        format!("help: {near}, and {far}: at least one of these crates `deep` uses std"),
+        "help: as to `deep 1.2.3`: `deep` has no feature `std` to switch off".into(),
+        "help: as to `deep 2.0.0`: `deep` has no feature `std` to switch off: leave `between` out".into(),
+    ] {
+        assert!(refusal.contains(&text), "`{text}` is not in:\n{refusal}");
+    }
+}
+
 #[test]
 fn what_only_the_sdk_may_bring_is_named_with_the_crate_that_brings_it_too() {
     let handler = "#![no_std]\npub fn value(x: u64) -> u64 { x }\n#[panic_handler]\nfn mine(_: &core::panic::PanicInfo) -> ! { loop {} }\n";

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use super::cpu;
+use crate::make_rule::prerequisites;
 use crate::shared::io;
 use crate::{BuildError, COptions, Color, Progress};
 
@@ -90,6 +91,22 @@ impl Compiler {
         command
     }
 
+    /// A command that runs it in a folder, or where we are.
+    pub(crate) fn command_in(&self, folder: Option<&Path>) -> Command {
+        let Some(folder) = folder else {
+            return self.command();
+        };
+        // `CC=./wrapper` means the one that lies here, whatever folder it is run in.
+        let program = match self.program.contains('/') {
+            true => std::path::absolute(&self.program).unwrap_or_else(|_| (&self.program).into()),
+            false => (&self.program).into(),
+        };
+        let mut command = Command::new(program);
+        command.args(&self.args).stdin(std::process::Stdio::null());
+        command.current_dir(folder);
+        command
+    }
+
     /// It could not be started.
     pub(crate) fn spawn_error(&self, source: std::io::Error) -> BuildError {
         BuildError::Spawn {
@@ -108,8 +125,11 @@ impl Compiler {
         progress: &mut dyn Progress,
     ) -> Result<Vec<u8>, BuildError> {
         let work = tempfile::tempdir().map_err(io("create a directory in", &std::env::temp_dir()))?;
-        let object = work.path().join("object.o");
-        let mut command = self.command();
+        // The compiler may run somewhere else.
+        let work_path = std::path::absolute(work.path()).map_err(io("find", work.path()))?;
+        let (object, rule) = (work_path.join("object.o"), work_path.join("object.d"));
+        let folder = options.current_dir.as_deref();
+        let mut command = self.command_in(folder);
         command.arg("-c").args(FLAGS);
         if options.color == Color::Always {
             command.arg("-fdiagnostics-color=always");
@@ -119,13 +139,15 @@ impl Compiler {
         let headers = match &self.headers {
             Some(include) => include.clone(),
             None => {
-                let include = work.path().join("include");
+                let include = work_path.join("include");
                 write_header(&include)?;
                 include
             }
         };
         command.arg("-isystem").arg(headers);
-        command.arg("-o").arg(&object).arg(file);
+        // The compilation itself says what it read: what is included depends on macros.
+        command.args(["-MMD", "-MF"]).arg(&rule);
+        command.arg("-o").arg(&object).arg(seen_from(folder, file)?);
         if options.verbose {
             progress.command(&format!("{command:?}"));
         }
@@ -140,6 +162,14 @@ impl Compiler {
         }
         if !stderr.is_empty() {
             progress.diagnostic(&stderr);
+        }
+        let rule = std::fs::read(&rule).unwrap_or_default();
+        let from = match folder {
+            Some(folder) => folder.to_owned(),
+            None => std::env::current_dir().unwrap_or_default(),
+        };
+        for path in prerequisites(&String::from_utf8_lossy(&rule)) {
+            progress.read(&from.join(path));
         }
         std::fs::read(&object).map_err(io("read", &object))
     }
@@ -181,7 +211,7 @@ impl Compiler {
     /// with the same flags.
     pub(crate) fn cpu_features(&self, options: &COptions) -> Result<u64, BuildError> {
         let cflags = self.flags(options);
-        let mut command = self.command();
+        let mut command = self.command_in(options.current_dir.as_deref());
         command.args(&cflags).args(["-dM", "-E", "-x", "c", "/dev/null"]);
         let output = command.output().map_err(|e| self.spawn_error(e))?;
         if !output.status.success() {
@@ -197,6 +227,15 @@ impl Compiler {
             unknown.into_error(&self.name(), &flags)
         })
     }
+}
+
+/// The name of a file for a compiler that runs in `folder`: short where it can be, for messages and `__FILE__`.
+fn seen_from(folder: Option<&Path>, file: &Path) -> Result<PathBuf, BuildError> {
+    let Some(folder) = folder else {
+        return Ok(file.into());
+    };
+    let file = std::path::absolute(file).map_err(io("find", file))?;
+    Ok(file.strip_prefix(folder).map_or(file.clone(), Path::to_owned))
 }
 
 /// Writes our header, unless it is there; builds that run at the same time see all of it or nothing.

@@ -149,6 +149,7 @@ pub(crate) fn build_files(
                 weaken: weaken.clone(),
                 linker,
                 link_args: &options.link_args,
+                current_dir: options.current_dir.as_deref(),
                 verbose: options.verbose,
             });
             built.push(BuiltIfunc {

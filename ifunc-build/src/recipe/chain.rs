@@ -46,20 +46,36 @@ impl Graph {
         })
     }
 
-    /// What to do about `culprit`, a crate that uses std: the chain of crates that brings it, and where to cut it.
+    /// What to do about `culprit`, a crate that uses std: the chain of crates that brings it, and where to cut it. Several
+    /// versions of one crate are one name to the compiler, which does not say which it is.
     pub(super) fn about_std(&self, culprit: &str) -> Option<Vec<String>> {
-        let way = self.way(culprit)?;
-        let chain = self.shown(&way);
-        let last = &way.last()?.name;
-        Some(vec![
-            format!("{chain}: `{last}` uses std, which cannot travel"),
-            self.cut(&way)?,
-        ])
+        let ways = self.ways(culprit);
+        let chains = self.all_shown(&ways)?;
+        let which = match &ways[..] {
+            [way] => format!("`{}` uses std", way.last()?.name),
+            _ => format!("at least one of these crates `{culprit}` uses std"),
+        };
+        let mut helps = vec![format!("{chains}: {which}, which cannot travel")];
+        for way in &ways {
+            let cut = self.cut(way)?;
+            let last = way.last()?;
+            helps.push(match ways.len() {
+                1 => cut,
+                _ => format!("as to `{} {}`: {cut}", last.name, last.version),
+            });
+        }
+        Some(helps)
     }
 
-    /// The chain of crates that brings `culprit`, for people.
+    /// The chains of crates that bring `culprit`, for people.
     pub(super) fn chain(&self, culprit: &str) -> Option<String> {
-        Some(self.shown(&self.way(culprit)?))
+        self.all_shown(&self.ways(culprit))
+    }
+
+    /// `None` if there is none.
+    fn all_shown(&self, ways: &[Vec<&cargo_metadata::Package>]) -> Option<String> {
+        let chains: Vec<_> = ways.iter().map(|way| self.shown(way)).collect();
+        (!chains.is_empty()).then(|| chains.join(", and "))
     }
 
     fn shown(&self, way: &[&cargo_metadata::Package]) -> String {
@@ -70,28 +86,31 @@ impl Graph {
         names.collect::<Vec<_>>().join(" → ")
     }
 
-    /// The shortest way from the package to a crate of this name, both included. What only runs while compiling (macros,
-    /// build scripts) may use std, and is none.
-    fn way(&self, culprit: &str) -> Option<Vec<&cargo_metadata::Package>> {
+    /// The shortest way from the package to each crate of this name, both included. Those that say `#![no_std]` themselves
+    /// are left out where another does not. What only runs while compiling (macros, build scripts) may use std, and is
+    /// none.
+    fn ways(&self, culprit: &str) -> Vec<Vec<&cargo_metadata::Package>> {
         let mut before: BTreeMap<&PackageId, &PackageId> = BTreeMap::new();
         let mut seen: BTreeSet<&PackageId> = BTreeSet::new();
         let mut next: VecDeque<&PackageId> = VecDeque::new();
+        let mut ways = Vec::new();
         let first = &self.root;
         seen.insert(first);
         next.push_back(first);
         while let Some(id) = next.pop_front() {
-            let package = self.package(id)?;
+            let Some(package) = self.package(id) else { continue };
             if id != first && library_of(package).is_some_and(|name| name == culprit) {
                 let mut way = vec![package];
                 let mut at = id;
                 while let Some(earlier) = before.get(at) {
-                    way.push(self.package(earlier)?);
+                    way.extend(self.package(earlier));
                     at = earlier;
                 }
                 way.reverse();
-                return Some(way);
+                ways.push(way);
             }
-            for dependency in &self.node(id)?.deps {
+            let dependencies = self.node(id).map(|node| &node.deps[..]).unwrap_or_default();
+            for dependency in dependencies {
                 let is_normal = dependency
                     .dep_kinds
                     .iter()
@@ -105,7 +124,12 @@ impl Graph {
                 }
             }
         }
-        None
+        let without_std =
+            |way: &Vec<&cargo_metadata::Package>| way.last().is_some_and(|last| is_no_std(last));
+        if ways.len() > 1 && !ways.iter().all(without_std) {
+            ways.retain(|way| !without_std(way));
+        }
+        ways
     }
 
     /// Where the way to a crate that uses std can be cut: at the first crate on it whose feature `std` is on.
@@ -175,9 +199,23 @@ impl Graph {
     }
 }
 
+/// Whether the source of a library has nothing of std by its own words: an attribute without a condition, and no
+/// `extern crate` that takes it back.
+fn is_no_std(package: &cargo_metadata::Package) -> bool {
+    let source = library(package).and_then(|library| std::fs::read_to_string(&library.src_path).ok());
+    source.is_some_and(|text| {
+        let mut lines = text.lines().map(str::trim);
+        lines.any(|line| line.starts_with("#![no_std]")) && !text.contains("extern crate std")
+    })
+}
+
 /// Name of the library crate that a package has for the code of others; macros are none.
 fn library_of(package: &cargo_metadata::Package) -> Option<String> {
-    let library = package.targets.iter().find(|target| {
+    library(package).map(|library| library.name.replace('-', "_"))
+}
+
+fn library(package: &cargo_metadata::Package) -> Option<&cargo_metadata::Target> {
+    package.targets.iter().find(|target| {
         target.kind.iter().any(|kind| {
             matches!(
                 kind,
@@ -188,8 +226,7 @@ fn library_of(package: &cargo_metadata::Package) -> Option<String> {
                     | TargetKind::StaticLib
             )
         })
-    })?;
-    Some(library.name.replace('-', "_"))
+    })
 }
 
 /// The line of a manifest by which `parent` depends on `child`.

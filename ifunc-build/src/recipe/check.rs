@@ -14,15 +14,17 @@ use crate::{BuildError, BuildOptions, Checked, CheckedIfunc, Progress};
 pub struct CheckOptions {
     /// Which packages, with which features, for which CPUs.
     pub build: BuildOptions,
-    /// Compile and link as a build does, in memory. Without it no code is made of Rust, so that what only the linker
-    /// sees is not seen.
+    /// Compile and link as a build does. Without it no code is made of Rust, so that what only the linker sees is not
+    /// seen. Cargo compiles where builds compile, so that what is there is not compiled again, and a build waits for it;
+    /// images stay in memory.
     pub link: bool,
     /// Messages of cargo are handed to [`Progress::message`] in this format (`json`, `json-diagnostic-rendered-ansi`).
     pub messages: Option<String>,
 }
 
 /// Looks for every reason why the ifunc packages of a workspace would be refused. Nothing is written but what cargo keeps
-/// for itself, in a folder that builds do not use, so that an editor's checks and a build do not wait for each other.
+/// for itself: in a folder that builds do not use, so that an editor's checks and a build do not wait for each other, and,
+/// if it is to [`link`](CheckOptions::link), where builds compile.
 ///
 /// # Errors
 /// The workspace cannot be read or cargo cannot be run. What is wrong with the packages stands in the answer.

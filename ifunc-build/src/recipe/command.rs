@@ -95,6 +95,8 @@ impl Job<'_> {
         // a cargo around us has the lock of the directory that the user's configuration names.
         command.env("CARGO_TARGET_DIR", self.target);
         command.env("CARGO_BUILD_BUILD_DIR", self.target);
+        // Beats `[build] incremental`, which beats the profile. Code that is compiled in parts comes out different.
+        command.env("CARGO_INCREMENTAL", "0");
         // A `cargo clippy` or `cargo check` around us (a build script) must not replace the compiler.
         command
             .env_remove("RUSTC_WORKSPACE_WRAPPER")
@@ -137,6 +139,11 @@ impl Job<'_> {
             }
             Task::Expand { .. } => drop(command.args(["rustc", "--lib"])),
         }
+    }
+
+    /// Whether code is made, or only looked at.
+    fn makes_images(&self) -> bool {
+        matches!(self.task, Task::Library | Task::Example(..))
     }
 
     /// Target and flags of images.
@@ -202,8 +209,15 @@ impl Job<'_> {
             format!("--cfg=ifunc_panic=\"{}\"", self.package().panic).into(),
             "--check-cfg=cfg(ifunc_panic,values(\"message\",\"location\",\"minimal\"))".into(),
         ];
+        // Flags beat `[profile.release.package.X]` of the user, which a profile that inherits would take over.
+        if self.makes_images() {
+            flags.push("-Ccodegen-units=1".into());
+            if self.options.profile == "release" {
+                flags.push("-Coverflow-checks=off".into());
+                flags.push("-Cdebug-assertions=off".into());
+            }
+        }
         if let Some(level) = opt_level(self.options) {
-            // Beats `[profile.release.package.X]` of the user, which a profile that inherits would take over.
             flags.push(format!("-Copt-level={}", level.flag()).into());
         }
         if self.workspace.host.starts_with("x86_64-") {

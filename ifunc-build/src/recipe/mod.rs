@@ -9,6 +9,7 @@ mod diagnose;
 mod examples;
 mod expand;
 mod features;
+mod lock;
 mod records;
 mod units;
 mod workspace;
@@ -23,10 +24,10 @@ use crate::c::{Compiler, arch_of, build_files, imports_of};
 use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::needed;
-use crate::shared::{Library, io, make_all};
+use crate::shared::{Library, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
 use records::{Records, about_text, fingerprint};
-use units::{Plan, Unit};
+use units::{Archive, Plan, Unit};
 use workspace::Package;
 
 pub use check::{CheckOptions, check_packages};
@@ -112,6 +113,7 @@ fn no_ifuncs(unit: Unit<'_>) -> BuildError {
 /// How the C files of a package are compiled.
 fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     COptions {
+        current_dir: package.manifest_path.parent().map(Path::to_owned),
         cpu: package.cpu_of(options),
         needed: package.needed.clone(),
         cflags: package.c_flags.clone(),
@@ -125,19 +127,17 @@ fn c_options(package: &Package, options: &BuildOptions) -> COptions {
 /// Makes images and libraries out of a package's archive.
 fn build_rust(
     unit: Unit<'_>,
-    archive: &Path,
+    archive: &Archive,
     names: &mut Names,
     compiler: &Compiler,
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
-    let data = std::fs::read(archive).map_err(io("read", archive))?;
     let package = unit.package;
-    let records = Records::read(&data, &unit.name(), Some(unit.crate_name()))?;
-    let file_name = archive.file_name().unwrap_or_default().to_string_lossy();
+    let records = Records::read(&archive.data, &unit.name(), Some(unit.crate_name()))?;
     let inputs = [Input {
-        name: &file_name,
-        data: &data,
+        name: &archive.name,
+        data: &archive.data,
         role: Role::User,
     }];
     let linker = Linker::open(&inputs)?;
@@ -163,6 +163,7 @@ fn build_rust(
             weaken: declared.clone(),
             linker: &linker,
             link_args: &package.link_args,
+            current_dir: package.manifest_path.parent(),
             verbose: options.verbose,
         })
         .collect();
@@ -189,17 +190,15 @@ fn build_rust(
 /// As [`build_rust`], and writes nothing: names and images.
 fn link_archive(
     unit: Unit<'_>,
-    archive: &Path,
+    archive: &Archive,
     names: &mut Names,
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<(String, Linked)>, BuildError> {
-    let data = std::fs::read(archive).map_err(io("read", archive))?;
-    let records = Records::read(&data, &unit.name(), Some(unit.crate_name()))?;
-    let file_name = archive.file_name().unwrap_or_default().to_string_lossy();
+    let records = Records::read(&archive.data, &unit.name(), Some(unit.crate_name()))?;
     let linker = Linker::open(&[Input {
-        name: &file_name,
-        data: &data,
+        name: &archive.name,
+        data: &archive.data,
         role: Role::User,
     }])?;
     let linked = link_all(unit, &records, options, &linker, names, progress)?;

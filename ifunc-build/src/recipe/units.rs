@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::command::{Job, Task};
 use super::features::{self, Features};
 use super::workspace::{Example, Package, Workspace};
-use super::{examples, folder_of};
+use super::{examples, folder_of, lock};
 use crate::names::Names;
+use crate::shared::io;
 use crate::{BuildError, BuildOptions, Progress};
 
 /// The library of a package, or an example: what becomes one archive.
@@ -41,6 +42,13 @@ impl<'a> Unit<'a> {
             Some(example) => &example.path,
         }
     }
+}
+
+/// What a unit was compiled to.
+pub(super) struct Archive {
+    /// Its file's name, for messages.
+    pub(super) name: String,
+    pub(super) data: Vec<u8>,
 }
 
 /// A build: what of which workspace, into which folder.
@@ -122,12 +130,17 @@ impl Plan {
     }
 
     /// Compiles a unit to an archive, if it has anything of Rust.
+    ///
+    /// Builds of other flags put theirs into the same file, and cargo lets go of its lock before that is read: all of it is
+    /// done under a lock of ours.
     pub(super) fn archive(
         &self,
         unit: Unit<'_>,
         options: &BuildOptions,
         progress: &mut dyn Progress,
-    ) -> Result<Option<PathBuf>, BuildError> {
+    ) -> Result<Option<Archive>, BuildError> {
+        let lock = self.target.join(format!(".{}.lock", folder_of(&options.profile)));
+        let _lock = lock::acquire(&lock, progress)?;
         let wrapper;
         let task = match unit.example {
             None => Task::Library,
@@ -147,6 +160,15 @@ impl Plan {
             options,
             task,
         };
-        job.compile(progress)
+        let Some(path) = job.compile(progress)? else {
+            return Ok(None);
+        };
+        let data = std::fs::read(&path).map_err(io("read", &path))?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Ok(Some(Archive { name, data }))
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn forget_the_script(command: &mut Command) {
 
 /// Whether cargo sets a variable for one build script or one crate. `CARGO_CFG_TARGET_*` is not in the list: cargo sets
 /// all of them again.
-fn is_the_scripts(name: &str) -> bool {
+pub(super) fn is_the_scripts(name: &str) -> bool {
     const EXACT: [&str; 16] = [
         "CARGO_CFG_DEBUG_ASSERTIONS",
         "CARGO_CFG_FEATURE",

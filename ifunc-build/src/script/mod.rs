@@ -29,9 +29,9 @@
 //! cargo around it was told to use. So it works within `cargo build`, `check`, `clippy`, `test` and `install`, and in
 //! rust-analyzer; for every target directory and profile. Images themselves are always built optimised.
 
+mod compiled;
 mod environment;
 mod error;
-mod make_rule;
 mod output;
 mod packages;
 mod watch;
@@ -128,8 +128,7 @@ impl Images {
     /// Not in a build script, nothing to build, or something that does not build.
     pub fn try_build(&self) -> Result<Vec<BuiltIfunc>, ScriptError> {
         let environment = Environment::read()?;
-        let mut watched = Watched::default();
-        watched.variable("CC");
+        let mut watched = Watched::new();
         watched.file(&environment.manifest);
         let target = environment.out.join("target");
         // Libraries of ifuncs that were renamed or moved since would be in the way; each is linked in no time.
@@ -143,13 +142,10 @@ impl Images {
 
         let mut built = Vec::new();
         for group in packages::find(&environment, &self.packages)? {
-            built.extend(self.build_group(&group, &target)?);
+            built.extend(self.build_group(&group, &target, &mut Listener(&mut watched))?);
             watched.packages(&group, &target)?;
         }
         if !self.c_files.is_empty() {
-            for file in &self.c_files {
-                watched.c_file(file, &self.cflags);
-            }
             let options = COptions {
                 target_dir: Some(target.clone()),
                 cpu: self.cpu,
@@ -157,7 +153,7 @@ impl Images {
                 cflags: self.cflags.clone(),
                 ..COptions::default()
             };
-            built.extend(build_c(&self.c_files, &options, &mut Stderr)?);
+            built.extend(build_c(&self.c_files, &options, &mut Listener(&mut watched))?);
         }
         if built.is_empty() {
             return Err(ScriptError::Nothing {
@@ -170,7 +166,12 @@ impl Images {
         Ok(built)
     }
 
-    fn build_group(&self, group: &Group, target: &Path) -> Result<Vec<BuiltIfunc>, ScriptError> {
+    fn build_group(
+        &self,
+        group: &Group,
+        target: &Path,
+        listener: &mut Listener<'_>,
+    ) -> Result<Vec<BuiltIfunc>, ScriptError> {
         let mut options = BuildOptions {
             current_dir: Some(group.root.clone()),
             manifest_path: Some(group.manifest.clone()),
@@ -181,7 +182,7 @@ impl Images {
             ..BuildOptions::default()
         };
         while !options.packages.is_empty() {
-            match build_packages(&options, &mut Stderr) {
+            match build_packages(&options, listener) {
                 Ok(built) => return Ok(built),
                 // A package of types that program and ifuncs share depends on the SDK, too, and has none.
                 Err(BuildError::NoIfuncs { package, .. })
@@ -196,10 +197,14 @@ impl Images {
     }
 }
 
-/// What the compilers say; cargo shows it when the script fails.
-struct Stderr;
+/// Passes on what the compilers say, which cargo shows when the script fails, and writes down what they read.
+struct Listener<'w>(&'w mut Watched);
 
-impl Progress for Stderr {
+impl Progress for Listener<'_> {
+    fn read(&mut self, file: &Path) {
+        self.0.file(file);
+    }
+
     fn cargo(&mut self, line: &str) {
         eprintln!("{line}");
     }

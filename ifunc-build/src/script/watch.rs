@@ -6,34 +6,38 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, Package, PackageId};
 
 use super::packages::{Group, metadata};
-use super::{ScriptError, make_rule};
-use crate::c::Compiler;
+use super::{ScriptError, compiled};
+
+/// What the C compiler is told by the environment: itself, where it looks, and what time it is. (Which rustc there is,
+/// cargo knows by itself.)
+const OF_C: [&str; 7] = [
+    "CC",
+    "COMPILER_PATH",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "LIBRARY_PATH",
+    "SOURCE_DATE_EPOCH",
+];
 
 /// Files, folders and variables that the images depend on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watched {
     paths: BTreeSet<PathBuf>,
-    variables: BTreeSet<&'static str>,
+    variables: BTreeSet<String>,
 }
 
 impl Watched {
-    pub(super) fn variable(&mut self, name: &'static str) {
-        self.variables.insert(name);
+    /// Nothing but what every build depends on.
+    pub(super) fn new() -> Self {
+        Self {
+            paths: BTreeSet::new(),
+            variables: OF_C.map(Into::into).into(),
+        }
     }
 
     pub(super) fn file(&mut self, path: &Path) {
         self.paths.insert(path.into());
-    }
-
-    /// A C file and the headers that it includes, but for those of the system.
-    pub(super) fn c_file(&mut self, file: &Path, cflags: &[String]) {
-        self.file(file);
-        let mut command = Compiler::new(None).command();
-        // What is not there is no error: the compiler itself says it better.
-        command.args(["-MM", "-MG"]).args(cflags).arg(file);
-        let Ok(output) = command.output() else { return };
-        let rule = String::from_utf8_lossy(&output.stdout);
-        self.paths.extend(make_rule::prerequisites(&rule));
     }
 
     /// The packages, and every package that they depend on and that lies in a folder: one from a registry or from git does
@@ -42,16 +46,49 @@ impl Watched {
         let metadata = metadata(&group.manifest, false)?;
         self.file(&group.root.join("Cargo.toml"));
         self.file(&group.root.join("Cargo.lock"));
-        for package in local(&metadata, group) {
+        self.configuration(&group.root);
+        let local = local(&metadata, group);
+        let folders = |name: &str| {
+            let packages = metadata.packages.iter().filter(|package| *package.name == name);
+            packages.map(folder_of).map(Path::to_owned).collect()
+        };
+        let compiled = compiled::read(target, folders);
+        for package in local {
             self.package(package);
+            if compiled.silent.contains(package.name.as_str()) {
+                self.everything(folder_of(package));
+            }
         }
         for package in &group.packages {
             self.c_of(package);
-            for rule in rules(package, target) {
-                self.paths.extend(make_rule::prerequisites(&rule));
+        }
+        self.paths.extend(compiled.files);
+        self.variables.extend(compiled.variables);
+        Ok(())
+    }
+
+    /// Configuration that cargo reads where it builds: `[env]`, among others, is the compiler's environment.
+    fn configuration(&mut self, root: &Path) {
+        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+        let folders = root.ancestors().map(|folder| folder.join(".cargo")).chain(home);
+        for folder in folders {
+            self.file(&folder.join("config.toml"));
+            self.file(&folder.join("config"));
+        }
+    }
+
+    /// All of a package but what was built of it.
+    fn everything(&mut self, folder: &Path) {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let hidden = path
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            // Cargo puts it into every target directory.
+            if !hidden && !path.join("CACHEDIR.TAG").exists() {
+                self.file(&path);
             }
         }
-        Ok(())
     }
 
     /// The folders of a package's sources: what is new there counts, too.
@@ -71,24 +108,9 @@ impl Watched {
         }
     }
 
-    /// The C files of an ifunc package.
+    /// The folder of an ifunc package's C files: what is new there counts. What they include, the compiler says.
     fn c_of(&mut self, package: &Package) {
-        let folder = package.manifest_path.as_std_path().with_file_name("c");
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            return;
-        };
-        self.file(&folder);
-        let flags = package.metadata["ifunc"]["cflags"].as_array();
-        let flags: Vec<String> = flags
-            .into_iter()
-            .flatten()
-            .filter_map(|flag| flag.as_str().map(str::to_owned))
-            .collect();
-        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            if path.extension().is_some_and(|extension| extension == "c") {
-                self.c_file(&path, &flags);
-            }
-        }
+        self.file(&folder_of(package).join("c"));
     }
 
     /// Tells cargo. A path that is not there would have it run the script every time.
@@ -129,20 +151,7 @@ fn local<'m>(metadata: &'m Metadata, group: &Group) -> Vec<&'m Package> {
         .collect()
 }
 
-/// What cargo wrote of the files that went into a package's archive: also those that `include_str!` reads.
-fn rules(package: &Package, target: &Path) -> Vec<String> {
-    let library = package.targets.iter().find(|target| !target.is_bin());
-    let name = library.map_or_else(String::new, |library| library.name.replace('-', "_"));
-    let children = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten();
-        entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .collect::<Vec<_>>()
-    };
-    // `TARGET/TRIPLE/PROFILE/libNAME.d`
-    children(target)
-        .iter()
-        .flat_map(|triple| children(triple))
-        .filter_map(|profile| std::fs::read_to_string(profile.join(format!("lib{name}.d"))).ok())
-        .collect()
+fn folder_of(package: &Package) -> &Path {
+    let manifest = package.manifest_path.as_std_path();
+    manifest.parent().unwrap_or(manifest)
 }

@@ -47,6 +47,8 @@ pub(crate) struct Library<'l, 'a> {
     pub(crate) linker: &'l Linker<'a>,
     /// More arguments for the link.
     pub(crate) link_args: &'l [String],
+    /// Where relative paths in them begin; where we are if `None`.
+    pub(crate) current_dir: Option<&'l Path>,
     pub(crate) verbose: bool,
 }
 
@@ -119,7 +121,7 @@ impl Library<'_, '_> {
             fs::write(&path, data).map_err(io("write", &path)).map(|()| path)
         };
         let result = work.path().join("library.so");
-        let mut command = compiler.command();
+        let mut command = compiler.command_in(self.current_dir);
         command.args(["-shared", "-o"]).arg(&result);
         command.args([
             "-Wl,--gc-sections",
@@ -241,6 +243,10 @@ impl Library<'_, '_> {
         ] {
             part(bytes.as_bytes());
         }
+        part(&(self.link_args.len() as u64).to_le_bytes());
+        self.link_args
+            .iter()
+            .for_each(|argument| part(argument.as_bytes()));
         part(self.image);
         part(self.debug);
         let roots = self.exports();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// The prerequisites of a rule `output: one two\ three \` as cargo, GCC and Clang write them. Later rules are left out: they
 /// are there for files that are gone.
-pub(super) fn prerequisites(rule: &str) -> Vec<PathBuf> {
+pub(crate) fn prerequisites(rule: &str) -> Vec<PathBuf> {
     let rule = rule.replace("\\\r\n", " ").replace("\\\n", " ");
     let line = rule.lines().next().unwrap_or_default();
     let Some((_, rest)) = line.split_once(": ") else {
