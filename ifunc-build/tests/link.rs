@@ -10,7 +10,7 @@
 //! | `ExpectRelocations: N`, `ExpectRelocationsAtLeast: N`, `ExpectImportRelocations: yes` | install relocations |
 //! | `ExpectSlot: yes`, `ExpectRw: no` | there is a slot, no read-write part |
 //! | `MaxBytes: N` | of the image, header included |
-//! | `Covers: KIND \| place \| import or image \| how` | some configuration resolves a relocation so; ` by gcc`: if it is there |
+//! | `Covers: KIND \| place \| import or image \| how` | with every compiler, some configuration resolves a relocation so; ` by gcc`: with that one |
 //! | `Flags: ..`, `Configs: ..`, `Compilers: ..` | more flags for every compilation; these configurations only |
 //! | `Object: file`, `Archive: files`, `Libgcc: yes` | more inputs |
 //!
@@ -18,12 +18,13 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::sources::{Compiler, Source, compilers, folder, is_there, run};
+use common::sources::{Compiler, Source, compilers, folder, is_there, not_compared, run};
 use common::{Loaded, process_symbol};
 use ifunc_abi::image::{Image, ImportFlags, Relocation};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
@@ -222,27 +223,26 @@ fn check(name: &str) {
         .into_iter()
         .find(|extension| folder().join(format!("{name}.{extension}")).exists());
     let source = Source::read(&format!("{name}.{}", extension.unwrap()));
+    let configs = source.configs(&CONFIGS);
+    assert!(!configs.is_empty(), "{}: no configuration", source.file);
     if for_source(&source).is_empty() {
-        println!("nobody here compiles {}", source.file);
+        let here = compilers().iter().any(|cc| source.is_for(*cc));
+        assert!(!here, "no C++ compiler is there for {}", source.file);
+        not_compared(&format!("{}: none of its compilers is there", source.file));
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let expected = reference(&source, dir.path());
-    let only = source.words("Configs");
-    let mut covered = BTreeSet::new();
+    let mut covered: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for compiler in for_source(&source) {
-        for config in CONFIGS {
-            if only
-                .as_ref()
-                .is_some_and(|only| config.len() != 1 || !only.contains(&config[0]))
-            {
-                continue;
-            }
+        for config in &configs {
             let mut flags = config.to_vec();
             flags.extend(source.words("Flags").unwrap_or_default());
             println!("{} {flags:?}", compiler.name);
             let linked = link(&source, compiler, &flags, dir.path());
-            covered.extend(linked.relocations.iter().map(row));
+            for row in linked.relocations.iter().map(row) {
+                covered.entry(row).or_default().insert(compiler.name);
+            }
             let bytes = linked.image;
             let image = Image::parse(&bytes).unwrap();
             check_shape(&source, &image, bytes.len());
@@ -255,12 +255,16 @@ fn check(name: &str) {
             }
         }
     }
-    let here: BTreeSet<&str> = compilers().iter().map(|cc| cc.name).collect();
     for case in source.all("Covers") {
         let (case, by) = case.split_once(" by ").unwrap_or((case, ""));
-        let by: Vec<&str> = by.split_whitespace().collect();
-        if by.is_empty() || by.iter().any(|by| here.contains(by)) {
-            assert!(covered.contains(case), "`{case}` is not among {covered:#?}");
+        for compiler in for_source(&source) {
+            if by.is_empty() || by.split_whitespace().any(|by| by == compiler.name) {
+                assert!(
+                    covered.get(case).is_some_and(|by| by.contains(compiler.name)),
+                    "`{case}` by {} is not among {covered:#?}",
+                    compiler.name
+                );
+            }
         }
     }
     if std::env::var_os("LINK_COVERAGE").is_some() {
@@ -336,10 +340,58 @@ fn compact_relocations_of_what_is_kept_are_refused() {
     );
 }
 
+/// However long the ways and however many the referrers are, a message is one that a person can read.
+#[test]
+fn messages_do_not_grow_with_the_square_of_the_code() {
+    const FUNCTIONS: usize = 3000;
+    let mut text = String::from(".section .tbss,\"awT\",@nobits\nlocal: .zero 8\n");
+    for index in 0..FUNCTIONS {
+        let name = |index: usize| match index {
+            0 => "chain_main".to_owned(),
+            _ => format!("function_{index}"),
+        };
+        let next = name((index + 1) % FUNCTIONS);
+        write!(
+            text,
+            ".section .text.{0},\"ax\",@progbits\n.globl {0}\n.type {0},@function\n\
+             {0}: mov local@gottpoff(%rip),%rax\njmp {next}\n.size {0},.-{0}\n",
+            name(index)
+        )
+        .unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, object) = (dir.path().join("chain.s"), dir.path().join("chain.o"));
+    std::fs::write(&source, text).unwrap();
+    run(Command::new(compilers()[0].name)
+        .arg("-c")
+        .arg(source)
+        .arg("-o")
+        .arg(&object));
+    let input = Input {
+        name: "chain.o",
+        data: &std::fs::read(object).unwrap(),
+        role: Role::User,
+    };
+    let linker = Linker::open(&[input]).unwrap();
+    let error = linker.link(&Request::new("chain", Imports::Any)).unwrap_err();
+    let [reason] = &error.reasons[..] else {
+        panic!("{error}");
+    };
+    assert_eq!(reason.referenced_by.len(), 21, "{error}");
+    assert_eq!(reason.referenced_by[20], format!("{} more", FUNCTIONS - 20));
+    assert!(
+        reason.referenced_by[19].ends_with("`function_11`, …"),
+        "{}",
+        reason.referenced_by[19]
+    );
+    assert!(error.to_string().len() < 8000, "{error}");
+}
+
 sources! {
-    address_in_code arith assembly big_frame branches calls comdat common computed_goto cpu_supports cxx data_imports debug_sections fat_lto floats
+    address_in_code arith assembly big_frame branches calls comdat common common_archive
+    computed_goto cpu_supports cxx data_imports debug_sections default_version fat_lto floats
     got_in_data globals jump_table landing_pads libc many_imports medium_small memory_operands
-    merge_whole no_sections odd_operands operands pie_without_copies
-    pointers retpoline sections strings symbols two_ifuncs vector_operands visibility weak weak_and_strong zero_size
+    merge_symbols merge_whole no_sections odd_operands operands pie_without_copies
+    pointers retpoline sections strings symbols two_ifuncs vector_operands visibility weak weak_and_strong weak_archive zero_size
     zero_size_alone
 }

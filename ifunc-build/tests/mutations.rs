@@ -17,7 +17,7 @@ use ifunc_build::link::{Imports, Input, InputError, LinkError, Linked, Linker, R
 use mutant::{Random, Seed, blind};
 use target::{Loader, Outcome};
 
-/// How many mutants of objects there are, all seeds together; more, and others, with `MUTANTS=1000000` in the environment.
+/// How many mutants of objects there are, all seeds together; more or fewer, and others, with `MUTANTS=1000000` in the environment.
 const CASES: usize = 10_000;
 /// No image of these seeds is larger: a mutant cannot make the linker write without end.
 const LARGEST: usize = 4 << 20;
@@ -123,7 +123,7 @@ fn mutants_are_refused_or_installed() {
     let loader = Loader::start(&names);
     let more = std::env::var("MUTANTS").map(|more| more.parse().unwrap());
     let cases = more.unwrap_or(CASES);
-    let mut random = Random(0x1f_0000_c0de ^ (cases - CASES) as u64);
+    let mut random = Random(0x1f_0000_c0de ^ cases.abs_diff(CASES) as u64);
     let mut stages = Stages::default();
     for case in 0..cases {
         let seed = &seeds[case % seeds.len()];
@@ -157,9 +157,9 @@ fn mutants_are_refused_or_installed() {
     }
     stages.print(&format!("{cases} mutants of {} objects", seeds.len()));
     let installed = format!("linked: {:?}", Outcome::Installed);
-    assert!(stages.count("unreadable") > 500, "too few are unreadable");
-    assert!(stages.count("refused: ") > 1000, "too few are refused");
-    assert!(stages.count(&installed) > 2000, "too few are installed");
+    assert!(stages.count("unreadable") > cases / 20, "too few are unreadable");
+    assert!(stages.count("refused: ") > cases / 10, "too few are refused");
+    assert!(stages.count(&installed) > cases / 5, "too few are installed");
     assert!(
         stages.count("linked: NotTried") * 100 < stages.count("linked: "),
         "too many are not tried"

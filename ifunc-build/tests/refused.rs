@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use common::sources::{Compiler, FOLDER, Object, Source, compilers, folder, is_there, package, run};
+use common::sources::{
+    Compiler, FOLDER, Object, Source, compilers, folder, is_there, not_compared, package, run,
+};
 use ifunc_build::link::{Imports, Input, Linker, Request, Role};
 
 const LEVELS: [&[&str]; 8] = [
@@ -206,6 +208,9 @@ fn compare(book: &Book, source: &Source, compilers: &[Compiler]) {
             Err(linked) => book.differ(&source.name, compiler.name, &linked, ""),
         }
     }
+    if !compilers.iter().any(|&cc| source.is_for(cc)) {
+        not_compared(&format!("{}: none of its compilers is there", source.file));
+    }
     book.compare(&source.name, &found);
 }
 
@@ -218,13 +223,11 @@ fn c() {
 #[test]
 fn c_at_every_level() {
     Book::with(&sources("c"), |book, source| {
-        let only = source.words("Configs");
+        let levels = source.configs(&LEVELS);
+        assert!(!levels.is_empty());
         for &compiler in compilers().iter().filter(|&&cc| source.is_for(cc)) {
             let expected = book.expected(&source.name, compiler.name).unwrap_or_default();
-            for flags in LEVELS {
-                if only.as_ref().is_some_and(|only| !only.contains(&flags[0])) {
-                    continue;
-                }
+            for &flags in &levels {
                 let by = format!("{} {}", compiler.name, flags.join(" "));
                 match message(source, compiler, flags) {
                     Ok(found) if reasons(&found) == reasons(&expected) => {}
@@ -348,6 +351,10 @@ fn odd_inputs() -> Vec<(&'static str, Vec<u8>)> {
             let mut file = vec![0xcf, 0xfa, 0xed, 0xfe, 7, 0, 0, 1];
             file.resize(64, 0);
             file
+        }),
+        ("input_name_not_utf8", {
+            let name = plain.windows(11).position(|name| name == b"\0arith_main");
+            changed(name.unwrap() + 1, &[0xff])
         }),
         (
             "input_odd_alignment",

@@ -59,7 +59,11 @@ fn run(full: bool) -> Result<bool, Failure> {
     rust::run(full, &places, &inputs, &mut remote, &mut report)?;
     c::run(full, &places, &host, &inputs, &mut remote, &mut report)?;
     report.finish();
-    Ok(report.failed == 0)
+    let missing = report.missing(full);
+    for line in &missing {
+        println!("too few: {line}");
+    }
+    Ok(report.failed == 0 && report.passed > 0 && missing.is_empty())
 }
 
 /// Folders.

@@ -13,6 +13,8 @@ pub(crate) struct Report {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     coverage: Coverage,
+    /// How many passed with each setting.
+    settings: BTreeMap<String, usize>,
     /// Feature to the cases that cover it, and whether all of their runs passed.
     features: BTreeMap<String, BTreeMap<String, bool>>,
 }
@@ -46,6 +48,7 @@ impl Report {
             setting.third()
         );
         *(if well { &mut self.passed } else { &mut self.failed }) += 1;
+        *self.settings.entry(setting.to_string()).or_default() += usize::from(well);
         for feature in features {
             let cases = self.features.entry(feature.as_ref().to_owned()).or_default();
             *cases.entry(name.to_owned()).or_insert(true) &= well;
@@ -53,6 +56,22 @@ impl Report {
         if let Some(built) = built.filter(|_| well) {
             self.coverage.add(&built.relocations, name, setting);
         }
+    }
+
+    /// What went wrong without a case that failed: settings of which fewer cases passed than there have to be. A corpus of
+    /// which nothing ran is none that passed.
+    pub(crate) fn missing(&self, full: bool) -> Vec<String> {
+        let settings = [Setting::rust(), Setting::c()];
+        let mut missing = Vec::new();
+        for setting in settings.iter().flat_map(|settings| settings.iter().enumerate()) {
+            let (number, setting) = setting;
+            let passed = self.settings.get(&setting.to_string()).copied().unwrap_or(0);
+            let least = setting.least(full || number == 0);
+            if passed < least {
+                missing.push(format!("{setting}: {passed} passed, {least} have to"));
+            }
+        }
+        missing
     }
 
     /// The tables, and how many passed.
@@ -73,5 +92,35 @@ impl Report {
             println!("  {feature:<52} {}", names.join(", "));
         }
         println!("\n{} passed, {} failed", self.passed, self.failed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report of which so many cases passed with every setting.
+    fn of(cases: impl Fn(&Setting) -> usize) -> Report {
+        let mut report = Report::default();
+        for setting in Setting::rust().iter().chain(&Setting::c()) {
+            for case in 0..cases(setting) {
+                report.line(&format!("case {case}"), &[""; 0], setting, None, Ok(1));
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn nothing_is_no_success() {
+        let settings = Setting::rust().len() + Setting::c().len();
+        assert_eq!(of(|_| 0).missing(false).len(), settings);
+        assert_eq!(of(|_| 100).missing(true), [""; 0]);
+        let few = of(|setting| setting.least(false));
+        let firsts = 2;
+        assert_eq!(few.missing(false).len(), firsts, "{:?}", few.missing(false));
+        assert_eq!(few.missing(true).len(), settings);
+        let without_clang = of(|setting| if setting.compiler == "clang" { 0 } else { 100 });
+        let missing = without_clang.missing(false);
+        assert!(!missing.is_empty() && missing.iter().all(|line| line.starts_with("clang ")));
     }
 }

@@ -41,6 +41,16 @@ impl Setting {
         })
     }
 
+    /// How many cases have to pass at least: of all of them, or of those that are built with every setting.
+    pub(crate) fn least(&self, all: bool) -> usize {
+        match (self.compiler, all) {
+            ("rustc", true) => 40,
+            ("rustc", false) => 25,
+            (_, true) => 25,
+            (_, false) => 2,
+        }
+    }
+
     /// The third thing beside compiler and level.
     pub(crate) fn third(&self) -> &'static str {
         match (self.compiler, self.usual) {

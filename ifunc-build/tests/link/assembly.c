@@ -1,4 +1,5 @@
 //#ExpectImports: host_add host_counter host_table
+//#Covers: R_X86_64_GOTPCREL | call *[rip] | image | distance
 // Forms that compilers rarely choose: push, add, an immediate behind the operand, r12 and r13 as destinations.
 #include "ifunc.h"
 __asm__(".section .text.forms,\"ax\",@progbits\n.type forms,@function\nforms:\n"

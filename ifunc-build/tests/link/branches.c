@@ -6,6 +6,9 @@
 //#Covers: R_X86_64_GOTPCRELX | jmp *[rip] | image | distance
 //#Covers: R_X86_64_GOTPCRELX | call *[rip] | image | distance
 //#Covers: R_X86_64_GOTPCRELX | jmp *[rip] | import | thunk
+//#Covers: R_X86_64_PLT32 | jcc rel32 | image | distance
+//#Covers: R_X86_64_GOTPCREL | jmp *[rip] | image | distance
+//#Covers: R_X86_64_GOTPCREL | jmp *[rip] | import | thunk
 // Branches in every direction: conditional tail calls, through the GOT to a function of one's own, to an import.
 #include "ifunc.h"
 __asm__(".section .text.far,\"ax\",@progbits\n.globl far\n.type far,@function\n"

@@ -1,5 +1,12 @@
 //#ExpectImports: host_add host_apply host_many host_mul
 //#ExpectSlot: yes
+//#Covers: R_X86_64_PC32 | call rel32 | image | distance by gcc
+//#Covers: R_X86_64_PLT32 | call rel32 | image | distance by clang
+//#Covers: R_X86_64_PLT32 | call rel32 | import | thunk
+//#Covers: R_X86_64_PLT32 | jmp rel32 | import | thunk
+//#Covers: R_X86_64_GOTPCREL | call *[rip] | import | thunk
+//#Covers: R_X86_64_GOTPCRELX | call *[rip] | import | thunk
+//#Covers: R_X86_64_GOTPCRELX | jmp *[rip] | import | thunk
 #include "ifunc.h"
 static uint64_t twice(uint64_t x) { return host_add(x, x); }
 /* A tail call. */

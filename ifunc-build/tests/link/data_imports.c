@@ -1,5 +1,8 @@
 //#ExpectImports: host_add host_mul host_table
 //#ExpectImportRelocations: yes
+//#Covers: R_X86_64_64 | data | import | install relocation
+//#Covers: R_X86_64_GOTPCREL | mov r64, [rip] | import | stub
+//#Covers: R_X86_64_REX_GOTPCRELX | mov r64, [rip] | import | stub
 // Static data that holds addresses of imports, with addends.
 #include "ifunc.h"
 typedef uint64_t (*op)(uint64_t, uint64_t);

@@ -1,5 +1,6 @@
 //#ExpectImports:
 //#Libgcc: yes
+//#Covers: R_X86_64_PC32 | mov xmm, [rip] | image | distance
 // Floating-point constants, vectors, 128-bit integers from the compiler's library.
 #include "ifunc.h"
 static NOINLINE double poly(double x) { return 1.5 + x * (0.25 - x * (3.125e-3 + x * 7.0)); }

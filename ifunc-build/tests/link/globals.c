@@ -1,5 +1,10 @@
 //#ExpectImports:
 //#ExpectRw: yes
+//#Covers: R_X86_64_PC32 | lea r64, [rip] | image | distance by clang
+//#Covers: R_X86_64_PC32 | mov r64, [rip] | image | distance
+//#Covers: R_X86_64_PC32 | mov [rip], r64 | image | distance
+//#Covers: R_X86_64_GOTPCREL | mov r64, [rip] | image | distance
+//#Covers: R_X86_64_REX_GOTPCRELX | mov r64, [rip] | image | distance
 // Data and zeroed data, private and public, of several alignments.
 #include "ifunc.h"
 static uint64_t counter = 7;

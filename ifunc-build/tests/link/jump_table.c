@@ -1,5 +1,6 @@
 //#ExpectImports:
 //#ExpectRw: no
+//#Covers: R_X86_64_PC32 | data | image | distance
 // Jump tables and lookup tables are distances, not addresses.
 #include "ifunc.h"
 static NOINLINE uint64_t pick(uint8_t k, uint64_t x)

@@ -1,4 +1,5 @@
 //#ExpectImports: host_add host_apply host_mul labs
+//#Covers: R_X86_64_64 | data | image | install relocation
 // Functions have one address, wherever it is taken, inside the image and as the target sees it.
 #include "ifunc.h"
 #include <stdlib.h>

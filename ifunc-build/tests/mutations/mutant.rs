@@ -43,7 +43,7 @@ enum Kind {
     Alignment,
     /// Binding and type, visibility: anything.
     Byte,
-    /// Code, or the bytes of a debug section.
+    /// Code, or the bytes of a section for debuggers.
     Anything,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Seed {
     /// Who made it.
     pub(crate) by: &'static str,
     pub(crate) bytes: Vec<u8>,
-    /// By what they are part of: header, section headers, symbols, relocations, code around them, debug sections.
+    /// By what they are part of: header, section headers, symbols, relocations, code around them, what debuggers read.
     groups: Vec<Vec<Field>>,
     sections: usize,
     symbols: usize,
@@ -126,7 +126,9 @@ impl Seed {
                         field(at + 16, 8, Kind::Number),
                     ]
                 })),
-                _ if name.starts_with(".debug") => debug.push(field(at, len, Kind::Anything)),
+                _ if name.starts_with(".debug") || name == ".eh_frame" => {
+                    debug.push(field(at, len, Kind::Anything))
+                }
                 _ => {}
             }
             let header = table + section.index().0 * 64;
