@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 
-use crate::{UCS_PTR_STATUS, Ucx, ucs_status_ptr_t, ucs_status_t};
+use crate::*;
 
 /// A status that is an error, with UCX's words for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,12 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message)
+        f.write_str(self.message)?;
+        if is_named(self.code) {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.code)
+        }
     }
 }
 
@@ -50,20 +55,58 @@ impl Ucx {
         self.check(UCS_PTR_STATUS(ptr))
     }
 
-    /// A status with UCX's words for it.
+    /// A status with UCX's words for it, or a fixed text if these bindings have no name for it.
     #[must_use]
     pub fn status(&self, code: ucs_status_t) -> Status {
-        // SAFETY: asks nothing of its callers; every number has a text.
-        let text = unsafe { self.ucs_status_string(code) };
-        let message = if text.is_null() {
-            "an unknown status"
+        let message = if is_named(code) {
+            // SAFETY: asks nothing of its callers.
+            let text = unsafe { self.ucs_status_string(code) };
+            // SAFETY: for a status that has a name it is a string constant of the library, which is never unloaded.
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
         } else {
-            // SAFETY: for the statuses that there are it is a string constant of the library, which is never unloaded; for
-            // others a buffer of its own, static too, whose text is ASCII and ended by a zero at every moment.
-            unsafe { CStr::from_ptr(text) }
-                .to_str()
-                .unwrap_or("an unknown status")
+            // UCX would print the number to one buffer for all threads, over what it printed there before.
+            None
         };
-        Status { code, message }
+        Status {
+            code,
+            message: message
+                .and_then(|text| text.to_str().ok())
+                .unwrap_or("a status that has no name"),
+        }
     }
+}
+
+/// Whether a status has a name, and so a text of its own in every version of UCX. The ends of ranges are none.
+fn is_named(code: ucs_status_t) -> bool {
+    matches!(
+        code,
+        UCS_OK
+            | UCS_INPROGRESS
+            | UCS_ERR_NO_MESSAGE
+            | UCS_ERR_NO_RESOURCE
+            | UCS_ERR_IO_ERROR
+            | UCS_ERR_NO_MEMORY
+            | UCS_ERR_INVALID_PARAM
+            | UCS_ERR_UNREACHABLE
+            | UCS_ERR_INVALID_ADDR
+            | UCS_ERR_NOT_IMPLEMENTED
+            | UCS_ERR_MESSAGE_TRUNCATED
+            | UCS_ERR_NO_PROGRESS
+            | UCS_ERR_BUFFER_TOO_SMALL
+            | UCS_ERR_NO_ELEM
+            | UCS_ERR_SOME_CONNECTS_FAILED
+            | UCS_ERR_NO_DEVICE
+            | UCS_ERR_BUSY
+            | UCS_ERR_CANCELED
+            | UCS_ERR_SHMEM_SEGMENT
+            | UCS_ERR_ALREADY_EXISTS
+            | UCS_ERR_OUT_OF_RANGE
+            | UCS_ERR_TIMED_OUT
+            | UCS_ERR_EXCEEDS_LIMIT
+            | UCS_ERR_UNSUPPORTED
+            | UCS_ERR_REJECTED
+            | UCS_ERR_NOT_CONNECTED
+            | UCS_ERR_CONNECTION_RESET
+            | UCS_ERR_ENDPOINT_TIMEOUT
+    )
 }

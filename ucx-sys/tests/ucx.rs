@@ -86,6 +86,33 @@ fn says_its_version() {
 }
 
 #[test]
+fn texts_of_statuses_stay_what_they_are() {
+    let Some(ucx) = ucx() else { return };
+    let all: Vec<_> = (i8::MIN..=1)
+        .map(|code| ucx.status(code as ucs_status_t))
+        .collect();
+    let before: Vec<_> = all.iter().map(|status| status.message().to_owned()).collect();
+    // UCX's buffer for what it does not know: what was handed out is not there, so that this does not change it.
+    // SAFETY: asks nothing of its callers; no other test calls it with such a number.
+    let buffer = unsafe { ucx.ucs_status_string(-99) };
+    for (status, before) in all.iter().zip(before) {
+        assert_ne!(status.message().as_ptr(), buffer.cast::<u8>(), "{}", status.code);
+        assert_eq!(status.message(), before);
+    }
+    assert_eq!(ucx.status(-99).to_string(), "a status that has no name (-99)");
+    assert_eq!(
+        ucx.status(UCS_ERR_FIRST_LINK_FAILURE).message(),
+        ucx.status(-99).message()
+    );
+    assert_eq!(
+        all.iter()
+            .filter(|status| status.message() != ucx.status(-99).message())
+            .count(),
+        28
+    );
+}
+
+#[test]
 fn loading_and_initialising_leaves_the_signal_handlers() {
     const SIGNALS: [i32; 6] = [
         libc::SIGILL,
