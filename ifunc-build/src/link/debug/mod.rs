@@ -145,13 +145,16 @@ impl Named {
     }
 }
 
+/// Symbols and their offsets, by the section that they are in.
+type BySection<'w, 'a> = BTreeMap<usize, Vec<(u64, &'w Symbol<'a>)>>;
+
 /// Names and addresses of everything in the image, by address: the objects' symbols, what the linker made, and, for
 /// what has no symbol (strings, constants), the name of the section that it comes from.
 fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
     let mut found: BTreeSet<(u64, Named)> = BTreeSet::new();
     // An object without LTO has tens of thousands of symbols: they are looked through once, not for each piece.
     // Of a section, they are sorted by their offsets: one of strings has as many pieces as symbols.
-    let mut by_section: BTreeMap<usize, BTreeMap<usize, Vec<(u64, &Symbol<'_>)>>> = BTreeMap::new();
+    let mut by_section: BTreeMap<usize, BySection<'_, '_>> = BTreeMap::new();
     for (chunk, &at) in reached.chunks.iter().zip(&layout.chunks) {
         let code = chunk.kind == SectionKind::Text;
         let (number, section, piece) = match &chunk.origin {
@@ -179,7 +182,7 @@ fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> V
         let from = &object.sections[section];
         let range = from.pieces[piece];
         let symbols = by_section.entry(number).or_insert_with(|| {
-            let mut symbols: BTreeMap<usize, Vec<(u64, &Symbol<'_>)>> = BTreeMap::new();
+            let mut symbols = BySection::new();
             for symbol in object.symbols.iter().filter(|symbol| is_worth_a_name(symbol)) {
                 if let Place::Section { index, value } = symbol.place {
                     symbols.entry(index).or_default().push((value, symbol));
