@@ -1,7 +1,7 @@
 //! Finding UCX.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::Ucx;
 use crate::bindings::resolve;
@@ -64,14 +64,23 @@ pub enum LoadError {
 impl Ucx {
     /// The UCX of this machine. Found the first time, and never unloaded: what was found is kept, a failure is not.
     ///
+    /// While it is found, signal handlers and the calling thread's alternate stack are kept and put back (see the crate's
+    /// documentation). What other threads install for those signals meanwhile is undone with it.
+    ///
     /// # Errors
     /// No UCX, one that is too old or of another ABI, or one that lacks functions.
     pub fn load() -> Result<&'static Self, LoadError> {
         static UCX: OnceLock<Ucx> = OnceLock::new();
+        static FINDING: Mutex<()> = Mutex::new(());
         if let Some(ucx) = UCX.get() {
             return Ok(ucx);
         }
-        // Two threads may both find it; both find the same.
+        // One at a time: a second thread would take UCX's handlers, which the first is about to replace, for those of the
+        // process, and put them back.
+        let _finding = FINDING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ucx) = UCX.get() {
+            return Ok(ucx);
+        }
         let found = find()?;
         Ok(UCX.get_or_init(|| found))
     }
