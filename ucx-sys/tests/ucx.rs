@@ -7,7 +7,11 @@ use ucx_sys::*;
 
 /// UCX, or the reason why there is none, on a machine that need not have it.
 fn ucx() -> Option<&'static Ucx> {
-    match Ucx::load() {
+    let stack = signal_stack();
+    let found = Ucx::load();
+    // Whichever test loads it: the stack is its thread's.
+    assert_eq!(signal_stack(), stack, "UCX's alternate stack was left");
+    match found {
         Ok(ucx) => Some(ucx),
         Err(error) => {
             assert!(error.to_string().contains("help: install it"), "{error}");
@@ -28,6 +32,17 @@ fn handler(signal: i32) -> usize {
     assert_eq!(done, 0);
     // SAFETY: written by the call that succeeded; zeroes are a valid value, too.
     unsafe { action.assume_init() }.sa_sigaction
+}
+
+/// Address and flags of this thread's alternate stack.
+fn signal_stack() -> (usize, i32) {
+    let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: a null stack changes nothing.
+    let done = unsafe { libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr()) };
+    assert_eq!(done, 0);
+    // SAFETY: written by the call that succeeded; zeroes are a valid value, too.
+    let stack = unsafe { stack.assume_init() };
+    (stack.ss_sp.addr(), stack.ss_flags)
 }
 
 /// A context and a worker of it.
