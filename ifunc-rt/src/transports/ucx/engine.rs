@@ -143,16 +143,17 @@ impl Locked<'_> {
         self.look() || some
     }
 
-    /// Makes the bell ring for whatever happens from now on. What had happened before is looked at first.
-    pub(super) fn arm(&mut self) {
-        loop {
-            // SAFETY: as above.
-            let status = unsafe { self.engine.ucx.ucp_worker_arm(self.engine.worker) };
-            if status != UCS_ERR_BUSY {
-                return;
-            }
-            self.progress();
-        }
+    /// Asks UCX to ring for what happens from now on. `UCS_ERR_BUSY`: something has happened.
+    pub(super) fn arm_worker(&mut self) -> ucs_status_t {
+        // SAFETY: as above.
+        unsafe { self.engine.ucx.ucp_worker_arm(self.engine.worker) }
+    }
+
+    /// Rings.
+    pub(super) fn ring(&mut self) -> Result<(), Status> {
+        // SAFETY: as above.
+        let status = unsafe { self.engine.ucx.ucp_worker_signal(self.engine.worker) };
+        self.engine.ucx.check(status)
     }
 
     /// Works until `done` says so or `deadline`; whether it said so.
@@ -162,12 +163,13 @@ impl Locked<'_> {
             if done(self) {
                 return true;
             }
-            if some {
-                continue;
-            }
+            // Also where there is always something: peers may see to that.
             let now = Instant::now();
             if now >= deadline {
                 return false;
+            }
+            if some {
+                continue;
             }
             self.arm();
             if done(self) {

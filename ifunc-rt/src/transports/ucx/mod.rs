@@ -24,6 +24,7 @@ use std::time::Instant;
 use super::address::HostPort;
 use super::{ConnectError, Link, ListenConfig, ListenError, Listener};
 
+mod arming;
 mod credits;
 mod dispatch;
 mod door;

@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) broken: Vec<ConnectionId>,
     /// Room for events.
     pub(super) events: Vec<Event>,
+    /// It was said that the worker cannot be armed.
+    pub(super) unarmed: bool,
     last: u64,
 }
 

@@ -9,6 +9,7 @@ use crate::transports::address::{Address, HostPort};
 use crate::transports::bell::sleep_on;
 use crate::transports::{Gone, Link, ListenConfig, Listener, RingSize, connect, listen};
 
+mod engine;
 mod one_process;
 mod strangers;
 mod two_processes;
