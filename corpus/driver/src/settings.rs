@@ -45,7 +45,7 @@ impl Setting {
     pub(crate) fn least(&self, all: bool) -> usize {
         match (self.compiler, all) {
             ("rustc", true) => 40,
-            ("rustc", false) => 25,
+            ("rustc", false) => 10,
             (_, true) => 25,
             (_, false) => 2,
         }
