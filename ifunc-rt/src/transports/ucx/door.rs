@@ -91,7 +91,10 @@ impl Locked<'_> {
             Err(Misheard::Nonsense(why)) => return Err(why),
         };
         self.say(id, Notice::Refused, 0, &refusal(&why));
-        // It leaves when it has heard that; until then it is a guest.
+        // It leaves when it has heard that; until then it is a guest, but it has said what it had to say.
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.stage = Stage::TurnedAway;
+        }
         if let Some(door) = &mut self.state.door {
             door.guests.push_back((id, Instant::now()));
         }

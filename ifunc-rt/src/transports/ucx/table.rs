@@ -71,6 +71,8 @@ pub(super) enum Stage {
     Misheard(Misheard),
     /// A target waits to hear what its guest is.
     Guest,
+    /// A target has told its guest that it does not take it.
+    TurnedAway,
     /// Frames may come and go.
     Open {
         welcome: Welcome,

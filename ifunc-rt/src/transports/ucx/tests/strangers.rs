@@ -147,6 +147,13 @@ fn who_breaks_the_protocol_is_thrown_out() {
     throws_out("a welcome", true, |stranger| {
         stranger.post(Head::notice(Notice::Welcome, 0, 0, none), b"")
     });
+    throws_out("a second greeting of one that was refused", false, |stranger| {
+        let mut newer = hello();
+        newer[8] += 1;
+        for _ in 0..2 {
+            stranger.post(Head::notice(Notice::Hello, 0, newer.len(), none), &newer);
+        }
+    });
     throws_out("more frames than credits", true, |stranger| {
         (1..=3).for_each(|n| stranger.post(frame(n, 1), b"x"));
     });
