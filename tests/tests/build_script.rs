@@ -167,7 +167,7 @@ fn one_file_is_all_there_is() {
     );
 
     // What a package asks of the environment while it is compiled.
-    succeeded(&mut carried.cargo(&["build", "--offline"]).env("CARRIED_TAG", "four"));
+    succeeded(carried.cargo(&["build", "--offline"]).env("CARRIED_TAG", "four"));
     assert_eq!(run_alone(&executable), ["deposit 20", "balance 20", "tripled 47"]);
 
     // Clippy stands in the compiler's place, and has something to say of what it looks at itself.
