@@ -25,6 +25,36 @@ pub(super) struct Incoming {
     published: Credits,
 }
 
+/// What UCX was given to send and has not sent. Credits do not bound it: a peer may give them for what it never read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnderWay {
+    messages: u32,
+    units: u32,
+}
+
+impl UnderWay {
+    /// How many times as much may be under way as the peer has room for. A peer that keeps to its credits may have released
+    /// what UCX here has not seen the end of.
+    const LAPS: u32 = 2;
+
+    /// UCX took a message with a body of `len` bytes.
+    pub(super) fn begin(&mut self, len: usize) {
+        self.messages = self.messages.saturating_add(1);
+        self.units = self.units.saturating_add(units(len));
+    }
+
+    /// UCX is done with it.
+    pub(super) fn end(&mut self, len: usize) {
+        self.messages = self.messages.saturating_sub(1);
+        self.units = self.units.saturating_sub(units(len));
+    }
+
+    fn has_room(&self, size: RingSize, len: usize) -> bool {
+        self.messages < size.slots.saturating_mul(Self::LAPS)
+            && self.units.saturating_add(units(len)) <= units_of(size).saturating_mul(Self::LAPS)
+    }
+}
+
 fn units_of(size: RingSize) -> u32 {
     units(size.data as usize)
 }
@@ -52,10 +82,16 @@ impl Outgoing {
         sequence.wrapping_sub(self.acked.frames) as i32 > 0
     }
 
-    /// Whether a frame with a body of `len` bytes may be sent.
-    pub(super) fn has_room(&self, len: usize) -> bool {
-        self.sent.frames.wrapping_sub(self.acked.frames) < self.size.slots
+    /// Whether a frame with a body of `len` bytes may be sent where so much is under way.
+    pub(super) fn has_room(&self, len: usize, under_way: UnderWay) -> bool {
+        under_way.has_room(self.size, len)
+            && self.sent.frames.wrapping_sub(self.acked.frames) < self.size.slots
             && self.sent.units.wrapping_sub(self.acked.units) + units(len) <= units_of(self.size)
+    }
+
+    /// Whether credits may be sent by themselves where so much is under way.
+    pub(super) fn may_credit(&self, under_way: UnderWay) -> bool {
+        under_way.has_room(self.size, 0)
     }
 
     /// A frame is sent; its sequence number.
@@ -174,7 +210,7 @@ mod tests {
         let mut len = 1usize;
         for round in 0..5000 {
             len = len * 31 % (SIZE.max_body() + 1);
-            while !out.has_room(len) {
+            while !out.has_room(len, UnderWay::default()) {
                 // Everything is consumed, and still only what reached a quarter is told.
                 let Some(len) = held.pop_front() else {
                     panic!("stuck in round {round} at {len} bytes");
@@ -211,6 +247,29 @@ mod tests {
         // Old news.
         assert_eq!(out.credit(credits(0, 0)), Ok(()));
         assert_eq!(out.acked, credits(1, 2));
+    }
+
+    #[test]
+    fn what_is_under_way_bounds_what_credits_do_not() {
+        let mut out = Outgoing::new(SIZE);
+        let mut under_way = UnderWay::default();
+        let fill = |out: &mut Outgoing, under_way: &mut UnderWay, len| {
+            let mut n = 0;
+            while out.has_room(len, *under_way) {
+                out.send(len);
+                under_way.begin(len);
+                // Credits for everything, as soon as it was sent.
+                out.credit(out.sent).unwrap();
+                n += 1;
+            }
+            n
+        };
+        assert_eq!(fill(&mut out, &mut under_way, 0), 16);
+        assert!(!out.may_credit(under_way));
+        (0..16).for_each(|_| under_way.end(0));
+        assert_eq!(fill(&mut out, &mut under_way, SIZE.max_body()), 4);
+        under_way.end(SIZE.max_body());
+        assert!(out.has_room(SIZE.max_body(), under_way) && out.may_credit(under_way));
     }
 
     #[test]

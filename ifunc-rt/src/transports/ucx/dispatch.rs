@@ -194,9 +194,16 @@ impl Locked<'_> {
         match parcel.purpose {
             Purpose::Idle => {}
             Purpose::Closing => self.state.closing -= 1,
-            Purpose::Sending(id) => {
+            Purpose::Sending { connection: id, len } => {
+                let mut owes = false;
+                if let Some(connection) = self.state.connections.get_mut(&id) {
+                    connection.under_way.end(len);
+                    owes = std::mem::take(&mut connection.owes_credits) && connection.gone.is_none();
+                }
                 if status != UCS_OK {
                     self.end(id, Gone::Closed);
+                } else if owes {
+                    self.credit(id);
                 }
             }
             Purpose::Receiving {
@@ -252,8 +259,15 @@ impl Locked<'_> {
         self.post(id, parcel, head, body.len());
     }
 
-    /// Tells the peer what was released.
+    /// Tells the peer what was released: now, or when it has taken some of what it was told before.
     pub(super) fn credit(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.state.connections.get_mut(&id)
+            && let Stage::Open { out, .. } = &connection.stage
+            && !out.may_credit(connection.under_way)
+        {
+            connection.owes_credits = true;
+            return;
+        }
         self.say(id, Notice::Credit, 0, &[]);
     }
 

@@ -138,9 +138,14 @@ impl Locked<'_> {
     /// Lets UCX work, and looks at what happened; whether anything did.
     pub(super) fn progress(&mut self) -> bool {
         self.state.looks += 1;
-        // SAFETY: the worker is alive, and this thread's by the lock.
-        let some = unsafe { self.engine.ucx.ucp_worker_progress(self.engine.worker) } > 0;
+        let some = self.turn();
         self.look() || some
+    }
+
+    /// Lets UCX work; whether it did anything. What happened waits in the inbox.
+    pub(super) fn turn(&mut self) -> bool {
+        // SAFETY: the worker is alive, and this thread's by the lock.
+        unsafe { self.engine.ucx.ucp_worker_progress(self.engine.worker) > 0 }
     }
 
     /// Asks UCX to ring for what happens from now on. `UCS_ERR_BUSY`: something has happened.
@@ -246,7 +251,7 @@ impl Locked<'_> {
         len: usize,
     ) -> Result<(), Status> {
         parcel.set_header(&head.encode());
-        parcel.purpose = Purpose::Sending(connection);
+        parcel.purpose = Purpose::Sending { connection, len };
         let (header, body) = (parcel.memory.as_slice().as_ptr(), parcel.body(len).as_ptr());
         let parcel = Box::into_raw(parcel);
         let params = ucp_request_param_t {
@@ -270,6 +275,11 @@ impl Locked<'_> {
                 &raw const params,
             )
         };
+        if UCS_PTR_IS_PTR(request)
+            && let Some(connection) = self.state.connections.get_mut(&connection)
+        {
+            connection.under_way.begin(len);
+        }
         self.under_way(parcel, request)
     }
 

@@ -104,7 +104,7 @@ impl Outbound for Sender {
             return Err(gone.clone());
         }
         match &connection.stage {
-            Stage::Open { out, .. } if !out.has_room(len) => return Ok(None),
+            Stage::Open { out, .. } if !out.has_room(len, connection.under_way) => return Ok(None),
             Stage::Open { .. } => {}
             _ => return Err(CLOSED),
         }

@@ -42,8 +42,8 @@ impl Parcel {
 pub(super) enum Purpose {
     /// None.
     Idle,
-    /// A message of the connection is being sent.
-    Sending(ConnectionId),
+    /// A message of the connection, with a body of `len` bytes, is being sent.
+    Sending { connection: ConnectionId, len: usize },
     /// The body of a frame is being received by rendezvous.
     Receiving {
         connection: ConnectionId,

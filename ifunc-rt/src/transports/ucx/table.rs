@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ucx_sys::{ucp_ep_h, ucp_listener_h, ucs_status_t};
 
-use super::credits::{Incoming, Outgoing};
+use super::credits::{Incoming, Outgoing, UnderWay};
 use super::handshake::{LONGEST, Misheard, Welcome};
 use super::header::{Head, Notice};
 use super::inbox::{Data, Event};
@@ -86,6 +86,10 @@ pub(super) struct Connection {
     /// Null when it was closed.
     pub(super) ep: ucp_ep_h,
     pub(super) stage: Stage,
+    /// Messages that are being sent.
+    pub(super) under_way: UnderWay,
+    /// Credits are to be sent when there are fewer of those.
+    pub(super) owes_credits: bool,
     /// In their order.
     pub(super) arrived: VecDeque<Frame>,
     /// Those that overtook others, by sequence. There are at most as many as credits, because credits are given back for
@@ -130,6 +134,8 @@ impl State {
         let connection = Connection {
             ep,
             stage,
+            under_way: UnderWay::default(),
+            owes_credits: false,
             arrived: VecDeque::new(),
             early: BTreeMap::new(),
             next: 1,

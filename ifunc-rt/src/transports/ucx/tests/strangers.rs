@@ -235,3 +235,43 @@ fn whoever_connects_and_says_nothing_harms_nobody() {
     });
     source.join().unwrap().unwrap();
 }
+
+/// Credits are what a peer says: whoever gives them for frames that it never fetches gets no more than a few at a time.
+#[test]
+fn who_credits_what_it_never_read_takes_no_memory() {
+    const SLOTS: u32 = 2;
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(), ring(SLOTS, 1 << 23)).unwrap();
+    let stranger = Stranger::new(&address(&*listener));
+    stranger.hello();
+    let mut link = wait_for("the handshake", || {
+        stranger.look(|_| ());
+        listener.accept()
+    });
+    // So large that it is fetched by whoever wants it.
+    let body = vec![7; link.tx.max_body()];
+    let mut sent = 0;
+    while let Some(n) = send(&mut link, &body).unwrap() {
+        sent = n;
+        assert!(sent <= 2 * SLOTS, "{sent} frames wait that nobody fetches");
+        let credits = Credits {
+            frames: n,
+            units: units(body.len()).wrapping_mul(n),
+        };
+        stranger.post(Head::notice(Notice::Credit, 0, 0, credits), b"");
+        wait_for("credits", || {
+            listener.accept();
+            stranger.engine.lock().turn();
+            (!link.tx.is_unconsumed(n)).then_some(())
+        });
+    }
+    assert_eq!(sent, 2 * SLOTS);
+    // When it is ours again, it finds more frames than it gave credits for in its own name, and leaves.
+    wait_for("its end", || {
+        stranger.look(|_| ());
+        listener.accept();
+        send(&mut link, &body).err()
+    });
+}
