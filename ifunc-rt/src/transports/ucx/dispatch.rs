@@ -41,6 +41,10 @@ impl Locked<'_> {
             for id in std::mem::take(&mut self.state.broken) {
                 self.detach(id);
             }
+            if !knocked.is_empty() {
+                // Whose patience is over makes room for others.
+                self.see_off();
+            }
             for request in knocked {
                 self.knock(request);
             }

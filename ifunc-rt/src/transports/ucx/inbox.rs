@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::slice;
 
 use ifunc_abi::frame::BODY_ALIGN;
 use ucx_sys::{
@@ -102,7 +101,7 @@ pub(super) unsafe extern "C" fn on_message(
     let head = (header_len == HEADER).then(|| {
         let mut bytes = [0; HEADER];
         // SAFETY: the header is readable for its length during the call.
-        bytes.copy_from_slice(unsafe { slice::from_raw_parts(header.cast::<u8>(), HEADER) });
+        unsafe { std::ptr::copy_nonoverlapping(header.cast::<u8>(), bytes.as_mut_ptr(), HEADER) };
         Head::decode(&bytes)
     });
     let (data, kept) = if says(UCP_AM_RECV_ATTR_FLAG_RNDV) {
@@ -112,10 +111,10 @@ pub(super) unsafe extern "C" fn on_message(
     } else {
         let mut parcel = inbox.parcel(len);
         if len > 0 {
-            // SAFETY: the data are readable for their length during the call.
-            parcel
-                .body_mut(len)
-                .copy_from_slice(unsafe { slice::from_raw_parts(data.cast::<u8>(), len) });
+            let body = parcel.body_mut(len);
+            // SAFETY: the data are readable for their length during the call. No reference to them is made: over shared
+            // memory they are the peer's as well.
+            unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), body.as_mut_ptr(), len) };
         }
         (Data::Copied(parcel, len), false)
     };

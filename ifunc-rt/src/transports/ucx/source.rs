@@ -78,9 +78,13 @@ pub(super) fn connect(at: &HostPort, deadline: Instant) -> Result<Link, ConnectE
         }
         (_, Some(Gone::Closed)) => match failure {
             None
-            | Some(UCS_ERR_REJECTED | UCS_ERR_CONNECTION_RESET | UCS_ERR_NOT_CONNECTED) => {
+            | Some(UCS_ERR_CONNECTION_RESET | UCS_ERR_NOT_CONNECTED) => {
                 ConnectError::NobodyListens { address, path: None }
             }
+            Some(UCS_ERR_REJECTED) => ConnectError::Refused {
+                address,
+                reason: "too many connections are being made to it at this moment".into(),
+            },
             Some(UCS_ERR_UNREACHABLE) => ConnectError::Ucx {
                 doing: "connecting by UCX",
                 problem: "destination is unreachable; help: both sides need a transport in common that takes connections, such as tcp: see UCX_TLS and UCX_NET_DEVICES of both".into(),
