@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,8 @@ pub(super) struct Engine {
     worker: ucp_worker_h,
     /// Readable when the worker has something to do, once it is armed.
     efd: RawFd,
-    /// Boxed: UCX has its address.
-    inbox: Box<Inbox>,
+    /// Of a box, and by its address alone: UCX has that, too, and a box that moves would be the only way to it.
+    inbox: NonNull<Inbox>,
     state: Mutex<State>,
 }
 
@@ -66,7 +67,7 @@ impl Engine {
             context,
             worker: std::ptr::null_mut(),
             efd: -1,
-            inbox: Box::new(Inbox::new(ucx)),
+            inbox: NonNull::from(Box::leak(Box::new(Inbox::new(ucx)))),
             state: Mutex::default(),
         };
         let params = ucp_worker_params_t {
@@ -116,7 +117,7 @@ impl Engine {
     }
 
     fn inbox_ptr(&self) -> *mut c_void {
-        (&raw const *self.inbox).cast_mut().cast()
+        self.inbox.as_ptr().cast()
     }
 }
 
@@ -132,7 +133,8 @@ impl Locked<'_> {
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
-        &self.engine.inbox
+        // SAFETY: from a box that the engine frees when it is dropped; nobody has a mutable reference.
+        unsafe { self.engine.inbox.as_ref() }
     }
 
     /// Lets UCX work, and looks at what happened; whether anything did.
@@ -392,5 +394,7 @@ impl Drop for Engine {
             // SAFETY: it was made from a box, and UCX, which had it, is gone.
             drop(unsafe { Box::from_raw(parcel) });
         }
+        // SAFETY: made from a box by `new`; UCX, which had its address, is gone, and so are the parcels.
+        drop(unsafe { Box::from_raw(self.inbox.as_ptr()) });
     }
 }

@@ -15,6 +15,8 @@
 //! Whoever leaves says how many frames it sent, and waits for a while to hear that they came. How soon a peer that died or
 //! vanished is noticed, and which devices are used, is in [`settings`].
 //!
+//! **Where it was tested.** Over TCP and shared memory only. On RDMA hardware it was not.
+//!
 //! **Who may connect.** Whoever reaches a UCX worker is trusted with its process's memory: over TCP and shared memory UCX
 //! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are none of its own. A target listens on this host's loopback device unless told otherwise, and says
 //! who can reach it. On loopback, that is every user of the host.
