@@ -81,9 +81,12 @@ pub(super) fn connect(at: &HostPort, deadline: Instant) -> Result<Link, ConnectE
             | Some(UCS_ERR_CONNECTION_RESET | UCS_ERR_NOT_CONNECTED) => {
                 ConnectError::NobodyListens { address, path: None }
             }
-            Some(UCS_ERR_REJECTED) => ConnectError::Refused {
-                address,
-                reason: "too many connections are being made to it at this moment".into(),
+            // Worth another attempt: who says it has no room at this moment, or is about to go.
+            Some(UCS_ERR_REJECTED) => ConnectError::Ucx {
+                doing: "connecting by UCX",
+                problem: format!(
+                    "`{address}` rejected the connection: too many are being made to it at this moment, or it stops listening; help: try again in a moment"
+                ),
             },
             Some(UCS_ERR_UNREACHABLE) => ConnectError::Ucx {
                 doing: "connecting by UCX",
