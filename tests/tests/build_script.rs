@@ -60,9 +60,15 @@ impl Carried {
         command
     }
 
+    /// Builds with what is there for one job: the cargo of the build script must not wait for a second.
     fn build(&self) -> PathBuf {
         succeeded(&mut self.cargo(&["build", "--offline", "-j1"]));
         self.path("target/debug/carried-app")
+    }
+
+    /// What the program depends on, and the program once: as many jobs as there are CPUs.
+    fn build_all(&self) {
+        succeeded(&mut self.cargo(&["build", "--offline"]));
     }
 
     /// What is not fresh, as cargo says it of each build script, library and program.
@@ -147,6 +153,7 @@ fn run_alone(executable: &Path) -> Vec<String> {
 #[test]
 fn one_file_is_all_there_is() {
     let carried = Carried::new();
+    carried.build_all();
     let executable = carried.build();
     assert_eq!(run_alone(&executable), ["deposit 15", "balance 15", "tripled 52"]);
     assert_eq!(

@@ -37,37 +37,6 @@ pub(crate) fn run(steps: &mut Steps) {
         );
     }
     ucx_bindings::check_if_possible(steps);
-    // Once more, by themselves, for what they say: how far the mutated frames and images came.
-    steps.tests(
-        "hostile frames and images, by the stage they reached",
-        &mut cargo([
-            "test",
-            "--quiet",
-            "--locked",
-            "--package",
-            "ifunc-rt",
-            "--lib",
-            "tests::hostile_",
-            "--",
-            "--nocapture",
-            "--test-threads=1",
-        ]),
-    );
-    steps.tests(
-        "hostile objects, by the stage they reached",
-        &mut cargo([
-            "test",
-            "--quiet",
-            "--locked",
-            "--package",
-            "ifunc-build",
-            "--test",
-            "mutations",
-            "--",
-            "--nocapture",
-            "--test-threads=1",
-        ]),
-    );
     corpus::run(steps);
     for &transport in transports() {
         steps.step(&format!("01-hello over {transport}"), || {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use zerocopy::IntoBytes;
 
-use super::images;
+use super::{images, tell};
 use crate::target::bench::Bench;
 use crate::transports::{Arrived, Body, Gone, Inbound, Outbound};
 use crate::wire::buffer::AlignedBuffer;
@@ -239,15 +239,16 @@ fn mutated_frames_are_refused_or_harmless() {
             Ok(())
         })
         .unwrap();
-    let mut cases = 0;
-    for (how, count) in &ended {
-        println!("{count:>6}  {how}");
-        cases += count;
-    }
     let said = said.lock().unwrap();
-    for (status, count) in said.iter() {
-        println!("{count:>6}  said: {status}");
+    let mut tally = String::from("hostile frames, by how they ended:\n");
+    for (how, count) in &ended {
+        tally += &format!("{count:>6}  {how}\n");
     }
+    for (status, count) in said.iter() {
+        tally += &format!("{count:>6}  said: {status}\n");
+    }
+    tell(&tally);
+    let cases: u64 = ended.values().sum();
     assert!(cases >= 10_000);
     assert!(ended.len() > 5, "the mutations reach several ways to be closed");
     for reached in [

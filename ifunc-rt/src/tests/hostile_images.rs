@@ -8,7 +8,7 @@ use ifunc_abi::image::{Image, RawHeader, Stage};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::images;
+use super::{images, tell};
 use crate::debug::{DebugInfo, Debugger};
 use crate::exec::arena::Arena;
 use crate::exec::entry::Entry;
@@ -123,12 +123,14 @@ fn mutated_images_are_refused_or_installed_whole() {
             Ok(())
         })
         .unwrap();
+    let mut tally = String::from("hostile images, by the stage they reached:\n");
     for (stage, count) in &stages {
-        println!("{count:>6}  reached {stage:?}");
+        tally += &format!("{count:>6}  reached {stage:?}\n");
     }
     for (outcome, count) in &outcomes {
-        println!("{count:>6}  {outcome}");
+        tally += &format!("{count:>6}  {outcome}\n");
     }
+    tell(&tally);
     assert_eq!(stages.values().sum::<u64>(), 10_000);
     for stage in [
         Stage::Header,

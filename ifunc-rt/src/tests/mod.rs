@@ -7,3 +7,10 @@ pub(crate) mod images;
 mod logs;
 mod running;
 mod sessions;
+
+/// Says how far the mutants of a test came: past the harness, which keeps to itself what a macro prints.
+fn tell(tally: &str) {
+    use std::io::Write as _;
+    // Nobody is left to be told that standard output is closed.
+    let _ = std::io::stdout().write_all(tally.as_bytes());
+}
