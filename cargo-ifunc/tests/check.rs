@@ -103,9 +103,13 @@ fn what_only_the_linker_sees_takes_a_full_check() {
 }
 
 /// An ifunc package, and a package of the host that uses it.
-fn workspace(ifuncs: &str, host: &str) -> tempfile::TempDir {
+fn workspace(name: &str, ifuncs: &str, host: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("folder");
-    let host_manifest = "[package]\nname = \"plain-host\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\nseen-ifuncs = { path = \"../ifuncs\" }\n";
+    // Names of its own: to cargo, packages of one name at one place of their workspaces are one package in a target
+    // directory that workspaces share, and fresh if they were written before the other was compiled.
+    let host_manifest = format!(
+        "[package]\nname = \"{name}-host\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\n{name}-ifuncs = {{ path = \"../ifuncs\" }}\n"
+    );
     write(
         folder.path(),
         &[
@@ -113,9 +117,9 @@ fn workspace(ifuncs: &str, host: &str) -> tempfile::TempDir {
                 "Cargo.toml",
                 "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\"]\n",
             ),
-            ("ifuncs/Cargo.toml", &ifunc_manifest("seen-ifuncs")),
+            ("ifuncs/Cargo.toml", &ifunc_manifest(&format!("{name}-ifuncs"))),
             ("ifuncs/src/lib.rs", ifuncs),
-            ("host/Cargo.toml", host_manifest),
+            ("host/Cargo.toml", &host_manifest),
             ("host/src/lib.rs", host),
         ],
     );
@@ -150,7 +154,7 @@ fn an_editor_sees_the_images_view_and_the_other_packages() {
     const IFUNCS: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
         #[ifunc]\npub fn seen(delta: u64, counter: &mut u64) { let unused = 1; *counter += delta; }\n\
         #[cfg(ifunc_image)]\nfn only_in_images() { not_there(); }\n";
-    let folder = workspace(IFUNCS, "pub fn host() { let also_unused = 2; }\n");
+    let folder = workspace("seen", IFUNCS, "pub fn host() { let also_unused = 2; }\n");
     let ran = check(folder.path(), &["--message-format=json"]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     let (texts, success) = messages(&ran.out);
@@ -187,11 +191,9 @@ fn an_editor_sees_the_images_view_and_the_other_packages() {
 #[test]
 fn a_crate_that_uses_std_is_told_so() {
     let folder = workspace(
+        "std",
         "use ifunc::prelude::*;\n#[ifunc]\npub fn add(a: u64, c: &mut u64) { *c += a; }\n",
         "",
     );
-    check(folder.path(), &[]).failed(
-        1,
-        &["could not compile ifunc package `seen-ifuncs`", "#![no_std]"],
-    );
+    check(folder.path(), &[]).failed(1, &["could not compile ifunc package `std-ifuncs`", "#![no_std]"]);
 }
