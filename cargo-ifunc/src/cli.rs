@@ -179,6 +179,23 @@ impl CargoArgs {
             ..ifunc_build::BuildOptions::default()
         }
     }
+
+    /// Says them to a cargo of ours.
+    pub(crate) fn pass_to(&self, command: &mut std::process::Command) {
+        if let Some(path) = &self.manifest_path {
+            command.arg("--manifest-path").arg(path);
+        }
+        let flags = [
+            (self.locked, "--locked"),
+            (self.offline, "--offline"),
+            (self.all_features, "--all-features"),
+            (self.no_default_features, "--no-default-features"),
+        ];
+        command.args(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag));
+        for features in &self.features {
+            command.args(["--features", features]);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

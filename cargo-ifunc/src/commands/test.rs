@@ -57,23 +57,14 @@ pub(crate) fn run(args: &TestArgs, shell: &mut Shell) -> Result<(), Failure> {
     for package in &tested {
         command.args(["--package", package]);
     }
-    if let Some(path) = &args.cargo.manifest_path {
-        command.arg("--manifest-path").arg(path);
-    }
+    args.cargo.pass_to(&mut command);
     let flags = [
-        (args.cargo.locked, "--locked"),
-        (args.cargo.offline, "--offline"),
-        (args.cargo.all_features, "--all-features"),
-        (args.cargo.no_default_features, "--no-default-features"),
         (shell.is_verbose(), "--verbose"),
         (shell.is_quiet(), "--quiet"),
         (shell.colors(), "--color=always"),
         (!shell.colors(), "--color=never"),
     ];
     command.args(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag));
-    for features in &args.cargo.features {
-        command.args(["--features", features]);
-    }
     command.arg("--").args(&args.args);
     if let Some(folder) = folder {
         command.env("IFUNC_LIB_DIR", folder);

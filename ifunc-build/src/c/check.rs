@@ -7,7 +7,7 @@ use ifunc_abi::image::Flags;
 use object::read::archive::ArchiveFile;
 
 use super::{Compiler, PAYLOAD_ALIGN, ifuncs};
-use crate::link::{Imports, Input, InputError, LinkError, Linker, Request, Role};
+use crate::link::{Imports, InputError, LinkError, Linker, Request};
 use crate::recipe::declared_imports;
 use crate::shared::io;
 use crate::{BuildError, COptions, Checked, CheckedIfunc, Progress};
@@ -142,26 +142,12 @@ fn link(
     cpu_features: u64,
 ) -> Result<usize, Refused> {
     let shown: Vec<String> = parts.iter().map(|part| part.file.display().to_string()).collect();
-    let mut inputs: Vec<Input<'_>> = parts
-        .iter()
-        .zip(&shown)
-        .enumerate()
-        .map(|(other, (part, name))| Input {
-            name,
-            data: &part.data,
-            role: match other == number || part.ifuncs.is_empty() {
-                true => Role::User,
-                false => Role::Neighbour,
-            },
-        })
-        .collect();
-    if !support.is_empty() {
-        inputs.push(Input {
-            name: "libgcc.a",
-            data: support,
-            role: Role::Support,
-        });
-    }
+    let all = parts.iter().zip(&shown).map(|(part, name)| super::Part {
+        name,
+        data: &part.data,
+        is_helper: part.ifuncs.is_empty(),
+    });
+    let inputs = super::inputs_of(number, all, support);
     let linker = Linker::open(&inputs).map_err(|e| Refused::Input(e.into()))?;
     let declared = declared_imports(&parts[number].data, &shown[number]).map_err(Refused::Input)?;
     let imports = match &declared {

@@ -101,27 +101,12 @@ pub(crate) fn build_files(
         if unit.ifuncs.is_empty() {
             continue;
         }
-        // The file itself and the helpers are one; what only another ifunc's file has is taken from there, as from an
-        // archive: functions of one name may be in both.
-        let mut inputs: Vec<Input<'_>> = units
-            .iter()
-            .enumerate()
-            .map(|(other, unit)| Input {
-                name: &shown[other],
-                data: &unit.object,
-                role: match other == number || unit.ifuncs.is_empty() {
-                    true => Role::User,
-                    false => Role::Neighbour,
-                },
-            })
-            .collect();
-        if !support.is_empty() {
-            inputs.push(Input {
-                name: "libgcc.a",
-                data: &support,
-                role: Role::Support,
-            });
-        }
+        let parts = units.iter().zip(&shown).map(|(unit, name)| Part {
+            name,
+            data: &unit.object,
+            is_helper: unit.ifuncs.is_empty(),
+        });
+        let inputs = inputs_of(number, parts, &support);
         let linker = Linker::open(&inputs)?;
         let images = link_unit(unit, &linker, cpu_features, &needed, names, progress)?;
         // What every C library has stays strong: it binds the library to the one that is there.
@@ -206,6 +191,38 @@ fn link_unit(
     } else {
         Err(BuildError::Link { errors })
     }
+}
+
+/// One of the files that a link is about.
+struct Part<'a> {
+    name: &'a str,
+    data: &'a [u8],
+    /// It has no ifunc of its own.
+    is_helper: bool,
+}
+
+/// What the ifuncs of file `number` are linked from. The file itself and the helpers are one; what only another ifunc's
+/// file has is taken from there, as from an archive: functions of one name may be in both.
+fn inputs_of<'a>(number: usize, parts: impl Iterator<Item = Part<'a>>, support: &'a [u8]) -> Vec<Input<'a>> {
+    let mut inputs: Vec<Input<'_>> = parts
+        .enumerate()
+        .map(|(other, part)| Input {
+            name: part.name,
+            data: part.data,
+            role: match other == number || part.is_helper {
+                true => Role::User,
+                false => Role::Neighbour,
+            },
+        })
+        .collect();
+    if !support.is_empty() {
+        inputs.push(Input {
+            name: "libgcc.a",
+            data: support,
+            role: Role::Support,
+        });
+    }
+    inputs
 }
 
 /// What images leave to their target.

@@ -45,19 +45,7 @@ impl<'a> Editor<'a> {
         let mut command = Command::new(&program);
         command.args(["check", "--workspace", "--all-targets", "--keep-going"]);
         command.args(["--message-format", format]);
-        if let Some(path) = &args.cargo.manifest_path {
-            command.arg("--manifest-path").arg(path);
-        }
-        let flags = [
-            (args.cargo.locked, "--locked"),
-            (args.cargo.offline, "--offline"),
-            (args.cargo.all_features, "--all-features"),
-            (args.cargo.no_default_features, "--no-default-features"),
-        ];
-        command.args(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag));
-        for features in &args.cargo.features {
-            command.args(["--features", features]);
-        }
+        args.cargo.pass_to(&mut command);
         let spawn = |source| Failure::Spawn {
             program: program.display().to_string(),
             source,
