@@ -44,7 +44,7 @@ pub use load::sets::NamedSet;
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
-    Call, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Registered, Source,
+    Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Registered, Source,
     SourceError, SourceOptions,
 };
 pub use target::{ImageInfo, SourceInfo, StopHandle, Target, TargetBuilder, TargetError};
