@@ -10,6 +10,8 @@ mod handle;
 mod helm;
 mod library;
 mod message;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod owned;
 mod parker;

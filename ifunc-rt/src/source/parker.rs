@@ -150,3 +150,26 @@ mod tests {
         other.join().unwrap();
     }
 }
+
+#[cfg(all(test, loom))]
+mod model {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::Parker;
+
+    /// A lost wake-up would be a deadlock.
+    #[test]
+    fn a_wake_up_behind_the_reset_is_never_lost() {
+        loom::model(|| {
+            let parker = Parker::new();
+            for _ in 0..2 {
+                parker.reset();
+                let other = Arc::clone(&parker);
+                let wakes = loom::thread::spawn(move || other.waker().wake());
+                parker.park(Instant::now());
+                wakes.join().unwrap();
+            }
+        });
+    }
+}

@@ -5,6 +5,7 @@
 //! anybody: those whose it is are woken when the lock is given back ([`Inside`]). A wake-up cannot be lost: who follows
 //! has said so under the lock, behind an attempt that found nothing, and what comes later is taken in under the lock.
 
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::task::Waker;
@@ -93,37 +94,32 @@ pub(super) trait Shared {
     /// A panic inside comes from `encode` of a payload; the state is whole at every such point.
     #[inline]
     fn lock(&self) -> Inside<'_, Self::State> {
-        Inside {
-            guard: self.state().lock(),
-            woken: Woken(Vec::new()),
-        }
+        Inside(ManuallyDrop::new(self.state().lock()))
     }
 }
 
-/// Inside; wakes whom it must on the way out.
-pub(super) struct Inside<'a, S: Waited> {
-    // In this order: a waker is somebody else's code, and may use the source.
-    guard: Guard<'a, S>,
-    woken: Woken,
-}
-
-struct Woken(Vec<Waker>);
-
-impl Drop for Woken {
-    #[inline]
-    fn drop(&mut self) {
-        for waker in self.0.drain(..) {
-            waker.wake();
-        }
-    }
-}
+/// Inside; wakes whom it must on the way out, when it is out: a waker is somebody else's code, and may use the source.
+pub(super) struct Inside<'a, S: Waited>(ManuallyDrop<Guard<'a, S>>);
 
 impl<S: Waited> Drop for Inside<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        let woken = self.guard.woken();
-        if !woken.is_empty() {
-            self.woken.0 = std::mem::take(woken);
+        if !self.0.woken().is_empty() {
+            return self.leave_and_wake();
+        }
+        // SAFETY: dropped here, once, and not looked at again.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
+impl<S: Waited> Inside<'_, S> {
+    #[cold]
+    fn leave_and_wake(&mut self) {
+        let woken = std::mem::take(self.0.woken());
+        // SAFETY: as above: `drop` returns behind this call.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+        for waker in woken {
+            waker.wake();
         }
     }
 }
@@ -133,14 +129,14 @@ impl<S: Waited> Deref for Inside<'_, S> {
 
     #[inline]
     fn deref(&self) -> &S {
-        &self.guard
+        &self.0
     }
 }
 
 impl<S: Waited> DerefMut for Inside<'_, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut S {
-        &mut self.guard
+        &mut self.0
     }
 }
 

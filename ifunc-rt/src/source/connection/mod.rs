@@ -163,7 +163,8 @@ impl Connection {
         }
         let handle = submission.handle;
         let turn = self.waiting.turn;
-        if !self.waiting.rooms.admits(turn) {
+        let crowded = !self.waiting.rooms.is_empty();
+        if crowded && !self.waiting.rooms.admits(turn) {
             self.waiting.lacking = submission.bound;
             return Ok(None);
         }
@@ -205,7 +206,9 @@ impl Connection {
             } else {
                 0
             };
-            self.waiting.rooms.taken(turn);
+            if crowded {
+                self.waiting.rooms.taken(turn);
+            }
             self.start(Header::new(Kind::Exec, handle, token), body);
             self.drive();
             return Ok(Some(token));
@@ -225,7 +228,9 @@ impl Connection {
         if len as u64 > limit {
             return Err(too_large(len));
         }
-        self.waiting.rooms.taken(turn);
+        if crowded {
+            self.waiting.rooms.taken(turn);
+        }
         if !submission.wants {
             self.commit(Header::new(Kind::Exec, handle, 0), len);
             return Ok(Some(0));

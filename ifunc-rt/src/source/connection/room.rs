@@ -53,8 +53,12 @@ impl Rooms {
         self.wake_first()
     }
 
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Whether this one (0: one that has not waited yet) may take room now.
-    #[inline]
     pub(super) fn admits(&self, ticket: Ticket) -> bool {
         match self.queue.front() {
             None => true,
@@ -63,7 +67,6 @@ impl Rooms {
     }
 
     /// This one has taken room.
-    #[inline]
     pub(super) fn taken(&mut self, ticket: Ticket) {
         if let Some(first) = self.queue.front_mut()
             && first.ticket != ticket
