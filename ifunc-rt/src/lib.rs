@@ -25,6 +25,9 @@
 //!
 //! What travels, and who checks what, is drawn in `docs/architecture.md`.
 
+#[cfg(test)]
+extern crate self as ifunc_rt;
+
 mod debug;
 mod exec;
 mod fingerprint;

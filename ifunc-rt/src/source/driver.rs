@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
@@ -41,8 +40,6 @@ pub struct Driver {
     source: Source,
     outside: Arc<Outside>,
     ticket: Ticket,
-    /// It has the sleeper's place. Changed under the connection's lock.
-    armed: AtomicBool,
 }
 
 /// What an event loop waits for: the link's bell, and the others' hand-over.
@@ -63,7 +60,6 @@ impl Driver {
             source: source.clone(),
             outside,
             ticket,
-            armed: AtomicBool::new(false),
         })
     }
 
@@ -73,7 +69,7 @@ impl Driver {
         self.outside.silence();
         let shared = self.source.shared();
         let mut state = shared.lock();
-        if self.armed.swap(false, Ordering::Relaxed) {
+        if state.helm().sleeps_in_loop() {
             state.disarm();
             state.helm().wake_up();
             if let Some(bell) = state.bell() {
@@ -103,13 +99,12 @@ impl Driver {
     /// instead of waiting.
     pub fn arm(&self) -> bool {
         let mut state = self.source.shared().lock();
-        if self.armed.load(Ordering::Relaxed) {
+        if state.helm().sleeps_in_loop() {
             return true;
         }
-        if !state.helm().sleep() {
+        let waker = Waker::from(Arc::clone(&self.outside));
+        if !state.helm().sleep_in_loop(self.ticket, waker) {
             // A thread sleeps on the bell, and receives for all. When it leaves, this is rung.
-            let waker = Waker::from(Arc::clone(&self.outside));
-            state.helm().follow(self.ticket, &waker);
             return true;
         }
         let before = state.received();
@@ -122,14 +117,13 @@ impl Driver {
             state.helm().wake_up();
             return false;
         }
-        self.armed.store(true, Ordering::Relaxed);
         true
     }
 
     /// When [`progress`](Self::progress) is to be called at the latest, whatever the descriptor says.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let state = self.source.shared().lock();
+        let mut state = self.source.shared().lock();
         if state.is_lost() {
             return Some(after(Patience::SLICE));
         }
@@ -142,7 +136,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let shared = self.source.shared();
         let mut state = shared.lock();
-        if *self.armed.get_mut() {
+        if state.helm().sleeps_in_loop() {
             state.disarm();
             state.helm().wake_up();
         }
@@ -194,7 +188,7 @@ impl Outside {
         self.ring();
     }
 
-    fn ring(&self) {
+    pub(super) fn ring(&self) {
         // It can only fail when it rings already.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }

@@ -15,9 +15,25 @@ pub(super) type Ticket = u64;
 #[derive(Debug, Default)]
 pub(super) struct Helm {
     looks: bool,
-    sleeps: bool,
-    followers: VecDeque<(Ticket, Waker)>,
+    sleeps: Option<Sleeper>,
+    followers: VecDeque<Follower>,
     last: Ticket,
+}
+
+/// Who sleeps on the bell.
+#[derive(Debug)]
+enum Sleeper {
+    /// A thread of ours, which will wake up.
+    Thread,
+    /// An event loop of the user's, of which nobody knows whether it still turns: a thread takes its place.
+    Loop(Follower),
+}
+
+#[derive(Debug)]
+struct Follower {
+    ticket: Ticket,
+    waker: Waker,
+    is_loop: bool,
 }
 
 impl Helm {
@@ -37,37 +53,72 @@ impl Helm {
         self.looks = false;
     }
 
-    /// Takes the sleeper's place, if it is free.
+    /// Takes the sleeper's place, if no thread has it. A loop that has it follows from now on.
     pub(super) fn sleep(&mut self) -> bool {
-        !std::mem::replace(&mut self.sleeps, true)
+        match self.sleeps.replace(Sleeper::Thread) {
+            Some(Sleeper::Thread) => return false,
+            Some(Sleeper::Loop(follower)) => self.followers.push_back(follower),
+            None => {}
+        }
+        true
     }
 
     /// Gives the sleeper's place back.
     pub(super) fn wake_up(&mut self) {
-        self.sleeps = false;
+        self.sleeps = None;
     }
 
     /// Follows, from now on; who follows already keeps its turn.
     pub(super) fn follow(&mut self, ticket: Ticket, waker: &Waker) {
-        match self.followers.iter_mut().find(|(other, _)| *other == ticket) {
-            Some((_, old)) => old.clone_from(waker),
-            None => self.followers.push_back((ticket, waker.clone())),
+        match self.followers.iter_mut().find(|other| other.ticket == ticket) {
+            Some(old) => old.waker.clone_from(waker),
+            None => self.followers.push_back(Follower {
+                ticket,
+                waker: waker.clone(),
+                is_loop: false,
+            }),
         }
     }
 
     /// Follows no more.
     pub(super) fn leave(&mut self, ticket: Ticket) {
-        self.followers.retain(|(other, _)| *other != ticket);
+        self.followers.retain(|other| other.ticket != ticket);
+    }
+
+    /// Takes the sleeper's place for an event loop, which follows if it is taken.
+    pub(super) fn sleep_in_loop(&mut self, ticket: Ticket, waker: Waker) -> bool {
+        let follower = Follower {
+            ticket,
+            waker,
+            is_loop: true,
+        };
+        self.leave(ticket);
+        if self.sleeps.is_none() {
+            self.sleeps = Some(Sleeper::Loop(follower));
+            return true;
+        }
+        self.followers.push_back(follower);
+        false
+    }
+
+    /// Whether an event loop has the sleeper's place.
+    pub(super) fn sleeps_in_loop(&self) -> bool {
+        matches!(self.sleeps, Some(Sleeper::Loop(_)))
     }
 
     /// The follower that is to be woken, if nobody receives now. Asked by everybody who stops waiting, whatever for:
-    /// it may have been woken to take a place that it does not need any more.
+    /// it may have been woken to take a place that it does not need any more. Threads come first: they wake up.
     #[must_use]
     pub(super) fn pass_on(&mut self) -> Option<Waker> {
-        if self.looks || self.sleeps {
+        if self.looks || matches!(self.sleeps, Some(Sleeper::Thread)) {
             return None;
         }
-        self.followers.pop_front().map(|(_, waker)| waker)
+        let next = match self.followers.iter().position(|follower| !follower.is_loop) {
+            Some(thread) => self.followers.remove(thread),
+            None if self.sleeps.is_none() => self.followers.pop_front(),
+            None => None,
+        };
+        next.map(|follower| follower.waker)
     }
 }
 
@@ -89,8 +140,32 @@ mod tests {
         assert!(helm.pass_on().is_none(), "somebody sleeps on the bell");
         helm.wake_up();
         assert!(helm.pass_on().is_some());
-        assert_eq!(helm.followers.front().map(|(ticket, _)| *ticket), Some(b));
+        assert_eq!(helm.followers.front().map(|next| next.ticket), Some(b));
         helm.leave(b);
+        assert!(helm.pass_on().is_none());
+    }
+
+    #[test]
+    fn nobody_relies_on_a_loop() {
+        let mut helm = Helm::default();
+        let (event_loop, thread) = (helm.ticket(), helm.ticket());
+        assert!(helm.sleep_in_loop(event_loop, Waker::noop().clone()));
+        helm.follow(thread, Waker::noop());
+        assert!(
+            helm.pass_on().is_some(),
+            "the thread receives, asleep as the loop is"
+        );
+        assert!(
+            helm.sleep() && !helm.sleeps_in_loop(),
+            "it takes the loop's place"
+        );
+        assert!(helm.pass_on().is_none());
+        assert!(
+            !helm.sleep_in_loop(event_loop, Waker::noop().clone()),
+            "it follows"
+        );
+        helm.wake_up();
+        assert!(helm.pass_on().is_some(), "and is rung at last");
         assert!(helm.pass_on().is_none());
     }
 }

@@ -89,6 +89,10 @@ impl Waited for Connection {
         None
     }
 
+    fn others_wait(&self) -> bool {
+        false
+    }
+
     fn received(&self) -> u64 {
         self.received
     }
@@ -159,6 +163,14 @@ fn pair() -> (Arc<Link>, Arc<Source>) {
     (link, Arc::new(Source(Owned::new(connection))))
 }
 
+/// Three threads and a lock that itself has an owner: with two preemptions half a minute, with three a quarter of an hour.
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut explorer = loom::model::Builder::new();
+    let bound = explorer.preemption_bound.map_or(2, |bound| bound.min(2));
+    explorer.preemption_bound = Some(bound);
+    explorer.check(model);
+}
+
 /// Waits for a call's answer.
 fn call(source: &Source, call: usize) {
     let done = wait::<_, _, ()>(
@@ -175,7 +187,7 @@ fn call(source: &Source, call: usize) {
 
 #[test]
 fn everybody_is_woken_whoever_receives() {
-    loom::model(|| {
+    explore(|| {
         let (link, source) = pair();
         let target = thread::spawn(move || (0..CALLS).for_each(|call| link.answer(call)));
         let other = {
@@ -191,7 +203,7 @@ fn everybody_is_woken_whoever_receives() {
 /// It sleeps on the bell for others too, and leaves without what it waited for.
 #[test]
 fn who_gives_up_leaves_the_place_to_another() {
-    loom::model(|| {
+    explore(|| {
         let (link, source) = pair();
         let target = thread::spawn(move || (0..CALLS).for_each(|call| link.answer(call)));
         let other = {

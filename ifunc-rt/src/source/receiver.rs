@@ -4,10 +4,10 @@
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::parker::Parker;
-use super::patience::{Patience, after};
+use super::patience::after;
 use super::shared::SharedConnection;
 use super::waiting::{Ended, Shared, Want, wait};
 
@@ -28,17 +28,9 @@ fn run(shared: &SharedConnection) {
     let parker = Parker::new();
     let waker = parker.waker();
     loop {
-        let mut quiet: Option<Instant> = None;
         let received = wait::<_, (), std::convert::Infallible>(shared, far, Want::Others, |connection| {
             connection.try_drain();
-            let rests = if connection.is_watched() {
-                quiet = None;
-                false
-            } else {
-                // Where one future waited the next will soon, and is spared a wake-up.
-                quiet.get_or_insert_with(Instant::now).elapsed() >= Patience::SPIN
-            };
-            Ok((rests || connection.is_taken() || connection.is_closed()).then_some(()))
+            Ok((connection.is_taken() || connection.is_closed()).then_some(()))
         });
         if let Err(Ended::Gone(why)) = received {
             tracing::debug!(why, "nothing to receive from");

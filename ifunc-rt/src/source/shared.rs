@@ -88,6 +88,7 @@ impl SharedConnection {
                 Ended::Failed(error) => error,
                 Ended::Timeout(waited) => Error::Timeout { what, waited },
                 Ended::Gone(why) => Error::PeerGone { what, why },
+                Ended::Idle => unreachable!("it waits for something of its own"),
             }
         })
     }

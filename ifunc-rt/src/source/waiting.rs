@@ -51,6 +51,9 @@ pub(super) trait Waited {
     /// Wakes those for whom there is room and those whose deadline has passed; the next such deadline.
     fn tend(&mut self) -> Option<Instant>;
 
+    /// Whether anybody waits that cannot receive: futures.
+    fn others_wait(&self) -> bool;
+
     /// How much was received so far.
     fn received(&self) -> u64;
 
@@ -149,6 +152,8 @@ pub(super) enum Ended<E> {
     Timeout(Duration),
     /// The link was lost and could not be made again.
     Gone(String),
+    /// [`Want::Others`], and there are none any more.
+    Idle,
 }
 
 /// Attempts until one succeeds or fails, or `deadline`. In between, others have the connection; and a link that was lost
@@ -221,6 +226,10 @@ impl<'a, W: Shared> Wait<'a, W> {
                 state.helm().leave(ticket);
             }
             if self.place == Place::Follower {
+                if self.is_idle(&state) {
+                    self.leave(&mut state);
+                    return Err(Ended::Idle);
+                }
                 if let Some(waited) = patience.is_over() {
                     self.leave(&mut state);
                     return Err(Ended::Timeout(waited));
@@ -241,6 +250,10 @@ impl<'a, W: Shared> Wait<'a, W> {
                     Next::Look => {
                         drop(state);
                         state = self.shared.lock();
+                    }
+                    Next::Sleep if self.is_idle(&state) => {
+                        self.leave(&mut state);
+                        return Err(Ended::Idle);
                     }
                     Next::Sleep => {
                         state.helm().stop_looking();
@@ -292,6 +305,12 @@ impl<'a, W: Shared> Wait<'a, W> {
             Err(error) => Err(Ended::Failed(error)),
             Ok(None) => unreachable!("the caller looked"),
         }
+    }
+
+    /// Whether it waits for others only, and there are none: it does not sleep then, because nobody would wake it for the
+    /// next one's deadline.
+    fn is_idle(&self, state: &W::State) -> bool {
+        matches!(self.want, Want::Others) && !state.others_wait()
     }
 
     /// Sleeps on something of its own until somebody has what it waits for, or leaves it a place.

@@ -1,8 +1,10 @@
 //! The runtime against itself, with images made by hand: what needs neither the builder nor a second process.
 
 mod departures;
+mod futures;
 mod hostile_frames;
 mod hostile_images;
 mod images;
 mod running;
 mod sessions;
+mod threads;

@@ -104,6 +104,10 @@ impl Waited for Connection {
         self.waiting.tasks.expire(&mut self.pending.woken)
     }
 
+    fn others_wait(&self) -> bool {
+        self.is_watched()
+    }
+
     fn received(&self) -> u64 {
         self.waiting.received
     }
@@ -185,7 +189,12 @@ impl Connection {
             }
             _ => self.watch(ticket, want, Some(waker)),
         }
-        self.waiting.tasks.watch(ticket, deadline, waker);
+        if self.waiting.tasks.watch(ticket, deadline, waker)
+            && let Some(outside) = &self.waiting.outside
+        {
+            // It waits until a later time.
+            outside.ring();
+        }
         self.call_receiver()
     }
 
@@ -211,8 +220,12 @@ impl Connection {
     }
 
     /// The earliest deadline of a future; it may have ended since.
-    pub(in crate::source) fn earliest(&self) -> Option<Instant> {
-        self.waiting.tasks.earliest
+    pub(in crate::source) fn earliest(&mut self) -> Option<Instant> {
+        let tasks = &mut self.waiting.tasks;
+        if tasks.waiting.is_empty() && tasks.earliest.is_some_and(|earliest| earliest <= Instant::now()) {
+            tasks.earliest = None;
+        }
+        tasks.earliest
     }
 
     /// Sees to it that somebody receives for futures. `true`: a thread must be started that does.
@@ -289,15 +302,20 @@ impl Connection {
 }
 
 impl Tasks {
-    fn watch(&mut self, ticket: Ticket, deadline: Instant, waker: &Waker) {
+    /// `true`: no deadline was so early.
+    fn watch(&mut self, ticket: Ticket, deadline: Instant, waker: &Waker) -> bool {
         self.waiting.insert(ticket, (deadline, waker.clone()));
-        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+        let first = self.earliest.is_none_or(|earliest| deadline < earliest);
+        if first {
+            self.earliest = Some(deadline);
+        }
+        first
     }
 
     /// Wakes those whose deadline has passed; the next deadline.
     fn expire(&mut self, woken: &mut Vec<Waker>) -> Option<Instant> {
         if self.waiting.is_empty() {
-            self.earliest = None;
+            // What is known of deadlines stays: the next one is later, and need not be told.
             return None;
         }
         let now = Instant::now();
