@@ -6,5 +6,6 @@ mod hostile_frames;
 mod hostile_images;
 mod images;
 mod running;
+mod serving;
 mod sessions;
 mod threads;
