@@ -21,7 +21,7 @@ mod ifuncs {
 
     /// Adds `delta` to the target's counter and answers the new value.
     #[ifunc]
-    pub fn add(delta: u64, counter: &mut u64) -> u64 {
+    pub(crate) fn add(delta: u64, counter: &mut u64) -> u64 {
         *counter += delta;
         *counter
     }

@@ -80,6 +80,8 @@ impl Task {
 
     /// Waits no more.
     pub(super) fn leave(&mut self, state: &mut Connection) {
+        // It may have panicked in `encode` of a payload.
+        state.set_turn(0);
         if let Some(began) = self.began.take() {
             state.unwatch_task(began.ticket, began.want);
         }

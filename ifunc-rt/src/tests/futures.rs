@@ -11,10 +11,10 @@ use super::images::{self, Add};
 use super::running::{Running, accepting, everywhere, source, unique};
 use crate::{Error, Source, SourceOptions, TargetBuilder};
 
-#[allow(dead_code, unreachable_pub, reason = "a program of its own")]
+#[allow(dead_code, reason = "a program of its own")]
 #[path = "../../examples/event_loop.rs"]
 mod event_loop;
-#[allow(dead_code, unreachable_pub, reason = "a program of its own")]
+#[allow(dead_code, reason = "a program of its own")]
 #[path = "../../examples/tokio.rs"]
 mod under_tokio;
 
