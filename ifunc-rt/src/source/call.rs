@@ -1,6 +1,8 @@
 //! A call under way.
 
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ifunc::payload::DecodeError;
@@ -10,14 +12,32 @@ use super::completion::{Completion, explain};
 use super::error::Error;
 use super::handle::Handle;
 use super::patience::after;
+use super::task::Task;
+use super::waiting::Want;
 
 /// A call under way. Dropping it drops the answer; the invocation runs all the same.
+///
+/// Its answer is waited for in one of three ways: [`wait`](Self::wait) blocks, [`poll`](Self::poll) looks, and as a future
+/// it is awaited under any executor. Who receives for futures, see [`Source::driver`](super::Source::driver).
+///
+/// ```no_run
+/// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let source = ifunc_rt::Source::connect("shm:counter")?;
+/// let add = source.register::<hello::add>()?;
+/// let (one, two) = (add.call(&1)?, add.call(&2)?);
+/// println!("{} {}", one.await?, two.await?);
+/// println!("{}", add.call_async(&3).await?);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a call that nobody waits for is better a `send`"]
 pub struct Call<A> {
     handle: Handle,
     /// 0 when the completion was taken.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
+    task: Task,
 }
 
 impl<A> Call<A> {
@@ -26,6 +46,7 @@ impl<A> Call<A> {
             handle,
             token,
             decode,
+            task: Task::default(),
         }
     }
 
@@ -48,9 +69,11 @@ impl<A> Call<A> {
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
         assert!(self.token != 0, "the result of this call was taken already");
         let deadline = after(timeout);
+        self.leave();
         let result = self
             .handle
             .source()
+            .shared()
             .wait(self.token, deadline, self.handle.name());
         if !matches!(result, Err(Error::Timeout { .. })) {
             self.token = 0;
@@ -69,8 +92,9 @@ impl<A> Call<A> {
 
     /// The same call, whose answer is its bytes.
     pub(crate) fn undecoded(self) -> Call<Vec<u8>> {
-        // The same call with another way to decode; the token moves over.
+        // The same call with another way to decode; the token moves over. As a future it waits no more.
         let mut this = std::mem::ManuallyDrop::new(self);
+        this.leave();
         let token = std::mem::take(&mut this.token);
         // SAFETY: `this` is never used again and never dropped, so the handle is moved out once.
         let handle = unsafe { std::ptr::read(&raw const this.handle) };
@@ -87,7 +111,7 @@ impl<A> Call<A> {
         let source = self.handle.source();
         let mut result = source.lock().try_take(self.token);
         if result.is_none() {
-            source.nudge();
+            source.shared().nudge();
             result = source.lock().try_take(self.token);
         }
         let result = result?;
@@ -106,10 +130,52 @@ impl<A> Call<A> {
     }
 }
 
+impl<A> Call<A> {
+    /// Waits no more as a future.
+    fn leave(&mut self) {
+        if self.task.waits() {
+            self.task.leave(&mut self.handle.source().lock());
+        }
+        self.task.restart();
+    }
+}
+
+// Nothing in it is pinned.
+impl<A> Unpin for Call<A> {}
+
+/// Ready with the answer, or when [`SourceOptions::timeout`](super::SourceOptions::timeout) has passed since the first poll; after
+/// [`Error::Timeout`] it may be polled again. Errors are those of [`wait`](Call::wait), and [`Error::NoThread`].
+///
+/// # Panics
+/// When the result was taken already.
+impl<A> Future for Call<A> {
+    type Output = Result<A, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let token = this.token;
+        assert!(token != 0, "the result of this call was taken already");
+        let (shared, what) = (this.handle.source().shared(), this.handle.name());
+        let result = ready!(
+            this.task
+                .poll(shared, context, what, Want::Completion(token), |connection| {
+                    connection.try_take(token).transpose()
+                })
+        );
+        match &result {
+            Err(Error::Timeout { .. } | Error::NoThread { .. }) => this.task.restart(),
+            _ => this.token = 0,
+        }
+        Poll::Ready(result.and_then(|completion| this.finish(completion)))
+    }
+}
+
 impl<A> Drop for Call<A> {
     fn drop(&mut self) {
         if self.token != 0 {
-            self.handle.source().lock().abandon(self.token);
+            let mut state = self.handle.source().lock();
+            self.task.leave(&mut state);
+            state.abandon(self.token);
         }
     }
 }

@@ -72,6 +72,17 @@ pub enum Error {
         /// The deadline's length.
         waited: Duration,
     },
+    /// The thread that receives for futures cannot be started. What was sent may run; a call can still be waited for
+    /// otherwise.
+    #[error(
+        "`{what}` cannot be awaited: no thread can be started that receives for it: {error}; help: `Source::driver` needs none"
+    )]
+    NoThread {
+        /// What was awaited.
+        what: String,
+        /// The kernel's word.
+        error: std::io::Error,
+    },
     /// There is no credit now; nothing was sent.
     #[error("no room to send `{what}` now")]
     WouldBlock {

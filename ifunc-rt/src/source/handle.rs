@@ -12,6 +12,8 @@ use super::connection::Submission;
 use super::error::Error;
 use super::library::{Entries, Library};
 use super::message::{LoadedMessage, Message};
+use super::submit::Submit;
+use super::waiting::Want;
 
 /// What typed and named handles share: an image bound to a handle of the connection.
 #[derive(Clone, Debug)]
@@ -48,6 +50,21 @@ impl Handle {
         &self.0.library.name
     }
 
+    pub(super) fn submission<'a>(
+        &self,
+        bound: usize,
+        wants: bool,
+        encode: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Submission<'a> {
+        Submission {
+            handle: self.0.index,
+            bound,
+            align: self.0.align,
+            wants,
+            encode,
+        }
+    }
+
     /// Sends, waiting for room if `block`; returns the token if one is wanted.
     pub(super) fn submit(
         &self,
@@ -56,13 +73,7 @@ impl Handle {
         block: bool,
         encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, Error> {
-        let mut submission = Submission {
-            handle: self.0.index,
-            bound,
-            align: self.0.align,
-            wants,
-            encode,
-        };
+        let mut submission = self.submission(bound, wants, encode);
         let source = &self.0.source;
         // The clock is only looked at when there is something to wait for.
         let mut connection = source.lock();
@@ -76,22 +87,22 @@ impl Handle {
         let token = match first {
             Some(token) => token,
             None if !block => {
-                source.nudge();
+                source.shared().nudge();
                 let second = source.lock().try_submit(&mut submission)?;
                 return second.ok_or_else(|| Error::WouldBlock {
                     what: self.name().to_owned(),
                 });
             }
             None => {
-                let deadline = source.deadline();
-                source.retry(deadline, self.name(), |connection| {
+                let shared = source.shared();
+                shared.retry(shared.deadline(), self.name(), Want::Room, |connection| {
                     connection.try_submit(&mut submission)
                 })?
             }
         };
         if block {
-            let deadline = source.deadline();
-            let drained = source.retry(deadline, self.name(), |connection| {
+            let shared = source.shared();
+            let drained = shared.retry(shared.deadline(), self.name(), Want::Room, |connection| {
                 Ok(connection.try_drain().then_some(()))
             });
             if let Err(error) = drained {
@@ -153,6 +164,16 @@ impl<F: Ifunc> Registered<F> {
         Ok(Call::new(self.handle.clone(), token, F::decode_answer))
     }
 
+    /// Sends the payload as soon as there is room, and waits for the answer, as a future. Dropped, it waits no more: the
+    /// payload was not sent then, or its answer is dropped.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call) and [`Call::wait`], and [`Error::NoThread`].
+    pub async fn call_async(&self, payload: &F::Payload<'_>) -> Result<F::Answer, Error> {
+        let token = self.submit_async(payload, true).await?;
+        Call::new(self.handle.clone(), token, F::decode_answer).await
+    }
+
     /// Sends the payload and forgets it. What goes wrong with it later is said by the next `send`, or by
     /// [`Source::flush`].
     ///
@@ -170,6 +191,15 @@ impl<F: Ifunc> Registered<F> {
         self.submit(payload, false, false).map(drop)
     }
 
+    /// As [`send`](Self::send), as a future: ready when the payload is on its way. Dropped before, nothing was sent, unless
+    /// the payload travels in fragments and the first is on its way.
+    ///
+    /// # Errors
+    /// As `send`, and [`Error::NoThread`].
+    pub async fn send_async(&self, payload: &F::Payload<'_>) -> Result<(), Error> {
+        self.submit_async(payload, false).await.map(drop)
+    }
+
     /// A message: a payload encoded once, to be rewritten in place and sent many times.
     ///
     /// # Errors
@@ -180,12 +210,23 @@ impl<F: Ifunc> Registered<F> {
 
     fn submit(&self, payload: &F::Payload<'_>, wants: bool, block: bool) -> Result<u64, Error> {
         self.handle.submit(F::bound(payload), wants, block, &mut |room| {
-            F::encode(payload, room).map_err(|error| Error::Payload {
-                ifunc: F::NAME.into(),
-                error,
-            })
+            encode::<F>(payload, room)
         })
     }
+
+    async fn submit_async(&self, payload: &F::Payload<'_>, wants: bool) -> Result<u64, Error> {
+        Submit::new(&self.handle, F::bound(payload), wants, |room: &mut [u8]| {
+            encode::<F>(payload, room)
+        })
+        .await
+    }
+}
+
+fn encode<F: Ifunc>(payload: &F::Payload<'_>, room: &mut [u8]) -> Result<usize, Error> {
+    F::encode(payload, room).map_err(|error| Error::Payload {
+        ifunc: F::NAME.into(),
+        error,
+    })
 }
 
 impl<F: Ifunc> Clone for Registered<F> {
@@ -247,6 +288,23 @@ impl Loaded {
         Ok(Call::new(self.handle.clone(), token, |bytes| Ok(bytes.to_vec())))
     }
 
+    /// As [`Registered::call_async`].
+    ///
+    /// # Errors
+    /// As [`Registered::call_async`].
+    pub async fn call_async(&self, source_args: &[u8]) -> Result<Vec<u8>, Error> {
+        let token = self.submit_async(source_args, true).await?;
+        Call::new(self.handle.clone(), token, |bytes| Ok(bytes.to_vec())).await
+    }
+
+    /// As [`Registered::send_async`].
+    ///
+    /// # Errors
+    /// As [`Registered::send_async`].
+    pub async fn send_async(&self, source_args: &[u8]) -> Result<(), Error> {
+        self.submit_async(source_args, false).await.map(drop)
+    }
+
     /// As [`Registered::send`].
     ///
     /// # Errors
@@ -291,6 +349,14 @@ impl Loaded {
                 Ok(source_args.len())
             }
         }
+    }
+
+    async fn submit_async(&self, source_args: &[u8], wants: bool) -> Result<u64, Error> {
+        let bound = self.bound(source_args);
+        Submit::new(&self.handle, bound, wants, |room: &mut [u8]| {
+            self.encode(source_args, &mut room[..bound])
+        })
+        .await
     }
 
     fn submit(&self, source_args: &[u8], wants: bool, block: bool) -> Result<u64, Error> {

@@ -7,6 +7,7 @@ use ifunc::payload::Ifunc;
 use super::call::Call;
 use super::error::Error;
 use super::handle::{Handle, Loaded};
+use super::submit::Submit;
 use crate::wire::buffer::AlignedBuffer;
 
 /// Handle and payload: what typed and named messages share.
@@ -40,6 +41,15 @@ impl Encoded {
             room[..payload.len()].copy_from_slice(payload);
             Ok(payload.len())
         })
+    }
+
+    async fn submit_async(&self, wants: bool) -> Result<u64, Error> {
+        let payload = self.payload.as_slice();
+        Submit::new(&self.handle, payload.len(), wants, |room: &mut [u8]| {
+            room[..payload.len()].copy_from_slice(payload);
+            Ok(payload.len())
+        })
+        .await
     }
 }
 
@@ -97,6 +107,32 @@ impl<F: Ifunc> Message<F> {
     /// As there.
     pub fn send(&self) -> Result<(), Error> {
         self.encoded.submit(false, true).map(drop)
+    }
+
+    /// As [`Registered::try_call`](super::Registered::try_call).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_call(&self) -> Result<Call<F::Answer>, Error> {
+        let token = self.encoded.submit(true, false)?;
+        Ok(Call::new(self.encoded.handle.clone(), token, F::decode_answer))
+    }
+
+    /// As [`Registered::call_async`](super::Registered::call_async).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn call_async(&self) -> Result<F::Answer, Error> {
+        let token = self.encoded.submit_async(true).await?;
+        Call::new(self.encoded.handle.clone(), token, F::decode_answer).await
+    }
+
+    /// As [`Registered::send_async`](super::Registered::send_async).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_async(&self) -> Result<(), Error> {
+        self.encoded.submit_async(false).await.map(drop)
     }
 
     /// As [`Registered::try_send`](super::Registered::try_send).
@@ -158,6 +194,34 @@ impl LoadedMessage {
     /// As there.
     pub fn send(&self) -> Result<(), Error> {
         self.encoded.submit(false, true).map(drop)
+    }
+
+    /// As [`Loaded::try_call`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_call(&self) -> Result<Call<Vec<u8>>, Error> {
+        let token = self.encoded.submit(true, false)?;
+        Ok(Call::new(self.encoded.handle.clone(), token, |bytes| {
+            Ok(bytes.to_vec())
+        }))
+    }
+
+    /// As [`Loaded::call_async`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn call_async(&self) -> Result<Vec<u8>, Error> {
+        let token = self.encoded.submit_async(true).await?;
+        Call::new(self.encoded.handle.clone(), token, |bytes| Ok(bytes.to_vec())).await
+    }
+
+    /// As [`Loaded::send_async`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_async(&self) -> Result<(), Error> {
+        self.encoded.submit_async(false).await.map(drop)
     }
 
     /// As [`Loaded::try_send`].

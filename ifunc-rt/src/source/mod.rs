@@ -3,38 +3,48 @@
 mod call;
 mod completion;
 mod connection;
+mod driver;
 mod embed;
 mod error;
 mod handle;
+mod helm;
 mod library;
 mod message;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod owned;
+mod parker;
 mod patience;
+mod receiver;
 pub(crate) mod search;
+mod shared;
+mod submit;
+mod task;
+mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ifunc::payload::Ifunc;
 
 pub use call::Call;
+pub use driver::Driver;
 pub use embed::{EmbeddedImage, include};
 pub use error::{Error, LibraryError};
 pub use handle::{Loaded, Registered};
 pub use message::{LoadedMessage, Message};
 pub use options::SourceOptions;
 
-use completion::Completion;
 use connection::Connection;
 use handle::Handle;
 use library::{Entries, Library};
-use owned::{Guard, Owned};
-use patience::{Next, Patience, after};
+use shared::SharedConnection;
+use waiting::{Inside, Shared, Want};
 
+use crate::transports::ConnectError;
 use crate::transports::address::{Address, AddressError};
-use crate::transports::{ConnectError, connect};
 
 /// A connection to a target. Clones share it.
 ///
@@ -49,7 +59,8 @@ use crate::transports::{ConnectError, connect};
 /// When the target goes away and comes back, the next call or send connects again and sends the code again, unasked.
 #[derive(Clone, Debug)]
 pub struct Source {
-    shared: Arc<Owned<Connection>>,
+    shared: Arc<SharedConnection>,
+    _users: Arc<Users>,
 }
 
 /// Why there is no connection.
@@ -80,8 +91,11 @@ impl Source {
     /// As [`connect`](Self::connect).
     pub fn connect_with(address: &str, options: SourceOptions) -> Result<Self, SourceError> {
         let address: Address = address.parse()?;
+        let shared = SharedConnection::new(Connection::connect(address, options)?);
+        let users = Arc::new(Users(Arc::clone(&shared)));
         Ok(Self {
-            shared: Arc::new(Owned::new(Connection::connect(address, options)?)),
+            shared,
+            _users: users,
         })
     }
 
@@ -173,16 +187,41 @@ impl Source {
     /// What went wrong with an earlier `send`, if anything did; the target gone; the deadline of
     /// [`SourceOptions::timeout`].
     pub fn flush(&self) -> Result<(), Error> {
-        let deadline = self.deadline();
-        let token = self.retry(deadline, "flush", |connection| connection.try_sync())?;
-        let waited = self.wait(token, deadline, "flush");
-        let mut connection = self.lock();
+        let shared = &self.shared;
+        let deadline = shared.deadline();
+        let token = shared.retry(deadline, FLUSH, Want::Room, Connection::try_sync)?;
+        let waited = shared.wait(token, deadline, FLUSH);
         if matches!(waited, Err(Error::Timeout { .. })) {
-            connection.abandon(token);
+            self.lock().abandon(token);
         }
         waited?;
-        let mut reports = connection.take_reports();
-        drop(connection);
+        self.say_reports()
+    }
+
+    /// As [`flush`](Self::flush), as a future. Dropped, it waits no more.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush), and [`Error::NoThread`].
+    pub async fn flush_async(&self) -> Result<(), Error> {
+        submit::Flush::new(self).await?;
+        self.say_reports()
+    }
+
+    /// Takes the receiving for this source's futures into an event loop of the caller's.
+    ///
+    /// Blocking waits ([`Call::wait`], [`flush`](Self::flush), a `send` without room) receive themselves: for their own thread and for
+    /// all others that use this source meanwhile. A future cannot: between two polls, somebody else has to receive
+    /// what it waits for and wake it. That is a thread of the source's, started when the first future has to wait and asleep while
+    /// none does; or, from here on and as long as the [`Driver`] lives, whoever calls [`Driver::progress`].
+    ///
+    /// # Errors
+    /// The kernel has no descriptor left, or this source has a driver.
+    pub fn driver(&self) -> std::io::Result<Driver> {
+        Driver::new(self)
+    }
+
+    fn say_reports(&self) -> Result<(), Error> {
+        let mut reports = self.lock().take_reports();
         let first = reports.pop_front();
         for other in reports {
             tracing::warn!(other = %other.explain(), "an earlier send did not end well");
@@ -190,131 +229,25 @@ impl Source {
         first.map_or(Ok(()), |first| Err(first.explain()))
     }
 
-    /// A panic inside comes from `encode` of a payload; the connection's state is whole at every such point.
-    fn lock(&self) -> Guard<'_, Connection> {
+    fn lock(&self) -> Inside<'_, Connection> {
         self.shared.lock()
     }
 
-    fn deadline(&self) -> Instant {
-        after(self.lock().options().timeout)
+    fn shared(&self) -> &Arc<SharedConnection> {
+        &self.shared
     }
+}
 
-    /// Tries until it succeeds, fails or `deadline`. In between, others have the connection; and a link that was lost is
-    /// made again.
-    fn retry<R>(
-        &self,
-        deadline: Instant,
-        what: &str,
-        mut attempt: impl FnMut(&mut Connection) -> Result<Option<R>, Error>,
-    ) -> Result<R, Error> {
-        let mut patience = Patience::until(deadline);
-        let mut reconnecting_until = None;
-        loop {
-            let mut connection = self.lock();
-            if let Some(result) = attempt(&mut connection)? {
-                return Ok(result);
-            }
-            if !connection.is_connected() {
-                let window = connection.options().reconnect;
-                drop(connection);
-                let until = *reconnecting_until.get_or_insert_with(|| after(window));
-                if let Err(why) = self.reconnect(until.min(deadline)) {
-                    self.lock().give_up();
-                    // That may be what the attempt waits for.
-                    return match attempt(&mut self.lock())? {
-                        Some(result) => Ok(result),
-                        None => Err(Error::PeerGone {
-                            what: what.into(),
-                            why,
-                        }),
-                    };
-                }
-                continue;
-            }
-            match patience.next() {
-                Next::Look => {}
-                Next::Sleep(until) => {
-                    connection.arm();
-                    // What came between the look and the announcement rings nobody.
-                    let result = attempt(&mut connection);
-                    let waiter = connection.waiter().filter(|_| matches!(result, Ok(None)));
-                    drop(connection);
-                    if let Some(waiter) = waiter {
-                        waiter.sleep(until);
-                    }
-                    self.lock().disarm();
-                    if let Some(result) = result? {
-                        return Ok(result);
-                    }
-                }
-                Next::GiveUp(waited) => {
-                    return Err(Error::Timeout {
-                        what: what.into(),
-                        waited,
-                    });
-                }
-            }
-        }
-    }
+/// What a flush is called in errors.
+const FLUSH: &str = "flush";
 
-    /// One attempt to make the link again, with the connection left to others meanwhile. An error says why there is no
-    /// point in another attempt before `until`.
-    fn reconnect(&self, until: Instant) -> Result<(), String> {
-        let (address, limit) = {
-            let mut connection = self.lock();
-            let options = connection.options();
-            if options.reconnect.is_zero() {
-                return Err("reconnecting is switched off".into());
-            }
-            if connection.is_connected() {
-                return Ok(());
-            }
-            if connection.connecting {
-                drop(connection);
-                std::thread::sleep(Patience::SLICE);
-                return Ok(());
-            }
-            connection.connecting = true;
-            (connection.address().clone(), after(options.connect_timeout))
-        };
-        let result = connect(&address, until.min(limit));
-        let mut connection = self.lock();
-        connection.connecting = false;
-        match result {
-            Ok(link) => connection.adopt(link),
-            Err(error) if error.may_pass() && Instant::now() < until => {
-                drop(connection);
-                std::thread::sleep(Patience::SLICE);
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-        Ok(())
-    }
+/// Those who use a source: not the thread that receives for futures.
+#[derive(Debug)]
+struct Users(Arc<SharedConnection>);
 
-    /// One short attempt to make a lost link again, for those who do not wait.
-    fn nudge(&self) {
-        /// A target of this host that is there answers in less than a millisecond.
-        const MOMENT: Duration = Duration::from_millis(20);
-        let (connected, never) = {
-            let connection = self.lock();
-            (
-                connection.is_connected(),
-                connection.options().reconnect.is_zero(),
-            )
-        };
-        if never {
-            self.lock().give_up();
-        } else if !connected {
-            // What becomes of it, the next look says.
-            let _ = self.reconnect(Instant::now() + MOMENT);
-        }
-    }
-
-    /// Waits for a completion.
-    fn wait(&self, token: u64, deadline: Instant, what: &str) -> Result<Completion, Error> {
-        self.retry(deadline, what, |connection| {
-            connection.try_take(token).transpose()
-        })
+impl Drop for Users {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

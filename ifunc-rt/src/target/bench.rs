@@ -1,8 +1,10 @@
 //! For tests: a target without a listener, that looks at whatever frames it is given.
 
 use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ifunc_abi::frame::Limits;
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::Host;
 use super::connection::{Connection, End};
@@ -20,10 +22,18 @@ pub(crate) struct Bench {
     entry: Entry,
 }
 
-struct NeverWaits;
+struct NeverWaits(OwnedFd);
 
 impl Waiter for NeverWaits {
     fn sleep(&self, _: std::time::Instant) {}
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn silence(&self) {}
+
+    fn close(&self) {}
 
     fn is_gone(&self) -> bool {
         false
@@ -60,7 +70,7 @@ impl Bench {
         let link = Link {
             tx,
             rx,
-            waiter: std::sync::Arc::new(NeverWaits),
+            waiter: std::sync::Arc::new(NeverWaits(eventfd(0, EventfdFlags::CLOEXEC).unwrap())),
             peer,
             limits: self.host.limits,
             epoch: 0,

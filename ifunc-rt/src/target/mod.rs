@@ -8,6 +8,7 @@ mod connection;
 mod invoke;
 mod policy;
 mod replies;
+mod serving;
 
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,6 +20,7 @@ use ifunc_abi::frame::Limits;
 pub use bells::StopHandle;
 pub use builder::{TargetBuilder, TargetError};
 pub use policy::{ImageInfo, SourceInfo};
+pub use serving::{ServeEnd, ServeError, Serving};
 
 use bells::Bells;
 use connection::{Connection, End};
@@ -52,7 +54,7 @@ const LOOKS: u32 = 64;
 /// ```
 ///
 /// Nothing happens behind the caller's back: frames are looked at in [`poll`](Self::poll) and [`serve`](Self::serve)
-/// only, on the calling thread, one invocation at a time.
+/// only, on the calling thread, one invocation at a time; or on the thread that [`spawn`](Self::spawn) starts.
 pub struct Target {
     // Connections hold images, images live in the cache's arena: dropped in this order.
     connections: Vec<Connection>,

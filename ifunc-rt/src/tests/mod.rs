@@ -1,12 +1,16 @@
 //! The runtime against itself, with images made by hand: what needs neither the builder nor a second process.
 
 mod departures;
+#[cfg(not(loom))]
+mod futures;
 mod hostile_frames;
 mod hostile_images;
 pub(crate) mod images;
 mod logs;
 mod running;
+mod serving;
 mod sessions;
+mod threads;
 
 /// Says how far the mutants of a test came: past the harness, which keeps to itself what a macro prints.
 fn tell(tally: &str) {

@@ -197,6 +197,15 @@ pub(crate) trait Waiter: Send + Sync {
     /// Sleeps until the peer rang, is gone, or `until`. May wake for nothing. The caller has armed.
     fn sleep(&self, until: Instant);
 
+    /// Readable when `sleep` would return. For event loops.
+    fn bell(&self) -> BorrowedFd<'_>;
+
+    /// Makes `bell` unreadable until the peer rings again.
+    fn silence(&self);
+
+    /// Wakes everybody who sleeps, for good: this side has no use for the link any more.
+    fn close(&self);
+
     /// Whether the peer is known to be gone. Costs one load; the transport watches in the background.
     fn is_gone(&self) -> bool;
 

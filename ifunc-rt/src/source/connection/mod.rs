@@ -3,17 +3,20 @@
 
 mod pending;
 mod receiving;
+mod room;
 mod sending;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ifunc_abi::frame::{Header, Kind};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use pending::{Again, Pendings, What};
 use sending::Job;
+use waiting::Waiting;
 
 use super::completion::Completion;
 use super::error::Error;
@@ -21,7 +24,7 @@ use super::library::Library;
 use super::options::SourceOptions;
 use super::patience::{Patience, after};
 use crate::transports::address::Address;
-use crate::transports::{ConnectError, Link, Waiter, connect};
+use crate::transports::{ConnectError, Link, connect};
 use crate::wire::order::Order;
 
 #[derive(Debug)]
@@ -47,6 +50,7 @@ pub(super) struct Connection {
     /// The last fire-and-forget frame: its sequence and its handle.
     last_send: Option<(u32, u32)>,
     reports: VecDeque<Report>,
+    waiting: Waiting,
 }
 
 /// What became of a send that did not end well.
@@ -111,6 +115,7 @@ impl Connection {
             resend: VecDeque::new(),
             last_send: None,
             reports: VecDeque::new(),
+            waiting: Waiting::default(),
         })
     }
 
@@ -169,6 +174,12 @@ impl Connection {
             return Err(Error::Earlier(Box::new(report.explain())));
         }
         let handle = submission.handle;
+        let turn = self.waiting.turn;
+        let crowded = !self.waiting.rooms.is_empty();
+        if crowded && !self.waiting.rooms.admits(turn) {
+            self.waiting.lacking = submission.bound;
+            return Ok(None);
+        }
         if !self.ready(handle)? {
             return Ok(None);
         }
@@ -207,13 +218,19 @@ impl Connection {
             } else {
                 0
             };
+            if crowded {
+                self.waiting.rooms.taken(turn);
+            }
             self.start(Header::new(Kind::Exec, handle, token), body);
             self.drive();
             return Ok(Some(token));
         }
         let room = match link.tx.reserve(submission.bound, submission.align) {
             Ok(Some(room)) => room,
-            Ok(None) => return Ok(None),
+            Ok(None) => {
+                self.waiting.lacking = submission.bound;
+                return Ok(None);
+            }
             Err(gone) => {
                 self.lost(&gone);
                 return Ok(None);
@@ -222,6 +239,9 @@ impl Connection {
         let len = (submission.encode)(room)?;
         if len as u64 > limit {
             return Err(too_large(len));
+        }
+        if crowded {
+            self.waiting.rooms.taken(turn);
         }
         if !submission.wants {
             self.commit(Header::new(Kind::Exec, handle, 0), len);
@@ -250,7 +270,10 @@ impl Connection {
         };
         match link.tx.reserve(0, 1) {
             Ok(Some(_)) => {}
-            Ok(None) => return Ok(None),
+            Ok(None) => {
+                self.waiting.lacking = 0;
+                return Ok(None);
+            }
             Err(gone) => {
                 self.lost(&gone);
                 return Ok(None);
@@ -264,6 +287,11 @@ impl Connection {
     /// Whether nothing waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
         self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty()
+    }
+
+    /// Whether something large is under way.
+    pub(super) fn has_job(&self) -> bool {
+        self.job.is_some()
     }
 
     /// Whether nothing large is still on its way out.
@@ -287,11 +315,6 @@ impl Connection {
         self.pending.abandon(token, self.link.is_some() && !again);
     }
 
-    /// Whether there is a link.
-    pub(super) fn is_connected(&self) -> bool {
-        self.link.is_some()
-    }
-
     /// Where the target is.
     pub(super) fn address(&self) -> &Address {
         &self.address
@@ -307,44 +330,8 @@ impl Connection {
         self.reports.pop_front()
     }
 
-    /// Announces that this side is about to sleep.
-    pub(super) fn arm(&mut self) {
-        if let Some(link) = &mut self.link {
-            link.rx.arm();
-        }
-    }
-
-    /// What a thread sleeps on without keeping the connection from the others.
-    pub(super) fn waiter(&self) -> Option<Arc<dyn Waiter>> {
-        self.link.as_ref().map(|link| Arc::clone(&link.waiter))
-    }
-
-    /// Takes the announcement back.
-    pub(super) fn disarm(&mut self) {
-        if let Some(link) = &mut self.link {
-            link.rx.disarm();
-        }
-    }
-
     fn name(&self, what: What) -> String {
         name_in(&self.handles, what)
-    }
-}
-
-/// A body that is under way in fragments is sent to its end, in a bounded time.
-impl Drop for Connection {
-    fn drop(&mut self) {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        let until = Instant::now() + PATIENCE;
-        while self.job.is_some() && self.link.is_some() && !self.try_drain() && Instant::now() < until {
-            self.arm();
-            if let Some(waiter) = self.waiter()
-                && !self.try_drain()
-            {
-                waiter.sleep(until);
-            }
-            self.disarm();
-        }
     }
 }
 

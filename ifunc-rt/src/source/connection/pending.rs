@@ -1,5 +1,7 @@
 //! Completions that are waited for, by token.
 
+use std::task::Waker;
+
 use super::{Completion, Error};
 
 /// The table. A token is a place in it and a serial number, so that a late completion finds nobody but its own.
@@ -9,12 +11,16 @@ pub(super) struct Pendings {
     free: Vec<u32>,
     /// Tokens given so far.
     given: u64,
+    /// Those whose completions came, to be woken when the connection's lock is given back.
+    pub(super) woken: Vec<Waker>,
 }
 
 #[derive(Debug)]
 struct Pending {
     serial: u32,
     state: State,
+    /// Who waits, asleep.
+    waker: Option<Waker>,
 }
 
 /// What a completion is of.
@@ -68,7 +74,11 @@ impl Pendings {
                 index
             }
             None => {
-                self.places.push(Pending { serial: 1, state });
+                self.places.push(Pending {
+                    serial: 1,
+                    state,
+                    waker: None,
+                });
                 (self.places.len() - 1) as u32
             }
         };
@@ -84,10 +94,13 @@ impl Pendings {
 
     /// It is done. Returns the sequence of its frame, if somebody waited.
     pub(super) fn complete(&mut self, token: u64, result: Result<Completion, Error>) -> Option<u32> {
-        let state = self.state(token)?;
-        match *state {
+        let place = find(&mut self.places, token)?;
+        match place.state {
             State::Waiting { sequence, .. } => {
-                *state = State::Done(result);
+                place.state = State::Done(result);
+                if let Some(waker) = place.waker.take() {
+                    self.woken.push(waker);
+                }
                 Some(sequence)
             }
             State::Abandoned => {
@@ -95,6 +108,13 @@ impl Pendings {
                 None
             }
             State::Free | State::Done(_) => None,
+        }
+    }
+
+    /// Whoever waits for it is woken by this when it is done, and by nothing else.
+    pub(super) fn watch(&mut self, token: u64, waker: Option<Waker>) {
+        if let Some(place) = find(&mut self.places, token) {
+            place.waker = waker;
         }
     }
 
@@ -129,6 +149,7 @@ impl Pendings {
 
     /// Nobody waits any more. `comes`: its completion may still come, so the token stays taken.
     pub(super) fn abandon(&mut self, token: u64, comes: bool) {
+        self.watch(token, None);
         match self.state(token) {
             Some(state @ State::Waiting { .. }) if comes => *state = State::Abandoned,
             Some(State::Waiting { .. } | State::Done(_)) => self.release(token),
@@ -148,7 +169,10 @@ impl Pendings {
                 } => again_tokens.push((*age, token)),
                 State::Waiting {
                     what, again: None, ..
-                } => place.state = State::Done(Err(verdict(token, *what))),
+                } => {
+                    place.state = State::Done(Err(verdict(token, *what)));
+                    self.woken.extend(place.waker.take());
+                }
                 State::Abandoned => {
                     place.state = State::Free;
                     self.free.push(index as u32);
@@ -162,16 +186,21 @@ impl Pendings {
     }
 
     fn release(&mut self, token: u64) {
-        if let Some(state) = self.state(token) {
-            *state = State::Free;
+        if let Some(place) = find(&mut self.places, token) {
+            place.state = State::Free;
+            place.waker = None;
             self.free.push(token as u32);
         }
     }
 
     fn state(&mut self, token: u64) -> Option<&mut State> {
-        let place = self.places.get_mut(token as u32 as usize)?;
-        (place.serial == (token >> 32) as u32).then_some(&mut place.state)
+        find(&mut self.places, token).map(|place| &mut place.state)
     }
+}
+
+fn find(places: &mut [Pending], token: u64) -> Option<&mut Pending> {
+    let place = places.get_mut(token as u32 as usize)?;
+    (place.serial == (token >> 32) as u32).then_some(place)
 }
 
 const fn token_of(index: u32, serial: u32) -> u64 {

@@ -82,6 +82,7 @@ impl Connection {
     }
 
     pub(super) fn take_in(&mut self, (kind, token, completion): (Kind, u64, Completion)) {
+        self.waiting.received += 1;
         if kind == Kind::Completion {
             // Frames are run in order: what was sent before this one was consumed.
             if let Some(sequence) = self.pending.complete(token, Ok(completion))
@@ -143,6 +144,9 @@ impl Connection {
             }
         };
         self.resend = self.pending.lose(verdict).into();
+        self.link_changed(Some(&*link.waiter));
+        // Whoever sleeps on it has to make another one.
+        link.waiter.close();
     }
 
     fn report(&mut self, report: Report) {

@@ -32,11 +32,13 @@ impl Connection {
         self.generation += 1;
         self.order = Order::new();
         self.unbind.clear();
+        self.link_changed(None);
         self.drive();
+        self.wake_sender();
     }
 
     /// The target does not come back: what would have been sent again may have run, and is not.
-    pub(in crate::source) fn give_up(&mut self) {
+    pub(super) fn resend_no_more(&mut self) {
         while let Some(token) = self.resend.pop_front() {
             if let Some(what) = self.pending.waiting(token) {
                 let what = self.name(what);
@@ -82,7 +84,10 @@ impl Connection {
                 self.handles[handle as usize].installed = self.generation;
                 Ok(true)
             }
-            Ok(None) => Ok(false),
+            Ok(None) => {
+                self.waiting.lacking = len;
+                Ok(false)
+            }
             Err(gone) => {
                 self.lost(&gone);
                 Ok(false)
@@ -137,6 +142,7 @@ impl Connection {
                 let most = link.tx.max_body();
                 let len = left.min(most);
                 let Some(room) = link.tx.reserve(len, ifunc_abi::frame::BODY_ALIGN)? else {
+                    self.waiting.lacking = len;
                     return Ok(false);
                 };
                 room[..len].copy_from_slice(&job.body[job.sent..job.sent + len]);
@@ -154,6 +160,8 @@ impl Connection {
                 let header = Header { flags, ..job.header };
                 self.job = None;
                 self.commit(header, len);
+                // Others wait for its end.
+                self.wake_sender();
             } else if let Some(&token) = self.resend.front() {
                 if let Some(What::Ifunc(handle)) = self.pending.waiting(token) {
                     match self.installed(handle) {
@@ -174,6 +182,7 @@ impl Connection {
             } else if let Some(handle) = self.unbind.pop() {
                 if link.tx.reserve(0, 1)?.is_none() {
                     self.unbind.push(handle);
+                    self.waiting.lacking = 0;
                     return Ok(false);
                 }
                 link.tx.commit(Header::new(Kind::Unbind, handle, 0), 0);

@@ -10,7 +10,7 @@ use super::lock;
 use super::pipe::{Bytes, Frame, Pipe};
 use crate::transports::bell::{Bell, sleep_on};
 use crate::transports::{Arrived, Body, Gone, Inbound, ListenConfig, Outbound, Waiter};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// What both ends share.
 pub(super) struct Connection {
@@ -246,6 +246,18 @@ impl Waiter for Sleeper {
         if sleep_on(bell.as_fd(), until) {
             bell.silence();
         }
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.end.own().bell.as_fd()
+    }
+
+    fn silence(&self) {
+        self.end.own().bell.silence();
+    }
+
+    fn close(&self) {
+        self.end.own().bell.ring();
     }
 
     fn is_gone(&self) -> bool {

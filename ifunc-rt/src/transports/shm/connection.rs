@@ -135,6 +135,11 @@ impl Connection {
         }
     }
 
+    /// Ends it for both sides; who sleeps on the socket wakes up.
+    pub(super) fn close(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
     /// Notices that the peer is gone, and leaves rings in the socket.
     pub(super) fn look(&self) {
         match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -170,7 +175,7 @@ impl Drop for Connection {
             return;
         }
         // The peer learns it even if a child of this process, forked without exec, holds the socket too.
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.close();
         if let Some(bells) = self.bells.get() {
             bells.remove(self.watched.1, self.socket.as_fd());
         }

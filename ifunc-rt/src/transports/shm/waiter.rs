@@ -1,5 +1,6 @@
 //! Sleeping until the peer of one connection rings.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +22,18 @@ impl Waiter for SocketWaiter {
         if !self.0.is_gone() && sleep_on(self.0.socket(), until) {
             self.0.drain();
         }
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.0.socket()
+    }
+
+    fn silence(&self) {
+        self.0.drain();
+    }
+
+    fn close(&self) {
+        self.0.close();
     }
 
     fn is_gone(&self) -> bool {

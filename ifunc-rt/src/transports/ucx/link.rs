@@ -1,8 +1,9 @@
 //! One side of a connection, as the layers above have it.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
@@ -273,14 +274,28 @@ struct Sleeper(Arc<Handle>);
 impl Sleeper {
     /// How often UCX is let work to find out about a peer's end: it says so in several steps.
     const STEPS: usize = 4;
+    /// The longest sleep: UCX notices some things, a peer's end among them, only when it is let work.
+    const SLICE: Duration = Duration::from_millis(5);
 }
 
 impl Waiter for Sleeper {
     fn sleep(&self, until: Instant) {
         // Not under the lock: others may send and receive meanwhile.
         if !self.0.is_gone() {
-            sleep_on(self.0.engine.bell(), until);
+            sleep_on(self.0.engine.bell(), until.min(Instant::now() + Self::SLICE));
         }
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.0.engine.bell()
+    }
+
+    fn silence(&self) {
+        // Arming does: UCX owns what is behind the descriptor.
+    }
+
+    fn close(&self) {
+        // Who sleeps looks again after a slice.
     }
 
     fn is_gone(&self) -> bool {

@@ -1,0 +1,49 @@
+//! The thread that receives for futures, where the user has no event loop for it. It is started by the first future that
+//! has to wait, sleeps while none does, and ends with its source.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::parker::Parker;
+use super::patience::after;
+use super::shared::SharedConnection;
+use super::waiting::{Ended, Shared, Want, wait};
+
+/// It calls wakers, which are the executor's code.
+const STACK: usize = 512 << 10;
+
+pub(super) fn start(shared: &Arc<SharedConnection>) -> io::Result<()> {
+    let shared = Arc::clone(shared);
+    thread::Builder::new()
+        .name("ifunc-receive".into())
+        .stack_size(STACK)
+        .spawn(move || run(&shared))
+        .map(drop)
+}
+
+fn run(shared: &SharedConnection) {
+    let far = after(Duration::MAX);
+    let parker = Parker::new();
+    let waker = parker.waker();
+    loop {
+        let received = wait::<_, (), std::convert::Infallible>(shared, far, Want::Others, |connection| {
+            connection.try_drain();
+            Ok((connection.is_taken() || connection.is_closed()).then_some(()))
+        });
+        if let Err(Ended::Gone(why)) = received {
+            tracing::debug!(why, "nothing to receive from");
+        }
+        parker.reset();
+        let mut state = shared.lock();
+        if state.is_closed() {
+            return;
+        }
+        let rests = state.rest(&waker);
+        drop(state);
+        if rests {
+            parker.park(far);
+        }
+    }
+}

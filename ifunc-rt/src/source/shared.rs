@@ -1,0 +1,131 @@
+//! What the clones of a source, its handles and its calls share: the connection, and who waits on it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::completion::Completion;
+use super::connection::Connection;
+use super::error::Error;
+use super::owned::Owned;
+use super::patience::{Patience, after};
+use super::waiting::{Ended, Shared, Waited, Want, wait};
+use crate::transports::connect;
+
+#[derive(Debug)]
+pub(super) struct SharedConnection {
+    connection: Owned<Connection>,
+}
+
+impl Shared for SharedConnection {
+    type State = Connection;
+
+    fn state(&self) -> &Owned<Connection> {
+        &self.connection
+    }
+
+    fn reconnect(&self, until: Instant) -> Result<(), String> {
+        if !self.try_reconnect(until)? {
+            std::thread::sleep(Patience::SLICE);
+        }
+        Ok(())
+    }
+}
+
+impl SharedConnection {
+    /// One attempt to make a lost link again, with the connection left to others meanwhile. `false`: not now, but maybe
+    /// before `until`.
+    fn try_reconnect(&self, until: Instant) -> Result<bool, String> {
+        let (address, limit) = {
+            let mut connection = self.lock();
+            let options = connection.options();
+            if options.reconnect.is_zero() {
+                return Err("reconnecting is switched off".into());
+            }
+            if connection.is_connected() {
+                return Ok(true);
+            }
+            if connection.connecting {
+                return Ok(false);
+            }
+            connection.connecting = true;
+            (connection.address().clone(), after(options.connect_timeout))
+        };
+        let result = connect(&address, until.min(limit));
+        let mut connection = self.lock();
+        connection.connecting = false;
+        match result {
+            Ok(_) if connection.is_closed() => Err("the source was dropped".into()),
+            Ok(link) => {
+                connection.adopt(link);
+                Ok(true)
+            }
+            Err(error) if error.may_pass() && Instant::now() < until => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    pub(super) fn new(connection: Connection) -> Arc<Self> {
+        Arc::new(Self {
+            connection: Owned::new(connection),
+        })
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        after(self.lock().options().timeout)
+    }
+
+    /// Attempts until one succeeds or fails, or `deadline`.
+    pub(super) fn retry<R>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        want: Want,
+        attempt: impl FnMut(&mut Connection) -> Result<Option<R>, Error>,
+    ) -> Result<R, Error> {
+        wait(self, deadline, want, attempt).map_err(|ended| {
+            let what = what.into();
+            match ended {
+                Ended::Failed(error) => error,
+                Ended::Timeout(waited) => Error::Timeout { what, waited },
+                Ended::Gone(why) => Error::PeerGone { what, why },
+                Ended::Idle => unreachable!("it waits for something of its own"),
+            }
+        })
+    }
+
+    /// Waits for a completion.
+    pub(super) fn wait(&self, token: u64, deadline: Instant, what: &str) -> Result<Completion, Error> {
+        self.retry(deadline, what, Want::Completion(token), |connection| {
+            connection.try_take(token).transpose()
+        })
+    }
+
+    /// One short attempt to make a lost link again, for those who do not wait.
+    pub(super) fn nudge(&self) {
+        /// A target of this host that is there answers in less than a millisecond.
+        const MOMENT: Duration = Duration::from_millis(20);
+        let (connected, never) = {
+            let connection = self.lock();
+            (
+                connection.is_connected(),
+                connection.options().reconnect.is_zero(),
+            )
+        };
+        if !connected && never {
+            self.lock().give_up("reconnecting is switched off".into());
+        } else if !connected {
+            // What becomes of it, the next look says.
+            let _ = self.try_reconnect(Instant::now() + MOMENT);
+        }
+    }
+
+    /// The last who used it has left. What travels in fragments is sent to its end, in a bounded time.
+    pub(super) fn close(&self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let until = after(PATIENCE);
+        let _ = wait::<_, (), std::convert::Infallible>(self, until, Want::Room, |connection| {
+            Ok((connection.try_drain() || !connection.has_job()).then_some(()))
+        });
+        self.lock().close();
+    }
+}

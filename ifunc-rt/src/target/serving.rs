@@ -1,0 +1,202 @@
+//! A target on a thread of its own.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use ifunc::payload::TargetArgs;
+
+use super::{StopHandle, Target, TargetError};
+
+/// How long a `Serving` that is dropped waits for the invocation under way.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A target that serves on a thread of its own: see [`Target::spawn`].
+///
+/// Dropped, it stops the target and waits for the invocation under way, 5 s at most: an invocation cannot be interrupted. One that takes
+/// longer is left behind with its thread and what the target owns, which are dropped when it ends.
+pub struct Serving<T> {
+    address: String,
+    stop: StopHandle,
+    thread: ThreadId,
+    ended: Receiver<Result<T, ServeError<T>>>,
+    taken: bool,
+}
+
+/// Why a target stopped serving before it was asked to, and what it owned.
+#[derive(thiserror::Error)]
+#[error("the target at `{address}` stopped serving: {why}")]
+pub struct ServeError<T> {
+    /// Where it listened.
+    pub address: String,
+    /// Why.
+    #[source]
+    pub why: ServeEnd,
+    /// What it owned. After a panic it is as the panic left it.
+    pub value: T,
+}
+
+/// Why a target stopped serving before it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeEnd {
+    /// The kernel refused something.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A function of the host's that serving calls panicked: the judge of
+    /// [`accept_code_if`](super::TargetBuilder::accept_code_if). (Panics of ifuncs, and of exports that they call, end the invocation
+    /// and not the target.)
+    #[error("a function of this process panicked: {0}")]
+    Panicked(String),
+}
+
+impl Target {
+    /// Serves on a thread of its own, which owns `value` until it is stopped. The target listens all along; when it has
+    /// stopped, its address is free.
+    ///
+    /// ```no_run
+    /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
+    /// let builder = unsafe { ifunc_rt::Target::builder().accept_code() };
+    /// let serving = builder.listen("shm:counter")?.spawn(0u64)?;
+    /// // … sources come and go …
+    /// let counter = serving.stop()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The kernel refuses a thread.
+    pub fn spawn<T: TargetArgs + Send + 'static>(mut self, mut value: T) -> Result<Serving<T>, TargetError> {
+        let address = self.address();
+        let stop = self.stop_handle();
+        let (end, ended) = channel();
+        let serve = {
+            let address = address.clone();
+            move || {
+                let served = catch_unwind(AssertUnwindSafe(|| self.serve(&mut value)));
+                // Its sources learn that it is gone, and its address is free, before anybody is told.
+                drop(self);
+                let why = match served {
+                    Ok(Ok(())) => {
+                        let _ = end.send(Ok(value));
+                        return;
+                    }
+                    Ok(Err(error)) => ServeEnd::Target(error),
+                    Err(panic) => ServeEnd::Panicked(message(&*panic)),
+                };
+                tracing::error!(address, %why, "the target stopped serving");
+                let _ = end.send(Err(ServeError { address, why, value }));
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("ifunc-serve".into())
+            .spawn(serve)
+            .map_err(|error| TargetError::Os {
+                what: "start the thread that serves",
+                error,
+            })?;
+        Ok(Serving {
+            address,
+            stop,
+            thread: thread.thread().id(),
+            ended,
+            taken: false,
+        })
+    }
+}
+
+impl<T> Serving<T> {
+    /// The address that sources connect to.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A handle that stops it from elsewhere.
+    #[must_use]
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Stops it and returns what it owned, as soon as the invocation under way has ended, however long that takes.
+    ///
+    /// # Errors
+    /// It had stopped before, and why; what it owned is in the error.
+    ///
+    /// # Panics
+    /// When an invocation that the target runs calls it, which would wait for its own end.
+    pub fn stop(mut self) -> Result<T, ServeError<T>> {
+        loop {
+            if let Some(ended) = self.stop_timeout(Duration::from_secs(3600)) {
+                return ended;
+            }
+        }
+    }
+
+    /// As [`stop`](Self::stop), for `timeout` at most. `None`: the invocation under way has not ended; ask again, or drop this
+    /// and leave it behind.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    ///
+    /// # Panics
+    /// As [`stop`](Self::stop); and when what it owned was returned already.
+    pub fn stop_timeout(&mut self, timeout: Duration) -> Option<Result<T, ServeError<T>>> {
+        assert!(!self.taken, "what this target owned was returned already");
+        assert!(
+            thread::current().id() != self.thread,
+            "an invocation waits for its own end"
+        );
+        self.stop.stop();
+        match self.ended.recv_timeout(timeout) {
+            Ok(ended) => {
+                self.taken = true;
+                Some(ended)
+            }
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("the thread says how it ended"),
+        }
+    }
+}
+
+impl<T> Drop for Serving<T> {
+    fn drop(&mut self) {
+        self.stop.stop();
+        // An invocation that drops it ends behind this, and so does the target.
+        if self.taken || thread::current().id() == self.thread {
+            return;
+        }
+        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(PATIENCE) {
+            tracing::warn!(
+                address = self.address,
+                "an invocation takes longer than {PATIENCE:?}; its target is left behind"
+            );
+        }
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(message), _) => (*message).to_owned(),
+        (_, Some(message)) => message.clone(),
+        _ => "(no message)".to_owned(),
+    }
+}
+
+impl<T> fmt::Debug for ServeError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeError")
+            .field("address", &self.address)
+            .field("why", &self.why)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Serving<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+//! Targets on threads of their own.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use super::images::{self, Add};
+use super::running::{accepting, source, unique};
+use crate::{Error, ServeEnd, Target};
+
+#[test]
+fn a_spawned_target_returns_what_it_owns_and_frees_its_address() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let serving = accepting().listen(&address).unwrap().spawn(5u64).unwrap();
+        assert_eq!(serving.address(), address);
+        let source = source(&address);
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        assert_eq!(add.call(&1).unwrap().wait().unwrap(), 6);
+        assert_eq!(serving.stop().unwrap(), 6);
+        // Dropped, it stops as well; the source finds each of them.
+        for start in [10, 20] {
+            let serving = accepting().listen(&address).unwrap().spawn(start).unwrap();
+            assert_eq!(add.call(&1).unwrap().wait().unwrap(), start + 1);
+            drop(serving);
+        }
+        let serving = accepting().listen(&address).unwrap().spawn(30u64).unwrap();
+        serving.stop_handle().stop();
+        assert_eq!(serving.stop().unwrap(), 30);
+    }
+}
+
+#[test]
+fn a_panic_of_the_host_is_contained() {
+    let address = unique("shm");
+    // SAFETY: nothing is accepted.
+    let builder = unsafe { Target::builder().accept_code_if(|_, image| panic!("what is {}?", image.name)) };
+    let serving = builder.listen(&address).unwrap().spawn(5u64).unwrap();
+    let source = source(&address);
+    let add = source
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap();
+    assert!(matches!(
+        add.call(&1).unwrap().wait(),
+        Err(Error::Indeterminate { .. })
+    ));
+    let error = serving.stop().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the target at `{address}` stopped serving: a function of this process panicked: what is add?"
+        )
+    );
+    assert!(matches!(error.why, ServeEnd::Panicked(_)));
+    assert_eq!(error.value, 5);
+}
+
+/// A judge stands for an invocation that does not end: both are what the thread is in.
+#[test]
+fn what_does_not_end_is_waited_for_until_a_deadline() {
+    let address = unique("shm");
+    let (entered, has_entered) = channel();
+    let (leave, may_leave): (_, Receiver<()>) = channel();
+    // SAFETY: the images of these tests.
+    let builder = unsafe {
+        Target::builder().accept_code_if(move |_, _| {
+            entered.send(()).unwrap();
+            may_leave.recv().is_ok()
+        })
+    };
+    let mut serving = builder.listen(&address).unwrap().spawn(5u64).unwrap();
+    let source = source(&address);
+    let add = source
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap();
+    let call = add.call(&1).unwrap();
+    has_entered.recv().unwrap();
+    assert!(serving.stop_timeout(Duration::from_millis(20)).is_none());
+    leave.send(()).unwrap();
+    let value = loop {
+        if let Some(ended) = serving.stop_timeout(Duration::from_secs(20)) {
+            break ended.unwrap();
+        }
+    };
+    // What had arrived in the same look was run.
+    assert_eq!((call.wait().unwrap(), value), (6, 6));
+}

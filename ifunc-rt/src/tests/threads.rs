@@ -1,0 +1,194 @@
+//! Several threads on one source.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::images::{self, Add};
+use super::running::{Running, accepting, everywhere, source, unique};
+use crate::{Error, Source, SourceOptions};
+
+const THREADS: u64 = 4;
+const CALLS: u64 = 200;
+
+#[test]
+fn every_thread_gets_its_own_answers() {
+    everywhere(|address, builder| {
+        let target = Running::start(address, builder());
+        let source = source(address);
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let sums: Vec<u64> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|n| {
+                    let add = add.clone();
+                    scope.spawn(move || {
+                        let mut sums = Vec::new();
+                        for i in 0..CALLS {
+                            // Some wait for the answer, some for room, some for the target to have consumed all.
+                            match (n + i) % 3 {
+                                0 => add.send(&1).unwrap(),
+                                _ => sums.push(add.call(&1).unwrap().wait().unwrap()),
+                            }
+                        }
+                        assert!(sums.is_sorted(), "a connection's order is its frames'");
+                        sums
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        source.flush().unwrap();
+        let mut unique = sums.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), sums.len(), "no answer went to two");
+        assert_eq!(target.finish(), THREADS * CALLS);
+    });
+}
+
+/// One call takes long: whoever receives meanwhile leaves when it has its own, and another one must take its place.
+#[test]
+fn the_place_is_handed_on() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let mut target = accepting().listen(&address).unwrap();
+        let source = source(&address);
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let waiting = AtomicU64::new(0);
+        let done = AtomicU64::new(0);
+        let mut counter = 0u64;
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let call = add.call(&1).unwrap();
+                    waiting.fetch_add(1, Ordering::SeqCst);
+                    call.wait().unwrap();
+                    done.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            until(|| waiting.load(Ordering::SeqCst) == THREADS);
+            while done.load(Ordering::SeqCst) < THREADS {
+                // One sleep of the receiver's after the other: it is rung for every single answer.
+                target.poll(&mut counter);
+            }
+        });
+        assert_eq!(counter, THREADS);
+    }
+}
+
+#[test]
+fn deadlines_hold_for_those_who_follow() {
+    let address = unique("shm");
+    let mut target = accepting().listen(&address).unwrap();
+    let source = source(&address);
+    let add = source
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap();
+    let done = AtomicBool::new(false);
+    let mut first = add.call(&1).unwrap();
+    let mut second = add.call(&1).unwrap();
+    thread::scope(|scope| {
+        let longer = scope.spawn(|| first.wait_timeout(Duration::from_secs(60)));
+        let shorter = scope.spawn(|| {
+            let began = Instant::now();
+            let result = second.wait_timeout(Duration::from_millis(100));
+            assert!(began.elapsed() >= Duration::from_millis(100));
+            done.store(true, Ordering::SeqCst);
+            result
+        });
+        until(|| done.load(Ordering::SeqCst));
+        assert!(matches!(shorter.join().unwrap(), Err(Error::Timeout { .. })));
+        assert!(!longer.is_finished());
+        let mut counter = 0u64;
+        while !longer.is_finished() {
+            target.poll(&mut counter);
+        }
+        assert_eq!(longer.join().unwrap().unwrap(), 1);
+    });
+    assert_eq!(second.wait_timeout(Duration::from_secs(20)).unwrap(), 2);
+}
+
+/// All wait for room, of which there is little, and one of them for much of it.
+#[test]
+fn room_comes_to_everybody() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let target = Running::start(&address, accepting().credits(4).ring(1 << 16));
+        let source = source(&address);
+        // Payloads that are no u64 are refused one by one, and reported.
+        let add = source.load_bytes(&images::add().encode().unwrap()).unwrap();
+        let went = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for n in 0..THREADS {
+                let (add, went) = (&add, &went);
+                scope.spawn(move || {
+                    let payload = vec![7; if n == 0 { 32 << 10 } else { 1000 }];
+                    for _ in 0..100 {
+                        match add.call(&payload).and_then(crate::Call::wait) {
+                            Err(Error::Failed { .. }) => went.fetch_add(1, Ordering::SeqCst),
+                            other => panic!("{other:?}"),
+                        };
+                    }
+                });
+            }
+        });
+        assert_eq!(went.load(Ordering::SeqCst), 100 * THREADS);
+        assert_eq!(target.finish(), 0);
+    }
+}
+
+/// The target dies while some look, some sleep and some follow: all of them learn it, also where nobody makes the link
+/// again.
+#[test]
+fn all_who_wait_learn_that_the_target_left() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let target = accepting().credits(8).listen(&address).unwrap();
+        let options = SourceOptions::default().reconnect(Duration::from_millis(50));
+        let source = Source::connect_with(&address, options).unwrap();
+        let add = source
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let waiting = AtomicU64::new(0);
+        // While there is room.
+        let calls: Vec<_> = (0..THREADS)
+            .map(|n| (n % 2 == 0).then(|| add.call(&1).unwrap()))
+            .collect();
+        thread::scope(|scope| {
+            for call in calls {
+                let (add, waiting) = (&add, &waiting);
+                scope.spawn(move || {
+                    if let Some(call) = call {
+                        waiting.fetch_add(1, Ordering::SeqCst);
+                        assert!(matches!(call.wait(), Err(Error::Indeterminate { .. })));
+                        return;
+                    }
+                    waiting.fetch_add(1, Ordering::SeqCst);
+                    // Until the credits are used up, and then some.
+                    let failed = (0..20).find_map(|_| add.send(&1).err());
+                    assert!(matches!(
+                        failed,
+                        Some(Error::PeerGone { .. } | Error::Earlier(_) | Error::Indeterminate { .. })
+                    ));
+                });
+            }
+            until(|| waiting.load(Ordering::SeqCst) == THREADS);
+            drop(target);
+        });
+    }
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline);
+        thread::yield_now();
+    }
+}
