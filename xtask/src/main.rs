@@ -23,6 +23,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test      install what the tests need, run all of them, and the examples on every transport
+  needs     install what the tests need
   lint      formatting, clippy and the documentation, warnings denied
   package   pack what is published, and build what was packed by itself
   readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => &[test::run],
+        ["needs"] => &[test::needs],
         ["lint"] => &[lint::run],
         ["package"] => &[package::run],
         ["readme"] => &[readme::run],

@@ -10,6 +10,7 @@ use crate::steps::{Steps, cargo, output};
 use crate::text_search;
 use crate::ucx_bindings;
 
+const NEEDS: &str = "what the tests need";
 /// How many files the database example is shown with.
 const MANY: usize = 1000;
 
@@ -19,9 +20,14 @@ fn transports() -> &'static [&'static str] {
     &ALL[..if debian::is_debian() { 3 } else { 2 }]
 }
 
+/// What must be there first.
+pub(crate) fn needs(steps: &mut Steps) {
+    steps.step(NEEDS, debian::ensure);
+}
+
 /// Everything that a test can say.
 pub(crate) fn run(steps: &mut Steps) {
-    if !steps.step("what the tests need", debian::ensure) {
+    if !steps.step(NEEDS, debian::ensure) {
         return;
     }
     let mut tests = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
