@@ -29,6 +29,9 @@
 #[cfg(test)]
 extern crate self as ifunc_rt;
 
+#[macro_use]
+mod failpoint;
+
 mod debug;
 mod exec;
 mod fingerprint;
@@ -42,6 +45,8 @@ mod transports;
 mod wire;
 
 pub use debug::DebugInfo;
+#[cfg(feature = "failpoints")]
+pub use failpoint::failpoints;
 pub use load::libraries::InvalidSoname;
 pub use load::names::DuplicateExport;
 pub use load::sets::NamedSet;

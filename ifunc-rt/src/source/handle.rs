@@ -94,6 +94,7 @@ impl Handle {
                 });
             }
             None => {
+                failpoint!("source.no_room");
                 let shared = source.shared();
                 shared.retry(shared.deadline(), self.name(), Want::Room, |connection| {
                     connection.try_submit(&mut submission)

@@ -234,7 +234,9 @@ impl State {
                 let limit = usize::try_from(host.limits.max_payload.max(image)).unwrap_or(usize::MAX);
                 self.assembly
                     .part(header.handle, header.token, &arrived.body, limit)
-                    .map_err(broke)
+                    .map_err(broke)?;
+                failpoint!("target.fragment");
+                Ok(())
             }
             Kind::Sync => replies.complete(header.token, Status::Executed, b""),
             Kind::Completion | Kind::Report => Err(broke(format!("a source sent a {:?}", header.kind))),
@@ -293,6 +295,7 @@ impl State {
             sender: source.connection,
         };
         let outcome = invoke(session, &invocation, replies.answer_room(header.token));
+        failpoint!("target.answer");
         if assembled {
             assembly.clear();
         }
@@ -339,6 +342,7 @@ impl State {
                 (Binding::Refused(refusal.clone()), Err(refusal))
             }
         };
+        failpoint!("target.install");
         self.bindings[handle] = binding;
         Ok(result)
     }

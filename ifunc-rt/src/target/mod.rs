@@ -212,6 +212,7 @@ impl Target {
                 continue;
             }
             if self.arm() {
+                failpoint!("target.sleep");
                 self.bells
                     .sleep(None)
                     .map_err(TargetError::os("wait for sources"))?;

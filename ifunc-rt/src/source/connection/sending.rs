@@ -82,6 +82,7 @@ impl Connection {
                 to_image.copy_from_slice(&library.image);
                 link.tx.commit(header, len);
                 self.handles[handle as usize].installed = self.generation;
+                failpoint!("source.installed");
                 Ok(true)
             }
             Ok(None) => {
@@ -150,6 +151,7 @@ impl Connection {
                     let header = Header::new(Kind::Fragment, job.number, job.body.len() as u64);
                     link.tx.commit(header, len);
                     job.sent += len;
+                    failpoint!("source.fragment");
                     continue;
                 }
                 let flags = if job.sent > 0 {

@@ -142,6 +142,7 @@ impl Outbound for Sender {
         let Stage::Open { out, incoming, .. } = &mut connection.stage else {
             return 0;
         };
+        failpoint!("transport.commit");
         let sequence = out.send(len);
         let head = Head {
             sequence,

@@ -147,6 +147,7 @@ impl<S: Shared> Outbound for Producer<S> {
         self.sent += 1;
         let sequence = self.sent as u32;
         self.shared.store_words(slot, header.words());
+        failpoint!("transport.commit");
         self.shared.store_commit(slot, commit_word(sequence, len as u32));
         self.shared.wake_peer();
         sequence
