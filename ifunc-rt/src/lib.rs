@@ -19,8 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Who makes progress: a source on the threads that use it, and for futures on a thread of its own or in the caller's event
-//! loop ([`Source::driver`]); a target on the thread that polls or serves, which may be one of its own ([`Target::spawn`]); one background
+//! Who makes progress: a source on the threads that use it, and for futures, or always ([`Progress`]), on a thread of its own
+//! or in the caller's event loop ([`Source::driver`]); a target on the thread that polls or serves, which may be one of its own ([`Target::spawn`]); one background
 //! thread per process notices connections that come and go. A process that forks (a daemon) does so before it listens or
 //! connects: a child has neither that thread nor the connections.
 //!
@@ -53,8 +53,8 @@ pub use load::sets::NamedSet;
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
-    Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Registered, Source,
-    SourceError, SourceOptions,
+    Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Progress, Registered,
+    Source, SourceError, SourceOptions,
 };
 pub use target::{
     ImageInfo, ServeEnd, ServeError, Serving, SourceInfo, StopHandle, Target, TargetBuilder, TargetError,

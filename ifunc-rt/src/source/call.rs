@@ -17,7 +17,7 @@ use super::waiting::Want;
 
 /// A call under way. Dropping it drops the answer; the invocation runs all the same.
 ///
-/// Its answer is waited for in one of three ways: [`wait`](Self::wait) blocks, [`poll`](Self::poll) looks, and as a future
+/// Its answer is waited for in one of three ways: [`wait`](Self::wait) blocks, [`try_wait`](Self::try_wait) looks, and as a future
 /// it is awaited under any executor. Who receives for futures, see [`Source::driver`](super::Source::driver).
 ///
 /// ```no_run
@@ -43,19 +43,32 @@ pub struct Call<A> {
 impl<A> Call<A> {
     pub(super) fn new(handle: Handle, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
         Self {
+            task: Task::with_timeout(handle.timeout()),
             handle,
             token,
             decode,
-            task: Task::default(),
         }
     }
 
-    /// Waits for the answer, as long as [`SourceOptions::timeout`](super::SourceOptions::timeout) says.
+    /// The same call, which [`wait`](Self::wait) and `.await` wait for no longer than `timeout` from when they begin.
+    ///
+    /// Without it they wait as long as [`Registered::with_timeout`](super::Registered::with_timeout) says, or
+    /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.leave();
+        self.task.set_timeout(timeout);
+        self
+    }
+
+    /// Waits for the answer, as long as [`with_timeout`](Self::with_timeout) says.
     ///
     /// # Errors
     /// Everything that can become of an invocation but an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        let timeout = self.handle.source().lock().options().timeout;
+        let timeout = self
+            .task
+            .timeout()
+            .unwrap_or_else(|| self.handle.source().lock().options().timeout);
         self.wait_timeout(timeout)
     }
 
@@ -98,7 +111,14 @@ impl<A> Call<A> {
         let token = std::mem::take(&mut this.token);
         // SAFETY: `this` is never used again and never dropped, so the handle is moved out once.
         let handle = unsafe { std::ptr::read(&raw const this.handle) };
-        Call::new(handle, token, |bytes| Ok(bytes.to_vec()))
+        // SAFETY: as above: the task is moved out once.
+        let task = unsafe { std::ptr::read(&raw const this.task) };
+        Call {
+            handle,
+            token,
+            decode: |bytes| Ok(bytes.to_vec()),
+            task,
+        }
     }
 
     /// The result, if it is there. Does not wait for it; when the link was lost and the call may be sent again, it spends
@@ -106,7 +126,7 @@ impl<A> Call<A> {
     ///
     /// # Panics
     /// When the result was taken already.
-    pub fn poll(&mut self) -> Option<Result<A, Error>> {
+    pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         assert!(self.token != 0, "the result of this call was taken already");
         let source = self.handle.source();
         let mut result = source.lock().try_take(self.token);
@@ -115,6 +135,7 @@ impl<A> Call<A> {
             result = source.lock().try_take(self.token);
         }
         let result = result?;
+        self.leave();
         self.token = 0;
         Some(result.and_then(|completion| self.finish(completion)))
     }
@@ -143,7 +164,7 @@ impl<A> Call<A> {
 // Nothing in it is pinned.
 impl<A> Unpin for Call<A> {}
 
-/// Ready with the answer, or when [`SourceOptions::timeout`](super::SourceOptions::timeout) has passed since the first poll; after
+/// Ready with the answer, or when what [`with_timeout`](Call::with_timeout) says has passed since the first poll; after
 /// [`Error::Timeout`] it may be polled again. Errors are those of [`wait`](Call::wait), and [`Error::NoThread`].
 ///
 /// # Panics

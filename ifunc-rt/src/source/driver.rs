@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::epoll;
 
 use super::Source;
+use super::bell::Handbell;
 use super::helm::Ticket;
 use super::patience::{Patience, after};
 use super::receiver;
@@ -46,7 +47,7 @@ pub struct Driver {
 #[derive(Debug)]
 pub(super) struct Outside {
     epoll: OwnedFd,
-    bell: OwnedFd,
+    bell: Handbell,
 }
 
 impl Driver {
@@ -66,14 +67,14 @@ impl Driver {
     /// Takes in what has come and wakes those whose it is; sends on what waits for room; ends waits whose deadline has
     /// passed. Whether anything has come.
     pub fn progress(&self) -> bool {
-        self.outside.silence();
+        self.outside.bell.silence();
         let shared = self.source.shared();
         let mut state = shared.lock();
         if state.helm().sleeps_in_loop() {
             state.disarm();
             state.helm().wake_up();
             if let Some(bell) = state.bell() {
-                bell.silence();
+                bell.link.silence();
             }
         } else {
             state.helm().leave(self.ticket);
@@ -95,8 +96,8 @@ impl Driver {
         came
     }
 
-    /// Announces that the caller is about to wait for the descriptor. `false`: something has come meanwhile; look for it
-    /// instead of waiting.
+    /// Announces that the caller is about to wait for the descriptor. `false`: something has come meanwhile, or somebody was
+    /// woken; look for it instead of waiting.
     pub fn arm(&self) -> bool {
         let mut state = self.source.shared().lock();
         if state.helm().sleeps_in_loop() {
@@ -112,7 +113,7 @@ impl Driver {
         // What came before the announcement rings nobody.
         state.try_drain();
         state.tend();
-        if state.received() != before {
+        if state.received() != before || !state.woken().is_empty() {
             state.disarm();
             state.helm().wake_up();
             return false;
@@ -127,7 +128,8 @@ impl Driver {
         if state.is_lost() {
             return Some(after(Patience::SLICE));
         }
-        state.earliest()
+        let often = state.attention().map(after);
+        state.earliest().into_iter().chain(often).min()
     }
 }
 
@@ -169,7 +171,7 @@ impl AsRawFd for Driver {
 impl Outside {
     fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bell = Handbell::new()?;
         epoll::add(&epoll, &bell, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         Ok(Self { epoll, bell })
     }
@@ -189,12 +191,7 @@ impl Outside {
     }
 
     pub(super) fn ring(&self) {
-        // It can only fail when it rings already.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-    }
-
-    fn silence(&self) {
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        self.bell.ring();
     }
 }
 

@@ -65,7 +65,9 @@ pub enum Error {
         what: String,
     },
     /// The deadline passed. A call may still be running; its answer is dropped.
-    #[error("`{what}` is not done after {waited:?}; the target is there but does not consume or answer")]
+    #[error(
+        "`{what}` is not done after {waited:?}: the target does not consume or answer, or is being looked for"
+    )]
     Timeout {
         /// What was waited for.
         what: String,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ifunc::payload::Ifunc;
 
@@ -12,12 +13,17 @@ use super::connection::Submission;
 use super::error::Error;
 use super::library::{Entries, Library};
 use super::message::{LoadedMessage, Message};
+use super::patience::after;
 use super::submit::Submit;
 use super::waiting::Want;
 
 /// What typed and named handles share: an image bound to a handle of the connection.
 #[derive(Clone, Debug)]
-pub(super) struct Handle(Arc<Bound>);
+pub(super) struct Handle {
+    bound: Arc<Bound>,
+    /// How long its sends and calls wait; `None`: as the source's options say.
+    timeout: Option<Duration>,
+}
 
 #[derive(Debug)]
 struct Bound {
@@ -30,24 +36,45 @@ struct Bound {
 impl Handle {
     pub(super) fn new(source: Source, library: Arc<Library>, align: usize) -> Self {
         let index = source.lock().bind(Arc::clone(&library));
-        Self(Arc::new(Bound {
-            source,
-            library,
-            index,
-            align,
-        }))
+        Self {
+            bound: Arc::new(Bound {
+                source,
+                library,
+                index,
+                align,
+            }),
+            timeout: None,
+        }
+    }
+
+    fn with_timeout(&self, timeout: Duration) -> Self {
+        Self {
+            bound: Arc::clone(&self.bound),
+            timeout: Some(timeout),
+        }
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    fn deadline(&self) -> Instant {
+        match self.timeout {
+            Some(timeout) => after(timeout),
+            None => self.source().shared().deadline(),
+        }
     }
 
     pub(super) fn source(&self) -> &Source {
-        &self.0.source
+        &self.bound.source
     }
 
     pub(super) fn library(&self) -> &Library {
-        &self.0.library
+        &self.bound.library
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.0.library.name
+        &self.bound.library.name
     }
 
     pub(super) fn submission<'a>(
@@ -57,9 +84,9 @@ impl Handle {
         encode: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Submission<'a> {
         Submission {
-            handle: self.0.index,
+            handle: self.bound.index,
             bound,
-            align: self.0.align,
+            align: self.bound.align,
             wants,
             encode,
         }
@@ -74,7 +101,7 @@ impl Handle {
         encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, Error> {
         let mut submission = self.submission(bound, wants, encode);
-        let source = &self.0.source;
+        let source = self.source();
         // The clock is only looked at when there is something to wait for.
         let mut connection = source.lock();
         let first = connection.try_submit(&mut submission)?;
@@ -96,14 +123,14 @@ impl Handle {
             None => {
                 failpoint!("source.no_room");
                 let shared = source.shared();
-                shared.retry(shared.deadline(), self.name(), Want::Room, |connection| {
+                shared.retry(self.deadline(), self.name(), Want::Room, |connection| {
                     connection.try_submit(&mut submission)
                 })?
             }
         };
         if block {
             let shared = source.shared();
-            let drained = shared.retry(shared.deadline(), self.name(), Want::Room, |connection| {
+            let drained = shared.retry(self.deadline(), self.name(), Want::Room, |connection| {
                 Ok(connection.try_drain().then_some(()))
             });
             if let Err(error) = drained {
@@ -145,6 +172,13 @@ impl<F: Ifunc> Registered<F> {
     #[must_use]
     pub fn image(&self) -> &[u8] {
         &self.handle.library().image
+    }
+
+    /// The same handle, whose sends and calls wait for `timeout` instead of
+    /// [`SourceOptions::timeout`](super::SourceOptions::timeout): each for room, and then for the answer. Messages that it makes do so, too.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self::new(self.handle.with_timeout(timeout))
     }
 
     /// Sends the payload and returns what to wait for.
@@ -269,6 +303,15 @@ impl Loaded {
     #[must_use]
     pub fn id(&self) -> &[u8; 32] {
         &self.handle.library().id
+    }
+
+    /// As [`Registered::with_timeout`].
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self {
+            handle: self.handle.with_timeout(timeout),
+            entries: self.entries.clone(),
+        }
     }
 
     /// Sends what `payload_init` makes of `source_args` and returns what to wait for: the answer's bytes.

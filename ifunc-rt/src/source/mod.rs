@@ -1,5 +1,6 @@
 //! The sending side: finds images, sends them ahead of their first use, and brings answers back.
 
+mod bell;
 mod call;
 mod completion;
 mod connection;
@@ -25,7 +26,7 @@ mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ifunc::payload::Ifunc;
 
@@ -35,11 +36,12 @@ pub use embed::{EmbeddedImage, include};
 pub use error::{Error, LibraryError};
 pub use handle::{Loaded, Registered};
 pub use message::{LoadedMessage, Message};
-pub use options::SourceOptions;
+pub use options::{Progress, SourceOptions};
 
 use connection::Connection;
 use handle::Handle;
 use library::{Entries, Library};
+use patience::after;
 use shared::SharedConnection;
 use waiting::{Inside, Shared, Want};
 
@@ -57,6 +59,17 @@ use crate::transports::address::{Address, AddressError};
 /// ```
 ///
 /// When the target goes away and comes back, the next call or send connects again and sends the code again, unasked.
+///
+/// **Who makes progress.** Whoever calls and waits; between calls nobody, unless futures wait or
+/// [`SourceOptions::progress`] says that a thread does: see [`Progress`].
+///
+/// **Threads.** Any number of them use a source and its handles at once. What one thread sends arrives in the order in which
+/// it was sent; what several send is mixed. Every answer goes to the [`Call`] that asked for it.
+///
+/// **Nothing grows without limit.** What was sent and not consumed is bounded by the target's credits: `send` and `call` wait for
+/// them, `try_send` and `try_call` say [`WouldBlock`](Error::WouldBlock). Of what went wrong with earlier sends, 64 are kept until
+/// somebody asks. Calls and futures are the caller's own; one that is dropped leaves nothing behind but its number until
+/// its answer has come.
 #[derive(Clone, Debug)]
 pub struct Source {
     shared: Arc<SharedConnection>,
@@ -93,6 +106,13 @@ impl Source {
         let address: Address = address.parse()?;
         let shared = SharedConnection::new(Connection::connect(address, options)?);
         let users = Arc::new(Users(Arc::clone(&shared)));
+        if options.progress == Progress::Thread {
+            shared.lock().receiver_starts();
+            receiver::start(&shared).map_err(|source| ConnectError::Io {
+                doing: "starting the thread that makes progress".into(),
+                source,
+            })?;
+        }
         Ok(Self {
             shared,
             _users: users,
@@ -187,8 +207,19 @@ impl Source {
     /// What went wrong with an earlier `send`, if anything did; the target gone; the deadline of
     /// [`SourceOptions::timeout`].
     pub fn flush(&self) -> Result<(), Error> {
+        self.flush_until(self.shared.deadline())
+    }
+
+    /// As [`flush`](Self::flush), for `timeout` at most.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        self.flush_until(after(timeout))
+    }
+
+    fn flush_until(&self, deadline: Instant) -> Result<(), Error> {
         let shared = &self.shared;
-        let deadline = shared.deadline();
         let token = shared.retry(deadline, FLUSH, Want::Room, Connection::try_sync)?;
         let waited = shared.wait(token, deadline, FLUSH);
         if matches!(waited, Err(Error::Timeout { .. })) {

@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -37,11 +37,24 @@ impl Link {
     }
 }
 
+/// Rings it from within the process.
+struct Handbell(Arc<Link>);
+
+impl Wake for Handbell {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.bell.notify();
+    }
+}
+
 struct Sleeper(Arc<Link>);
 
 impl Bell for Sleeper {
     fn sleep(&self, _: Instant) {
         self.0.bell.wait();
+    }
+
+    fn waker(&self) -> Waker {
+        std::sync::Arc::new(Handbell(Arc::clone(&self.0))).into()
     }
 }
 
@@ -141,7 +154,7 @@ impl Shared for Source {
         &self.0
     }
 
-    fn reconnect(&self, _: Instant) -> Result<(), String> {
+    fn reconnect(&self, _: Instant, _: Instant) -> Result<(), String> {
         Ok(())
     }
 }
@@ -197,6 +210,25 @@ fn everybody_is_woken_whoever_receives() {
         call(&source, 0);
         other.join().unwrap();
         target.join().unwrap();
+    });
+}
+
+/// What one waits for, asleep on the bell, comes from a thread that never waits: the bell's own link says nothing of it.
+#[test]
+fn who_sleeps_on_the_bell_is_woken_for_what_does_not_ring_it() {
+    explore(|| {
+        let (_link, source) = pair();
+        let other = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || {
+                let mut connection = source.lock();
+                connection.done[0] = true;
+                let waker = connection.wakers[0].take();
+                connection.woken.extend(waker);
+            })
+        };
+        call(&source, 0);
+        other.join().unwrap();
     });
 }
 

@@ -1,8 +1,29 @@
-//! Deadlines of a source.
+//! Deadlines of a source, and who makes progress.
 
 use std::time::Duration;
 
-/// Deadlines of a [`Source`](super::Source).
+/// Who makes progress while nobody calls a [`Source`](super::Source): who takes in what has come, sends on what waits for
+/// room, and lets the transport do its own work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Whoever uses the source, in every call and every wait; while futures wait, a thread or an event loop (see
+    /// [`Source::driver`](super::Source::driver)). In between nothing happens: no thread of the source's costs anything, and what the
+    /// transport would have to do waits for the next call. Over `shm` and `loopback` that is nothing, because what was sent is
+    /// with the target already. Over `ucx` it is the end of large payloads, which the target fetches with the source's
+    /// help, and of what a full socket did not take. A source that sends and then does something else for long calls
+    /// [`flush`](super::Source::flush) first, or chooses a thread.
+    #[default]
+    Caller,
+    /// A thread of the source's, which lives as long as the source: what was sent is finished, answers are taken in, and a
+    /// target's end is noticed, whatever the application does meanwhile. The thread sleeps while there is nothing to do;
+    /// over `ucx` it looks every 5 ms even so. The target makes a system call to wake it for an answer that finds it asleep,
+    /// and every call takes a lock that is shared. A lost link is made again by the next call, not by the thread. While there is
+    /// a [`Driver`](super::Driver), that one does all this instead.
+    Thread,
+}
+
+/// Deadlines of a [`Source`](super::Source), and who makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceOptions {
@@ -12,6 +33,8 @@ pub struct SourceOptions {
     pub connect_timeout: Duration,
     /// How long the next call or send after the target went away tries to reach it again; zero: not at all. Default 5 s.
     pub reconnect: Duration,
+    /// Who makes progress while nobody calls. Default: nobody ([`Progress::Caller`]).
+    pub progress: Progress,
 }
 
 impl Default for SourceOptions {
@@ -20,6 +43,7 @@ impl Default for SourceOptions {
             timeout: super::DEFAULT_TIMEOUT,
             connect_timeout: Duration::from_secs(5),
             reconnect: Duration::from_secs(5),
+            progress: Progress::Caller,
         }
     }
 }
@@ -43,6 +67,13 @@ impl SourceOptions {
     #[must_use]
     pub fn reconnect(mut self, time: Duration) -> Self {
         self.reconnect = time;
+        self
+    }
+
+    /// Sets [`progress`](Self::progress).
+    #[must_use]
+    pub fn progress(mut self, progress: Progress) -> Self {
+        self.progress = progress;
         self
     }
 }

@@ -8,7 +8,8 @@
 //! The owner announces that it is inside and then looks whether others wait; others announce that they wait and then look
 //! whether the owner is inside. Between the two the owner has a compiler fence and the others have a barrier on every
 //! thread of the process: one of the two sees the other. The last other thread that was inside owns the value from then
-//! on. After [`MAX_OWNERS`] changes it is clear that the value is really shared; then nobody owns it, and it is an ordinary mutex.
+//! on. After [`MAX_OWNERS`] changes it is clear that the value is really shared; then nobody owns it any more, and it is an ordinary
+//! mutex: an owner that might still be on its way in sees that it is none, or that others wait, without another barrier.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
@@ -57,6 +58,8 @@ pub(super) struct Owned<T> {
     owners: Mutex<Owners>,
     /// The one of the others that is inside; 0: none.
     holder: AtomicUsize,
+    /// Nobody owns it any more, and nobody will.
+    retired: AtomicBool,
     /// `membarrier` works in this process.
     asymmetric: bool,
     value: UnsafeCell<T>,
@@ -106,6 +109,7 @@ impl<T> Owned<T> {
             others: AtomicU32::new(0),
             owners: Mutex::new(Owners(Vec::new())),
             holder: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
             asymmetric: can_be_asymmetric(),
             value: UnsafeCell::new(value),
         }
@@ -141,8 +145,13 @@ impl<T> Owned<T> {
     #[cold]
     fn lock_as_other(&self) -> Guard<'_, T> {
         assert!(self.holder.load(Ordering::Relaxed) != this_thread(), "{TWICE}");
-        self.others.fetch_add(1, Ordering::SeqCst);
-        self.heavy_fence();
+        // Whoever stored it had made sure that the last owner was outside, and that it sees on its next way in that it owns
+        // nothing: before that one says that it is done, it sees that others wait; behind that, it sees the store of the owner.
+        let announced = !self.retired.load(Ordering::Acquire);
+        if announced {
+            self.others.fetch_add(1, Ordering::SeqCst);
+            self.heavy_fence();
+        }
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = self.owner.load(Ordering::Relaxed);
         // SAFETY: as in `lock`.
@@ -167,11 +176,15 @@ impl<T> Owned<T> {
             owners.0.push(me);
         } else {
             self.owner.store(std::ptr::null_mut(), Ordering::Release);
+            self.retired.store(true, Ordering::Release);
         }
         self.holder.store(this_thread(), Ordering::Relaxed);
         Guard {
             lock: self,
-            way: Way::Other(Some(owners)),
+            way: Way::Other {
+                owners: Some(owners),
+                announced,
+            },
         }
     }
 
@@ -220,8 +233,12 @@ fn can_be_asymmetric() -> bool {
 
 enum Way<'a> {
     Owner(&'a Owner),
-    /// `None` only while it is dropped.
-    Other(Option<MutexGuard<'a, Owners>>),
+    Other {
+        /// `None` only while it is dropped.
+        owners: Option<MutexGuard<'a, Owners>>,
+        /// It is one of [`Owned::others`].
+        announced: bool,
+    },
 }
 
 /// Inside.
@@ -250,10 +267,12 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         match &mut self.way {
             Way::Owner(mine) => mine.inside.store(false, Ordering::Release),
-            Way::Other(owners) => {
+            Way::Other { owners, announced } => {
                 self.lock.holder.store(0, Ordering::Relaxed);
                 drop(owners.take());
-                self.lock.others.fetch_sub(1, Ordering::Release);
+                if *announced {
+                    self.lock.others.fetch_sub(1, Ordering::Release);
+                }
             }
         }
     }
@@ -293,6 +312,23 @@ mod model {
     use loom::thread;
 
     use super::Owned;
+
+    /// The last owner comes back while nobody owns it any more, and others go in without a barrier.
+    #[test]
+    fn one_at_a_time_when_nobody_owns_it_any_more() {
+        loom::model(|| {
+            let owned = Arc::new(Owned::new(0));
+            *owned.lock() += 1;
+            let others = [(); 2].map(|()| {
+                let owned = Arc::clone(&owned);
+                thread::spawn(move || *owned.lock() += 1)
+            });
+            *owned.lock() += 1;
+            others.map(|other| other.join().unwrap());
+            *owned.lock() += 1;
+            assert_eq!(*owned.lock(), 5);
+        });
+    }
 
     /// Loom reports two threads inside at once as a race on the value.
     #[test]

@@ -40,21 +40,6 @@ impl Parker {
         })
     }
 
-    /// This thread's.
-    #[cfg(not(loom))]
-    pub(super) fn of_this_thread() -> Arc<Self> {
-        thread_local! {
-            static PARKER: Arc<Parker> = Parker::new();
-        }
-        // A thread that waits while its thread-locals are dropped gets one for the occasion.
-        PARKER.try_with(Arc::clone).unwrap_or_else(|_| Self::new())
-    }
-
-    #[cfg(loom)]
-    pub(super) fn of_this_thread() -> Arc<Self> {
-        Self::new()
-    }
-
     pub(super) fn waker(self: &Arc<Self>) -> Waker {
         Arc::clone(self).into()
     }
@@ -124,11 +109,64 @@ fn left(deadline: Instant) -> Option<std::time::Duration> {
     (!left.is_zero()).then_some(left)
 }
 
+/// This thread's parker, for one wait. A wait inside of another one has its own: a waker is somebody else's code, and may
+/// wait.
+pub(super) struct Own {
+    /// `None` only while it is dropped.
+    parker: Option<(Arc<Parker>, Waker)>,
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    /// The one that is not in use.
+    static SPARE: std::cell::Cell<Option<(Arc<Parker>, Waker)>> = const { std::cell::Cell::new(None) };
+}
+
+impl Own {
+    pub(super) fn take() -> Self {
+        // A thread that waits while its thread-locals are dropped gets one for the occasion.
+        #[cfg(not(loom))]
+        let spare = SPARE.try_with(std::cell::Cell::take).ok().flatten();
+        #[cfg(loom)]
+        let spare = None;
+        let parker = spare.unwrap_or_else(|| {
+            let parker = Parker::new();
+            let waker = parker.waker();
+            (parker, waker)
+        });
+        Self { parker: Some(parker) }
+    }
+
+    pub(super) fn get(&self) -> (&Parker, &Waker) {
+        let (parker, waker) = self.parker.as_ref().expect("it is not being dropped");
+        (parker, waker)
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Own {
+    fn drop(&mut self) {
+        let parker = self.parker.take();
+        let _ = SPARE.try_with(|spare| spare.set(parker));
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Parker;
+    use super::{Own, Parker};
+
+    #[test]
+    fn a_wait_inside_of_another_one_has_its_own() {
+        let outer = Own::take();
+        let inner = Own::take();
+        outer.get().1.wake_by_ref();
+        inner.get().0.reset();
+        drop(inner);
+        // It was not woken for the other, and would sleep.
+        outer.get().0.park(Instant::now() + Duration::from_secs(60));
+    }
 
     #[test]
     fn a_wake_up_that_came_first_counts_and_a_late_one_does_not() {

@@ -14,6 +14,7 @@ use super::waiting::{Ended, Shared, Want, wait};
 /// It calls wakers, which are the executor's code.
 const STACK: usize = 512 << 10;
 
+/// Starts it. The connection says already that there is one.
 pub(super) fn start(shared: &Arc<SharedConnection>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     thread::Builder::new()
@@ -23,7 +24,19 @@ pub(super) fn start(shared: &Arc<SharedConnection>) -> io::Result<()> {
         .map(drop)
 }
 
+/// Should the thread die of a panic, the next future that is polled starts another.
+struct Alive<'a>(&'a SharedConnection);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().receiver_failed();
+        }
+    }
+}
+
 fn run(shared: &SharedConnection) {
+    let _alive = Alive(shared);
     let far = after(Duration::MAX);
     let parker = Parker::new();
     let waker = parker.waker();

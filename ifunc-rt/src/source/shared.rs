@@ -11,6 +11,9 @@ use super::patience::{Patience, after};
 use super::waiting::{Ended, Shared, Waited, Want, wait};
 use crate::transports::connect;
 
+/// The shortest attempt to make a lost link again: a target of this host that is there answers in less than a millisecond.
+const MOMENT: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 pub(super) struct SharedConnection {
     connection: Owned<Connection>,
@@ -23,8 +26,8 @@ impl Shared for SharedConnection {
         &self.connection
     }
 
-    fn reconnect(&self, until: Instant) -> Result<(), String> {
-        if !self.try_reconnect(until)? {
+    fn reconnect(&self, until: Instant, window: Instant) -> Result<(), String> {
+        if !self.try_reconnect(until.max(Instant::now() + MOMENT), window)? {
             std::thread::sleep(Patience::SLICE);
         }
         Ok(())
@@ -32,9 +35,9 @@ impl Shared for SharedConnection {
 }
 
 impl SharedConnection {
-    /// One attempt to make a lost link again, with the connection left to others meanwhile. `false`: not now, but maybe
-    /// before `until`.
-    fn try_reconnect(&self, until: Instant) -> Result<bool, String> {
+    /// One attempt to make a lost link again, until `until`, with the connection left to others meanwhile. `false`: not now, but
+    /// maybe before `window` ends.
+    fn try_reconnect(&self, until: Instant, window: Instant) -> Result<bool, String> {
         let (address, limit) = {
             let mut connection = self.lock();
             let options = connection.options();
@@ -59,7 +62,7 @@ impl SharedConnection {
                 connection.adopt(link);
                 Ok(true)
             }
-            Err(error) if error.may_pass() && Instant::now() < until => Ok(false),
+            Err(error) if error.may_pass() && Instant::now() < window => Ok(false),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -102,8 +105,6 @@ impl SharedConnection {
 
     /// One short attempt to make a lost link again, for those who do not wait.
     pub(super) fn nudge(&self) {
-        /// A target of this host that is there answers in less than a millisecond.
-        const MOMENT: Duration = Duration::from_millis(20);
         let (connected, never) = {
             let connection = self.lock();
             (
@@ -115,7 +116,8 @@ impl SharedConnection {
             self.lock().give_up("reconnecting is switched off".into());
         } else if !connected {
             // What becomes of it, the next look says.
-            let _ = self.try_reconnect(Instant::now() + MOMENT);
+            let until = Instant::now() + MOMENT;
+            let _ = self.try_reconnect(until, until);
         }
     }
 

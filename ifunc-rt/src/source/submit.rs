@@ -31,7 +31,7 @@ impl<'a, E: FnMut(&mut [u8]) -> Result<usize, Error>> Submit<'a, E> {
             wants,
             encode,
             token: None,
-            task: Task::default(),
+            task: Task::with_timeout(handle.timeout()),
         }
     }
 }
@@ -120,7 +120,8 @@ impl Future for Flush<'_> {
         let done = ready!(this.task.poll(this.shared, context, FLUSH, want, |connection| {
             connection.try_take(token).transpose()
         }));
-        if !matches!(done, Err(Error::Timeout { .. })) {
+        // What may still come is abandoned when this is dropped.
+        if !matches!(done, Err(Error::Timeout { .. } | Error::NoThread { .. })) {
             this.token = None;
         }
         Poll::Ready(done.map(drop))

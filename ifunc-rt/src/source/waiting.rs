@@ -7,13 +7,13 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::helm::{Helm, Ticket};
 use super::owned::{Guard, Owned};
-use super::parker::Parker;
+use super::parker::Own;
 use super::patience::{Next, Patience, after};
 
 /// What is waited for.
@@ -31,6 +31,9 @@ pub(super) enum Want {
 pub(super) trait Bell {
     /// Sleeps until it rings or `until`; may wake for nothing.
     fn sleep(&self, until: Instant);
+
+    /// Rings it from within this process.
+    fn waker(&self) -> Waker;
 }
 
 /// What is waited on: a connection, or the model of one.
@@ -91,8 +94,9 @@ pub(super) trait Shared {
 
     fn state(&self) -> &Owned<Self::State>;
 
-    /// One attempt to make a lost link again. An error says why there is no point in another one before `until`.
-    fn reconnect(&self, until: Instant) -> Result<(), String>;
+    /// One attempt to make a lost link again, until `until`. An error says why there is no point in another one before `window`
+    /// ends.
+    fn reconnect(&self, until: Instant, window: Instant) -> Result<(), String>;
 
     /// A panic inside comes from `encode` of a payload; the state is whole at every such point.
     #[inline]
@@ -121,9 +125,19 @@ impl<S: Waited> Inside<'_, S> {
         let woken = std::mem::take(self.0.woken());
         // SAFETY: as above: `drop` returns behind this call.
         unsafe { ManuallyDrop::drop(&mut self.0) };
-        for waker in woken {
-            waker.wake();
-        }
+        woken.into_iter().for_each(wake);
+    }
+}
+
+/// Wakes somebody. Those behind are woken whatever this one's code does.
+fn wake(waker: Waker) {
+    if cfg!(loom) {
+        return waker.wake();
+    }
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        tracing::error!("the waker of a future panicked");
+        // What it panicked with is its code as well.
+        std::mem::forget(panic);
     }
 }
 
@@ -193,7 +207,7 @@ struct Wait<'a, W: Shared> {
     given_up: u64,
     place: Place,
     left: bool,
-    parker: Option<(Arc<Parker>, Waker)>,
+    parker: Option<Own>,
 }
 
 /// See [`Helm`].
@@ -220,6 +234,9 @@ impl<'a, W: Shared> Wait<'a, W> {
                 received = state.received();
                 patience.restart();
             }
+            if !state.woken().is_empty() {
+                state = self.call_wakers(state);
+            }
             if self.place == Place::Follower && state.helm().look() {
                 self.place = Place::Looker;
                 let ticket = self.ticket;
@@ -236,10 +253,19 @@ impl<'a, W: Shared> Wait<'a, W> {
                 }
                 state = self.follow(state, due);
             } else if !state.is_connected() {
+                if self.is_idle(&state) {
+                    self.leave(&mut state);
+                    return Err(Ended::Idle);
+                }
+                // Its own deadline is no reason for the others to give up.
+                if let Some(waited) = patience.is_over() {
+                    self.leave(&mut state);
+                    return Err(Ended::Timeout(waited));
+                }
                 let window = state.window();
-                let until = *reconnecting_until.get_or_insert_with(|| after(window));
+                let window = *reconnecting_until.get_or_insert_with(|| after(window));
                 drop(state);
-                let result = self.shared.reconnect(until.min(self.deadline));
+                let result = self.shared.reconnect(window.min(self.until(due)), window);
                 state = self.shared.lock();
                 if let Err(why) = result {
                     state.give_up(why);
@@ -315,32 +341,58 @@ impl<'a, W: Shared> Wait<'a, W> {
 
     /// Sleeps on something of its own until somebody has what it waits for, or leaves it a place.
     fn follow(&mut self, mut state: Inside<'a, W::State>, due: Option<Instant>) -> Inside<'a, W::State> {
-        let (parker, waker) = self.parker.get_or_insert_with(|| {
-            let parker = Parker::of_this_thread();
-            let waker = parker.waker();
-            (parker, waker)
-        });
+        let until = self.until(due);
+        let (parker, waker) = self.parker.get_or_insert_with(Own::take).get();
         parker.reset();
         state.helm().follow(self.ticket, waker);
         state.watch(self.ticket, self.want, Some(waker));
         drop(state);
-        let until = match (self.want, due) {
+        parker.park(until);
+        self.shared.lock()
+    }
+
+    /// How long it may do something else: who waits for others sees to their deadlines.
+    fn until(&self, due: Option<Instant>) -> Instant {
+        match (self.want, due) {
             (Want::Others, Some(due)) => due.min(self.deadline),
             _ => self.deadline,
-        };
-        parker.park(until);
+        }
+    }
+
+    /// Wakes whom it must. Wakers are somebody else's code, and may wait here themselves: nobody who has a place calls them.
+    fn call_wakers(&mut self, mut state: Inside<'a, W::State>) -> Inside<'a, W::State> {
+        match self.place {
+            Place::Follower => {}
+            Place::Looker => state.helm().stop_looking(),
+            Place::Sleeper => {
+                state.disarm();
+                state.helm().wake_up();
+            }
+        }
+        self.place = Place::Follower;
+        drop(state);
         self.shared.lock()
     }
 
     /// Sleeps on the bell, for all.
     fn sleep(&mut self, mut state: Inside<'a, W::State>) -> Inside<'a, W::State> {
-        let until = state.tend().map_or(self.deadline, |due| due.min(self.deadline));
         let bell = state.bell();
+        if let Some(bell) = &bell {
+            // What it waits for may come by another way than the link.
+            state.watch(self.ticket, self.want, Some(&bell.waker()));
+        }
+        let until = state.tend().map_or(self.deadline, |due| due.min(self.deadline));
+        if !state.woken().is_empty() {
+            state.watch(self.ticket, self.want, None);
+            return self.call_wakers(state);
+        }
         drop(state);
         if let Some(bell) = bell {
             bell.sleep(until);
         }
         let mut state = self.shared.lock();
+        // What it takes in itself need not ring.
+        state.watch(self.ticket, self.want, None);
         state.disarm();
         state.helm().wake_up();
         self.place = Place::Follower;

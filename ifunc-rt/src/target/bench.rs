@@ -25,8 +25,6 @@ pub(crate) struct Bench {
 struct NeverWaits(OwnedFd);
 
 impl Waiter for NeverWaits {
-    fn sleep(&self, _: std::time::Instant) {}
-
     fn bell(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -28,6 +28,7 @@ pub struct Serving<T> {
 /// Why a target stopped serving before it was asked to, and what it owned.
 #[derive(thiserror::Error)]
 #[error("the target at `{address}` stopped serving: {why}")]
+#[non_exhaustive]
 pub struct ServeError<T> {
     /// Where it listened.
     pub address: String,
@@ -46,7 +47,7 @@ pub enum ServeEnd {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// A function of the host's that serving calls panicked: the judge of
-    /// [`accept_code_if`](super::TargetBuilder::accept_code_if). (Panics of ifuncs, and of exports that they call, end the invocation
+    /// [`accept_code_if`](super::TargetBuilder::accept_code_if), or what it owns when it is dropped. (Panics of ifuncs, and of exports that they call, end the invocation
     /// and not the target.)
     #[error("a function of this process panicked: {0}")]
     Panicked(String),
@@ -75,9 +76,10 @@ impl Target {
             let address = address.clone();
             move || {
                 let served = catch_unwind(AssertUnwindSafe(|| self.serve(&mut value)));
-                // Its sources learn that it is gone, and its address is free, before anybody is told.
-                drop(self);
-                let why = match served {
+                // Its sources learn that it is gone, and its address is free, before anybody is told. That may run code of the
+                // host's, too.
+                let dropped = catch_unwind(AssertUnwindSafe(|| drop(self)));
+                let why = match served.and_then(|served| dropped.map(|()| served)) {
                     Ok(Ok(())) => {
                         let _ = end.send(Ok(value));
                         return;

@@ -207,7 +207,7 @@ impl Fixture {
         name: &str,
         target: &mut T,
     ) -> Result<A, Error> {
-        self.until_done(name, target, || call.poll())
+        self.until_done(name, target, || call.try_wait())
     }
 
     fn until_done<R, T: TargetArgs + 'static>(

@@ -57,7 +57,7 @@ fn a_target_that_does_not_serve_runs_into_the_deadline() {
             call.wait_timeout(Duration::from_millis(20)),
             Err(Error::Timeout { .. })
         ));
-        assert!(call.poll().is_none());
+        assert!(call.try_wait().is_none());
         assert!(matches!(add.try_send(&1), Err(Error::WouldBlock { .. })));
         assert!(matches!(add.send(&1), Err(Error::Timeout { .. })));
         // It goes on, and so does the connection.
@@ -187,7 +187,7 @@ fn what_is_sent_again_is_sent_in_order_and_once() {
         let mut deaf = accepting().listen(&address).unwrap();
         let (mut lost, mut counter) = (lost, 0u64);
         while deaf.connections() == 0 {
-            assert!(lost.poll().is_none());
+            assert!(lost.try_wait().is_none());
             // Takes the connection in, and runs nothing of it: the policy is not asked before the second look.
             let _ = deaf.arm();
         }

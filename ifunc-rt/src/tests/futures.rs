@@ -211,7 +211,7 @@ fn what_is_dropped_is_cancelled() {
         let mut last = add.call(&10).unwrap();
         let sum = loop {
             target.poll(&mut counter);
-            if let Some(sum) = last.poll() {
+            if let Some(sum) = last.try_wait() {
                 break sum.unwrap();
             }
             assert!(Instant::now() < deadline);

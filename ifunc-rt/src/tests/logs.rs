@@ -67,7 +67,7 @@ fn finish<A>(target: &mut Target, mut call: Call<A>) -> Result<A, Error> {
     // Each look deals with everything that has arrived.
     for _ in 0..100 {
         target.poll(&mut 0u64);
-        if let Some(result) = call.poll() {
+        if let Some(result) = call.try_wait() {
             return result;
         }
     }

@@ -36,11 +36,21 @@ impl AsFd for Bell {
 
 /// Sleeps until `fd` is readable or `until`; whether it is readable. A signal ends the sleep too.
 pub(super) fn sleep_on(fd: BorrowedFd<'_>, until: Instant) -> bool {
+    sleep_on_either(fd, None, until)
+}
+
+/// Sleeps until `fd` or `other` is readable or `until`; whether `fd` is. A signal ends the sleep too.
+pub(super) fn sleep_on_either(fd: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>, until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     let timeout = Timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     };
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::RDHUP)];
-    matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
+    let wanted = PollFlags::IN | PollFlags::RDHUP;
+    let mut fds = [
+        PollFd::from_borrowed_fd(fd, wanted),
+        PollFd::from_borrowed_fd(other.unwrap_or(fd), wanted),
+    ];
+    let count = 1 + usize::from(other.is_some());
+    matches!(poll(&mut fds[..count], Some(&timeout)), Ok(1..)) && !fds[0].revents().is_empty()
 }

@@ -103,6 +103,14 @@ pub enum ConnectError {
         /// What it said.
         reason: String,
     },
+    /// The target takes no connection at this moment, and may take one a moment later.
+    #[error("the target at `{address}` takes no connection at this moment: {reason}")]
+    Busy {
+        /// The address.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
     /// The target speaks another version of the transport.
     #[error(
         "the target at `{address}` speaks version {theirs} of the transport, this process speaks version {ours}; help: build both with the same release of ifunc-rt"

@@ -6,7 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{Header, Limits};
 
@@ -194,10 +194,26 @@ pub(crate) struct Peer {
 
 /// Sleeping on a link's own, for a source. A target sleeps on its listener's bell.
 pub(crate) trait Waiter: Send + Sync {
-    /// Sleeps until the peer rang, is gone, or `until`. May wake for nothing. The caller has armed.
-    fn sleep(&self, until: Instant);
+    /// Sleeps until the peer rang, is gone, `woken` is readable, or `until`. May wake for nothing. The caller has armed.
+    fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
+        if self.is_gone() {
+            return;
+        }
+        let until = self
+            .attention()
+            .map_or(until, |often| until.min(Instant::now() + often));
+        if bell::sleep_on_either(self.bell(), woken, until) {
+            self.silence();
+        }
+    }
 
-    /// Readable when `sleep` would return. For event loops.
+    /// How often frames must be looked for whatever the bell says, because the transport notices some things, such as
+    /// a peer's end, only then. `None`: the bell says everything.
+    fn attention(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Readable when `sleep` would return for the peer's sake. For event loops.
     fn bell(&self) -> BorrowedFd<'_>;
 
     /// Makes `bell` unreadable until the peer rings again.

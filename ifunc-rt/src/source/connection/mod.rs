@@ -21,7 +21,7 @@ use waiting::Waiting;
 use super::completion::Completion;
 use super::error::Error;
 use super::library::Library;
-use super::options::SourceOptions;
+use super::options::{Progress, SourceOptions};
 use super::patience::{Patience, after};
 use crate::transports::address::Address;
 use crate::transports::{ConnectError, Link, connect};
@@ -99,6 +99,11 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         };
+        let waiting =
+            Waiting::new(options.progress == Progress::Thread).map_err(|source| ConnectError::Io {
+                doing: "making what threads of this process are woken by".into(),
+                source,
+            })?;
         Ok(Self {
             address,
             options,
@@ -115,7 +120,7 @@ impl Connection {
             resend: VecDeque::new(),
             last_send: None,
             reports: VecDeque::new(),
-            waiting: Waiting::default(),
+            waiting,
         })
     }
 

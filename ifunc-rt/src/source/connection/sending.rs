@@ -35,6 +35,7 @@ impl Connection {
         self.link_changed(None);
         self.drive();
         self.wake_sender();
+        self.wake_receiver();
     }
 
     /// The target does not come back: what would have been sent again may have run, and is not.

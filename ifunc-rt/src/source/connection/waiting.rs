@@ -1,21 +1,25 @@
 //! A connection as something that is waited on: who is woken by what.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::Connection;
 use super::room::Rooms;
+use crate::source::bell::{Bells, Handbell};
 use crate::source::driver::Outside;
 use crate::source::helm::{Helm, Ticket};
-use crate::source::waiting::{Bell, Waited, Want};
+use crate::source::waiting::{Waited, Want};
 use crate::transports::Waiter;
 
 /// Everybody who waits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Waiting {
     helm: Helm,
+    /// Rings whoever sleeps on the link's bell.
+    hand: Arc<Handbell>,
     pub(super) rooms: Rooms,
     /// Who makes the attempt that is being made.
     pub(super) turn: Ticket,
@@ -29,6 +33,10 @@ pub(super) struct Waiting {
     tried_since: Option<Instant>,
     tasks: Tasks,
     receiver: Receiver,
+    /// Wakes the thread that receives for futures, if it sleeps until a deadline.
+    others: Option<Waker>,
+    /// It receives all the time.
+    always: bool,
     outside: Option<Arc<Outside>>,
     closed: bool,
 }
@@ -51,14 +59,31 @@ enum Receiver {
     Idle(Waker),
 }
 
-impl Bell for Arc<dyn Waiter> {
-    fn sleep(&self, until: Instant) {
-        Waiter::sleep(&**self, until);
+impl Waiting {
+    /// `always`: a thread receives all the time.
+    pub(super) fn new(always: bool) -> io::Result<Self> {
+        Ok(Self {
+            helm: Helm::default(),
+            hand: Arc::new(Handbell::new()?),
+            rooms: Rooms::default(),
+            turn: 0,
+            lacking: 0,
+            received: 0,
+            given_up: 0,
+            why: String::new(),
+            tried_since: None,
+            tasks: Tasks::default(),
+            receiver: Receiver::default(),
+            others: None,
+            always,
+            outside: None,
+            closed: false,
+        })
     }
 }
 
 impl Waited for Connection {
-    type Bell = Arc<dyn Waiter>;
+    type Bell = Bells;
 
     fn helm(&mut self) -> &mut Helm {
         &mut self.waiting.helm
@@ -72,7 +97,7 @@ impl Waited for Connection {
         match want {
             Want::Completion(token) => self.pending.watch(token, waker.cloned()),
             Want::Room => self.waiting.rooms.wait(ticket, self.waiting.lacking, true, waker),
-            Want::Others => {}
+            Want::Others => self.waiting.others = waker.cloned(),
         }
     }
 
@@ -83,7 +108,7 @@ impl Waited for Connection {
                 let next = self.waiting.rooms.leave(ticket);
                 self.pending.woken.extend(next);
             }
-            Want::Others => {}
+            Want::Others => self.waiting.others = None,
         }
     }
 
@@ -125,7 +150,10 @@ impl Waited for Connection {
     }
 
     fn bell(&self) -> Option<Self::Bell> {
-        self.link.as_ref().map(|link| Arc::clone(&link.waiter))
+        self.link.as_ref().map(|link| Bells {
+            link: Arc::clone(&link.waiter),
+            hand: Arc::clone(&self.waiting.hand),
+        })
     }
 
     fn is_connected(&self) -> bool {
@@ -150,6 +178,7 @@ impl Waited for Connection {
         self.waiting.why = why;
         self.waiting.tried_since = None;
         self.pending.woken.extend(self.waiting.rooms.wake_all());
+        self.waiting.tasks.wake_all(&mut self.pending.woken);
     }
 
     #[inline]
@@ -189,11 +218,12 @@ impl Connection {
             }
             _ => self.watch(ticket, want, Some(waker)),
         }
-        if self.waiting.tasks.watch(ticket, deadline, waker)
-            && let Some(outside) = &self.waiting.outside
-        {
-            // It waits until a later time.
-            outside.ring();
+        let first = self.waiting.tasks.watch(ticket, deadline, waker);
+        match &self.waiting.outside {
+            // It waits until a later time, or until something comes over a link that is not there.
+            Some(outside) if first || self.link.is_none() => outside.ring(),
+            None if first => self.pending.woken.extend(self.waiting.others.take()),
+            _ => {}
         }
         self.call_receiver()
     }
@@ -206,7 +236,14 @@ impl Connection {
 
     /// Whether somebody must receive for those that do not.
     pub(in crate::source) fn is_watched(&self) -> bool {
-        !self.waiting.tasks.waiting.is_empty() || (self.job.is_some() && self.link.is_some())
+        !self.waiting.tasks.waiting.is_empty()
+            || ((self.job.is_some() || self.waiting.always) && self.link.is_some())
+    }
+
+    /// Whether anybody waits for anything over a link that has to be looked at whatever its bell says; how often.
+    pub(in crate::source) fn attention(&self) -> Option<Duration> {
+        let link = self.link.as_ref()?;
+        self.is_watched().then(|| link.waiter.attention()).flatten()
     }
 
     /// Whether a future needs a link that is not there.
@@ -221,11 +258,7 @@ impl Connection {
 
     /// The earliest deadline of a future; it may have ended since.
     pub(in crate::source) fn earliest(&mut self) -> Option<Instant> {
-        let tasks = &mut self.waiting.tasks;
-        if tasks.waiting.is_empty() && tasks.earliest.is_some_and(|earliest| earliest <= Instant::now()) {
-            tasks.earliest = None;
-        }
-        tasks.earliest
+        self.waiting.tasks.next(Instant::now())
     }
 
     /// Sees to it that somebody receives for futures. `true`: a thread must be started that does.
@@ -245,9 +278,22 @@ impl Connection {
         }
     }
 
-    /// The thread could not be started.
+    /// Wakes the thread that receives, if it rests and there is something to receive from.
+    pub(super) fn wake_receiver(&mut self) {
+        if self.is_watched() && matches!(self.waiting.receiver, Receiver::Idle(_)) {
+            let _ = self.call_receiver();
+        }
+    }
+
+    /// The thread could not be started, or has died: the next future that has to wait starts another.
     pub(in crate::source) fn receiver_failed(&mut self) {
         self.waiting.receiver = Receiver::Absent;
+        self.waiting.tasks.wake_all(&mut self.pending.woken);
+    }
+
+    /// A thread is started that receives.
+    pub(in crate::source) fn receiver_starts(&mut self) {
+        self.waiting.receiver = Receiver::Busy;
     }
 
     /// Whether the thread that receives for futures has nothing to do. It sleeps until `waker` wakes it, then.
@@ -278,6 +324,7 @@ impl Connection {
         if let Receiver::Idle(waker) = std::mem::take(&mut self.waiting.receiver) {
             self.pending.woken.push(waker);
         }
+        self.pending.woken.extend(self.waiting.others.take());
         // It may follow an event loop.
         let next = self.waiting.helm.pass_on();
         self.pending.woken.extend(next);
@@ -314,12 +361,11 @@ impl Tasks {
 
     /// Wakes those whose deadline has passed; the next deadline.
     fn expire(&mut self, woken: &mut Vec<Waker>) -> Option<Instant> {
-        if self.waiting.is_empty() {
-            // What is known of deadlines stays: the next one is later, and need not be told.
+        if self.waiting.is_empty() && self.earliest.is_none() {
             return None;
         }
         let now = Instant::now();
-        if self.earliest.is_some_and(|earliest| now >= earliest) {
+        if !self.waiting.is_empty() && self.earliest.is_some_and(|earliest| now >= earliest) {
             // Each is woken once, and asks for more if it wants to wait on.
             let past = self
                 .waiting
@@ -328,6 +374,21 @@ impl Tasks {
             woken.extend(past);
             self.earliest = self.waiting.values().map(|(deadline, _)| *deadline).min();
         }
+        self.next(now)
+    }
+
+    /// The next deadline. Where nobody waits, what is known of deadlines stays until it has passed: most later ones are later,
+    /// and need not be told.
+    fn next(&mut self, now: Instant) -> Option<Instant> {
+        if self.waiting.is_empty() && self.earliest.is_some_and(|earliest| earliest <= now) {
+            self.earliest = None;
+        }
         self.earliest
+    }
+
+    /// Wakes all of them: each asks for more if it wants to wait on.
+    fn wake_all(&mut self, woken: &mut Vec<Waker>) {
+        let all = std::mem::take(&mut self.waiting);
+        woken.extend(all.into_values().map(|(_, waker)| waker));
     }
 }

@@ -2,13 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
 use super::lock;
 use super::pipe::{Bytes, Frame, Pipe};
-use crate::transports::bell::{Bell, sleep_on};
+use crate::transports::bell::Bell;
 use crate::transports::{Arrived, Body, Gone, Inbound, ListenConfig, Outbound, Waiter};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -241,13 +240,6 @@ impl Sleeper {
 }
 
 impl Waiter for Sleeper {
-    fn sleep(&self, until: Instant) {
-        let bell = &self.end.own().bell;
-        if sleep_on(bell.as_fd(), until) {
-            bell.silence();
-        }
-    }
-
     fn bell(&self) -> BorrowedFd<'_> {
         self.end.own().bell.as_fd()
     }

@@ -7,6 +7,7 @@
 //!                   largest payload, image, answer (u64 each), slots and data bytes to target, to source (u32 each);
 //!                   with the segment's memfd
 //! target → source   magic (8), version (u32), 1 (u32), why it refuses (UTF-8)
+//! target → source   magic (8), version (u32), 2 (u32), why it refuses at this moment (UTF-8)
 //! ```
 //!
 //! Magic, version and kind stay where they are in every version, so that each side can tell the other's.
@@ -39,6 +40,7 @@ const WELCOME: usize = HEAD + 4 + 4 + 8 + 3 * 8 + 4 * 4;
 const LONGEST: usize = 1024;
 const KIND_WELCOME: u32 = 0;
 const KIND_REFUSED: u32 = 1;
+const KIND_BUSY: u32 = 2;
 /// This process cannot use `membarrier`.
 const FLAG_FENCES: u32 = 1;
 
@@ -63,6 +65,8 @@ pub(super) struct Welcome {
 pub(super) enum Answer {
     Welcome(Welcome),
     Refused(String),
+    /// It does not take the connection, but may take one a moment later.
+    Busy(String),
     /// It speaks this version.
     Version(u32),
     /// Not a message of any version, and why.
@@ -177,7 +181,16 @@ impl Welcome {
 
 /// Tells a source why it is refused, if it still listens.
 pub(super) fn send_refusal(socket: BorrowedFd<'_>, why: &str) {
-    let mut message = head(KIND_REFUSED);
+    send_words(socket, KIND_REFUSED, why);
+}
+
+/// Tells a source why it is refused now, if it still listens: it may try again.
+pub(super) fn send_busy(socket: BorrowedFd<'_>, why: &str) {
+    send_words(socket, KIND_BUSY, why);
+}
+
+fn send_words(socket: BorrowedFd<'_>, kind: u32, why: &str) {
+    let mut message = head(kind);
     message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(LONGEST - HEAD)]);
     let _ = send(socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
@@ -194,6 +207,7 @@ impl Answer {
         }
         match kind {
             KIND_REFUSED => Self::Refused(String::from_utf8_lossy(numbers.0).into_owned()),
+            KIND_BUSY => Self::Busy(String::from_utf8_lossy(numbers.0).into_owned()),
             KIND_WELCOME if message.len() == WELCOME => {
                 let flags = numbers.u32();
                 let _reserved = numbers.u32();
@@ -278,6 +292,9 @@ mod tests {
         let mut refusal = head(KIND_REFUSED);
         refusal.extend(b"full");
         assert_eq!(Answer::decode(&refusal), Answer::Refused("full".into()));
+        let mut busy = head(KIND_BUSY);
+        busy.extend(b"full");
+        assert_eq!(Answer::decode(&busy), Answer::Busy("full".into()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::barrier::Barriers;
 use super::bells::Bells;
 use super::connection::Connection;
 use super::directory;
-use super::handshake::{Hello, VERSION, Welcome, send_refusal};
+use super::handshake::{Hello, VERSION, Welcome, send_busy, send_refusal};
 use super::layout::{Layout, Side};
 use super::place::Place;
 use super::policy::judge;
@@ -156,7 +156,7 @@ impl Door {
         let token = Token::next();
         let mut state = self.state();
         if state.guests.len() >= MOST_GUESTS {
-            return send_refusal(
+            return send_busy(
                 socket.as_fd(),
                 "too many connections are being made at this moment",
             );
@@ -181,7 +181,7 @@ impl Door {
                 );
                 self.watcher.call_in(PATIENCE, token);
             }
-            Err(error) => send_refusal(
+            Err(error) => send_busy(
                 socket.as_fd(),
                 &format!("it cannot watch the connection ({error})"),
             ),
@@ -212,7 +212,7 @@ impl Door {
         }
         if self.count.load(Ordering::Relaxed) >= MOST_WAITING {
             self.watcher.forget(token, socket.as_fd());
-            return send_refusal(
+            return send_busy(
                 socket.as_fd(),
                 "it does not take the connections that wait already",
             );
@@ -226,7 +226,7 @@ impl Door {
             Ok(made) => made,
             Err(error) => {
                 self.watcher.forget(token, socket.as_fd());
-                return send_refusal(
+                return send_busy(
                     socket.as_fd(),
                     &format!("it has no memory for the connection ({error})"),
                 );
@@ -284,7 +284,7 @@ impl Watched for Door {
             let _ = self.attend(EventFlags::IN);
         } else if let Some((socket, _)) = self.state().guests.remove(&token) {
             self.watcher.forget(token, socket.as_fd());
-            send_refusal(socket.as_fd(), "it waited in vain to hear what connected");
+            send_busy(socket.as_fd(), "it waited in vain to hear what connected");
         }
     }
 }

@@ -145,6 +145,10 @@ impl Attempt {
                 address: self.address.clone(),
                 reason,
             }),
+            (Answer::Busy(reason), _) => Err(ConnectError::Busy {
+                address: self.address.clone(),
+                reason,
+            }),
             (Answer::Version(theirs), _) => Err(ConnectError::Version {
                 address: self.address.clone(),
                 theirs,

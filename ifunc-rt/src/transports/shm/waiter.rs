@@ -2,11 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::connection::Connection;
 use crate::transports::Waiter;
-use crate::transports::bell::sleep_on;
 
 /// Sleeps on the connection's socket.
 pub(super) struct SocketWaiter(Arc<Connection>);
@@ -18,12 +16,6 @@ impl SocketWaiter {
 }
 
 impl Waiter for SocketWaiter {
-    fn sleep(&self, until: Instant) {
-        if !self.0.is_gone() && sleep_on(self.0.socket(), until) {
-            self.0.drain();
-        }
-    }
-
     fn bell(&self) -> BorrowedFd<'_> {
         self.0.socket()
     }

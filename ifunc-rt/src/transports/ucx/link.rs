@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
@@ -13,7 +13,6 @@ use super::header::Head;
 use super::inbox::Data;
 use super::parcel::Parcel;
 use super::table::{Connection, ConnectionId, Frame, Stage};
-use crate::transports::bell::sleep_on;
 use crate::transports::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
@@ -280,11 +279,8 @@ impl Sleeper {
 }
 
 impl Waiter for Sleeper {
-    fn sleep(&self, until: Instant) {
-        // Not under the lock: others may send and receive meanwhile.
-        if !self.0.is_gone() {
-            sleep_on(self.0.engine.bell(), until.min(Instant::now() + Self::SLICE));
-        }
+    fn attention(&self) -> Option<Duration> {
+        Some(Self::SLICE)
     }
 
     fn bell(&self) -> BorrowedFd<'_> {

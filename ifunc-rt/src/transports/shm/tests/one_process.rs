@@ -123,7 +123,7 @@ fn the_end_of_the_target_is_noticed_without_a_call() {
         assert!(matches!(source.rx.peek(), Err(Gone::Closed)));
         assert!(matches!(source.tx.reserve(8, 8), Err(Gone::Closed)));
         assert!(!source.rx.arm());
-        source.waiter.sleep(soon());
+        source.waiter.sleep(soon(), None);
     }
 }
 
@@ -163,7 +163,7 @@ fn both_sides_are_rung() {
                 break;
             }
             if source.rx.arm() {
-                source.waiter.sleep(deadline);
+                source.waiter.sleep(deadline, None);
                 source.rx.disarm();
                 assert!(Instant::now() < deadline, "not rung");
             }

@@ -99,7 +99,7 @@ fn connections_that_nobody_takes_are_refused_at_last() {
     let refused = loop {
         match connect(&shm(&name), soon()) {
             Ok(link) => drop(link),
-            Err(ConnectError::Refused { reason, .. }) => break reason,
+            Err(ConnectError::Busy { reason, .. }) => break reason,
             Err(error) => panic!("{error}"),
         }
         made += 1;

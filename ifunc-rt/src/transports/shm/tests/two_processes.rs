@@ -154,7 +154,7 @@ fn stream(mut link: Link) {
         let body = content(n);
         while send(&mut link, &body).unwrap().is_none() {
             if link.rx.arm() && link.tx.reserve(body.len(), 8).unwrap().is_none() {
-                link.waiter.sleep(soon());
+                link.waiter.sleep(soon(), None);
             }
             link.rx.disarm();
         }
@@ -239,7 +239,7 @@ fn a_killed_target_is_noticed_and_its_name_is_free() {
         target.kill();
         let killed = Instant::now();
         if round % 2 == 0 && receive(&mut link).is_ok_and(|frame| frame.is_none()) && link.rx.arm() {
-            link.waiter.sleep(soon());
+            link.waiter.sleep(soon(), None);
         }
         while !link.waiter.is_gone() || !other.waiter.is_gone() {
             assert!(killed.elapsed() < NOTICE);
@@ -344,7 +344,7 @@ fn a_target_without_file_descriptors_says_so_and_recovers() {
         assert!(links.len() < 24);
     };
     assert!(
-        matches!(&problem, ConnectError::Refused { reason, .. } if reason.contains("no memory")),
+        matches!(&problem, ConnectError::Busy { reason, .. } if reason.contains("no memory")),
         "{problem}"
     );
 

@@ -295,7 +295,7 @@ fn a_source_that_sleeps_is_rung() {
                         return body;
                     }
                     if source.rx.arm() {
-                        source.waiter.sleep(deadline);
+                        source.waiter.sleep(deadline, None);
                     }
                     source.rx.disarm();
                     assert!(Instant::now() < deadline, "nobody rang in round {n}");

@@ -152,7 +152,7 @@ fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), Gone> {
         }
         assert!(Instant::now() < deadline, "no echo");
         if link.rx.arm() {
-            link.waiter.sleep(Instant::now() + Duration::from_millis(5));
+            link.waiter.sleep(Instant::now() + Duration::from_millis(5), None);
         }
         link.rx.disarm();
     }
@@ -201,7 +201,7 @@ fn a_killed_target_is_noticed_and_found_again() {
             while receive(&mut link).is_ok() {
                 assert!(killed.elapsed() < NOTICE);
                 link.rx.arm();
-                link.waiter.sleep(killed + NOTICE);
+                link.waiter.sleep(killed + NOTICE, None);
             }
         }
         assert!(killed.elapsed() < NOTICE, "noticed after {:?}", killed.elapsed());
@@ -312,7 +312,8 @@ fn a_stopped_target_is_not_dead() {
     while stopped.elapsed() < Duration::from_secs(5) {
         assert!(receive(&mut link).unwrap().is_none());
         link.rx.arm();
-        link.waiter.sleep(Instant::now() + Duration::from_millis(100));
+        link.waiter
+            .sleep(Instant::now() + Duration::from_millis(100), None);
         link.rx.disarm();
         assert!(!link.waiter.ask_gone());
     }
