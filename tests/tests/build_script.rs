@@ -8,7 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Process, unique, workspace};
+use common::{Process, unique_shm, workspace};
+
+/// Why one transport is enough here.
+const WHY: &str = "images that a program carries are looked for nowhere, whichever way they travel";
 
 /// `tests/fixtures/carried`, laid out where cargo builds it.
 struct Carried {
@@ -137,7 +140,7 @@ fn run_alone(executable: &Path) -> Vec<String> {
             .env_remove("UCX_IFUNC_LIB_DIR");
         command
     };
-    let address = unique();
+    let address = unique_shm(WHY).unwrap();
     let mut target = Process::start(&mut start("target", &address));
     target.wait_for(&format!("ifunc: ready {address}"));
     let said = succeeded(&mut start("source", &address));
@@ -152,6 +155,9 @@ fn run_alone(executable: &Path) -> Vec<String> {
 
 #[test]
 fn one_file_is_all_there_is() {
+    if unique_shm(WHY).is_none() {
+        return;
+    }
     let carried = Carried::new();
     carried.build_all();
     let executable = carried.build();

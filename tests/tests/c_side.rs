@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use common::{Process, connect, static_target, unique};
+use common::{Process, connect, static_target, unique_shm, unique_within};
 use ifunc_abi::image::Image;
 use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, build_c};
 use ifunc_rt::{Error, Failure, Loaded, NamedSet, Rejection, Source, StopHandle, Target, TargetBuilder};
@@ -57,7 +57,7 @@ struct Running {
 
 impl Running {
     fn start(builder: TargetBuilder) -> Self {
-        let address = unique().replace("shm:", "loopback:");
+        let address = unique_within();
         let mut target = builder.listen(&address).unwrap();
         let stop = target.stop_handle();
         let thread = std::thread::spawn(move || {
@@ -502,7 +502,9 @@ fn an_image_that_imports_nothing_needs_nothing() {
 
 #[test]
 fn a_static_target_has_the_c_library_and_no_others() {
-    let address = unique();
+    let Some(address) = unique_shm("a static executable opens no library, and so no UCX") else {
+        return;
+    };
     let mut target = Process::start_target(
         std::process::Command::new(static_target())
             .env("IFUNC_ADDR", &address)

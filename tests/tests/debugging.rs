@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Process, connect, unique};
+use common::{Process, connect, unique_shm};
 use ifunc_build::{COptions, Quiet, build_c};
 use ifunc_rt::Source;
 
@@ -51,6 +51,9 @@ void t_deep_main(void *payload, size_t n, void *target)
 }
 "#;
 
+/// Why one transport is enough here.
+const WHY: &str = "what debuggers and profilers see of code does not depend on how it came";
+
 /// Builds the ifunc of a C file; where it is, and its library.
 fn built(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +98,7 @@ fn gdb() -> Option<Command> {
 /// the target, up to the line `done`.
 fn session(debug: &str, folder: &Path, commands: &[&str], send: impl FnOnce(&Source)) -> Option<String> {
     let mut gdb = gdb()?;
-    let address = unique();
+    let address = unique_shm(WHY)?;
     gdb.env("IFUNC_ADDR", &address)
         .env("IFUNC_DEBUG", debug)
         .env("IFUNC_LIB_DIR", folder);
@@ -282,7 +285,7 @@ fn a_breakpoint_goes_with_its_image() {
     let (_one, first) = set("first", "__asm__ volatile(\"nop\" ::: \"memory\");", 11);
     let (_two, second) = set("second", "", LARGE);
     let Some(mut gdb) = gdb() else { return };
-    let address = unique();
+    let Some(address) = unique_shm(WHY) else { return };
     gdb.env("IFUNC_ADDR", &address)
         .env("IFUNC_DEBUG", "gdb")
         .env("E2E_ONE_IMAGE", "1");
@@ -335,7 +338,7 @@ fn a_breakpoint_is_found_again_in_the_next_target() {
         .replace("VALUE", "33");
     let (_folder, path) = built("again.c", &text);
     let Some(mut gdb) = gdb() else { return };
-    let address = unique();
+    let Some(address) = unique_shm(WHY) else { return };
     gdb.env("IFUNC_ADDR", &address)
         .env("IFUNC_DEBUG", "gdb")
         .env("E2E_ONE_IMAGE", "1")
@@ -373,7 +376,7 @@ fn a_breakpoint_is_found_again_in_the_next_target() {
 /// A library is looked into for the function that panicked when somebody asks, and once.
 #[test]
 fn a_library_is_read_once_and_only_for_who_asks() {
-    let address = unique();
+    let Some(address) = unique_shm(WHY) else { return };
     let mut target = Process::target(&address);
     let source = connect(&address);
     let folder = tempfile::tempdir().unwrap();
@@ -408,7 +411,7 @@ fn a_library_is_read_once_and_only_for_who_asks() {
 
 #[test]
 fn a_panic_names_the_function() {
-    let address = unique();
+    let Some(address) = unique_shm(WHY) else { return };
     let _target = Process::target(&address);
     let source = connect(&address);
     let index = source
@@ -487,7 +490,7 @@ fn dump(folder: &Path) -> (PathBuf, rustix::process::Pid) {
 #[test]
 fn perf_knows_injected_functions() {
     let (folder, path) = built("burn.c", BURN);
-    let address = unique();
+    let Some(address) = unique_shm(WHY) else { return };
     let data = folder.path().join("perf.data");
     let (perf, target) = (perf_works(), env!("CARGO_BIN_EXE_e2e-target"));
     let mut command = Command::new(if perf { "perf" } else { target });

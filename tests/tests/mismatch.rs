@@ -42,7 +42,7 @@ pub fn skew_missing(n: u64, state: &mut State) { state.changes += 1; nobody_expo
 fn both_texts_are_shown_and_nothing_is_run() {
     let scratch = Scratch::new("skewed-ifuncs");
     let built = scratch.build(SKEWED);
-    let address = unique();
+    let Some(address) = unique() else { return };
     let target = Process::target(&address);
     let source = connect(&address);
 

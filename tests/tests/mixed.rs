@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Process, connect, library, unique};
+use common::{Process, connect, largest_answer, library, unique};
 use ifunc_rt::{Error, Failure};
 use ifunc_tests_ifuncs::{
     Greeting, t_add, t_divide, t_greet, t_host_panics, t_index, t_lookup, t_remember, t_reverse,
@@ -10,7 +10,7 @@ use ifunc_tests_ifuncs::{
 
 #[test]
 fn rust_and_c_typed_and_by_name() {
-    let address = unique();
+    let Some(address) = unique() else { return };
     let mut target = Process::target(&address);
     let source = connect(&address);
 
@@ -56,7 +56,7 @@ fn rust_and_c_typed_and_by_name() {
 
 #[test]
 fn every_kind_of_payload_and_answer() {
-    let address = unique();
+    let Some(address) = unique() else { return };
     let mut target = Process::target(&address);
     let source = connect(&address);
 
@@ -81,17 +81,18 @@ fn every_kind_of_payload_and_answer() {
     );
 
     let reverse = source.register_path::<t_reverse>(library("t_reverse")).unwrap();
-    for len in [0usize, 1, 40, 41, 4096, 60_000] {
+    let largest = largest_answer();
+    for len in [0usize, 1, 40, 41, 4096, largest - 4096] {
         let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         let reversed: Vec<u8> = bytes.iter().rev().copied().collect();
         assert_eq!(reverse.call(&bytes).unwrap().wait_bytes().unwrap(), reversed);
     }
-    match reverse.call(&vec![1; 70_000]).unwrap().wait() {
+    match reverse.call(&vec![1; largest + 1]).unwrap().wait() {
         Err(Error::Failed {
             why: Failure::Answer,
             detail,
             ..
-        }) => assert!(detail.contains("70000"), "{detail}"),
+        }) => assert!(detail.contains(&(largest + 1).to_string()), "{detail}"),
         other => panic!("{other:?}"),
     }
 
@@ -107,7 +108,7 @@ fn every_kind_of_payload_and_answer() {
 
 #[test]
 fn panics_are_contained_and_located() {
-    let address = unique();
+    let Some(address) = unique() else { return };
     let mut target = Process::target(&address);
     let source = connect(&address);
     let index = source.register_path::<t_index>(library("t_index")).unwrap();
@@ -144,7 +145,7 @@ fn panics_are_contained_and_located() {
 
 #[test]
 fn nothing_is_writable_and_executable_and_a_target_that_idles_sleeps() {
-    let address = unique();
+    let Some(address) = unique() else { return };
     let target = Process::target(&address);
     let source = connect(&address);
     let add = source.register_path::<t_add>(library("t_add")).unwrap();

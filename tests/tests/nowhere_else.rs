@@ -4,7 +4,7 @@
 mod common;
 
 use common::scratch::Scratch;
-use common::{Process, connect, static_target, unique};
+use common::{Process, connect, static_target, unique_shm};
 use object::{Object, ObjectSymbol};
 
 const FIRST: &str = r#"
@@ -21,6 +21,9 @@ pub fn shape_shifter(n: u64, state: &mut State) -> u64 { state.counter += n; sta
 
 #[test]
 fn a_static_target_runs_code_that_was_never_in_it() {
+    let Some(address) = unique_shm("a static executable opens no library, and so no UCX") else {
+        return;
+    };
     let executable = static_target();
     let bytes = std::fs::read(&executable).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -40,7 +43,6 @@ fn a_static_target_runs_code_that_was_never_in_it() {
         "not even the name"
     );
 
-    let address = unique();
     let mut target = Process::target_from(&executable, &address);
     let source = connect(&address);
     let scratch = Scratch::new("shape-shifter");

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use ifunc_abi::frame::Limits;
 
 use super::Target;
+use super::environment::{self, CREDITS, RING};
 use super::policy::{ImageInfo, Policy, SourceInfo};
 use crate::debug::DebugInfo;
 use crate::load::libraries::{InvalidSoname, SharedLibrary};
@@ -51,6 +52,14 @@ pub enum TargetError {
     /// What was given to [`allow_library`](TargetBuilder::allow_library) is no soname.
     #[error(transparent)]
     Library(#[from] InvalidSoname),
+    /// A variable of the environment that sets a size is no number.
+    #[error("{name}={value} is no number; help: unset it, or give it a power of two")]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// What it holds.
+        value: String,
+    },
     /// The kernel refused memory or a descriptor.
     #[error("cannot {what}: {error}")]
     Os {
@@ -228,14 +237,16 @@ impl TargetBuilder {
         self
     }
 
-    /// Credits: how many frames may be under way per connection and direction, a power of two. Default 4096.
+    /// Credits: how many frames may be under way per connection and direction, a power of two of at least 2. Default what
+    /// the environment variable `IFUNC_CREDITS` says (2: for tests), or 4096.
     pub fn credits(mut self, frames: u32) -> Self {
         self.slots = Some(frames);
         self
     }
 
-    /// Memory for the bodies of frames under way, per connection and direction, a power of two. Default 2 MiB for
-    /// requests and 1 MiB for answers. A larger body than half of it travels in fragments; an answer cannot.
+    /// Memory for the bodies of frames under way, per connection and direction, a power of two of at least 64 KiB.
+    /// Default what the environment variable `IFUNC_RING` says, in bytes (65536: for tests), or 2 MiB for requests and 1 MiB for
+    /// answers. A larger body than half of it travels in fragments; an answer cannot.
     pub fn ring(mut self, bytes: u32) -> Self {
         self.ring_bytes = Some(bytes);
         self
@@ -259,7 +270,8 @@ impl TargetBuilder {
     /// free: [`Target::address`] says which.
     ///
     /// # Errors
-    /// An address that does not parse or is taken, two exports of one name, a library's name that is no soname, no memory.
+    /// An address that does not parse or is taken, sizes that cannot be, two exports of one name, a library's name that is no
+    /// soname, no memory.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let mut names = HostNames::new()?;
         for (name, pointer) in &self.allowed {
@@ -275,9 +287,12 @@ impl TargetBuilder {
         let mut config = ListenConfig::new(self.limits);
         config.other_users = self.other_users;
         config.shuffle = self.shuffle;
+        let or =
+            |chosen: Option<u32>, name| chosen.map_or_else(|| environment::number(name), |n| Ok(Some(n)));
+        let (slots, data) = (or(self.slots, CREDITS)?, or(self.ring_bytes, RING)?);
         for ring in [&mut config.to_target, &mut config.to_source] {
-            ring.slots = self.slots.unwrap_or(ring.slots);
-            ring.data = self.ring_bytes.unwrap_or(ring.data);
+            ring.slots = slots.unwrap_or(ring.slots);
+            ring.data = data.unwrap_or(ring.data);
         }
         let listener = crate::transports::listen(&address.parse()?, config)?;
         Target::new(self, names, listener)

@@ -5,6 +5,7 @@ mod bells;
 pub(crate) mod bench;
 mod builder;
 mod connection;
+mod environment;
 mod invoke;
 mod policy;
 mod replies;

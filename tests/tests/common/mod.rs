@@ -1,6 +1,11 @@
 //! Targets as processes of their own, and the ifuncs that are sent to them.
 
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "every test binary uses a part of it"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,20 +18,12 @@ use ifunc_build::{BuildOptions, Quiet, build_packages};
 use ifunc_rt::{Source, SourceOptions};
 
 pub mod scratch;
+mod transport;
+
+pub use transport::{Transport, largest_answer, over_there, unique, unique_shm, unique_within};
 
 /// Longer than anything here takes on a machine that is busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// An address that nobody else has.
-pub fn unique() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!(
-        "shm:e2e-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    )
-}
 
 /// The folder that holds the built ifuncs of `ifunc-tests-ifuncs`.
 pub fn libraries() -> &'static Path {
@@ -108,7 +105,7 @@ impl Process {
 
     /// Starts a target from this executable and waits until it is ready.
     pub fn target_from(executable: &Path, address: &str) -> Self {
-        Self::start_target(Command::new(executable).env("IFUNC_ADDR", address), address)
+        Self::start_target(over_there(executable).env("IFUNC_ADDR", address), address)
     }
 
     /// Starts a target by a command that tells it this address, and waits until it is ready.
@@ -121,6 +118,8 @@ impl Process {
     /// Starts a process whose standard output is read.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command
+            // A target takes over the port of one that was killed.
+            .env("UCX_TCP_CM_REUSEADDR", "y")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -213,6 +212,16 @@ impl Process {
     pub fn maps(&self) -> Vec<Mapping> {
         let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
         text.lines().map(Mapping::parse).collect()
+    }
+
+    /// What it holds for the sake of its peers: memory that it shares with them, descriptors.
+    pub fn holds(&self) -> Vec<String> {
+        let shared = self.maps().into_iter().map(|mapping| mapping.name);
+        let mut all: Vec<_> = shared.filter(|name| name.starts_with("/memfd:")).collect();
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
+        all.push(format!("{} descriptors", descriptors.count()));
+        all.sort();
+        all
     }
 
     /// Processor time it has used, user and system together, in clock ticks.
