@@ -29,7 +29,7 @@ fn the_next_send_does_not_notice_a_restart() {
 #[test]
 fn a_call_in_flight_is_indeterminate_unless_it_may_run_again() {
     let Some(address) = unique() else { return };
-    let mut target = Process::target(&address);
+    let mut target = Process::roomy_target(&address);
     let source = connect(&address);
     let slow = source.register_path::<t_slow>(library("t_slow")).unwrap();
     let again = source

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::images::{self, Add};
-use super::running::{Running, accepting, source, unique};
+use super::running::{Running, accepting, roomy, source, unique};
 use crate::{Error, Source, SourceOptions};
 
 #[test]
@@ -74,7 +74,7 @@ fn a_target_that_does_not_serve_runs_into_the_deadline() {
 fn calls_in_flight_are_indeterminate_or_run_again() {
     for transport in ["loopback", "shm"] {
         let address = unique(transport);
-        let first = accepting().listen(&address).unwrap();
+        let first = roomy().listen(&address).unwrap();
         let source = source(&address);
         let add = source
             .register_bytes::<Add>(&images::add().encode().unwrap())
@@ -99,7 +99,7 @@ fn calls_in_flight_are_indeterminate_or_run_again() {
 fn what_was_sent_is_run_also_when_its_source_has_left() {
     for transport in ["loopback", "shm"] {
         let address = unique(transport);
-        let mut target = accepting().listen(&address).unwrap();
+        let mut target = roomy().listen(&address).unwrap();
         let source = source(&address);
         let add = source
             .register_bytes::<Add>(&images::add().encode().unwrap())
@@ -124,7 +124,7 @@ fn what_was_sent_is_run_also_when_its_source_has_left() {
 fn a_thread_that_waits_leaves_the_source_to_the_others() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let address = unique("shm");
-    let mut target = accepting().listen(&address).unwrap();
+    let mut target = roomy().listen(&address).unwrap();
     let source = source(&address);
     let add = source
         .register_bytes::<Add>(&images::add().encode().unwrap())
@@ -168,7 +168,7 @@ fn what_is_sent_again_is_sent_in_order_and_once() {
         b.wait().unwrap();
         first.finish();
         // Connects again; this one looks at nothing.
-        let deaf = accepting().listen(&address).unwrap();
+        let deaf = roomy().listen(&address).unwrap();
         let (one, two) = (call(1), call(2));
         drop(deaf);
         let third = Running::start(&address, accepting());
@@ -181,10 +181,10 @@ fn what_is_sent_again_is_sent_in_order_and_once() {
         );
 
         // Lost a second time, it is not sent a third time.
-        let deaf = accepting().listen(&address).unwrap();
+        let deaf = roomy().listen(&address).unwrap();
         let lost = call(3);
         drop(deaf);
-        let mut deaf = accepting().listen(&address).unwrap();
+        let mut deaf = roomy().listen(&address).unwrap();
         let (mut lost, mut counter) = (lost, 0u64);
         while deaf.connections() == 0 {
             assert!(lost.try_wait().is_none());

@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use super::images::{self, Add};
-use super::running::{Running, accepting, everywhere, source, unique};
+use super::running::{Running, accepting, everywhere, roomy, source, unique};
 use crate::{Error, Source, SourceOptions, TargetBuilder};
 
 #[allow(dead_code, reason = "a program of its own")]
@@ -271,7 +271,7 @@ fn futures_learn_that_the_target_left_and_find_the_next_one() {
         for with_driver in [false, true] {
             let address = unique(transport);
             let options = SourceOptions::default().reconnect(Duration::from_millis(400));
-            let (first, source) = impatient(&address, accepting(), options);
+            let (first, source) = impatient(&address, roomy(), options);
             let image = images::add_again().encode().unwrap();
             let add = source
                 .register_bytes::<Add>(&images::add().encode().unwrap())

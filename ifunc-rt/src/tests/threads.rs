@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::images::{self, Add};
-use super::running::{Running, accepting, everywhere, source, unique};
+use super::running::{Running, accepting, everywhere, roomy, source, unique};
 use crate::{Error, Source, SourceOptions};
 
 const THREADS: u64 = 4;
@@ -56,7 +56,7 @@ fn every_thread_gets_its_own_answers() {
 fn the_place_is_handed_on() {
     for transport in ["loopback", "shm"] {
         let address = unique(transport);
-        let mut target = accepting().listen(&address).unwrap();
+        let mut target = roomy().listen(&address).unwrap();
         let source = source(&address);
         let add = source
             .register_bytes::<Add>(&images::add().encode().unwrap())
@@ -86,7 +86,7 @@ fn the_place_is_handed_on() {
 #[test]
 fn deadlines_hold_for_those_who_follow() {
     let address = unique("shm");
-    let mut target = accepting().listen(&address).unwrap();
+    let mut target = roomy().listen(&address).unwrap();
     let source = source(&address);
     let add = source
         .register_bytes::<Add>(&images::add().encode().unwrap())

@@ -103,6 +103,13 @@ impl Process {
         Self::target_from(Path::new(env!("CARGO_BIN_EXE_e2e-target")), address)
     }
 
+    /// Starts the target of these tests, with room for several calls before it runs the first, and waits until it is ready.
+    pub fn roomy_target(address: &str) -> Self {
+        let mut command = over_there(env!("CARGO_BIN_EXE_e2e-target"));
+        command.env("IFUNC_ADDR", address).env("IFUNC_CREDITS", "64");
+        Self::start_target(&mut command, address)
+    }
+
     /// Starts a target from this executable and waits until it is ready.
     pub fn target_from(executable: &Path, address: &str) -> Self {
         Self::start_target(over_there(executable).env("IFUNC_ADDR", address), address)
