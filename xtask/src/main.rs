@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask help` lists them. Nothing but the standard library, so that it is built in
 //! a second or two.
 
+mod again;
 mod blocks;
 mod build_time;
 mod corpus;
@@ -24,6 +25,8 @@ cargo xtask COMMAND
 
   test      install what the tests need, run all of them, and the examples on every transport
   needs     install what the tests need
+  test --smallest
+            all tests with 2 credits and the smallest ring, those between processes over every transport
   lint      formatting, clippy and the documentation, warnings denied
   package   pack what is published, and build what was packed by itself
   readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => &[test::run],
+        ["test", "--smallest"] => &[again::smallest],
         ["needs"] => &[test::needs],
         ["lint"] => &[lint::run],
         ["package"] => &[package::run],

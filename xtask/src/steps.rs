@@ -146,21 +146,30 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
 
 /// What tests say beside how they went, and the summary repeats.
 const REMARK: &str = "first run of a new project: ";
+/// What a test says that means nothing over a transport; the summary has their number.
+const NOT_TESTED: &str = "not tested over ";
 
 fn counted(command: &mut Command) -> (Counts, Vec<String>, Result<(), String>) {
     let mut all = Counts::default();
     let mut remarks = Vec::new();
+    let mut not_tested = 0;
     let result = lines(command, |line| {
         // The harness may have begun the line.
         if let Some(at) = line.find(REMARK) {
             remarks.push(line[at..].trim().to_owned());
         }
+        not_tested += u64::from(line.contains(NOT_TESTED));
         if let Some(counts) = Counts::parse(line) {
             all.passed += counts.passed;
             all.failed += counts.failed;
             all.ignored += counts.ignored;
         }
     });
+    if not_tested > 0 {
+        remarks.push(format!(
+            "{not_tested} of them not over this transport, as they say"
+        ));
+    }
     (all, remarks, result)
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::again;
 use crate::build_time;
 use crate::corpus;
 use crate::debian;
@@ -15,7 +16,7 @@ const NEEDS: &str = "what the tests need";
 const MANY: usize = 1000;
 
 /// What the examples are run over: UCX where it was installed.
-fn transports() -> &'static [&'static str] {
+pub(crate) fn transports() -> &'static [&'static str] {
     const ALL: [&str; 3] = ["shm", "loopback", "ucx"];
     &ALL[..if debian::is_debian() { 3 } else { 2 }]
 }
@@ -42,6 +43,7 @@ pub(crate) fn run(steps: &mut Steps) {
             &mut cargo(["test", "--package", "ucx-sys", "--features", "link", "--locked"]),
         );
     }
+    again::brief(steps);
     ucx_bindings::check_if_possible(steps);
     corpus::run(steps);
     for &transport in transports() {
