@@ -23,6 +23,7 @@
 //! | `Unbind` | → target | to be released | 0 | – |
 //! | `Fragment` | → target | 0 | length of the whole | part of the body of the next `Exec` or `Install` |
 //! | `Sync` | → target | 0 | completion's | – |
+//! | `Stats` | → target | where the wanted page begins | completion's | – |
 //! | `Completion` | → source | status | the request's | answer or detail |
 //! | `Report` | → source | status | the sequence of the frame that failed | handle (u32), then the detail |
 
@@ -58,6 +59,8 @@ pub enum Kind {
     Fragment = 4,
     /// Say when everything before this was consumed.
     Sync = 5,
+    /// Tell a page of what was counted; from 0, of a new snapshot. The answer's format is in `stats`.
+    Stats = 6,
     /// What became of a request.
     Completion = 16,
     /// What became of a request that wanted no completion.
@@ -75,6 +78,7 @@ impl Kind {
             3 => Self::Unbind,
             4 => Self::Fragment,
             5 => Self::Sync,
+            6 => Self::Stats,
             16 => Self::Completion,
             17 => Self::Report,
             _ => return None,

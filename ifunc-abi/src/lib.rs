@@ -20,6 +20,8 @@ pub mod frame;
 pub mod image;
 pub mod meta;
 pub mod name;
+#[cfg(feature = "stats")]
+pub mod stats;
 pub mod status;
 pub mod symbols;
 pub mod text;

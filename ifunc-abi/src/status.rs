@@ -29,7 +29,12 @@ macro_rules! reasons {
         impl $name {
             /// Every reason, in order of its code.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            const fn from_code(code: u8) -> Option<Self> {
+            /// Its name, such as `MissingImport`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => stringify!($variant),)* }
+            }
+            pub(crate) const fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
         }

@@ -54,12 +54,14 @@ pub use load::sets::NamedSet;
 pub use source::include as __include;
 pub use source::{
     Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Progress, Registered,
-    Source, SourceError, SourceOptions,
+    Source, SourceError, SourceOptions, StatsError,
 };
 pub use target::{
-    ImageInfo, ServeEnd, ServeError, Serving, SourceInfo, StopHandle, Target, TargetBuilder, TargetError,
+    ImageInfo, ServeEnd, ServeError, Serving, SourceInfo, StatsHandle, StopHandle, Target, TargetBuilder,
+    TargetError,
 };
 pub use transports::address::{Address, AddressError, HostPort};
 pub use transports::{ConnectError, ListenError};
 
+pub use ifunc_abi::stats;
 pub use ifunc_abi::status::{Failure, Rejection};

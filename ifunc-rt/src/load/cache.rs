@@ -11,6 +11,7 @@ use super::Refusal;
 use super::install::{Installed, install};
 use crate::debug::Debugger;
 use crate::exec::arena::{Arena, ArenaError};
+use crate::target::Book;
 
 /// Installed images. One that no connection has bound stays until its room is needed, least recently bound first.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Cache {
     images: HashMap<ImageId, Entry>,
     max_images: usize,
     clock: u64,
+    book: Arc<Book>,
 }
 
 #[derive(Debug)]
@@ -29,13 +31,20 @@ struct Entry {
 }
 
 impl Cache {
-    pub(crate) fn new(bytes: usize, max_images: usize, debugger: Debugger) -> rustix::io::Result<Self> {
+    /// `book` is told of what is installed and evicted.
+    pub(crate) fn new(
+        bytes: usize,
+        max_images: usize,
+        debugger: Debugger,
+        book: Arc<Book>,
+    ) -> rustix::io::Result<Self> {
         Ok(Self {
             arena: Arena::new(bytes)?,
             debugger,
             images: HashMap::new(),
             max_images,
             clock: 0,
+            book,
         })
     }
 
@@ -74,6 +83,7 @@ impl Cache {
             }
         };
         tracing::debug!(name = %installed.name, bytes = installed.footprint(), "installed");
+        self.book.installed(&installed);
         self.clock += 1;
         self.images.insert(
             id,
@@ -102,10 +112,16 @@ impl Cache {
             return false;
         };
         tracing::debug!(name = %installed.name, "evicted");
+        self.book.evicted(&installed.id);
         // SAFETY: no connection has it bound (the count was one), so no invocation runs in it, and it did not declare
         // that its address outlives its invocations.
         unsafe { installed.free(&mut self.arena) };
         true
+    }
+
+    /// What was counted.
+    pub(crate) fn book(&self) -> &Arc<Book> {
+        &self.book
     }
 
     /// Number of installed images.
@@ -148,7 +164,8 @@ mod tests {
             ..Default::default()
         };
         let bytes = image.encode().unwrap();
-        let mut cache = Cache::new(1 << 16, 4, Debugger::default()).unwrap();
+        let book = Book::new("loopback:cache".into(), Default::default(), 1 << 16, 4);
+        let mut cache = Cache::new(1 << 16, 4, Debugger::default(), book).unwrap();
         let installed = cache
             .insert([0; 32], &judge(&bytes, 1 << 16).unwrap(), &[])
             .unwrap();

@@ -20,6 +20,7 @@ mod patience;
 mod receiver;
 pub(crate) mod search;
 mod shared;
+mod stats;
 mod submit;
 mod task;
 mod waiting;
@@ -37,6 +38,7 @@ pub use error::{Error, LibraryError};
 pub use handle::{Loaded, Registered};
 pub use message::{LoadedMessage, Message};
 pub use options::{Progress, SourceOptions};
+pub use stats::StatsError;
 
 use connection::Connection;
 use handle::Handle;

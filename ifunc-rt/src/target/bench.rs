@@ -45,18 +45,25 @@ impl Bench {
             max_image: 1 << 20,
             max_answer: 1 << 10,
         };
+        let book = super::Book::new("loopback:bench".into(), Default::default(), 1 << 20, 64);
         Self {
             host: Host {
                 policy: Policy::Everything,
                 names: HostNames::new().unwrap(),
-                cache: Cache::new(1 << 20, 64, crate::debug::Debugger::default()).unwrap(),
+                cache: Cache::new(1 << 20, 64, crate::debug::Debugger::default(), book).unwrap(),
                 limits,
                 max_image_memory: 1 << 16,
                 max_handles: 64,
                 copy_payloads: false,
+                share_stats: None,
             },
             entry: Entry::new(1 << 20).unwrap(),
         }
+    }
+
+    /// What was counted.
+    pub(crate) fn stats(&self) -> ifunc_abi::stats::Stats {
+        super::StatsHandle::new(self.host.cache.book().clone()).read()
     }
 
     /// Looks at every frame of `rx`; an error says why the connection was closed before the last.

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use ifunc_abi::frame::Limits;
+use ifunc_abi::stats::Timing;
 
 use super::Target;
 use super::environment::{self, CREDITS, RING};
@@ -34,6 +35,8 @@ pub struct TargetBuilder {
     pub(super) ring_bytes: Option<u32>,
     pub(super) shuffle: Option<u64>,
     pub(super) debug: DebugInfo,
+    pub(super) timing: Timing,
+    pub(super) share_stats: Option<bool>,
 }
 
 /// Why a target could not be made.
@@ -102,6 +105,8 @@ impl Default for TargetBuilder {
             ring_bytes: None,
             shuffle: None,
             debug: DebugInfo::default(),
+            timing: Timing::default(),
+            share_stats: None,
         }
     }
 }
@@ -263,6 +268,22 @@ impl TargetBuilder {
     #[doc(hidden)]
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.shuffle = Some(seed);
+        self
+    }
+
+    /// Which invocations are timed for [`Target::stats`]. Default [`Timing::Sampled`]: the first 64 of each ifunc on each connection, then
+    /// one in 64.
+    pub fn time_invocations(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Whether sources are told what the target has counted ([`Source::target_stats`](crate::Source::target_stats), `cargo ifunc top`):
+    /// names, sizes and hits of everybody's ifuncs, users and processes of everybody's sources. Default: those of the same user are, and
+    /// everybody where the transport cannot know whose a source is (`ucx://`): they can do more than read numbers. Processes of other users
+    /// ([`accept_other_users`](Self::accept_other_users)) are not.
+    pub fn share_stats(mut self, yes: bool) -> Self {
+        self.share_stats = Some(yes);
         self
     }
 

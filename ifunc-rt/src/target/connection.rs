@@ -2,14 +2,16 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use ifunc_abi::status::{Rejection, Status};
 
 use super::Host;
-use super::invoke::{Failed, Invocation, invoke};
+use super::invoke::{Failed, Invocation, invoke, invoke_in_span};
 use super::policy::{ImageInfo, SourceInfo};
 use super::replies::Replies;
+use super::stats::{About, HandleBook, Pages, SourceBook};
 use crate::exec::entry::Session;
 use crate::load::Refusal;
 use crate::load::install::{Installed, TargetType, judge, resolve};
@@ -58,9 +60,16 @@ impl From<Refusal> for Box<Unwell> {
 #[derive(Debug)]
 enum Binding {
     Free,
-    Bound(Arc<Installed>),
+    Bound(Bound),
     /// `Exec`s on it complete with the reason.
     Refused(Refusal),
+}
+
+/// An image, and what is counted of it.
+#[derive(Debug)]
+struct Bound {
+    image: Arc<Installed>,
+    book: HandleBook,
 }
 
 /// The target arguments and their type.
@@ -84,23 +93,52 @@ struct State {
     assembly: Assembly,
     scratch: AlignedBuffer,
     copy_payloads: bool,
+    /// Whether it may ask what was counted.
+    may_ask: bool,
+    pages: Pages,
+    /// Parent of the spans of its invocations.
+    span: tracing::Span,
+    /// Behind the bindings, which are given back to it.
+    book: SourceBook,
 }
 
 impl Connection {
     pub(super) fn new(number: u64, link: Link, host: &Host) -> Self {
-        let foreign = link.peer.uid != Some(rustix::process::geteuid().as_raw());
+        let me = rustix::process::geteuid().as_raw();
+        let foreign = link.peer.uid != Some(me);
         let copy_payloads = host.copy_payloads || foreign;
+        // Where nobody knows whose a peer is, whoever reaches the address is trusted with more than numbers.
+        let may_ask = host
+            .share_stats
+            .unwrap_or(link.peer.uid.is_none_or(|uid| uid == me));
+        let source = SourceInfo::new(number, &link.peer);
+        let lanes = match link.waiter.lanes() {
+            lanes if lanes.is_empty() => vec![host.cache.book().transport().to_owned()],
+            lanes => lanes,
+        };
+        let span = tracing::info_span!(
+            "connection",
+            source = number,
+            uid = source.uid,
+            pid = source.pid,
+            ?lanes
+        );
+        tracing::info!(parent: &span, "source connected");
         Self {
             rx: link.rx,
             replies: Replies::new(link.tx, host.limits.max_answer, copy_payloads),
             _waiter: link.waiter,
             order: Order::new(),
             state: State {
-                source: SourceInfo::new(number, &link.peer),
+                source,
                 bindings: Vec::new(),
                 assembly: Assembly::default(),
                 scratch: AlignedBuffer::default(),
                 copy_payloads,
+                may_ask,
+                pages: Pages::default(),
+                span,
+                book: host.cache.book().connected(source, lanes),
             },
             stalled: false,
         }
@@ -108,6 +146,16 @@ impl Connection {
 
     pub(super) fn source(&self) -> &SourceInfo {
         &self.state.source
+    }
+
+    /// Says why it is over.
+    pub(super) fn ended(&self, end: &End) {
+        match end {
+            End::Left => tracing::info!(parent: &self.state.span, "source left"),
+            End::Broke(what) => {
+                tracing::warn!(parent: &self.state.span, %what, "source broke the protocol; closed")
+            }
+        }
     }
 
     /// Looks at up to `budget` frames and returns how many were dealt with.
@@ -164,6 +212,9 @@ impl Connection {
         if done < budget {
             rx.settle();
         }
+        if *stalled || state.book.link.stalled.load(Relaxed) {
+            state.book.link.stalled(*stalled);
+        }
         Ok(done)
     }
 
@@ -203,13 +254,29 @@ impl State {
                 Ok(answer_len) => replies.answer(header.token, answer_len),
                 Err(unwell) => match *unwell {
                     Unwell::Told(status, detail) => {
+                        self.count_unwell(status, arrived.body.len(), detail.len());
                         replies.conclude(arrived.sequence, header, status, &detail)
                     }
                     Unwell::Over(end) => Err(end),
                 },
             },
+            _ => self.other_frame(replies, host, target.0, header, arrived),
+        }
+    }
+
+    /// Deals with a frame that is no `Exec`.
+    fn other_frame(
+        &mut self,
+        replies: &mut Replies,
+        host: &mut Host,
+        target_type: TargetType,
+        header: Header,
+        arrived: &Arrived<'_>,
+    ) -> Result<(), Box<End>> {
+        self.book.link.other_frames.add(1);
+        match header.kind {
             Kind::Install => {
-                let (status, detail) = match self.install(host, target.0, header, arrived)? {
+                let (status, detail) = match self.install(host, target_type, header, arrived)? {
                     Ok(()) => (Status::Executed, "".into()),
                     Err(refusal) => (Status::Rejected(refusal.reason), refusal.detail),
                 };
@@ -217,6 +284,7 @@ impl State {
                 if header.token == 0 {
                     Ok(())
                 } else {
+                    self.book.link.bytes_out.add(detail.len() as u64);
                     replies.complete(header.token, status, detail.as_bytes())
                 }
             }
@@ -239,8 +307,40 @@ impl State {
                 Ok(())
             }
             Kind::Sync => replies.complete(header.token, Status::Executed, b""),
-            Kind::Completion | Kind::Report => Err(broke(format!("a source sent a {:?}", header.kind))),
+            Kind::Stats => {
+                if header.token == 0 {
+                    return Err(broke("a question that wants no answer"));
+                }
+                let (status, page) = if self.may_ask {
+                    let (book, room) = (self.book.book(), replies.room());
+                    self.pages.page(book, self.source.connection, header.handle, room)
+                } else {
+                    let why = "this target does not tell what it counts; help: `Target::builder().share_stats(true)` on the target";
+                    (Status::Rejected(Rejection::Policy), why.into())
+                };
+                self.book.link.bytes_out.add(page.len() as u64);
+                replies.complete(header.token, status, &page)
+            }
+            Kind::Exec | Kind::Completion | Kind::Report => {
+                Err(broke(format!("a source sent a {:?}", header.kind)))
+            }
         }
+    }
+
+    /// Counts an `Exec` that has no answer.
+    #[cold]
+    fn count_unwell(&self, status: Status, payload: usize, detail: usize) {
+        let link = &self.book.link;
+        match status {
+            // Its handle has counted the rest.
+            Status::Failed(why) => link.failed.count(why),
+            Status::Rejected(why) => {
+                link.rejected.count(why);
+                link.bytes_in.add(payload as u64);
+            }
+            Status::Executed => {}
+        }
+        link.bytes_out.add(detail as u64);
     }
 
     fn exec(
@@ -258,11 +358,14 @@ impl State {
             assembly,
             scratch,
             copy_payloads,
+            span,
+            book,
+            ..
         } = self;
         let assembled = header.flags.has(FrameFlags::ASSEMBLED);
         // Borrowed, not cloned: a reference count costs as much as the rest of a small invocation.
-        let image = match bound(bindings, host, target_type, header.handle) {
-            Ok(image) => image,
+        let bound = match bound(bindings, host, target_type, header.handle) {
+            Ok(bound) => bound,
             Err(refusal) => {
                 if assembled {
                     assembly.clear();
@@ -270,6 +373,7 @@ impl State {
                 return Err(refusal.into());
             }
         };
+        let (image, counters) = (&*bound.image, &*bound.book.counters);
         let (payload, size) = if assembled {
             let whole = assembly
                 .finish(&arrived.body)
@@ -294,14 +398,27 @@ impl State {
             target,
             sender: source.connection,
         };
-        let outcome = invoke(session, &invocation, replies.answer_room(header.token));
+        let room = replies.answer_room(header.token);
+        let begin = counters.begin();
+        let outcome = if tracing::level_enabled!(tracing::Level::TRACE) {
+            invoke_in_span(span, session, &invocation, arrived.sequence, room)
+        } else {
+            invoke(session, &invocation, room)
+        };
+        if let Some(begin) = begin {
+            counters.time(book.book().timing(), begin.elapsed());
+        }
         failpoint!("target.answer");
         if assembled {
             assembly.clear();
         }
+        if let Ok(answer_len) = outcome {
+            counters.executed(size, answer_len);
+        }
         outcome.map_err(|failed| {
+            counters.failed(size);
             let Failed { why, detail } = *failed;
-            tracing::debug!(ifunc = %image.name, source = source.connection, %why, "invocation failed");
+            tracing::debug!(parent: &*span, ifunc = %image.name, source = source.connection, %why, "invocation failed");
             Box::new(Unwell::Told(Status::Failed(why), detail))
         })
     }
@@ -320,12 +437,15 @@ impl State {
             body.extend_from_slice(whole.as_slice());
             self.assembly.clear();
         } else if self.rebinds_the_same(handle, arrived) {
+            self.book.link.bytes_in.add(arrived.body.len() as u64);
             return Ok(Ok(()));
         } else {
             // Out of the transport's memory: what is hashed, judged and run from here on is this copy.
             arrived.body.copy_to(&mut body);
         }
+        self.book.link.bytes_in.add(body.len() as u64);
         if handle >= host.max_handles {
+            self.book.refused(Rejection::TooLarge, None);
             return Ok(Err(too_many_handles(host, header.handle)));
         }
         let (head, _signature, image) = InstallHead::split(&body).map_err(broke)?;
@@ -334,11 +454,23 @@ impl State {
         }
         // What the handle stood for goes first: its room may be what the new image needs.
         self.bindings[handle] = Binding::Free;
-        let (binding, result) = match self.accept(host, target_type, &head.id, image) {
-            Ok(image) => (Binding::Bound(image), Ok(())),
+        let mut about = None;
+        let (binding, result) = match self.accept(host, target_type, &head.id, image, &mut about) {
+            Ok(installed) => {
+                let about = About {
+                    id: &installed.id,
+                    name: &installed.name,
+                    size: image.len(),
+                };
+                let book = self.book.bound(header.handle, about);
+                let image = installed;
+                (Binding::Bound(Bound { image, book }), Ok(()))
+            }
             Err(refusal) => {
                 let (reason, detail) = (refusal.reason, &refusal.detail);
-                tracing::warn!(source = self.source.connection, %reason, %detail, "image refused");
+                let name = about.map(|about| about.name);
+                tracing::warn!(parent: &self.span, source = self.source.connection, name, %reason, %detail, "image refused");
+                self.book.refused(reason, about);
                 (Binding::Refused(refusal.clone()), Err(refusal))
             }
         };
@@ -349,19 +481,25 @@ impl State {
 
     /// An `Install` of the id that the handle already stands for; its image is not looked at.
     fn rebinds_the_same(&self, handle: usize, arrived: &Arrived<'_>) -> bool {
-        let Some(Binding::Bound(image)) = self.bindings.get(handle) else {
+        let Some(Binding::Bound(bound)) = self.bindings.get(handle) else {
             return false;
         };
         let mut id = [0; 32];
-        arrived.body.prefix(&mut id) && id == image.id
+        let same = arrived.body.prefix(&mut id) && id == bound.image.id;
+        if same {
+            self.book.bound_again(&bound.book);
+        }
+        same
     }
 
-    fn accept(
+    /// Installs an image; `about` says what it is, once that is known to be true.
+    fn accept<'a>(
         &self,
         host: &mut Host,
         target_type: TargetType,
-        id: &[u8; 32],
-        bytes: &[u8],
+        id: &'a [u8; 32],
+        bytes: &'a [u8],
+        about: &mut Option<About<'a>>,
     ) -> Result<Arc<Installed>, Refusal> {
         if bytes.len() as u64 > host.limits.max_image {
             let detail = format!(
@@ -378,6 +516,11 @@ impl State {
             ));
         }
         let image = judge(bytes, host.max_image_memory)?;
+        *about = Some(About {
+            id,
+            name: image.name(),
+            size: bytes.len(),
+        });
         if image.target() != 0 && image.target() != target_type.fingerprint {
             return Err(Refusal::new(Rejection::TargetType, target_type.text));
         }
@@ -413,10 +556,12 @@ fn bound<'a>(
     host: &Host,
     target_type: TargetType,
     handle: u32,
-) -> Result<&'a Installed, Refusal> {
+) -> Result<&'a Bound, Refusal> {
     match bindings.get(handle as usize) {
-        Some(Binding::Bound(image)) if image.target == 0 || image.target == target_type.fingerprint => {
-            Ok(image)
+        Some(Binding::Bound(bound))
+            if bound.image.target == 0 || bound.image.target == target_type.fingerprint =>
+        {
+            Ok(bound)
         }
         Some(Binding::Bound(_)) => Err(Refusal::new(Rejection::TargetType, target_type.text)),
         Some(Binding::Refused(refusal)) => Err(refusal.clone()),

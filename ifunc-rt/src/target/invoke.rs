@@ -31,6 +31,33 @@ struct Caller<'a> {
     sender: u64,
 }
 
+/// As [`invoke`], in a span of its own.
+#[cold]
+#[inline(never)]
+pub(super) fn invoke_in_span(
+    connection: &tracing::Span,
+    session: &mut Session<'_>,
+    invocation: &Invocation<'_>,
+    sequence: u32,
+    room: Option<&mut [u8]>,
+) -> Result<usize, Box<Failed>> {
+    let span = tracing::trace_span!(
+        parent: connection,
+        "invocation",
+        ifunc = %invocation.image.name,
+        sequence,
+        payload_bytes = invocation.size,
+        answer_bytes = tracing::field::Empty,
+        failed = tracing::field::Empty,
+    );
+    let outcome = span.in_scope(|| invoke(session, invocation, room));
+    match &outcome {
+        Ok(answer) => span.record("answer_bytes", answer),
+        Err(failed) => span.record("failed", tracing::field::display(failed.why)),
+    };
+    outcome
+}
+
 /// Runs it and returns the length of its answer, which stands in `room`; `None`: nobody waits for one.
 pub(super) fn invoke(
     session: &mut Session<'_>,

@@ -10,6 +10,7 @@ mod invoke;
 mod policy;
 mod replies;
 mod serving;
+mod stats;
 
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,14 +18,17 @@ use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
+use ifunc_abi::stats::Stats;
 
 pub use bells::StopHandle;
 pub use builder::{TargetBuilder, TargetError};
 pub use policy::{ImageInfo, SourceInfo};
 pub use serving::{ServeEnd, ServeError, Serving};
+pub(crate) use stats::Book;
+pub use stats::StatsHandle;
 
 use bells::Bells;
-use connection::{Connection, End};
+use connection::Connection;
 use policy::Policy;
 
 use crate::debug::Debugger;
@@ -77,6 +81,8 @@ struct Host {
     max_image_memory: usize,
     max_handles: usize,
     copy_payloads: bool,
+    /// See [`TargetBuilder::share_stats`].
+    share_stats: Option<bool>,
 }
 
 impl Target {
@@ -94,7 +100,9 @@ impl Target {
         let entry =
             Entry::new(builder.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
         let debugger = Debugger::new(builder.debug, entry.stack());
-        let cache = Cache::new(builder.code_bytes, builder.max_images, debugger)
+        let (address, timing) = (listener.address(), builder.timing);
+        let book = Book::new(address, timing, builder.code_bytes, builder.max_images);
+        let cache = Cache::new(builder.code_bytes, builder.max_images, debugger, book)
             .map_err(TargetError::os("reserve memory for code"))?;
         Ok(Self {
             connections: Vec::new(),
@@ -106,6 +114,7 @@ impl Target {
                 max_image_memory: builder.max_image_memory,
                 max_handles: builder.max_handles,
                 copy_payloads: builder.copy_payloads,
+                share_stats: builder.share_stats,
             },
             entry,
             bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
@@ -134,6 +143,18 @@ impl Target {
         self.host.cache.len()
     }
 
+    /// What was counted so far: per source, per ifunc, in all.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats_handle().read()
+    }
+
+    /// Reads what was counted while the target serves elsewhere.
+    #[must_use]
+    pub fn stats_handle(&self) -> StatsHandle {
+        StatsHandle::new(self.host.cache.book().clone())
+    }
+
     /// Looks once at every connection and runs what has arrived, a fair share of each. Returns how many frames were dealt
     /// with; never blocks.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
@@ -148,25 +169,20 @@ impl Target {
         self.first = (self.first + 1) % count;
         let mut done = 0;
         let mut ended = false;
-        let mut ends: Vec<(u64, Box<End>)> = Vec::new();
+        let mut ends: Vec<u64> = Vec::new();
         for i in 0..count {
             let connection = &mut self.connections[(self.first + i) % count];
             match connection.poll(&mut self.host, &mut session, (target_type, target), FAIR_SHARE) {
                 Ok(frames) => done += frames,
                 Err(end) => {
                     ended = true;
-                    ends.push((connection.source().connection, end));
+                    connection.ended(&end);
+                    ends.push(connection.source().connection);
                 }
             }
         }
         if ended {
-            for (number, end) in ends {
-                match *end {
-                    End::Left => tracing::info!(source = number, "source left"),
-                    End::Broke(what) => {
-                        tracing::warn!(source = number, %what, "source broke the protocol; closed")
-                    }
-                }
+            for number in ends {
                 self.connections
                     .retain(|connection| connection.source().connection != number);
             }
@@ -256,7 +272,6 @@ impl Target {
         let before = self.next_number;
         while let Some(link) = self.listener.accept() {
             let connection = Connection::new(self.next_number, link, &self.host);
-            tracing::info!(source = ?connection.source(), "source connected");
             self.connections.push(connection);
             self.next_number += 1;
         }

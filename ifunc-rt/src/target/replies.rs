@@ -54,6 +54,11 @@ impl Replies {
         Ok(self.flush()? && (token == 0 || self.reserve(self.room)?))
     }
 
+    /// Longest body of a completion.
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
     /// Whether what stalled is still without room. Asked before sleep.
     pub(super) fn is_full(&mut self) -> bool {
         matches!(self.tx.reserve(self.room, 8), Ok(None))

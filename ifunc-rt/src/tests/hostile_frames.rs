@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
+use ifunc_abi::stats::{PageHead, Stats};
 use ifunc_abi::status::Status;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -24,9 +25,18 @@ pub(crate) struct Raw {
 }
 
 /// Delivers what it was given, body aligned as transports do, until it is through.
-struct Script {
+pub(super) struct Script {
     frames: std::vec::IntoIter<Raw>,
     current: Option<(u32, [u64; 2], AlignedBuffer)>,
+}
+
+impl Script {
+    pub(super) fn new(frames: Vec<Raw>) -> Self {
+        Self {
+            frames: frames.into_iter(),
+            current: None,
+        }
+    }
 }
 
 impl Inbound for Script {
@@ -86,13 +96,21 @@ impl Outbound for Ear {
         assert!(len <= self.room.len());
         assert!(matches!(header.kind, Kind::Completion | Kind::Report));
         let status = Status::from_code(header.handle).expect("a target sends statuses that exist");
+        // Longer than an answer of these ifuncs.
+        if status == Status::Executed && len > 64 {
+            let (head, part) = PageHead::split(&self.room[..len]).expect("a page");
+            if part.len() == head.total.get() as usize {
+                Stats::decode(part).expect("what was counted");
+            }
+            *self.said.lock().unwrap().entry("counters".into()).or_default() += 1;
+        }
         *self.said.lock().unwrap().entry(status.to_string()).or_default() += 1;
         self.sequence += 1;
         self.sequence
     }
 }
 
-fn honest(sequence: u32, header: Header, body: Vec<u8>) -> Raw {
+pub(super) fn honest(sequence: u32, header: Header, body: Vec<u8>) -> Raw {
     Raw {
         sequence,
         words: header.words(),
@@ -133,6 +151,8 @@ fn conversation() -> Vec<Raw> {
         ),
         honest(8, Header::new(Kind::Unbind, 1, 0), vec![]),
         honest(9, Header::new(Kind::Sync, 0, 10), vec![]),
+        honest(10, Header::new(Kind::Stats, 0, 11), vec![]),
+        honest(11, Header::new(Kind::Stats, 40, 12), vec![]),
     ]
 }
 
@@ -150,7 +170,7 @@ enum Mutation {
 }
 
 fn mutation() -> impl Strategy<Value = Mutation> {
-    let frame = 0..9usize;
+    let frame = 0..11usize;
     prop_oneof![
         (frame.clone(), 0..128usize).prop_map(|(frame, bit)| Mutation::Flip { frame, bit }),
         (frame.clone(), any::<usize>()).prop_map(|(frame, bit)| Mutation::FlipBody { frame, bit }),
@@ -217,10 +237,7 @@ fn mutated_frames_are_refused_or_harmless() {
             for mutation in &mutations {
                 mutate(&mut frames, mutation);
             }
-            let rx = Script {
-                frames: frames.into_iter(),
-                current: None,
-            };
+            let rx = Script::new(frames);
             let tx = Ear {
                 room: vec![0; 1 << 16],
                 said: said.clone(),
@@ -253,6 +270,7 @@ fn mutated_frames_are_refused_or_harmless() {
     assert!(ended.len() > 5, "the mutations reach several ways to be closed");
     for reached in [
         "executed",
+        "counters",
         "failed: the payload does not decode",
         "failed: the ifunc panicked",
         "rejected: the image's bytes do not have the id",

@@ -10,6 +10,7 @@ mod logs;
 mod running;
 mod serving;
 mod sessions;
+mod stats;
 mod threads;
 
 /// Says how far the mutants of a test came: past the harness, which keeps to itself what a macro prints.

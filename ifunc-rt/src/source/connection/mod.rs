@@ -267,6 +267,17 @@ impl Connection {
             self.pending.complete(token, Ok(Completion::executed()));
             return Ok(Some(token));
         }
+        self.question(Kind::Sync, 0, What::Flush)
+    }
+
+    /// Asks for the page of what the target has counted that begins at `offset`.
+    pub(super) fn try_ask(&mut self, offset: u32) -> Result<Option<u64>, Error> {
+        self.progress();
+        self.question(Kind::Stats, offset, What::Stats)
+    }
+
+    /// Sends a frame without a body that wants a completion.
+    fn question(&mut self, kind: Kind, handle: u32, what: What) -> Result<Option<u64>, Error> {
         if !self.drive() {
             return Ok(None);
         }
@@ -284,8 +295,8 @@ impl Connection {
                 return Ok(None);
             }
         }
-        let token = self.pending.wait_for(What::Flush, None);
-        self.commit(Header::new(Kind::Sync, 0, token), 0);
+        let token = self.pending.wait_for(what, None);
+        self.commit(Header::new(kind, handle, token), 0);
         Ok(Some(token))
     }
 
@@ -343,6 +354,7 @@ impl Connection {
 fn name_in(handles: &[Slot], what: What) -> String {
     match what {
         What::Flush => "flush".into(),
+        What::Stats => super::stats::STATS.into(),
         What::Ifunc(handle) => handles[handle as usize].library.name.clone(),
     }
 }

@@ -28,6 +28,8 @@ struct Pending {
 pub(super) enum What {
     /// Everything sent before.
     Flush,
+    /// A page of what the target has counted.
+    Stats,
     /// An invocation of this handle's image.
     Ifunc(u32),
 }

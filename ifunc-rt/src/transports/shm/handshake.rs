@@ -30,8 +30,8 @@ use crate::transports::RingSize;
 /// Version of the handshake, the segment's layout and the rings, and of what the bodies of frames hold: whatever changes in
 /// `ifunc_abi::frame` or `ifunc_abi::status` makes it another.
 ///
-/// 2: a panic's body names calls.
-pub(super) const VERSION: u32 = 2;
+/// 2: a panic's body names calls. 3: sources may ask with `Stats`.
+pub(super) const VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"ifuncshm";
 const HEAD: usize = 16;
@@ -300,9 +300,9 @@ mod tests {
     #[test]
     fn other_versions_are_told_apart_from_nonsense() {
         let mut newer = welcome().encode();
-        newer[8] = 3;
+        newer[8] = VERSION as u8 + 1;
         newer.truncate(HEAD);
-        assert_eq!(Answer::decode(&newer), Answer::Version(3));
+        assert_eq!(Answer::decode(&newer), Answer::Version(VERSION + 1));
         assert!(matches!(
             Answer::decode(b"HTTP/1.1 400 Bad Request"),
             Answer::Nonsense(_)

@@ -15,8 +15,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::transports::RingSize;
 
-/// Version of the handshake, the header and the notices.
-pub(super) const VERSION: u32 = 1;
+/// Version of the handshake, the header and the notices, and of what the bodies of frames hold.
+///
+/// 2: sources may ask with `Stats`.
+pub(super) const VERSION: u32 = 2;
 /// Longest body of a notice; what is longer was not sent by us.
 pub(super) const LONGEST: usize = 1024;
 
@@ -173,9 +175,9 @@ mod tests {
     #[test]
     fn other_versions_are_told_apart_from_nonsense() {
         let mut newer = welcome().encode();
-        newer[8] = 2;
+        newer[8] = VERSION as u8 + 1;
         newer.truncate(16);
-        assert_eq!(Welcome::decode(&newer), Err(Misheard::Version(2)));
+        assert_eq!(Welcome::decode(&newer), Err(Misheard::Version(VERSION + 1)));
         assert!(matches!(
             judge_hello(b"HTTP/1.1 400 Bad Request"),
             Err(Misheard::Nonsense(_))

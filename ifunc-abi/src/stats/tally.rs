@@ -1,0 +1,177 @@
+//! How often each reason was given.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::status::{Failure, Rejection};
+
+/// A reason that is counted.
+pub trait Reason: Copy + Eq {
+    /// Its code, as in [`status`](crate::status).
+    fn code(self) -> u8;
+    /// The reason of a code; `None` for one that this version does not know.
+    fn of(code: u8) -> Option<Self>;
+    /// Its name, such as `MissingImport`.
+    fn name(self) -> &'static str;
+}
+
+macro_rules! reason {
+    ($($name:ident)*) => { $(impl Reason for $name {
+        fn code(self) -> u8 {
+            self as u8
+        }
+        fn of(code: u8) -> Option<Self> {
+            $name::from_code(code)
+        }
+        fn name(self) -> &'static str {
+            $name::name(self)
+        }
+    })* };
+}
+
+reason!(Failure Rejection);
+
+/// How often each reason was given, of those that were.
+///
+/// For people (JSON) it is a map from names to numbers; for machines one from codes to numbers, of which those that this
+/// version does not know are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally<R> {
+    counts: Vec<(R, u64)>,
+}
+
+impl<R> Default for Tally<R> {
+    fn default() -> Self {
+        Self { counts: Vec::new() }
+    }
+}
+
+impl<R: Reason> Tally<R> {
+    /// How often.
+    #[must_use]
+    pub fn get(&self, reason: R) -> u64 {
+        self.iter()
+            .find(|(other, _)| *other == reason)
+            .map_or(0, |(_, count)| count)
+    }
+
+    /// All together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.iter()
+            .fold(0, |total, (_, count)| total.saturating_add(count))
+    }
+
+    /// Each that was given, in the order of the codes, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (R, u64)> + '_ {
+        self.counts.iter().copied()
+    }
+
+    /// It was given `count` times more.
+    pub fn add(&mut self, reason: R, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let code = reason.code();
+        match self.counts.binary_search_by_key(&code, |(other, _)| other.code()) {
+            Ok(at) => self.counts[at].1 = self.counts[at].1.saturating_add(count),
+            Err(at) => self.counts.insert(at, (reason, count)),
+        }
+    }
+
+    /// Adds what `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (reason, count) in other.iter() {
+            self.add(reason, count);
+        }
+    }
+}
+
+impl<R: Reason> Serialize for Tally<R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let for_people = serializer.is_human_readable();
+        let mut map = serializer.serialize_map(Some(self.counts.len()))?;
+        for (reason, count) in self.iter() {
+            if for_people {
+                map.serialize_entry(reason.name(), &count)?;
+            } else {
+                map.serialize_entry(&reason.code(), &count)?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de, R: Reason> Deserialize<'de> for Tally<R> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read<R> {
+            by_name: bool,
+            reason: PhantomData<R>,
+        }
+
+        impl<'de, R: Reason> Visitor<'de> for Read<R> {
+            type Value = Tally<R>;
+
+            fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str("how often each reason was given")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tally<R>, A::Error> {
+                let mut tally = Tally::default();
+                loop {
+                    let reason = if self.by_name {
+                        let Some(name) = map.next_key::<alloc::string::String>()? else {
+                            break;
+                        };
+                        (0..=u8::MAX)
+                            .filter_map(R::of)
+                            .find(|reason| reason.name() == name)
+                    } else {
+                        let Some(code) = map.next_key::<u8>()? else { break };
+                        R::of(code)
+                    };
+                    let count = map.next_value()?;
+                    if let Some(reason) = reason {
+                        tally.add(reason, count);
+                    }
+                }
+                Ok(tally)
+            }
+        }
+
+        let read = Read {
+            by_name: deserializer.is_human_readable(),
+            reason: PhantomData,
+        };
+        deserializer.deserialize_map(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_reasons_are_left_out() {
+        // Two entries: one of a code that nobody has given a meaning, and 3 panics.
+        let bytes = [2, 200, 9, Failure::Panic as u8, 3];
+        let tally: Tally<Failure> = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(tally.get(Failure::Panic), 3);
+        assert_eq!(tally.total(), 3);
+    }
+
+    #[test]
+    fn counts_add_up_and_stay_in_order() {
+        let mut tally = Tally::default();
+        tally.add(Rejection::Resources, 1);
+        tally.add(Rejection::Unbound, u64::MAX);
+        tally.add(Rejection::Unbound, 1);
+        tally.add(Rejection::Policy, 0);
+        let all: Vec<_> = tally.iter().collect();
+        assert_eq!(all, [(Rejection::Unbound, u64::MAX), (Rejection::Resources, 1)]);
+    }
+}

@@ -1,0 +1,189 @@
+//! A histogram of durations, as exact at a nanosecond as at a minute.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+/// How long invocations took, in nanoseconds.
+///
+/// Durations are counted in buckets whose width is at most a quarter of where they begin: 0, 1, 2, 3, then four to each power of
+/// two. So what is read from it is at most 25 % above what was; [`max_ns`](Self::max_ns) and the mean are exact.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Buckets that hold something, in order: number of the bucket, and how many.
+    buckets: Vec<(u8, u64)>,
+    /// All durations together.
+    pub sum_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Times {
+    /// Number of buckets. The last one holds everything from 16 minutes up.
+    pub const BUCKETS: usize = 156;
+
+    /// The bucket of a duration.
+    #[must_use]
+    #[inline]
+    pub const fn bucket(ns: u64) -> usize {
+        if ns < 4 {
+            return ns as usize;
+        }
+        let octave = 63 - ns.leading_zeros() as usize;
+        let bucket = (octave - 1) * 4 + (ns >> (octave - 2) & 3) as usize;
+        if bucket < Self::BUCKETS {
+            bucket
+        } else {
+            Self::BUCKETS - 1
+        }
+    }
+
+    /// The longest duration that falls into a bucket; of the last, `u64::MAX`.
+    #[must_use]
+    pub const fn upper_ns(bucket: usize) -> u64 {
+        if bucket >= Self::BUCKETS - 1 {
+            return u64::MAX;
+        }
+        if bucket < 4 {
+            return bucket as u64;
+        }
+        let octave = bucket / 4 + 1;
+        let width = 1 << (octave - 2);
+        (1 << octave) + (bucket as u64 % 4 + 1) * width - 1
+    }
+
+    /// The counts of all buckets, their sum and the longest.
+    #[must_use]
+    pub fn from_counts(counts: impl IntoIterator<Item = u64>, sum_ns: u64, max_ns: u64) -> Self {
+        let numbered = (0u8..).zip(counts);
+        Self {
+            buckets: numbered.filter(|(_, count)| *count > 0).collect(),
+            sum_ns,
+            max_ns,
+        }
+    }
+
+    /// One more duration.
+    pub fn record(&mut self, ns: u64) {
+        self.add(Self::bucket(ns) as u8, 1);
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// How many were timed.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets
+            .iter()
+            .fold(0, |count, (_, more)| count.saturating_add(*more))
+    }
+
+    /// Their mean; `None` if none was timed.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<u64> {
+        self.sum_ns.checked_div(self.count())
+    }
+
+    /// What `part` of them (0 to 1: 0.5 is the median) did not exceed; `None` if none was timed.
+    #[must_use]
+    pub fn quantile_ns(&self, part: f64) -> Option<u64> {
+        let rank = (self.count() as f64 * part.clamp(0.0, 1.0)) as u64;
+        let mut seen = 0u64;
+        for &(bucket, count) in &self.buckets {
+            seen = seen.saturating_add(count);
+            if seen > rank || seen == self.count() {
+                return Some(Self::upper_ns(bucket.into()).min(self.max_ns));
+            }
+        }
+        None
+    }
+
+    /// The longest duration of each bucket that holds something, and how many it holds.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets
+            .iter()
+            .map(|&(bucket, count)| (Self::upper_ns(bucket.into()).min(self.max_ns), count))
+    }
+
+    /// Adds what `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        for &(bucket, count) in &other.buckets {
+            self.add(bucket, count);
+        }
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// What was counted since `earlier`, an older state of the same histogram; the longest of it is not known any more, and is taken to
+    /// be the bound of its bucket.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |bucket| {
+            let find = earlier.buckets.iter().find(|(other, _)| *other == bucket);
+            find.map_or(0, |(_, count)| *count)
+        };
+        let buckets: Vec<_> = self
+            .buckets
+            .iter()
+            .map(|&(bucket, count)| (bucket, count.saturating_sub(before(bucket))))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let longest = buckets
+            .last()
+            .map_or(0, |(bucket, _)| Self::upper_ns((*bucket).into()));
+        Self {
+            buckets,
+            sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+            max_ns: longest.min(self.max_ns),
+        }
+    }
+
+    fn add(&mut self, bucket: u8, count: u64) {
+        match self.buckets.binary_search_by_key(&bucket, |(other, _)| *other) {
+            Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(count),
+            Err(at) => self.buckets.insert(at, (bucket, count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_each_other_without_gap_and_are_narrow() {
+        let mut from = 0;
+        for bucket in 0..Times::BUCKETS - 1 {
+            let upper = Times::upper_ns(bucket);
+            assert_eq!(Times::bucket(from), bucket);
+            assert_eq!(Times::bucket(upper), bucket);
+            assert!(upper - from <= from / 4, "{from}..={upper}");
+            from = upper + 1;
+        }
+        assert_eq!(Times::bucket(from), Times::BUCKETS - 1);
+        assert_eq!(Times::bucket(u64::MAX), Times::BUCKETS - 1);
+        assert!(from > 1_000_000_000 * 60 * 8, "{from}");
+    }
+
+    #[test]
+    fn quantiles_and_differences() {
+        let mut times = Times::default();
+        assert_eq!((times.mean_ns(), times.quantile_ns(0.5)), (None, None));
+        for ns in 1..=100 {
+            times.record(ns);
+        }
+        assert_eq!(times.mean_ns(), Some(50));
+        for (part, exact) in [(0.0, 1), (0.5, 50), (0.99, 99), (1.0, 100)] {
+            let told = times.quantile_ns(part).unwrap();
+            assert!((exact..=exact + exact / 4 + 1).contains(&told), "{part}: {told}");
+        }
+        let before = times.clone();
+        times.record(1000);
+        times.record(7);
+        let since = times.since(&before);
+        assert_eq!((since.count(), since.sum_ns, since.max_ns), (2, 1007, 1000));
+        let mut both = before;
+        both.merge(&since);
+        assert_eq!(both, times);
+    }
+}

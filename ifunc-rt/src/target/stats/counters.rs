@@ -1,0 +1,242 @@
+//! What is counted while frames are dealt with: a load, an addition and a store each, because only one thread at a time
+//! deals with a connection. Whoever reads adds up what all have counted.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use ifunc_abi::ImageId;
+use ifunc_abi::stats::{Counts, IfuncCounts, Reason, Tally, Times, Timing};
+use ifunc_abi::status::{Failure, Rejection};
+
+/// A number that one thread at a time adds to, and any may read.
+#[derive(Debug, Default)]
+pub(in crate::target) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(in crate::target) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    #[inline]
+    pub(in crate::target) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A counter for each reason.
+#[derive(Debug)]
+pub(in crate::target) struct Reasons([Counter; REASONS]);
+
+/// More than the largest code of a reason.
+const REASONS: usize = 32;
+const _: () = assert!(Failure::ALL.len() < REASONS && Rejection::ALL.len() < REASONS);
+
+impl Default for Reasons {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Reasons {
+    pub(in crate::target) fn count(&self, reason: impl Reason) {
+        if let Some(counter) = self.0.get(usize::from(reason.code())) {
+            counter.add(1);
+        }
+    }
+
+    fn tally<R: Reason>(&self) -> Tally<R> {
+        let mut tally = Tally::default();
+        for (code, counter) in (0u8..).zip(&self.0) {
+            if let Some(reason) = R::of(code) {
+                tally.add(reason, counter.get());
+            }
+        }
+        tally
+    }
+}
+
+/// What a connection counts of everything that no image runs for.
+#[derive(Debug, Default)]
+pub(in crate::target) struct LinkCounters {
+    /// Frames that are no `Exec`.
+    pub(in crate::target) other_frames: Counter,
+    /// Bytes of images, and of payloads that were not run.
+    pub(in crate::target) bytes_in: Counter,
+    /// Bytes of reasons.
+    pub(in crate::target) bytes_out: Counter,
+    pub(in crate::target) installs: Counter,
+    pub(in crate::target) failed: Reasons,
+    pub(in crate::target) rejected: Reasons,
+    pub(in crate::target) refused: Reasons,
+    pub(in crate::target) stalls: Counter,
+    pub(in crate::target) stalled: AtomicBool,
+}
+
+impl LinkCounters {
+    /// Its next frame has to wait, or no longer.
+    pub(in crate::target) fn stalled(&self, now: bool) {
+        if now && !self.stalled.load(Relaxed) {
+            self.stalls.add(1);
+        }
+        self.stalled.store(now, Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let rejected = self.rejected.tally();
+        Counts {
+            frames: self.other_frames.get() + rejected.total(),
+            bytes_in: self.bytes_in.get(),
+            bytes_out: self.bytes_out.get(),
+            installs: self.installs.get(),
+            executed: 0,
+            failed: self.failed.tally(),
+            rejected,
+            refused: self.refused.tally(),
+            stalls: self.stalls.get(),
+        }
+    }
+}
+
+/// What a connection counts of the image that a handle stands for. In one cache line, which nobody else writes.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(in crate::target) struct HandleCounters {
+    /// Invocations.
+    hits: Counter,
+    payload_bytes: Counter,
+    answer_bytes: Counter,
+    failed: Counter,
+    /// The number of the next invocation that is timed.
+    next_timed: Counter,
+    times: std::sync::Arc<SharedTimes>,
+    pub(super) id: ImageId,
+}
+
+/// Invocations of a handle that are all timed, when they are sampled; and how many of the later ones are one sample.
+const SAMPLE: u64 = 64;
+
+impl HandleCounters {
+    pub(super) fn new(id: ImageId, times: std::sync::Arc<SharedTimes>, timing: Timing) -> Self {
+        let next_timed = Counter::default();
+        if timing == Timing::Off {
+            next_timed.add(u64::MAX);
+        }
+        Self {
+            hits: Counter::default(),
+            payload_bytes: Counter::default(),
+            answer_bytes: Counter::default(),
+            failed: Counter::default(),
+            next_timed,
+            times,
+            id,
+        }
+    }
+
+    /// When it begins, if it is to be timed.
+    #[inline]
+    pub(in crate::target) fn begin(&self) -> Option<Instant> {
+        (self.hits.get() >= self.next_timed.get()).then(Instant::now)
+    }
+
+    /// An invocation has ended well.
+    #[inline]
+    pub(in crate::target) fn executed(&self, payload: usize, answer: usize) {
+        self.hits.add(1);
+        self.payload_bytes.add(payload as u64);
+        if answer != 0 {
+            self.answer_bytes.add(answer as u64);
+        }
+    }
+
+    /// An invocation has ended, and not well.
+    pub(in crate::target) fn failed(&self, payload: usize) {
+        self.executed(payload, 0);
+        self.failed.add(1);
+    }
+
+    /// An invocation that began has ended. Told before it is counted.
+    #[cold]
+    pub(in crate::target) fn time(&self, timing: Timing, took: Duration) {
+        self.times
+            .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let next = match timing {
+            Timing::Sampled if self.hits.get() + 1 >= SAMPLE => SAMPLE,
+            _ => 1,
+        };
+        self.next_timed
+            .add(self.hits.get() + next - self.next_timed.get());
+    }
+
+    /// Without the times, which are the image's, and the installs, which are counted elsewhere.
+    pub(super) fn counts(&self) -> IfuncCounts {
+        IfuncCounts {
+            hits: self.hits.get(),
+            failed: self.failed.get(),
+            payload_bytes: self.payload_bytes.get(),
+            answer_bytes: self.answer_bytes.get(),
+            ..IfuncCounts::default()
+        }
+    }
+}
+
+/// The times of an image's invocations, of all connections and threads: few are timed, so they can share.
+#[derive(Debug)]
+pub(super) struct SharedTimes {
+    buckets: [AtomicU64; Times::BUCKETS],
+    sum_ns: AtomicU64,
+    max_ns: AtomicU64,
+}
+
+impl Default for SharedTimes {
+    fn default() -> Self {
+        Self {
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+            sum_ns: AtomicU64::new(0),
+            max_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl SharedTimes {
+    fn record(&self, ns: u64) {
+        self.buckets[Times::bucket(ns)].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(ns, Relaxed);
+        self.max_ns.fetch_max(ns, Relaxed);
+    }
+
+    pub(super) fn times(&self) -> Times {
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Relaxed));
+        Times::from_counts(counts, self.sum_ns.load(Relaxed), self.max_ns.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed(timing: Timing, invocations: u64) -> u64 {
+        let times = std::sync::Arc::new(SharedTimes::default());
+        let counters = HandleCounters::new([0; 32], times.clone(), timing);
+        for _ in 0..invocations {
+            if counters.begin().is_some() {
+                counters.time(timing, Duration::from_nanos(7));
+            }
+            counters.executed(3, 0);
+        }
+        assert_eq!(counters.counts().hits, invocations);
+        assert_eq!(times.times().sum_ns, 7 * times.times().count());
+        times.times().count()
+    }
+
+    #[test]
+    fn the_first_are_timed_and_then_one_of_many() {
+        assert_eq!(timed(Timing::Sampled, 1), 1);
+        assert_eq!(timed(Timing::Sampled, 64), 64);
+        assert_eq!(timed(Timing::Sampled, 127), 64);
+        assert_eq!(timed(Timing::Sampled, 128), 65);
+        assert_eq!(timed(Timing::Sampled, 6400), 64 + 99);
+        assert_eq!(timed(Timing::All, 1000), 1000);
+        assert_eq!(timed(Timing::Off, 1000), 0);
+    }
+}
