@@ -10,6 +10,7 @@ mod lint;
 mod miri;
 mod package;
 mod readme;
+mod soak;
 mod steps;
 mod test;
 mod text_search;
@@ -33,6 +34,9 @@ cargo xtask COMMAND
   ci        test, lint, package and readme
   corpus [--full]
             send what compilers make of many sources to another process, and compare; --full: with every setting
+  soak [--quick] [--messages N] [--transport LIST] [--part LIST] [--rounds N] [--visits N] [--seed N]
+            messages by the million, sources that come, go and are killed, sleep and wake-ups, idleness: each counted; see
+            docs/testing.md. Lists are of shm,ucx and of idle,wakes,many,messages; --quick: half a minute of it
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
@@ -43,6 +47,9 @@ cargo xtask COMMAND
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("soak", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return soak(options);
+    }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => &[test::run],
         ["test", "--smallest"] => &[again::smallest],
@@ -76,6 +83,18 @@ fn main() -> ExitCode {
         part(&mut steps);
     }
     steps.summary()
+}
+
+/// `cargo xtask soak`, whose last line is its program's.
+fn soak(options: &[String]) -> ExitCode {
+    let run = soak::judge(options).and_then(|()| soak::run(options));
+    match run {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The checkout.

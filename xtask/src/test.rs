@@ -7,6 +7,7 @@ use crate::again;
 use crate::build_time;
 use crate::corpus;
 use crate::debian;
+use crate::soak;
 use crate::steps::{Steps, cargo, output};
 use crate::text_search;
 use crate::ucx_bindings;
@@ -80,6 +81,7 @@ pub(crate) fn run(steps: &mut Steps) {
             text_search::beside_grep(ifunc, transport)
         });
     }
+    steps.step("a short soak", || soak::run(&["--quick".to_owned()]));
     build_time::run(steps);
 }
 

@@ -10,6 +10,8 @@ use alloc::string::String;
 use ifunc::prelude::*;
 use serde::{Deserialize, Serialize};
 
+pub mod soak;
+
 /// What the targets of these tests own. The targets have their own definition of it: nothing is shared but the layout.
 #[derive(Layout)]
 #[repr(C)]

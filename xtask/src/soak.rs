@@ -1,0 +1,81 @@
+//! `cargo xtask soak`: builds the program and the ifuncs, and runs it. What it does is in `tests/src/bin/soak`.
+
+use std::process::Command;
+
+use crate::steps::{cargo, output, status};
+
+/// The options that stand alone, and those that have a value.
+const FLAGS: &[&str] = &["--quick"];
+const VALUES: &[&str] = &[
+    "--messages",
+    "--rounds",
+    "--visits",
+    "--transport",
+    "--part",
+    "--seed",
+];
+
+/// Whether the program knows these options: it takes a while to be built.
+pub(crate) fn judge(args: &[String]) -> Result<(), String> {
+    let mut args = args.iter().map(String::as_str);
+    while let Some(arg) = args.next() {
+        if VALUES.contains(&arg) {
+            args.next().ok_or_else(|| format!("`{arg}` needs a value"))?;
+        } else if !FLAGS.contains(&arg) {
+            return Err(format!("`cargo xtask soak` has no option `{arg}`"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the soak. A quick one is of the program as the tests have built it; ifuncs are always optimised.
+pub(crate) fn run(args: &[String]) -> Result<String, String> {
+    let quick = args.iter().any(|arg| arg == "--quick");
+    let profile = if quick { "dev" } else { "release" };
+    status(&mut cargo([
+        "build",
+        "--quiet",
+        "--locked",
+        "--package",
+        "ifunc-tests",
+        "--bin",
+        "soak",
+        "--profile",
+        profile,
+    ]))?;
+    status(&mut cargo([
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "cargo-ifunc",
+        "--",
+        "ifunc",
+        "build",
+        "--quiet",
+        "--package",
+        "ifunc-tests-ifuncs",
+    ]))?;
+    let target = crate::scratch();
+    let target = target.parent().ok_or("the target directory has no name")?;
+    let mut soak = Command::new(target.join(if quick { "debug" } else { "release" }).join("soak"));
+    soak.args(args)
+        .env("IFUNC_LIB_DIR", target.join("ifunc/release"))
+        .stdin(std::process::Stdio::null());
+    let said = output(&mut soak)?;
+    let counts = said.lines().rfind(|line| !line.trim().is_empty());
+    Ok(counts.unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    #[test]
+    fn options_are_judged_before_anything_is_built() {
+        let judge = |text: &str| judge(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(judge("--quick --messages 1000 --transport shm,ucx"), Ok(()));
+        assert!(judge("--messages").unwrap_err().contains("needs a value"));
+        assert!(judge("--slow").unwrap_err().contains("no option `--slow`"));
+    }
+}
