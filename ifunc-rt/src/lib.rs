@@ -61,6 +61,7 @@ pub use target::{
     TargetError,
 };
 pub use transports::address::{Address, AddressError, HostPort};
+pub use transports::worker_address::WorkerAddress;
 pub use transports::{ConnectError, ListenError};
 
 pub use ifunc_abi::stats;

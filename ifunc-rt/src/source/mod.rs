@@ -91,7 +91,7 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Connects to a target: `shm:NAME`, `ucx://HOST:PORT` or `loopback:NAME`. One that is not there yet is waited for, for
+    /// Connects to a target: `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:HEX` or `loopback:NAME`. One that is not there yet is waited for, for
     /// a while ([`SourceOptions::connect_timeout`]).
     ///
     /// # Errors
@@ -251,6 +251,14 @@ impl Source {
     /// The kernel has no descriptor left, or this source has a driver.
     pub fn driver(&self) -> std::io::Result<Driver> {
         Driver::new(self)
+    }
+
+    /// What carries the connection at this moment, by the transport's own account: over UCX the transports and devices of its
+    /// endpoint, such as `sysv/memory tcp/lo`; else `shm` or `loopback`. Empty while there is no connection.
+    #[must_use]
+    pub fn transport(&self) -> String {
+        let waiter = self.lock().waiter();
+        waiter.map_or_else(String::new, |waiter| waiter.carried_by())
     }
 
     fn say_reports(&self) -> Result<(), Error> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::transports::{ConnectConfig, PEER_TIMEOUT};
+
 /// Who makes progress while nobody calls a [`Source`](super::Source): who takes in what has come, sends on what waits for
 /// room, and lets the transport do its own work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub enum Progress {
 }
 
 /// Deadlines of a [`Source`](super::Source), and who makes progress.
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceOptions {
@@ -35,6 +38,14 @@ pub struct SourceOptions {
     pub reconnect: Duration,
     /// Who makes progress while nobody calls. Default: nobody ([`Progress::Caller`]).
     pub progress: Progress,
+    /// How long a target may be silent that has vanished, host and all, before it is taken for gone. Default 5 s. A target
+    /// that ends is noticed at once, and one that is merely stopped is not gone.
+    ///
+    /// Over UCX it sets TCP's probes (in whole seconds, 2 s at least) and UCX's own, which find out about a process that
+    /// ended without a socket (`UCX_TLS=sm`); on other networks their hardware's retries decide. `UCX_KEEPALIVE_INTERVAL`,
+    /// `UCX_TCP_KEEPIDLE`, `UCX_TCP_KEEPINTVL`, `UCX_TCP_KEEPCNT` and the like in the environment win over it. `shm` and
+    /// `loopback` do not use it: the kernel tells the end of a process of the same host at once.
+    pub peer_timeout: Duration,
 }
 
 impl Default for SourceOptions {
@@ -44,6 +55,7 @@ impl Default for SourceOptions {
             connect_timeout: Duration::from_secs(5),
             reconnect: Duration::from_secs(5),
             progress: Progress::Caller,
+            peer_timeout: PEER_TIMEOUT,
         }
     }
 }
@@ -75,5 +87,19 @@ impl SourceOptions {
     pub fn progress(mut self, progress: Progress) -> Self {
         self.progress = progress;
         self
+    }
+
+    /// Sets [`peer_timeout`](Self::peer_timeout).
+    #[must_use]
+    pub fn peer_timeout(mut self, timeout: Duration) -> Self {
+        self.peer_timeout = timeout;
+        self
+    }
+
+    /// What transports ask for.
+    pub(super) fn connect_config(&self) -> ConnectConfig {
+        ConnectConfig {
+            peer_timeout: self.peer_timeout,
+        }
     }
 }

@@ -33,6 +33,10 @@ impl Waiter for NeverWaits {
 
     fn close(&self) {}
 
+    fn carried_by(&self) -> String {
+        String::new()
+    }
+
     fn is_gone(&self) -> bool {
         false
     }

@@ -1,6 +1,7 @@
 //! How a target is made.
 
 use std::ffi::c_void;
+use std::time::Duration;
 
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Timing;
@@ -13,7 +14,7 @@ use crate::load::libraries::{InvalidSoname, SharedLibrary};
 use crate::load::names::{DuplicateExport, HostNames};
 use crate::load::sets::NamedSet;
 use crate::transports::address::AddressError;
-use crate::transports::{ListenConfig, ListenError};
+use crate::transports::{ListenConfig, ListenError, PEER_TIMEOUT};
 
 /// Settings of a [`Target`]. Sizes are bytes.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub struct TargetBuilder {
     pub(super) other_users: bool,
     pub(super) slots: Option<u32>,
     pub(super) ring_bytes: Option<u32>,
+    pub(super) peer_timeout: Duration,
     pub(super) shuffle: Option<u64>,
     pub(super) debug: DebugInfo,
     pub(super) timing: Timing,
@@ -103,6 +105,7 @@ impl Default for TargetBuilder {
             other_users: false,
             slots: None,
             ring_bytes: None,
+            peer_timeout: PEER_TIMEOUT,
             shuffle: None,
             debug: DebugInfo::default(),
             timing: Timing::default(),
@@ -257,6 +260,13 @@ impl TargetBuilder {
         self
     }
 
+    /// How long a source may be silent that has vanished, host and all, before it is taken for gone. Default 5 s. What it sets and
+    /// what it cannot set is said of a source's [`SourceOptions::peer_timeout`](crate::SourceOptions::peer_timeout).
+    pub fn peer_timeout(mut self, timeout: Duration) -> Self {
+        self.peer_timeout = timeout;
+        self
+    }
+
     /// What debuggers and profilers are told of installed images. Default [`DebugInfo::names`]; the environment variable
     /// `IFUNC_DEBUG` replaces it.
     pub fn debug_info(mut self, info: DebugInfo) -> Self {
@@ -287,8 +297,9 @@ impl TargetBuilder {
         self
     }
 
-    /// Starts listening on `address`: `shm:NAME`, `ucx://HOST:PORT` or `loopback:NAME`. With port 0, it is any that is
-    /// free: [`Target::address`] says which.
+    /// Starts listening on `address`: `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:` or `loopback:NAME`. With port 0, it is any that is
+    /// free: [`Target::address`] says which; and it says what the address of the worker is, for launchers to pass on
+    /// (`ucx-worker:HEX`).
     ///
     /// # Errors
     /// An address that does not parse or is taken, sizes that cannot be, two exports of one name, a library's name that is no
@@ -307,6 +318,7 @@ impl TargetBuilder {
         }
         let mut config = ListenConfig::new(self.limits);
         config.other_users = self.other_users;
+        config.peer_timeout = self.peer_timeout;
         config.shuffle = self.shuffle;
         let or =
             |chosen: Option<u32>, name| chosen.map_or_else(|| environment::number(name), |n| Ok(Some(n)));

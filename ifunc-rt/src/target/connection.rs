@@ -79,7 +79,7 @@ pub(super) struct Connection {
     rx: Box<dyn Inbound>,
     replies: Replies,
     /// Holds the transport's end of the connection open.
-    _waiter: Arc<dyn Waiter>,
+    waiter: Arc<dyn Waiter>,
     order: Order,
     state: State,
     /// The last look found a frame that has to wait for room.
@@ -127,7 +127,7 @@ impl Connection {
         Self {
             rx: link.rx,
             replies: Replies::new(link.tx, host.limits.max_answer, copy_payloads),
-            _waiter: link.waiter,
+            waiter: link.waiter,
             order: Order::new(),
             state: State {
                 source,
@@ -142,6 +142,11 @@ impl Connection {
             },
             stalled: false,
         }
+    }
+
+    /// What carries it, by the transport's own account.
+    pub(super) fn carried_by(&self) -> String {
+        self.waiter.carried_by()
     }
 
     pub(super) fn source(&self) -> &SourceInfo {

@@ -261,6 +261,16 @@ impl Target {
         }
     }
 
+    /// The sources that are connected, and what carries each by the transport's own account: over UCX the transports and devices
+    /// of its endpoint, such as `sysv/memory tcp/lo`; else `shm` or `loopback`.
+    #[must_use]
+    pub fn transports(&self) -> Vec<(SourceInfo, String)> {
+        let connections = self.connections.iter();
+        connections
+            .map(|connection| (*connection.source(), connection.carried_by()))
+            .collect()
+    }
+
     /// A handle that ends [`serve`](Self::serve) from another thread.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {

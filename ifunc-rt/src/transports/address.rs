@@ -1,9 +1,11 @@
-//! Addresses: `loopback:NAME`, `shm:NAME`, `ucx://HOST:PORT`.
+//! Addresses: `loopback:NAME`, `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:HEX`.
 
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+
+pub(crate) use super::worker_address::WorkerAddress;
 
 /// Where a target listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +17,9 @@ pub enum Address {
     Shm(String),
     /// A target on any host that UCX reaches.
     Ucx(HostPort),
+    /// A target that is known by the address of its UCX worker, for launchers: there is no listener and no port. `None`, for a
+    /// target: of the worker that it makes; its address is known when it listens.
+    UcxWorker(Option<WorkerAddress>),
 }
 
 /// A host, by name or address, and a port.
@@ -32,7 +37,7 @@ pub struct HostPort {
 pub enum AddressError {
     /// The part before the colon is no transport of this version.
     #[error(
-        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `ucx://HOST:PORT` for one of any host, `loopback:NAME` for this process"
+        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `ucx://HOST:PORT` for one of any host, `ucx-worker:` for one that tells its address itself, `loopback:NAME` for this process"
     )]
     Scheme(String),
     /// The part behind the colon is no name.
@@ -43,6 +48,18 @@ pub enum AddressError {
         "`{0}` is no host and port; help: write `ucx://127.0.0.1:0` (any free port of this host), `ucx://host.example:4711`, `ucx://[::1]:4711`"
     )]
     HostPort(String),
+    /// What follows `ucx-worker:` is no worker's address.
+    #[error(
+        "`ucx-worker:{begins}…` ({len} characters) is not what a target said its address is: {problem}; help: copy it whole, or write `ucx-worker:` alone to listen"
+    )]
+    Worker {
+        /// How it begins, behind the colon.
+        begins: String,
+        /// How long it is, behind the colon.
+        len: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
 }
 
 impl FromStr for Address {
@@ -57,7 +74,7 @@ impl FromStr for Address {
             && name
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-        let name = || {
+        let checked = || {
             if fits {
                 Ok(name.to_owned())
             } else {
@@ -65,9 +82,11 @@ impl FromStr for Address {
             }
         };
         match scheme {
-            "loopback" => Ok(Self::Loopback(name()?)),
-            "shm" => Ok(Self::Shm(name()?)),
+            "loopback" => Ok(Self::Loopback(checked()?)),
+            "shm" => Ok(Self::Shm(checked()?)),
             "ucx" => name_of_host(text).map(Self::Ucx),
+            "ucx-worker" if name.is_empty() => Ok(Self::UcxWorker(None)),
+            "ucx-worker" => name.parse().map(Some).map(Self::UcxWorker),
             _ => Err(AddressError::Scheme(text.into())),
         }
     }
@@ -79,6 +98,8 @@ impl fmt::Display for Address {
             Self::Loopback(name) => write!(f, "loopback:{name}"),
             Self::Shm(name) => write!(f, "shm:{name}"),
             Self::Ucx(at) => write!(f, "ucx://{at}"),
+            Self::UcxWorker(None) => f.write_str("ucx-worker:"),
+            Self::UcxWorker(Some(worker)) => write!(f, "ucx-worker:{worker}"),
         }
     }
 }
@@ -138,6 +159,7 @@ mod tests {
             "ucx://[fe80::1%lo]:1",
             "shm:name",
             "loopback:a.b",
+            "ucx-worker:",
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);

@@ -1,4 +1,6 @@
-//! What a target chooses when it listens.
+//! What a target chooses when it listens, and a source when it connects.
+
+use std::time::Duration;
 
 use ifunc_abi::frame::Limits;
 
@@ -49,6 +51,8 @@ pub(crate) struct ListenConfig {
     pub(crate) to_target: RingSize,
     /// Completions and reports.
     pub(crate) to_source: RingSize,
+    /// Within which a peer is to be given up that vanished.
+    pub(crate) peer_timeout: Duration,
     /// `loopback` only, for tests: deliver out of order, as the seed says.
     pub(crate) shuffle: Option<u64>,
 }
@@ -72,7 +76,27 @@ impl ListenConfig {
                 slots: 4096,
                 data: 1 << 20,
             },
+            peer_timeout: PEER_TIMEOUT,
             shuffle: None,
+        }
+    }
+}
+
+/// Within which a peer is given up that vanished, unless somebody chooses otherwise.
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a source chooses when it connects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectConfig {
+    /// Within which a target is to be given up that vanished.
+    pub(crate) peer_timeout: Duration,
+}
+
+#[cfg(test)]
+impl Default for ConnectConfig {
+    fn default() -> Self {
+        Self {
+            peer_timeout: PEER_TIMEOUT,
         }
     }
 }

@@ -40,6 +40,11 @@ pub enum ListenError {
         /// The address.
         address: std::net::SocketAddr,
     },
+    /// A worker's address is where a target is, not where one can be made.
+    #[error(
+        "a target cannot listen at the address of another worker; help: listen at `ucx-worker:`; the target then says what its address is"
+    )]
+    Worker,
     /// UCX refused something.
     #[error("{doing}: UCX says: {problem}")]
     Ucx {
@@ -95,6 +100,9 @@ pub enum ConnectError {
         /// What UCX said.
         problem: String,
     },
+    /// `ucx-worker:` alone is no target's address.
+    #[error("`ucx-worker:` names no target; help: write what the target said that its address is")]
+    Worker,
     /// The target said no.
     #[error("the target at `{address}` refused the connection: {reason}")]
     Refused {
@@ -162,7 +170,11 @@ impl ConnectError {
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(
             self,
-            Self::Refused { .. } | Self::Version { .. } | Self::Directory { .. } | Self::Library { .. }
+            Self::Refused { .. }
+                | Self::Version { .. }
+                | Self::Directory { .. }
+                | Self::Library { .. }
+                | Self::Worker
         )
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{Header, Limits};
 
 use address::Address;
-pub(crate) use config::{ListenConfig, RingSize};
+pub(crate) use config::{ConnectConfig, ListenConfig, PEER_TIMEOUT, RingSize};
 pub use error::{ConnectError, ListenError};
 
 pub(crate) mod address;
@@ -21,6 +21,7 @@ mod error;
 mod loopback;
 mod shm;
 mod ucx;
+pub(crate) mod worker_address;
 
 /// Makes this process a target at `address`.
 ///
@@ -39,6 +40,8 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
         Address::Loopback(name) => Ok(Box::new(loopback::listen(name, config)?)),
         Address::Shm(name) => shm::listen(name, config),
         Address::Ucx(at) => ucx::listen(at, &config),
+        Address::UcxWorker(None) => ucx::listen_at_worker(&config),
+        Address::UcxWorker(Some(_)) => Err(ListenError::Worker),
     }
 }
 
@@ -46,12 +49,24 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
 ///
 /// # Errors
 /// Nobody listens there, the target refuses, or it does not answer until `deadline`.
-pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, ConnectError> {
+pub(crate) fn connect_with(
+    address: &Address,
+    config: &ConnectConfig,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
     match address {
         Address::Loopback(name) => loopback::connect(name),
         Address::Shm(name) => shm::connect(name, deadline),
-        Address::Ucx(at) => ucx::connect(at, deadline),
+        Address::Ucx(at) => ucx::connect(at, config, deadline),
+        Address::UcxWorker(Some(worker)) => ucx::connect_to_worker(worker, config, deadline),
+        Address::UcxWorker(None) => Err(ConnectError::Worker),
     }
+}
+
+/// Connects with what a source chooses that chooses nothing.
+#[cfg(test)]
+pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, ConnectError> {
+    connect_with(address, &ConnectConfig::default(), deadline)
 }
 
 /// The other side is gone, or broke the transport's rules. Whatever it sent before was delivered first.
@@ -221,6 +236,9 @@ pub(crate) trait Waiter: Send + Sync {
 
     /// Wakes everybody who sleeps, for good: this side has no use for the link any more.
     fn close(&self);
+
+    /// What carries the connection, for people: the transport's own account, asked now. May cost microseconds.
+    fn carried_by(&self) -> String;
 
     /// Whether the peer is known to be gone. Costs one load; the transport watches in the background.
     fn is_gone(&self) -> bool;

@@ -24,7 +24,7 @@ use super::library::Library;
 use super::options::{Progress, SourceOptions};
 use super::patience::{Patience, after};
 use crate::transports::address::Address;
-use crate::transports::{ConnectError, Link, connect};
+use crate::transports::{ConnectError, Link, Waiter, connect_with};
 use crate::wire::order::Order;
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Connection {
     pub(super) fn connect(address: Address, options: SourceOptions) -> Result<Self, ConnectError> {
         let until = after(options.connect_timeout);
         let link = loop {
-            match connect(&address, until) {
+            match connect_with(&address, &options.connect_config(), until) {
                 Ok(link) => break link,
                 // The two are often started at once, and the target is not there yet.
                 Err(error) if error.may_pass() && Instant::now() < until => {
@@ -122,6 +122,11 @@ impl Connection {
             reports: VecDeque::new(),
             waiting,
         })
+    }
+
+    /// The link's own account of itself, if there is one.
+    pub(super) fn waiter(&self) -> Option<Arc<dyn Waiter>> {
+        self.link.as_ref().map(|link| Arc::clone(&link.waiter))
     }
 
     pub(super) fn options(&self) -> SourceOptions {

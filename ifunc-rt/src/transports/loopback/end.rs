@@ -252,6 +252,10 @@ impl Waiter for Sleeper {
         self.end.own().bell.ring();
     }
 
+    fn carried_by(&self) -> String {
+        "loopback".into()
+    }
+
     fn is_gone(&self) -> bool {
         self.end.is_gone()
     }

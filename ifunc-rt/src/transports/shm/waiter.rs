@@ -28,6 +28,10 @@ impl Waiter for SocketWaiter {
         self.0.close();
     }
 
+    fn carried_by(&self) -> String {
+        "shm".into()
+    }
+
     fn is_gone(&self) -> bool {
         self.0.is_gone()
     }

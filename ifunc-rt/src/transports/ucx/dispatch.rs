@@ -4,11 +4,11 @@ use ucx_sys::{UCS_OK, lanes, ucp_ep_h, ucs_status_t};
 
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
-use super::handshake::{Welcome, judge_hello, judge_refusal};
+use super::handshake::{Hello, Welcome, judge_refusal};
 use super::header::{Head, Notice};
 use super::inbox::{Data, Event};
 use super::parcel::{Parcel, Purpose};
-use super::table::{ConnectionId, Frame, Kind, Stage};
+use super::table::{Connection, ConnectionId, Frame, Kind, Stage};
 use crate::transports::Gone;
 
 impl Locked<'_> {
@@ -62,11 +62,9 @@ impl Locked<'_> {
     }
 
     fn message(&mut self, from: ucp_ep_h, head: Option<Head>, data: Data) {
-        let id = self.state.endpoints.get(&from.addr()).copied();
-        let Some((id, connection)) = id.and_then(|id| Some((id, self.state.connections.get_mut(&id)?)))
-        else {
-            // Of a connection that is closed, or of nobody that can be told.
-            return self.discard(data);
+        let Some((id, connection)) = self.addressee(from, head) else {
+            // Of somebody who comes in, of a connection that is closed, or of nobody that can be told.
+            return self.visit(from, head, data);
         };
         if connection.gone.is_some() {
             return self.discard(data);
@@ -95,6 +93,18 @@ impl Locked<'_> {
         if let Err(why) = result.and_then(|()| self.have_all_come(id)) {
             self.end(id, Gone::Malformed(why));
         }
+    }
+
+    /// Which connection a message is for: that of the number that it says, if it is of the endpoint that all messages to
+    /// this connection were of; without a number, that which has the endpoint to itself.
+    fn addressee(&mut self, from: ucp_ep_h, head: Option<Head>) -> Option<(ConnectionId, &mut Connection)> {
+        let from = from.addr();
+        let id = match head {
+            Some(head) if head.to != 0 => ConnectionId(head.to),
+            _ => *self.state.endpoints.get(&from)?,
+        };
+        let connection = self.state.connections.get_mut(&id)?;
+        (*connection.from.get_or_insert(from) == from).then_some((id, connection))
     }
 
     fn frame(&mut self, id: ConnectionId, head: Head, data: Data) -> Result<(), &'static str> {
@@ -159,14 +169,17 @@ impl Locked<'_> {
             return Ok(());
         };
         match (notice, &connection.stage) {
-            (Notice::Hello, Stage::Guest) => self.greet(id, judge_hello(body)),
+            (Notice::Hello, Stage::Guest) => self.greet(id, Hello::decode(body)),
             (Notice::Welcome, Stage::Calling) => {
                 connection.stage = match Welcome::decode(body) {
-                    Ok(welcome) => Stage::Open {
-                        welcome,
-                        out: Outgoing::new(welcome.to_target),
-                        incoming: Incoming::new(welcome.to_source),
-                    },
+                    Ok((welcome, number)) => {
+                        connection.peer = number;
+                        Stage::Open {
+                            welcome,
+                            out: Outgoing::new(welcome.to_target),
+                            incoming: Incoming::new(welcome.to_source),
+                        }
+                    }
                     Err(misheard) => Stage::Misheard(misheard),
                 };
                 Ok(())
@@ -232,7 +245,7 @@ impl Locked<'_> {
                 }
             }
         }
-        self.inbox().pool.borrow_mut().give(parcel);
+        self.inbox().give(parcel);
     }
 
     /// The peer of an endpoint is gone.
@@ -275,23 +288,32 @@ impl Locked<'_> {
         self.say(id, Notice::Credit, 0, &[]);
     }
 
-    /// Says which of UCX's transports carry a connection, by UCX's own account.
-    pub(super) fn show(&self, id: ConnectionId) {
+    /// Which of UCX's transports carry a connection, by UCX's own account: `sysv/memory tcp/lo`. Nothing where the endpoint
+    /// is closed.
+    pub(super) fn carried_by(&self, id: ConnectionId) -> String {
         let ep = self.state.connections.get(&id).map(|connection| connection.ep);
-        if let Some(ep) = ep.filter(|ep| !ep.is_null()) {
-            // SAFETY: the endpoint is alive, and its worker this thread's.
-            let over = lanes(&unsafe { self.ucx().endpoint_info(ep) }).join(" ");
-            tracing::info!(over, "connected by UCX");
-        }
+        let Some(ep) = ep.filter(|ep| !ep.is_null()) else {
+            return String::new();
+        };
+        // SAFETY: the endpoint is alive, and its worker this thread's.
+        lanes(&unsafe { self.ucx().endpoint_info(ep) }).join(" ")
+    }
+
+    /// Says what carries a connection.
+    pub(super) fn show(&self, id: ConnectionId) {
+        let over = self.carried_by(id);
+        tracing::info!(over, "connected by UCX");
     }
 
     /// Sends a parcel. What goes wrong is the end of the connection.
-    pub(super) fn post(&mut self, id: ConnectionId, parcel: Box<Parcel>, head: Head, len: usize) {
-        let ep = self.state.connections.get(&id).map(|connection| connection.ep);
-        let Some(ep) = ep.filter(|ep| !ep.is_null()) else {
+    pub(super) fn post(&mut self, id: ConnectionId, parcel: Box<Parcel>, mut head: Head, len: usize) {
+        let connection = self.state.connections.get(&id);
+        let Some(connection) = connection.filter(|connection| !connection.ep.is_null()) else {
             return self.discard(Data::Copied(parcel, 0));
         };
-        if let Err(status) = self.send(id, ep, parcel, head, len) {
+        head.to = connection.peer;
+        let (ep, am_id) = (connection.ep, connection.am_id);
+        if let Err(status) = self.send(id, ep, am_id, parcel, head, len) {
             tracing::debug!(%status, "sending");
             self.end(id, Gone::Closed);
         }

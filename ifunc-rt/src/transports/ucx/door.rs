@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use ucx_sys::{
-    UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR, UCS_OK, socket_addr, ucp_conn_request_attr_t, ucp_conn_request_h,
+    UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR, UCS_OK, socket_addr, ucp_conn_request_attr_t,
+    ucp_conn_request_h, ucp_ep_h,
 };
 
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
-use super::handshake::{Misheard, VERSION, refusal};
-use super::header::Notice;
+use super::handshake::{Hello, Misheard, VERSION, refusal};
+use super::header::{Head, Notice};
+use super::inbox::Data;
 use super::table::{ConnectionId, Stage};
 
 /// How long a guest may say nothing.
@@ -41,8 +43,7 @@ impl Locked<'_> {
                 ?from,
                 "refused a connection: too many are being made at this moment"
             );
-            if let Some(door) = &self.state.door {
-                let listener = door.listener;
+            if let Some(listener) = self.state.door.as_ref().and_then(|door| door.listener) {
                 // SAFETY: the listener is alive, and the request used up by this.
                 unsafe { self.ucx().ucp_listener_reject(listener, request) };
             }
@@ -51,7 +52,7 @@ impl Locked<'_> {
         match self.accept(request) {
             Ok(ep) => {
                 tracing::debug!(?from, "somebody connects");
-                let id = self.state.insert(ep, Stage::Guest);
+                let id = self.state.insert(ep, true, Stage::Guest);
                 if let Some(door) = &mut self.state.door {
                     door.guests.push_back((id, Instant::now()));
                 }
@@ -60,19 +61,66 @@ impl Locked<'_> {
         }
     }
 
+    /// A message of nobody that is known. Where there is no listener, it may be that of somebody who comes in.
+    pub(super) fn visit(&mut self, from: ucp_ep_h, head: Option<Head>, data: Data) {
+        let open = self
+            .state
+            .door
+            .as_ref()
+            .is_some_and(|door| door.listener.is_none() && door.guests.len() < MOST_GUESTS);
+        let says_hello = |head: &Head| head.to == 0 && head.as_notice() == Ok(Some(Notice::Hello));
+        let hello = match &data {
+            Data::Copied(parcel, len) if open && head.as_ref().is_some_and(says_hello) => {
+                Some(Hello::decode(parcel.body(*len)))
+            }
+            _ => None,
+        };
+        self.discard(data);
+        let Some(hello) = hello else { return };
+        // Who speaks another version, or none, is answered by the way that it came.
+        let known = hello.as_ref().ok();
+        let (ep, own) = match known.and_then(|hello| hello.address.as_ref()) {
+            Some(address) => match self.connect_to_worker(address) {
+                Ok(ep) => (ep, true),
+                Err(status) => {
+                    return tracing::warn!(%status, "a source cannot be reached at the address that it says");
+                }
+            },
+            None if from.is_null() => return,
+            None => (from, false),
+        };
+        let am_id = known.and_then(|hello| Some(hello.address.as_ref()?.am_id()));
+        let id = self.state.insert(ep, own, Stage::Guest);
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.from = Some(from.addr());
+            connection.am_id = am_id;
+        }
+        if let Some(door) = &mut self.state.door {
+            door.guests.push_back((id, Instant::now()));
+        }
+        if let Err(why) = self.greet(id, hello) {
+            tracing::debug!(why, "somebody came in who is no source");
+            self.forget(id);
+        }
+    }
+
     /// A guest said what it is.
     pub(super) fn greet(
         &mut self,
         id: ConnectionId,
-        hello: Result<(), Misheard>,
+        hello: Result<Hello, Misheard>,
     ) -> Result<(), &'static str> {
-        let Some(door) = &mut self.state.door else {
+        let state = &mut *self.state;
+        let Some(door) = &mut state.door else {
             return Err("a source that calls a source");
         };
         door.guests.retain(|(guest, _)| *guest != id);
         let welcome = door.welcome;
+        if let (Ok(hello), Some(connection)) = (&hello, state.connections.get_mut(&id)) {
+            connection.peer = hello.number;
+        }
         let why = match hello {
-            Ok(()) if door.waiting.len() < MOST_WAITING => {
+            Ok(_) if door.waiting.len() < MOST_WAITING => {
                 door.waiting.push_back(id);
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.stage = Stage::Open {
@@ -81,10 +129,10 @@ impl Locked<'_> {
                         incoming: Incoming::new(welcome.to_target),
                     };
                 }
-                self.say(id, Notice::Welcome, 0, &welcome.encode());
+                self.say(id, Notice::Welcome, 0, &welcome.encode(id.0));
                 return Ok(());
             }
-            Ok(()) => "it does not take the connections that wait already".to_owned(),
+            Ok(_) => "it does not take the connections that wait already".to_owned(),
             Err(Misheard::Version(theirs)) => {
                 format!("it speaks version {VERSION} of the transport, not {theirs}")
             }

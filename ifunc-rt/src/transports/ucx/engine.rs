@@ -14,10 +14,11 @@ use super::inbox::{Data, Inbox, on_failure, on_knock, on_message, on_received, o
 use super::parcel::{Parcel, Purpose};
 use super::settings::Settings;
 use super::table::{ConnectionId, State};
+use crate::transports::address::WorkerAddress;
 use crate::transports::bell::sleep_on;
 
 /// The active message's id.
-const MESSAGE: u32 = 1;
+pub(super) const MESSAGE: u16 = 1;
 /// How long whoever leaves waits for its peers to hear what it sent before.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 /// How long endpoints are waited for that are being closed by force, which asks nobody.
@@ -90,7 +91,7 @@ impl Engine {
                     | UCP_AM_HANDLER_PARAM_FIELD_CB
                     | UCP_AM_HANDLER_PARAM_FIELD_ARG,
             ),
-            id: MESSAGE,
+            id: MESSAGE.into(),
             flags: UCP_AM_FLAG_WHOLE_MSG,
             cb: Some(on_message),
             arg: engine.inbox_ptr(),
@@ -196,6 +197,36 @@ impl Locked<'_> {
         })
     }
 
+    /// An endpoint to a worker whose address came by other means. Nobody is asked yet.
+    pub(super) fn connect_to_worker(&mut self, address: &WorkerAddress) -> Result<ucp_ep_h, Status> {
+        self.endpoint(ucp_ep_params_t {
+            field_mask: u64::from(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS),
+            address: address.as_bytes().as_ptr().cast(),
+            ..ucp_ep_params_t::default()
+        })
+    }
+
+    /// The worker's address, which others connect to.
+    pub(super) fn address(&mut self) -> Result<WorkerAddress, Refused> {
+        let refused = |status| Refused {
+            doing: "asking UCX for the address of its worker",
+            status,
+        };
+        let ucx = self.engine.ucx;
+        let (mut address, mut len) = (std::ptr::null_mut(), 0);
+        // SAFETY: the worker is alive and this thread's; both are written.
+        let status =
+            unsafe { ucx.ucp_worker_get_address(self.engine.worker, &raw mut address, &raw mut len) };
+        ucx.check(status).map_err(refused)?;
+        // SAFETY: UCX wrote an address of that length, which stays until it is released below.
+        let found = WorkerAddress::new(MESSAGE, unsafe {
+            std::slice::from_raw_parts(address.cast(), len)
+        });
+        // SAFETY: the worker's own, and used for the last time.
+        unsafe { ucx.ucp_worker_release_address(self.engine.worker, address) };
+        found.ok_or_else(|| refused(ucx.status(UCS_ERR_EXCEEDS_LIMIT)))
+    }
+
     /// An endpoint for somebody who knocked. Uses the request up.
     pub(super) fn accept(&mut self, request: ucp_conn_request_h) -> Result<ucp_ep_h, Status> {
         self.endpoint(ucp_ep_params_t {
@@ -248,6 +279,7 @@ impl Locked<'_> {
         &mut self,
         connection: ConnectionId,
         ep: ucp_ep_h,
+        am_id: Option<u16>,
         mut parcel: Box<Parcel>,
         head: Head,
         len: usize,
@@ -258,8 +290,13 @@ impl Locked<'_> {
         let parcel = Box::into_raw(parcel);
         let params = ucp_request_param_t {
             op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-            // So that the receiver is told which endpoint it is of.
-            flags: UCP_AM_SEND_FLAG_REPLY,
+            // So that the receiver is told which endpoint it is of. Notices are never fetched.
+            flags: UCP_AM_SEND_FLAG_REPLY
+                | if head.is_notice() {
+                    UCP_AM_SEND_FLAG_EAGER
+                } else {
+                    0
+                },
             cb: ucp_request_param_t__bindgen_ty_1 { send: Some(on_sent) },
             user_data: parcel.cast(),
             ..ucp_request_param_t::default()
@@ -269,7 +306,7 @@ impl Locked<'_> {
         let request = unsafe {
             self.engine.ucx.ucp_am_send_nbx(
                 ep,
-                MESSAGE,
+                am_id.unwrap_or(MESSAGE).into(),
                 header.cast(),
                 HEADER,
                 body.cast(),
@@ -352,7 +389,7 @@ impl Locked<'_> {
         }
         // SAFETY: made from a box by the caller; UCX is done with it and will not call back.
         let parcel = unsafe { Box::from_raw(parcel) };
-        self.inbox().pool.borrow_mut().give(parcel);
+        self.inbox().give(parcel);
         self.engine.ucx.check_ptr(request)
     }
 
@@ -367,7 +404,7 @@ impl Locked<'_> {
     /// Gives the memory of data back.
     pub(super) fn discard(&mut self, data: Data) {
         match data {
-            Data::Copied(parcel, _) => self.inbox().pool.borrow_mut().give(parcel),
+            Data::Copied(parcel, _) => self.inbox().give(parcel),
             // SAFETY: the worker is alive and this thread's; the data were kept, and this is their last use.
             Data::Kept(data, _) | Data::Fetchable(data, _) => unsafe {
                 self.engine.ucx.ucp_am_data_release(self.engine.worker, data);

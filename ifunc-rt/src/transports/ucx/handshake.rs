@@ -1,11 +1,14 @@
 //! What source and target tell each other before the first frame. All numbers are little-endian.
 //!
 //! ```text
-//! Hello     magic (8), version (u32), 0 (u32)
-//! Welcome   magic (8), version (u32), 0 (u32), epoch (u64), largest payload, image, answer (u64 each),
+//! Hello     magic (8), version (u32), number (u32), address of a UCX worker (as `ucx-worker:` has it) or nothing
+//! Welcome   magic (8), version (u32), number (u32), epoch (u64), largest payload, image, answer (u64 each),
 //!           slots and data bytes to target, to source (u32 each)
 //! Refused   magic (8), version (u32), 0 (u32), why (UTF-8)
 //! ```
+//!
+//! The number is what the sender knows the connection by: every message to it says so. The address is that of a source that
+//! UCX's listener did not bring in, and that has no endpoint which the target could answer by.
 //!
 //! Magic and version stay where they are in every version, so that each side can tell the other's.
 
@@ -14,13 +17,14 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::transports::RingSize;
+use crate::transports::address::WorkerAddress;
 
 /// Version of the handshake, the header and the notices, and of what the bodies of frames hold.
 ///
-/// 2: sources may ask with `Stats`.
-pub(super) const VERSION: u32 = 2;
+/// 2: sources may ask with `Stats`. 3: connections have numbers.
+pub(super) const VERSION: u32 = 3;
 /// Longest body of a notice; what is longer was not sent by us.
-pub(super) const LONGEST: usize = 1024;
+pub(super) const LONGEST: usize = size_of::<Opening>() + WorkerAddress::LONGEST;
 
 const MAGIC: [u8; 8] = *b"ifuncucx";
 
@@ -30,14 +34,18 @@ const MAGIC: [u8; 8] = *b"ifuncucx";
 struct Opening {
     magic: [u8; 8],
     version: U32,
-    reserved: U32,
+    number: U32,
 }
 
-const OPENING: Opening = Opening {
-    magic: MAGIC,
-    version: U32::new(VERSION),
-    reserved: U32::new(0),
-};
+impl Opening {
+    const fn of(number: u32) -> Self {
+        Self {
+            magic: MAGIC,
+            version: U32::new(VERSION),
+            number: U32::new(number),
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -66,39 +74,61 @@ pub(super) enum Misheard {
     Nonsense(&'static str),
 }
 
-/// A source's message.
-pub(super) fn hello() -> Vec<u8> {
-    OPENING.as_bytes().to_vec()
+/// What a source says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    /// What it knows the connection by.
+    pub(super) number: u32,
+    /// Where an endpoint to it leads, if it needs one.
+    pub(super) address: Option<WorkerAddress>,
 }
 
-/// Judges a source's message.
-pub(super) fn judge_hello(message: &[u8]) -> Result<(), Misheard> {
-    open(message).map(drop)
+impl Hello {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let address = self.address.as_ref().map(WorkerAddress::to_bytes);
+        [Opening::of(self.number).as_bytes(), &address.unwrap_or_default()].concat()
+    }
+
+    /// Judges a source's message.
+    pub(super) fn decode(message: &[u8]) -> Result<Self, Misheard> {
+        let (number, rest) = open(message)?;
+        let address = match rest {
+            [] => None,
+            rest => Some(
+                WorkerAddress::from_bytes(rest)
+                    .map_err(|_| Misheard::Nonsense("the address of its worker is damaged"))?,
+            ),
+        };
+        Ok(Self { number, address })
+    }
 }
 
 /// A target's message that it does not take the connection.
 pub(super) fn refusal(why: &str) -> Vec<u8> {
-    let mut message = OPENING.as_bytes().to_vec();
-    message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(LONGEST - size_of::<Opening>())]);
+    const ROOM: usize = 1000;
+    let mut message = Opening::of(0).as_bytes().to_vec();
+    message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(ROOM)]);
     message
 }
 
 /// Why the target does not take the connection.
 pub(super) fn judge_refusal(message: &[u8]) -> Result<String, Misheard> {
-    open(message).map(|why| String::from_utf8_lossy(why).into_owned())
+    open(message).map(|(_, why)| String::from_utf8_lossy(why).into_owned())
 }
 
-fn open(message: &[u8]) -> Result<&[u8], Misheard> {
+/// The number, and what follows.
+fn open(message: &[u8]) -> Result<(u32, &[u8]), Misheard> {
     match Opening::read_from_prefix(message) {
         Ok((opening, _)) if opening.magic != MAGIC => Err(Misheard::Nonsense("it does not say what it is")),
         Ok((opening, _)) if opening.version != VERSION => Err(Misheard::Version(opening.version.get())),
-        Ok((_, rest)) => Ok(rest),
+        Ok((opening, rest)) => Ok((opening.number.get(), rest)),
         Err(_) => Err(Misheard::Nonsense("its first message is too short")),
     }
 }
 
 impl Welcome {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// To a source, who says it with this number to it.
+    pub(super) fn encode(&self, number: u32) -> Vec<u8> {
         let Limits {
             max_payload,
             max_image,
@@ -111,12 +141,13 @@ impl Welcome {
             to_target: ring(self.to_target),
             to_source: ring(self.to_source),
         };
-        [OPENING.as_bytes(), terms.as_bytes()].concat()
+        [Opening::of(number).as_bytes(), terms.as_bytes()].concat()
     }
 
-    /// Judges a target's message.
-    pub(super) fn decode(message: &[u8]) -> Result<Self, Misheard> {
-        let terms = Terms::read_from_bytes(open(message)?)
+    /// Judges a target's message; and by which number the target knows the connection.
+    pub(super) fn decode(message: &[u8]) -> Result<(Self, u32), Misheard> {
+        let (number, rest) = open(message)?;
+        let terms = Terms::read_from_bytes(rest)
             .map_err(|_| Misheard::Nonsense("its welcome is of no known form"))?;
         let ring = |[slots, data]: [U32; 2]| RingSize {
             slots: slots.get(),
@@ -136,7 +167,7 @@ impl Welcome {
         if !welcome.to_target.is_valid() || !welcome.to_source.is_valid() {
             return Err(Misheard::Nonsense("its rings are of sizes that cannot be"));
         }
-        Ok(welcome)
+        Ok((welcome, number))
     }
 }
 
@@ -165,8 +196,11 @@ mod tests {
 
     #[test]
     fn messages_survive_the_way() {
-        assert_eq!(Welcome::decode(&welcome().encode()), Ok(welcome()));
-        assert_eq!(judge_hello(&hello()), Ok(()));
+        assert_eq!(Welcome::decode(&welcome().encode(7)), Ok((welcome(), 7)));
+        for address in [None, Some(WorkerAddress::new(27, &[1; 300]).unwrap())] {
+            let hello = Hello { number: 9, address };
+            assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        }
         assert_eq!(judge_refusal(&refusal("full")), Ok("full".into()));
         let long = "ü".repeat(LONGEST);
         assert!(refusal(&long).len() <= LONGEST);
@@ -174,15 +208,15 @@ mod tests {
 
     #[test]
     fn other_versions_are_told_apart_from_nonsense() {
-        let mut newer = welcome().encode();
+        let mut newer = welcome().encode(1);
         newer[8] = VERSION as u8 + 1;
         newer.truncate(16);
         assert_eq!(Welcome::decode(&newer), Err(Misheard::Version(VERSION + 1)));
         assert!(matches!(
-            judge_hello(b"HTTP/1.1 400 Bad Request"),
+            Hello::decode(b"HTTP/1.1 400 Bad Request"),
             Err(Misheard::Nonsense(_))
         ));
-        let mut huge = welcome().encode();
+        let mut huge = welcome().encode(1);
         *huge.last_mut().unwrap() = 0x80;
         assert!(matches!(Welcome::decode(&huge), Err(Misheard::Nonsense(_))));
     }
@@ -191,11 +225,11 @@ mod tests {
         #[test]
         fn any_bytes_are_judged(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
             if real > 0 {
-                bytes.splice(..0, hello());
+                bytes.splice(..0, Hello { number: 1, address: None }.encode());
             }
-            let _ = judge_hello(&bytes);
+            let _ = Hello::decode(&bytes);
             let _ = judge_refusal(&bytes);
-            if let Ok(welcome) = Welcome::decode(&bytes) {
+            if let Ok((welcome, _)) = Welcome::decode(&bytes) {
                 assert!(welcome.to_target.is_valid() && welcome.to_source.is_valid());
             }
         }

@@ -1,6 +1,6 @@
 //! The header of an active message, which is a frame's or a message of the transport itself.
 //!
-//! Four little-endian 64-bit words; the body is the message's data.
+//! Five little-endian 64-bit words; the body is the message's data.
 //!
 //! | word | frame | of the transport |
 //! |---|---|---|
@@ -8,11 +8,12 @@
 //! | 1 | as there: its low byte, the kind, is not 0 | what it is, one of [`Notice`], in bits 8–15 |
 //! | 2 | token | a number that belongs to the notice |
 //! | 3 | credits: frames released in bits 0–31, units of [`BODY_ALIGN`] bytes in 32–63; both wrap | the same |
+//! | 4 | in bits 0–31 the connection, by the number that the receiver gave it | the same; 0 in a hello, whose receiver has none yet |
 
 use ifunc_abi::frame::{BODY_ALIGN, commit_word, split_commit_word};
 
 /// Length of the header.
-pub(super) const HEADER: usize = 32;
+pub(super) const HEADER: usize = 40;
 
 /// The words, as they came or as they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(super) struct Head {
     pub(super) len: u32,
     pub(super) words: [u64; 2],
     pub(super) credits: Credits,
+    /// Of the receiver's connections: an endpoint may carry several, and in both directions.
+    pub(super) to: u32,
 }
 
 /// Frames and units of a direction, counted from the connection's beginning; both wrap.
@@ -48,19 +51,25 @@ pub(super) enum Notice {
 }
 
 impl Head {
-    /// The head of a notice.
+    /// The head of a notice. Which connection it is for is said when it is sent.
     pub(super) fn notice(notice: Notice, number: u64, len: usize, credits: Credits) -> Self {
         Self {
             sequence: 0,
             len: len as u32,
             words: [(notice as u64) << 8, number],
             credits,
+            to: 0,
         }
+    }
+
+    /// Whether it is no frame.
+    pub(super) fn is_notice(&self) -> bool {
+        self.words[0] as u8 == 0
     }
 
     /// Which notice it is; `Ok(None)` for a frame.
     pub(super) fn as_notice(&self) -> Result<Option<Notice>, &'static str> {
-        if self.words[0] as u8 != 0 {
+        if !self.is_notice() {
             return Ok(None);
         }
         let notice = match self.words[0] >> 8 {
@@ -82,6 +91,7 @@ impl Head {
             self.words[0],
             self.words[1],
             u64::from(units) << 32 | u64::from(frames),
+            self.to.into(),
         ];
         let mut bytes = [0; HEADER];
         for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -106,6 +116,7 @@ impl Head {
                 frames: credits as u32,
                 units: (credits >> 32) as u32,
             },
+            to: word(4) as u32,
         }
     }
 }
@@ -130,6 +141,7 @@ mod tests {
             len: 1 << 20,
             words: [0x0102_0304_0506_0701, u64::MAX - 1],
             credits,
+            to: u32::MAX - 2,
         };
         assert_eq!(Head::decode(&frame.encode()), frame);
         assert_eq!(frame.as_notice(), Ok(None));

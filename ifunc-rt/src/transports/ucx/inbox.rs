@@ -21,7 +21,7 @@ const COPIED: usize = 1024;
 pub(super) struct Inbox {
     ucx: &'static Ucx,
     events: RefCell<Vec<Event>>,
-    pub(super) pool: RefCell<Pool>,
+    pool: RefCell<Pool>,
 }
 
 /// Something that happened.
@@ -74,6 +74,11 @@ impl Inbox {
     /// A parcel for a body of `len` bytes.
     pub(super) fn parcel(&self, len: usize) -> Box<Parcel> {
         self.pool.borrow_mut().take(len, self)
+    }
+
+    /// Takes a parcel back.
+    pub(super) fn give(&self, parcel: Box<Parcel>) {
+        self.pool.borrow_mut().give(parcel);
     }
 }
 

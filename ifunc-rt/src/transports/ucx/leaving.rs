@@ -47,13 +47,13 @@ impl Locked<'_> {
         }
     }
 
-    /// Closes the endpoint of a connection, if it has one.
+    /// Closes the endpoint of a connection, if it has one of its own.
     pub(super) fn detach(&mut self, id: ConnectionId) {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
         let ep = std::mem::replace(&mut connection.ep, std::ptr::null_mut());
-        if !ep.is_null() {
+        if !ep.is_null() && connection.own {
             self.state.endpoints.remove(&ep.addr());
             self.close(ep);
         }

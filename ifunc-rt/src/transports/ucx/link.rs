@@ -113,7 +113,7 @@ impl Outbound for Sender {
             other => {
                 let inbox = locked.inbox();
                 if let Some((small, _)) = other {
-                    inbox.pool.borrow_mut().give(small);
+                    inbox.give(small);
                 }
                 inbox.parcel(len)
             }
@@ -132,7 +132,7 @@ impl Outbound for Sender {
                 small.body_mut(len).copy_from_slice(parcel.body(len));
                 self.reserved = Some((std::mem::replace(&mut parcel, small), 0));
             } else {
-                locked.inbox().pool.borrow_mut().give(small);
+                locked.inbox().give(small);
             }
         }
         let Ok(connection) = connection(&mut locked, self.handle.id) else {
@@ -148,6 +148,7 @@ impl Outbound for Sender {
             len: len as u32,
             words: header.words(),
             credits: incoming.publish(),
+            to: connection.peer,
         };
         locked.post(self.handle.id, parcel, head, len);
         sequence
@@ -170,7 +171,7 @@ impl Outbound for Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         if let Some((parcel, _)) = self.reserved.take() {
-            self.handle.engine.lock().inbox().pool.borrow_mut().give(parcel);
+            self.handle.engine.lock().inbox().give(parcel);
         }
     }
 }
@@ -289,6 +290,10 @@ impl Waiter for Sleeper {
 
     fn silence(&self) {
         // Arming does: UCX owns what is behind the descriptor.
+    }
+
+    fn carried_by(&self) -> String {
+        self.0.engine.lock().carried_by(self.0.id)
     }
 
     fn close(&self) {

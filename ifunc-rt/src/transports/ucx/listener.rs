@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ucx_sys::{
     SockAddr, UCP_LISTENER_ATTR_FIELD_SOCKADDR, UCS_ERR_ALREADY_EXISTS, UCS_ERR_BUSY, Ucx, socket_addr,
-    ucp_listener_attr_t,
+    ucp_listener_attr_t, ucp_listener_h,
 };
 
 use super::engine::{Engine, Refused};
@@ -16,13 +16,13 @@ use super::handshake::Welcome;
 use super::link;
 use super::settings::{Settings, judge};
 use super::table::Door;
-use crate::transports::address::HostPort;
+use crate::transports::address::{Address, HostPort};
 use crate::transports::{Link, ListenConfig, ListenError, Listener};
 
 /// A listening target.
 struct UcxListener {
     engine: Arc<Engine>,
-    address: SocketAddr,
+    address: Address,
 }
 
 /// Listens at `at`.
@@ -41,7 +41,8 @@ pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Lis
         }
     };
     judge(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
-    let settings = Settings::new(ucx, address.ip()).map_err(refused("reading UCX's configuration"))?;
+    let settings = Settings::new(ucx, Some(address.ip()), config.peer_timeout)
+        .map_err(refused("reading UCX's configuration"))?;
     let engine = Engine::new(ucx, &settings).map_err(|Refused { doing, status }| refused(doing)(status))?;
     let mut locked = engine.lock();
     let listener = locked
@@ -50,19 +51,7 @@ pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Lis
             UCS_ERR_BUSY | UCS_ERR_ALREADY_EXISTS => ListenError::PortInUse { address },
             _ => refused("listening by UCX")(status),
         })?;
-    locked.state.door = Some(Door {
-        listener,
-        welcome: Welcome {
-            // Keys from the system's random numbers, a counter, the time: another one in every run.
-            epoch: RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())) | 1,
-            limits: config.limits,
-            to_target: config.to_target,
-            to_source: config.to_source,
-        },
-        guests: VecDeque::new(),
-        waiting: VecDeque::new(),
-        armed: false,
-    });
+    locked.state.door = Some(Door::new(Some(listener), config));
     let mut attr = ucp_listener_attr_t {
         field_mask: u64::from(UCP_LISTENER_ATTR_FIELD_SOCKADDR),
         ..ucp_listener_attr_t::default()
@@ -71,11 +60,21 @@ pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Lis
     let status = unsafe { ucx.ucp_listener_query(listener, &raw mut attr) };
     drop(locked);
     // From here on its end is the listener's.
-    let mut listener = UcxListener { engine, address };
+    let named = |address: SocketAddr| {
+        Address::Ucx(HostPort {
+            host: address.ip().to_string(),
+            port: address.port(),
+        })
+    };
+    let mut listener = UcxListener {
+        engine,
+        address: named(address),
+    };
     ucx.check(status)
         .map_err(refused("asking UCX for the address that it listens on"))?;
-    listener.address = socket_addr(&attr.sockaddr).unwrap_or(address);
-    let (address, ucx_version) = (listener.address, ucx.version());
+    let address = socket_addr(&attr.sockaddr).unwrap_or(address);
+    listener.address = named(address);
+    let ucx_version = ucx.version();
     if address.ip().is_loopback() {
         tracing::warn!(%address, %ucx_version, "listening by UCX: every user of this host can connect, and whoever does is trusted with this process's memory");
     } else {
@@ -84,9 +83,56 @@ pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Lis
     Ok(Box::new(listener))
 }
 
+/// Makes a target that is known by the address of its worker.
+pub(super) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    let ucx = Ucx::load().map_err(|error| ListenError::Library {
+        problem: error.to_string(),
+    })?;
+    let refused = |Refused { doing, status }| ListenError::Ucx {
+        doing,
+        problem: status.to_string(),
+    };
+    let settings = Settings::new(ucx, None, config.peer_timeout).map_err(|status| ListenError::Ucx {
+        doing: "reading UCX's configuration",
+        problem: status.to_string(),
+    })?;
+    let engine = Engine::new(ucx, &settings).map_err(refused)?;
+    let mut locked = engine.lock();
+    let address = locked.address().map_err(refused)?;
+    locked.state.door = Some(Door::new(None, config));
+    drop(locked);
+    tracing::warn!(
+        ucx_version = %ucx.version(),
+        "listening by UCX on every device that it may use (UCX_NET_DEVICES, UCX_TLS): who reaches this worker can connect, and whoever does is trusted with this process's memory"
+    );
+    Ok(Box::new(UcxListener {
+        engine,
+        address: Address::UcxWorker(Some(address)),
+    }))
+}
+
+impl Door {
+    /// Where sources come in by UCX's listener, or say hello to the worker.
+    pub(super) fn new(listener: Option<ucp_listener_h>, config: &ListenConfig) -> Self {
+        Self {
+            listener,
+            welcome: Welcome {
+                // Keys from the system's random numbers, a counter, the time: another one in every run.
+                epoch: RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())) | 1,
+                limits: config.limits,
+                to_target: config.to_target,
+                to_source: config.to_source,
+            },
+            guests: VecDeque::new(),
+            waiting: VecDeque::new(),
+            armed: false,
+        }
+    }
+}
+
 impl Listener for UcxListener {
     fn address(&self) -> String {
-        format!("ucx://{}", self.address)
+        self.address.to_string()
     }
 
     fn accept(&mut self) -> Option<Link> {
@@ -125,8 +171,10 @@ impl Drop for UcxListener {
         let Some(door) = locked.state.door.take() else {
             return;
         };
-        // SAFETY: alive, its worker this thread's, and used for the last time.
-        unsafe { locked.ucx().ucp_listener_destroy(door.listener) };
+        if let Some(listener) = door.listener {
+            // SAFETY: alive, its worker this thread's, and used for the last time.
+            unsafe { locked.ucx().ucp_listener_destroy(listener) };
+        }
         // Their sources learn that nobody will come.
         for id in door.guests.into_iter().map(|(id, _)| id).chain(door.waiting) {
             locked.forget(id);

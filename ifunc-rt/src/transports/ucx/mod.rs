@@ -23,8 +23,8 @@
 
 use std::time::Instant;
 
-use super::address::HostPort;
-use super::{ConnectError, Link, ListenConfig, ListenError, Listener};
+use super::address::{HostPort, WorkerAddress};
+use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
 mod arming;
 mod credits;
@@ -47,9 +47,27 @@ pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Lis
     listener::listen(at, config)
 }
 
+/// Makes this process a target that is known by the address of its worker.
+pub(super) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    listener::listen_at_worker(config)
+}
+
 /// Connects to the target at `at`.
-pub(super) fn connect(at: &HostPort, deadline: Instant) -> Result<Link, ConnectError> {
-    source::connect(at, deadline)
+pub(super) fn connect(
+    at: &HostPort,
+    config: &ConnectConfig,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
+    source::connect(at, config, deadline)
+}
+
+/// Connects to the target whose worker has this address.
+pub(super) fn connect_to_worker(
+    to: &WorkerAddress,
+    config: &ConnectConfig,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
+    source::connect_to_worker(to, config, deadline)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -2,22 +2,56 @@
 
 use std::ffi::CString;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ucx_sys::{Status, Ucx, Version, ucp_config_t};
 
 /// What differs from UCX's own defaults: the prefix that a transport's settings have, the name, the value. `UCX_` and both
 /// is the variable that overrides it.
 ///
-/// A process that ends is noticed at once, because its sockets are closed. A host that vanishes is noticed by TCP's probes,
-/// after 2 s of silence and three of them a second apart, or by UCX's own, every 2 s.
-const SETTINGS: &[(&str, &str, &str)] = &[
-    ("", "KEEPALIVE_INTERVAL", "2s"),
-    ("TCP_", "KEEPIDLE", "2s"),
-    ("TCP_", "KEEPINTVL", "1s"),
-    ("TCP_", "KEEPCNT", "3"),
-    // A connection whose end is to be noticed does without UCX's shared memory otherwise.
-    ("", "MM_ERROR_HANDLING", "y"),
-];
+/// A process that ends is noticed at once, because its sockets are closed; over shared memory alone, by UCX's probe. A host
+/// that vanishes is noticed by TCP's probes, or by UCX's own where the transport has none.
+fn settings(peer_timeout: Duration) -> Vec<(&'static str, &'static str, String)> {
+    let Probes { idle, every, count } = Probes::within(peer_timeout);
+    let seconds = |seconds: u64| format!("{seconds}s");
+    vec![
+        ("", "KEEPALIVE_INTERVAL", seconds(idle)),
+        ("TCP_", "KEEPIDLE", seconds(idle)),
+        ("TCP_", "KEEPINTVL", seconds(every)),
+        ("TCP_", "KEEPCNT", count.to_string()),
+        // A connection whose end is to be noticed does without UCX's shared memory otherwise.
+        ("", "MM_ERROR_HANDLING", "y".into()),
+    ]
+}
+
+/// Nothing shorter can be had: probes count in seconds.
+const LEAST: Duration = Duration::from_secs(2);
+
+/// How a silent peer is asked whether it is there. In seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Probes {
+    /// Silence before the first.
+    idle: u64,
+    /// Between two.
+    every: u64,
+    /// How many may stay unanswered.
+    count: u64,
+}
+
+impl Probes {
+    /// As many as there is time for, up to three, so that all of them are over within `timeout`.
+    fn within(timeout: Duration) -> Self {
+        // More than a year is as good as never, and must fit what the kernel counts with.
+        let total = timeout.clamp(LEAST, Duration::from_secs(32_000)).as_secs();
+        let idle = (total * 2 / 5).max(1);
+        let every = (total / 5).max(1);
+        Self {
+            idle,
+            every,
+            count: ((total - idle) / every).clamp(1, 3),
+        }
+    }
+}
 
 /// The last version in which a program names a transport's setting without its prefix.
 const NO_PREFIX: (u32, u32) = (1, 13);
@@ -39,26 +73,36 @@ pub(super) fn judge(version: Version, address: IpAddr) -> Result<(), String> {
     Ok(())
 }
 
-/// UCX's configuration for connections by way of `address`.
+/// UCX's configuration.
 pub(super) struct Settings {
     ucx: &'static Ucx,
     config: *mut ucp_config_t,
 }
 
 impl Settings {
-    pub(super) fn new(ucx: &'static Ucx, address: IpAddr) -> Result<Self, Status> {
+    /// For connections by way of `address`, or of any device, whose peers are given up when they were silent for so long.
+    pub(super) fn new(
+        ucx: &'static Ucx,
+        address: Option<IpAddr>,
+        peer_timeout: Duration,
+    ) -> Result<Self, Status> {
         let mut config = std::ptr::null_mut();
         // SAFETY: no prefix and no file: the environment; the result is written to `config`.
         ucx.check(unsafe { ucx.ucp_config_read(std::ptr::null(), std::ptr::null(), &raw mut config) })?;
         let settings = Self { ucx, config };
-        for (prefix, name, value) in SETTINGS {
+        for (prefix, name, value) in self::settings(peer_timeout) {
             if is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
-                settings.set(prefix, name, value);
+                settings.set(prefix, name, &value);
             }
         }
-        if address.is_loopback() {
+        if address.is_some_and(|address| address.is_loopback()) {
             // UCX opens a port on every device that it may use, on which it believes what it is sent.
             settings.set("", "NET_DEVICES", "lo");
+        }
+        if address.is_none() {
+            // UCX lets transports rest that no endpoint uses. What comes over one of those wakes its thread, which has nobody
+            // woken that sleeps on the worker: a first message would wait for ever. (A listener makes endpoints itself.)
+            settings.set("", "ADAPTIVE_PROGRESS", "n");
         }
         Ok(settings)
     }
@@ -130,6 +174,23 @@ mod tests {
             assert_eq!(is_used("KEEPIDLE", tls), tcp, "{tls:?}");
             assert!(is_used("KEEPALIVE_INTERVAL", tls));
         }
+    }
+
+    #[test]
+    fn probes_end_within_the_time_that_they_are_given() {
+        let probes = |seconds| {
+            let Probes { idle, every, count } = Probes::within(Duration::from_secs(seconds));
+            assert!(
+                idle + every * count <= seconds.max(2),
+                "{seconds} s: {idle} {every} {count}"
+            );
+            (idle, every, count)
+        };
+        assert_eq!(
+            [0, 2, 3, 5, 10, 60].map(probes),
+            [(1, 1, 1), (1, 1, 1), (1, 1, 2), (2, 1, 3), (4, 2, 3), (24, 12, 3)]
+        );
+        assert!(Probes::within(Duration::MAX).idle < 32_768);
     }
 
     #[test]

@@ -1,50 +1,132 @@
 //! The source's side of making a connection.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ucx_sys::{
-    SockAddr, Status, UCS_ERR_CONNECTION_RESET, UCS_ERR_NOT_CONNECTED, UCS_ERR_REJECTED, UCS_ERR_UNREACHABLE,
-    Ucx,
+    SockAddr, Status, UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED,
+    UCS_ERR_REJECTED, UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE, Ucx,
 };
 
-use super::engine::{Engine, Refused};
-use super::handshake::{Misheard, VERSION, hello};
+use super::engine::{Engine, Locked, Refused};
+use super::handshake::{Hello, Misheard, VERSION};
 use super::header::Notice;
 use super::link;
 use super::settings::{Settings, judge};
-use super::table::Stage;
-use crate::transports::address::HostPort;
-use crate::transports::{ConnectError, Gone, Link};
+use super::table::{ConnectionId, Stage};
+use crate::transports::address::{Address, HostPort, WorkerAddress};
+use crate::transports::{ConnectConfig, ConnectError, Gone, Link};
 
 /// That nobody listens is said at once, but not before UCX was made ready, which takes a while: whoever has no time left is
 /// told that much.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Connects to the target at `at`.
-pub(super) fn connect(at: &HostPort, deadline: Instant) -> Result<Link, ConnectError> {
+pub(super) fn connect(
+    at: &HostPort,
+    config: &ConnectConfig,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
     let address = format!("ucx://{at}");
-    let ucx = Ucx::load().map_err(|error| ConnectError::Library {
-        problem: error.to_string(),
-    })?;
+    let ucx = load()?;
     let to = at.resolve().map_err(|source| ConnectError::Io {
         doing: format!("looking for the host of `{address}`"),
         source,
     })?;
-    let refused = |doing| {
-        move |status: Status| ConnectError::Ucx {
-            doing,
-            problem: status.to_string(),
-        }
-    };
     judge(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
-    let settings = Settings::new(ucx, to.ip()).map_err(refused("reading UCX's configuration"))?;
-    let engine = Engine::new(ucx, &settings).map_err(|Refused { doing, status }| refused(doing)(status))?;
+    let engine = engine(ucx, Some(to.ip()), config)?;
     let mut locked = engine.lock();
     let ep = locked
         .connect(&SockAddr::new(to))
         .map_err(refused("connecting by UCX"))?;
-    let id = locked.state.insert(ep, Stage::Calling);
-    locked.say(id, Notice::Hello, 0, &hello());
+    let id = locked.state.insert(ep, true, Stage::Calling);
+    call(&engine, locked, id, None, address, deadline)
+}
+
+/// Connects to the target whose worker has this address.
+pub(super) fn connect_to_worker(
+    to: &WorkerAddress,
+    config: &ConnectConfig,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
+    let address = Address::UcxWorker(Some(to.clone())).to_string();
+    let engine = engine(load()?, None, config)?;
+    let mut locked = engine.lock();
+    let own = locked
+        .address()
+        .map_err(|Refused { doing, status }| refused(doing)(status))?;
+    let ep = locked
+        .connect_to_worker(to)
+        .map_err(|status| failed(status, &address))?;
+    let id = locked.state.insert(ep, true, Stage::Calling);
+    if let Some(connection) = locked.state.connections.get_mut(&id) {
+        connection.am_id = Some(to.am_id());
+    }
+    call(&engine, locked, id, Some(own), address, deadline)
+}
+
+fn load() -> Result<&'static Ucx, ConnectError> {
+    Ucx::load().map_err(|error| ConnectError::Library {
+        problem: error.to_string(),
+    })
+}
+
+fn engine(
+    ucx: &'static Ucx,
+    by_way_of: Option<IpAddr>,
+    config: &ConnectConfig,
+) -> Result<Arc<Engine>, ConnectError> {
+    let settings =
+        Settings::new(ucx, by_way_of, config.peer_timeout).map_err(refused("reading UCX's configuration"))?;
+    Engine::new(ucx, &settings).map_err(|Refused { doing, status }| refused(doing)(status))
+}
+
+fn refused(doing: &'static str) -> impl FnOnce(Status) -> ConnectError {
+    move |status| ConnectError::Ucx {
+        doing,
+        problem: status.to_string(),
+    }
+}
+
+/// What it means that an endpoint failed before it was of use.
+fn failed(status: Status, address: &str) -> ConnectError {
+    match status.code {
+        UCS_ERR_CONNECTION_RESET | UCS_ERR_NOT_CONNECTED | UCS_ERR_ENDPOINT_TIMEOUT | UCS_ERR_SHMEM_SEGMENT => {
+            ConnectError::NobodyListens {
+                address: address.to_owned(),
+                path: None,
+            }
+        }
+        // Worth another attempt: who says it has no room at this moment, or is about to go.
+        UCS_ERR_REJECTED => ConnectError::Ucx {
+            doing: "connecting by UCX",
+            problem: format!(
+                "`{address}` rejected the connection: too many are being made to it at this moment, or it stops listening; help: try again in a moment"
+            ),
+        },
+        UCS_ERR_UNREACHABLE => ConnectError::Ucx {
+            doing: "connecting by UCX",
+            problem: "destination is unreachable; help: both sides need a transport in common that takes connections, such as tcp: see UCX_TLS and UCX_NET_DEVICES of both".into(),
+        },
+        _ => refused("connecting by UCX")(status),
+    }
+}
+
+/// Says hello over the endpoint of a new connection, and hears what becomes of it.
+pub(super) fn call(
+    engine: &Arc<Engine>,
+    mut locked: Locked<'_>,
+    id: ConnectionId,
+    own: Option<WorkerAddress>,
+    address: String,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
+    let hello = Hello {
+        number: id.0,
+        address: own,
+    };
+    locked.say(id, Notice::Hello, 0, &hello.encode());
     let deadline = deadline.max(Instant::now() + GRACE);
     locked.work_until(deadline, |locked| {
         let connection = locked.state.connections.get(&id);
@@ -65,7 +147,7 @@ pub(super) fn connect(at: &HostPort, deadline: Instant) -> Result<Link, ConnectE
         (None, None) => {
             locked.show(id);
             drop(locked);
-            return link::new(&engine, id).ok_or(protocol("it left at once"));
+            return link::new(engine, id).ok_or(protocol("it left at once"));
         }
         (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
         (Some(Stage::Misheard(Misheard::Version(theirs))), _) => ConnectError::Version {
@@ -77,22 +159,8 @@ pub(super) fn connect(at: &HostPort, deadline: Instant) -> Result<Link, ConnectE
             protocol(problem)
         }
         (_, Some(Gone::Closed)) => match failure {
-            None
-            | Some(UCS_ERR_CONNECTION_RESET | UCS_ERR_NOT_CONNECTED) => {
-                ConnectError::NobodyListens { address, path: None }
-            }
-            // Worth another attempt: who says it has no room at this moment, or is about to go.
-            Some(UCS_ERR_REJECTED) => ConnectError::Ucx {
-                doing: "connecting by UCX",
-                problem: format!(
-                    "`{address}` rejected the connection: too many are being made to it at this moment, or it stops listening; help: try again in a moment"
-                ),
-            },
-            Some(UCS_ERR_UNREACHABLE) => ConnectError::Ucx {
-                doing: "connecting by UCX",
-                problem: "destination is unreachable; help: both sides need a transport in common that takes connections, such as tcp: see UCX_TLS and UCX_NET_DEVICES of both".into(),
-            },
-            Some(status) => refused("connecting by UCX")(ucx.status(status)),
+            None => ConnectError::NobodyListens { address, path: None },
+            Some(status) => failed(locked.ucx().status(status), &address),
         },
         (Some(_), None) => ConnectError::Timeout {
             address,

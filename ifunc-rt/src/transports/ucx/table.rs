@@ -14,15 +14,16 @@ use super::inbox::{Data, Event};
 use super::parcel::Parcel;
 use crate::transports::Gone;
 
-/// A connection of an engine. Never used again, unlike the address of an endpoint.
+/// A connection of an engine, by the number that its peer sends to. Unlike the address of an endpoint it is not used again
+/// soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ConnectionId(u64);
+pub(super) struct ConnectionId(pub(super) u32);
 
 /// Everything under the lock of an engine.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
-    /// By the address of the endpoint.
+    /// By the address of the endpoint, those that have one to themselves.
     pub(super) endpoints: BTreeMap<usize, ConnectionId>,
     /// Of operations under way: UCX has their addresses, and with them the memory.
     pub(super) parcels: BTreeSet<*mut Parcel>,
@@ -40,7 +41,7 @@ pub(super) struct State {
     pub(super) events: Vec<Event>,
     /// It was said that the worker cannot be armed.
     pub(super) unarmed: bool,
-    last: u64,
+    last: u32,
 }
 
 // SAFETY: the pointers are to endpoints, requests and parcels that are only used under the lock of the engine whose state
@@ -49,7 +50,8 @@ unsafe impl Send for State {}
 
 /// Where sources meet a target.
 pub(super) struct Door {
-    pub(super) listener: ucp_listener_h,
+    /// By which sources come in; without one, whoever has the worker's address says hello.
+    pub(super) listener: Option<ucp_listener_h>,
     /// What everybody is told.
     pub(super) welcome: Welcome,
     /// Connected, but they have not said what they are, and since when.
@@ -85,6 +87,14 @@ pub(super) enum Stage {
 pub(super) struct Connection {
     /// Null when it was closed.
     pub(super) ep: ucp_ep_h,
+    /// The endpoint is the engine's, for this connection alone, and closed with it. Others are the application's.
+    pub(super) own: bool,
+    /// The endpoint that UCX says the peer's messages are of, once there was one.
+    pub(super) from: Option<usize>,
+    /// By which number the peer knows the connection; 0: it has not said.
+    pub(super) peer: u32,
+    /// The id of the active messages that the peer listens to; `None`: the engine's.
+    pub(super) am_id: Option<u16>,
     pub(super) stage: Stage,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
@@ -127,12 +137,21 @@ pub(super) enum Kind {
 }
 
 impl State {
-    /// Room for a connection over `ep`.
-    pub(super) fn insert(&mut self, ep: ucp_ep_h, stage: Stage) -> ConnectionId {
-        self.last += 1;
-        let id = ConnectionId(self.last);
+    /// Room for a connection over `ep`, which is its `own` or the application's.
+    pub(super) fn insert(&mut self, ep: ucp_ep_h, own: bool, stage: Stage) -> ConnectionId {
+        let id = loop {
+            self.last = self.last.wrapping_add(1);
+            let id = ConnectionId(self.last);
+            if id.0 != 0 && !self.connections.contains_key(&id) {
+                break id;
+            }
+        };
         let connection = Connection {
             ep,
+            own,
+            from: None,
+            peer: 0,
+            am_id: None,
             stage,
             under_way: UnderWay::default(),
             owes_credits: false,
@@ -147,7 +166,9 @@ impl State {
             left: None,
             flag: Arc::new(AtomicBool::new(false)),
         };
-        self.endpoints.insert(ep.addr(), id);
+        if own {
+            self.endpoints.insert(ep.addr(), id);
+        }
         self.connections.insert(id, connection);
         id
     }

@@ -6,13 +6,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use ucx_sys::{UCS_ERR_CONNECTION_RESET, Ucx};
 
 use super::*;
+use crate::transports::config::PEER_TIMEOUT;
 use crate::transports::ucx::engine::{Engine, Locked};
 use crate::transports::ucx::inbox::Event;
 use crate::transports::ucx::settings::Settings;
 
 fn engine() -> Arc<Engine> {
     let ucx = Ucx::load().unwrap();
-    Engine::new(ucx, &Settings::new(ucx, [127, 0, 0, 1].into()).unwrap()).unwrap()
+    Engine::new(
+        ucx,
+        &Settings::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT).unwrap(),
+    )
+    .unwrap()
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use ucx_sys::Ucx;
 
 use super::*;
+use crate::transports::config::PEER_TIMEOUT;
 use crate::transports::ucx::engine::{Engine, Locked};
-use crate::transports::ucx::handshake::{LONGEST, hello};
+use crate::transports::ucx::handshake::{Hello, LONGEST};
 use crate::transports::ucx::header::{Credits, Head, Notice, units};
 use crate::transports::ucx::settings::Settings;
 use crate::transports::ucx::table::{ConnectionId, Stage};
@@ -20,10 +21,10 @@ impl Stranger {
         let Address::Ucx(at) = to else { panic!("{to}") };
         let ucx = Ucx::load().unwrap();
         let at = at.resolve().unwrap();
-        let engine = Engine::new(ucx, &Settings::new(ucx, at.ip()).unwrap()).unwrap();
+        let engine = Engine::new(ucx, &Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap()).unwrap();
         let mut locked = engine.lock();
         let ep = locked.connect(&ucx_sys::SockAddr::new(at)).unwrap();
-        let id = locked.state.insert(ep, Stage::Calling);
+        let id = locked.state.insert(ep, true, Stage::Calling);
         drop(locked);
         Self { engine, id }
     }
@@ -36,7 +37,19 @@ impl Stranger {
     }
 
     fn hello(&self) {
-        self.post(Head::notice(Notice::Hello, 0, 16, Credits::default()), &hello());
+        let hello = self.greeting();
+        self.post(
+            Head::notice(Notice::Hello, 0, hello.len(), Credits::default()),
+            &hello,
+        );
+    }
+
+    fn greeting(&self) -> Vec<u8> {
+        Hello {
+            number: self.id.0,
+            address: None,
+        }
+        .encode()
     }
 
     fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
@@ -56,6 +69,7 @@ fn frame(sequence: u32, len: usize) -> Head {
         len: len as u32,
         words: Header::new(Kind::Exec, 7, 9).words(),
         credits: Credits::default(),
+        to: 0,
     }
 }
 
@@ -148,7 +162,7 @@ fn who_breaks_the_protocol_is_thrown_out() {
         stranger.post(Head::notice(Notice::Welcome, 0, 0, none), b"")
     });
     throws_out("a second greeting of one that was refused", false, |stranger| {
-        let mut newer = hello();
+        let mut newer = stranger.greeting();
         newer[8] += 1;
         for _ in 0..2 {
             stranger.post(Head::notice(Notice::Hello, 0, newer.len(), none), &newer);

@@ -81,6 +81,7 @@ fn child() {
     };
     match role.as_str() {
         "echo" => echo(&address),
+        "echoes" => be_echoed(&address),
         "stream" => stream(connect(&address.parse().unwrap(), soon()).unwrap()),
         role => panic!("no role {role}"),
     }
@@ -163,19 +164,45 @@ fn frames_cross_and_come_back_by_any_of_ucx_s_transports() {
     if !has_ucx() {
         return;
     }
-    // UCX's own choice, and TCP alone.
-    for env in [&[][..], &[("UCX_TLS", "tcp,self")]] {
-        let other = Other::start("echo", "ucx://127.0.0.1:0", env);
-        let mut link = connect(&other.address(), soon()).unwrap();
-        for (n, len) in [0, 1, 100, 5000, 60_000, 400_000]
-            .into_iter()
-            .cycle()
-            .take(60)
-            .enumerate()
-        {
-            echoes(&mut link, n as u32, len).unwrap();
+    // By a listener and by the worker's address; UCX's own choice, TCP alone, shared memory alone, which takes no connections.
+    for (address, tls) in [
+        ("ucx://127.0.0.1:0", None),
+        ("ucx://127.0.0.1:0", Some("tcp,self")),
+        ("ucx-worker:", None),
+        ("ucx-worker:", Some("tcp,self")),
+        ("ucx-worker:", Some("sm,self")),
+    ] {
+        let tls: Vec<_> = tls.map(|tls| ("UCX_TLS", tls)).into_iter().collect();
+        let other = Other::start("echo", address, &tls);
+        // As UCX reads its environment once for a context, the source's is a process of its own, too.
+        let source = Other::start("echoes", &other.said, &tls);
+        let over = &source.said;
+        match tls.first() {
+            None => assert!(over.contains('/'), "{address}: {over}"),
+            Some((_, "sm,self")) => assert!(
+                !over.contains("tcp") && over.contains("memory"),
+                "{address}: {over}"
+            ),
+            Some(_) => assert!(
+                over.split(' ').all(|lane| lane.starts_with("tcp/")),
+                "{address}: {over}"
+            ),
         }
     }
+}
+
+/// A source whose frames come back from the target at `address`; it says what carries them.
+fn be_echoed(address: &str) {
+    let mut link = connect(&address.parse().unwrap(), soon()).unwrap();
+    for (n, len) in [0, 1, 100, 5000, 60_000, 400_000]
+        .into_iter()
+        .cycle()
+        .take(60)
+        .enumerate()
+    {
+        echoes(&mut link, n as u32, len).unwrap();
+    }
+    ready(&link.waiter.carried_by());
 }
 
 #[test]
