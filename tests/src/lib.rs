@@ -2,6 +2,9 @@
 
 use ifunc::prelude::*;
 
+#[cfg(feature = "failpoints")]
+pub mod faults;
+
 /// What these targets own.
 #[derive(Debug, Default, Layout)]
 #[repr(C)]

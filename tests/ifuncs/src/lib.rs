@@ -30,6 +30,10 @@ unsafe extern "C" {
     safe fn take_a_while(milliseconds: u64);
     /// Panics, on the target.
     safe fn host_panics(why: &str);
+    /// Writes down that an invocation has begun, where the target's end does not reach it.
+    safe fn fault_journal(id: u64, sender: u64);
+    /// Stands still, if the target is told to.
+    safe fn fault_stand();
 }
 
 /// Adds.
@@ -114,4 +118,37 @@ pub fn t_remember(value: u64, _state: &mut State) -> u64 {
     use core::sync::atomic::{AtomicU64, Ordering};
     static LAST: AtomicU64 = AtomicU64::new(7);
     LAST.swap(value, Ordering::Relaxed)
+}
+
+/// What the ifuncs of the fault matrix do: its payload is a number, whether to stand still (a byte), and what makes it long.
+fn fault(bytes: &[u8], ctx: &mut Context) {
+    let Some((id, rest)) = bytes.split_first_chunk() else {
+        return;
+    };
+    fault_journal(u64::from_le_bytes(*id), ctx.sender());
+    if rest.first() == Some(&1) {
+        fault_stand();
+    }
+    let mut answer = [0; 16];
+    answer[..8].copy_from_slice(id);
+    answer[8..].copy_from_slice(&ctx.sender().to_le_bytes());
+    ctx.answer(&answer);
+}
+
+/// Is written down, and answers its number and its source's.
+#[ifunc]
+pub fn t_fault(bytes: &[u8], _state: &State, ctx: &mut Context) {
+    fault(bytes, ctx);
+}
+
+/// The same, and it may be run twice.
+#[ifunc(idempotent)]
+pub fn t_fault_again(bytes: &[u8], _state: &State, ctx: &mut Context) {
+    fault(bytes, ctx);
+}
+
+/// The same, as code that was not sent before.
+#[ifunc]
+pub fn t_fault_late(bytes: &[u8], _state: &State, ctx: &mut Context) {
+    fault(bytes, ctx);
 }

@@ -1,0 +1,72 @@
+//! The fault matrix: `cargo xtask faults` builds it and what it needs, and starts it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ifunc_tests::faults::cell::{Cell, Fault, Moment, Side, Transport};
+use ifunc_tests::faults::run::run;
+use ifunc_tests::faults::scene::Setting;
+
+/// As long as the matrix says.
+const STOP: Duration = Duration::from_secs(5);
+/// Long enough to be told from what a busy machine does by itself.
+const SHORT_STOP: Duration = Duration::from_secs(2);
+
+fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let mut cells = Cell::all();
+    let mut quick = false;
+    let mut side_by_side = 8;
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or(format!("`{arg}` needs a value"));
+        match &*arg {
+            "--quick" => quick = true,
+            "--only" => {
+                let pattern = value()?;
+                cells.retain(|cell| cell.matches(&pattern));
+                if cells.is_empty() {
+                    return Err(format!("no cell is called `{pattern}`; help: shm/target/kill/mid-frame, or the first parts of it; `*` is any part").into());
+                }
+            }
+            "--jobs" => side_by_side = value()?.parse()?,
+            _ => return Err(format!("`{arg}` is no option").into()),
+        }
+    }
+    if quick {
+        cells.retain(is_quick);
+    }
+    let programs = std::env::current_exe()?;
+    let scratch = std::env::temp_dir().join(format!("ifunc-faults-{}", std::process::id()));
+    let setting = Setting {
+        programs: programs.parent().ok_or("a program lies in a folder")?.to_owned(),
+        libraries: std::env::var_os("FAULT_LIBRARIES")
+            .map(PathBuf::from)
+            .ok_or("FAULT_LIBRARIES is not set; help: `cargo xtask faults` builds the ifuncs, and sets it")?,
+        scratch,
+        stop: if quick { SHORT_STOP } else { STOP },
+    };
+    let failed = run(&cells, &setting, side_by_side);
+    // What is in it is of use to nobody: what failed has said why.
+    std::fs::remove_dir_all(&setting.scratch)?;
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// All of shared memory, and one of each moment of UCX.
+fn is_quick(cell: &Cell) -> bool {
+    match cell.transport {
+        Transport::Shm => true,
+        Transport::Ucx | Transport::UcxPut => matches!(
+            (cell.moment, cell.victim, cell.fault),
+            (Moment::Idle, Side::Source, Fault::Kill)
+                | (Moment::MidFrame, Side::Target, Fault::Kill)
+                | (Moment::Code, Side::Source, Fault::Restart)
+                | (Moment::Credit, Side::Target, Fault::Stop)
+                | (Moment::Answer, Side::Target, Fault::Restart)
+        ),
+    }
+}

@@ -1,0 +1,137 @@
+//! The source's role: does what it reads on its standard input, one line after the other, and says before each attempt
+//! to send what it is about to send (`~`), and afterwards what became of it (`=`). What it has said is its record, which
+//! outlives it in the pipe.
+//!
+//! ```text
+//! arm POINTS                      = armed
+//! connect NAME ADDRESS MS MS      = connected NAME          (deadline of waits; how long to try to connect again)
+//! send NAME IFUNC ID STAND SIZE   ~ ID send NAME …          = sent ID OUTCOME
+//! call NAME IFUNC ID STAND SIZE   ~ ID call NAME …          = called ID OUTCOME
+//! wait ID MS                      = done ID OUTCOME
+//! flush NAME                      = flushed NAME OUTCOME
+//! ```
+
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ifunc_rt::{Call, Error, Loaded, Source, SourceOptions, failpoints};
+
+use super::{IFUNCS, say};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// A connection and what is sent over it.
+struct Line {
+    source: Source,
+    ifuncs: HashMap<&'static str, Loaded>,
+}
+
+#[derive(Default)]
+struct Role {
+    lines: HashMap<String, Line>,
+    calls: HashMap<u64, Call<Vec<u8>>>,
+}
+
+/// Does what it reads until that ends.
+///
+/// # Errors
+/// Something that it was told makes no sense.
+pub fn run() -> Result<(), Failure> {
+    super::begin()?;
+    let mut role = Role::default();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let said = role.obey(&line).map_err(|error| format!("`{line}`: {error}"))?;
+        say(&format!("= {said}"));
+    }
+    Ok(())
+}
+
+impl Role {
+    fn obey(&mut self, line: &str) -> Result<String, Failure> {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["arm", points] => {
+                failpoints::arm(points)?;
+                Ok("armed".into())
+            }
+            ["connect", name, address, timeout, reconnect] => {
+                let milliseconds = |text: &str| text.parse().map(Duration::from_millis);
+                let options = SourceOptions::default()
+                    .timeout(milliseconds(timeout)?)
+                    .reconnect(milliseconds(reconnect)?)
+                    .connect_timeout(super::PATIENCE);
+                let source = match Source::connect_with(address, options) {
+                    Ok(source) => source,
+                    Err(error) => return Ok(format!("not connected: {error}")),
+                };
+                let ifuncs = IFUNCS
+                    .iter()
+                    .map(|&name| Ok((name, load(&source, name)?)))
+                    .collect::<Result<_, Failure>>()?;
+                self.lines.insert(name.into(), Line { source, ifuncs });
+                Ok(format!("connected {name}"))
+            }
+            [kind @ ("send" | "call"), name, ifunc, id, stand, size] => {
+                let number: u64 = id.parse()?;
+                let line = self.lines.get(name).ok_or("no such connection")?;
+                let ifunc = line.ifuncs.get(ifunc).ok_or("no such ifunc")?;
+                let mut payload = number.to_le_bytes().to_vec();
+                payload.push(u8::from(stand == "stand"));
+                payload.resize(size.parse()?, 0x5a);
+                say(&format!("~ {id} {kind} {name}"));
+                if kind == "send" {
+                    return Ok(format!(
+                        "sent {id} {}",
+                        outcome(ifunc.send(&payload).map(|()| "ok".into()))
+                    ));
+                }
+                let called = ifunc.call(&payload).map(|call| {
+                    self.calls.insert(number, call);
+                    "ok".into()
+                });
+                Ok(format!("called {id} {}", outcome(called)))
+            }
+            ["wait", id, timeout] => {
+                let number = id.parse()?;
+                let call = self.calls.get_mut(&number).ok_or("no such call")?;
+                let result = call.wait_timeout(Duration::from_millis(timeout.parse()?));
+                if !matches!(result, Err(Error::Timeout { .. })) {
+                    self.calls.remove(&number);
+                }
+                let result = result.map(|answer| match super::answer(&answer) {
+                    Some((of, sender)) if of == number => format!("executed {sender}"),
+                    _ => format!("wrong answer {answer:?}"),
+                });
+                Ok(format!("done {id} {}", outcome(result)))
+            }
+            ["flush", name] => {
+                let line = self.lines.get(name).ok_or("no such connection")?;
+                let flushed = line.source.flush().map(|()| "ok".into());
+                Ok(format!("flushed {name} {}", outcome(flushed)))
+            }
+            _ => Err("no such command".into()),
+        }
+    }
+}
+
+fn load(source: &Source, name: &str) -> Result<Loaded, Failure> {
+    let folder = std::env::var_os("FAULT_LIBRARIES").ok_or("FAULT_LIBRARIES is not set")?;
+    let path = PathBuf::from(folder).join(name).with_extension("so");
+    let bytes = std::fs::read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    Ok(source.load_bytes(&bytes)?)
+}
+
+/// In one word, if it is one of those that matter here.
+fn outcome(result: Result<String, Error>) -> String {
+    match result {
+        Ok(said) => said,
+        Err(Error::Timeout { .. }) => "timeout".into(),
+        Err(Error::PeerGone { .. }) => "peer-gone".into(),
+        Err(Error::Indeterminate { .. }) => "indeterminate".into(),
+        Err(Error::Earlier(error)) => format!("earlier {}", outcome(Err(*error))),
+        Err(error) => format!("error {error}"),
+    }
+}

@@ -1,0 +1,60 @@
+//! The target's role: serves at `IFUNC_ADDR`, writes every invocation to the file `FAULT_JOURNAL`, and takes the places at
+//! which it is to stand still from its standard input, one a line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, Write};
+use std::sync::OnceLock;
+
+use ifunc_rt::{Target, failpoints};
+
+use super::say;
+use crate::State;
+
+static JOURNAL: OnceLock<File> = OnceLock::new();
+
+/// Writes down that an invocation has begun: to the kernel, where it is safe from this process's end, and before anybody
+/// is answered.
+#[ifunc::export]
+pub fn fault_journal(id: u64, sender: u64) {
+    let record = super::ledger::record(id, sender, std::process::id());
+    let mut journal = JOURNAL.get().expect("opened before anything is served");
+    // One write, which the kernel appends as a whole.
+    journal
+        .write_all(&record)
+        .expect("the journal of a scratch folder can be written");
+}
+
+/// Stands still, if it was told to.
+#[ifunc::export]
+pub fn fault_stand() {
+    failpoints::reach("main");
+}
+
+/// Serves until it is killed, or its standard input ends.
+///
+/// # Errors
+/// The address cannot be listened at, or the environment lacks something.
+pub fn run() -> Result<(), Box<dyn std::error::Error>> {
+    super::begin()?;
+    let journal = std::env::var_os("FAULT_JOURNAL").ok_or("FAULT_JOURNAL is not set")?;
+    let journal = OpenOptions::new().create(true).append(true).open(journal)?;
+    JOURNAL.set(journal).map_err(|_| "it is set once")?;
+    // SAFETY: the sources of this test, at an address of this host.
+    let builder = unsafe { Target::builder().accept_code() };
+    // As few credits and as small a ring as make the sources wait soon.
+    let builder = builder.credits(super::CREDITS).ring(super::RING);
+    let mut target = builder.listen(&std::env::var("IFUNC_ADDR")?)?;
+    say(&format!("= ready {}", target.address()));
+    let stop = target.stop_handle();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            match failpoints::arm(&line) {
+                Ok(()) => say("= armed"),
+                Err(error) => say(&format!("= {error}")),
+            }
+        }
+        stop.stop();
+    });
+    target.serve(&mut State::default())?;
+    Ok(())
+}
