@@ -2,7 +2,6 @@
 
 use ifunc::prelude::*;
 
-#[cfg(feature = "failpoints")]
 pub mod faults;
 
 /// What these targets own.

@@ -6,6 +6,7 @@ mod blocks;
 mod build_time;
 mod corpus;
 mod debian;
+mod faults;
 mod lint;
 mod miri;
 mod package;
@@ -37,6 +38,9 @@ cargo xtask COMMAND
   soak [--quick] [--messages N] [--transport LIST] [--part LIST] [--rounds N] [--visits N] [--seed N]
             messages by the million, sources that come, go and are killed, sleep and wake-ups, idleness: each counted; see
             docs/testing.md. Lists are of shm,ucx and of idle,wakes,many,messages; --quick: half a minute of it
+  faults [--quick] [--only CELL]...
+            kill, stop and restart sources and targets in every state of their connection, on every transport; --quick: less of
+            it, and shorter stops; --only: the cells whose names begin so (shm/target/kill/mid-frame; `*` is any part)
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
@@ -49,6 +53,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("soak", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return soak(options);
+    }
+    if let Some(("faults", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return faults::command(options);
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => &[test::run],

@@ -7,6 +7,7 @@ use crate::again;
 use crate::build_time;
 use crate::corpus;
 use crate::debian;
+use crate::faults;
 use crate::soak;
 use crate::steps::{Steps, cargo, output};
 use crate::text_search;
@@ -47,6 +48,14 @@ pub(crate) fn run(steps: &mut Steps) {
     again::brief(steps);
     ucx_bindings::check_if_possible(steps);
     corpus::run(steps);
+    faults::quick(
+        steps,
+        if debian::is_debian() {
+            &["shm", "ucx"]
+        } else {
+            &["shm"]
+        },
+    );
     for &transport in transports() {
         steps.step(&format!("01-hello over {transport}"), || {
             let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport]))?;

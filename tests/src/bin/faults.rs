@@ -14,7 +14,8 @@ const STOP: Duration = Duration::from_secs(5);
 const SHORT_STOP: Duration = Duration::from_secs(2);
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let mut cells = Cell::all();
+    let all = Cell::all();
+    let mut chosen: Option<Vec<Cell>> = None;
     let mut quick = false;
     let mut side_by_side = 8;
     let mut args = std::env::args().skip(1);
@@ -24,8 +25,10 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             "--quick" => quick = true,
             "--only" => {
                 let pattern = value()?;
-                cells.retain(|cell| cell.matches(&pattern));
-                if cells.is_empty() {
+                let cells = chosen.get_or_insert_default();
+                let before = cells.len();
+                cells.extend(all.iter().filter(|cell| cell.matches(&pattern)));
+                if cells.len() == before {
                     return Err(format!("no cell is called `{pattern}`; help: shm/target/kill/mid-frame, or the first parts of it; `*` is any part").into());
                 }
             }
@@ -33,6 +36,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             _ => return Err(format!("`{arg}` is no option").into()),
         }
     }
+    let mut cells = chosen.unwrap_or(all);
     if quick {
         cells.retain(is_quick);
     }

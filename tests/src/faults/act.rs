@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::PATIENCE;
 use super::cell::{Fault, Side};
+use super::process::Holdings;
 use super::scene::{Place, Scene, UnderWay, executed};
 
 /// What a survivor says of a peer that is gone.
@@ -42,14 +43,15 @@ pub fn act(scene: &mut Scene<'_>, place: Place) -> Result<Option<Duration>, Stri
 
 fn kill_source(scene: &mut Scene<'_>, place: Place) -> Result<Duration, String> {
     let mark = scene.target.mark();
+    let mut at = Instant::now();
     scene.source.kill()?;
     if place.stands() == Some(Side::Target) {
+        at = Instant::now();
         scene.target.go()?;
     }
-    let at = Instant::now();
     scene.target.says(mark, TARGET_SAYS, scene.notice())?;
     let noticed = at.elapsed();
-    gives_back(scene, at, scene.notice())?;
+    gives_back(scene, at, 0)?;
     scene.serves_others()?;
     Ok(noticed)
 }
@@ -134,11 +136,12 @@ fn kill_target(scene: &mut Scene<'_>, place: Place, under_way: UnderWay) -> Resu
         return Err(format!("call {id} of a target that was killed: `{called}`"));
     }
     scene.serves_others()?;
-    gives_back(scene, Instant::now(), scene.notice())?;
-    // Nothing is left to be told.
-    for _ in 0..2 {
-        scene.source.ask("flush main", "flushed main", PATIENCE)?;
-    }
+    gives_back(scene, Instant::now(), OF_A_SOURCE)?;
+    // What is left is told; then nothing is.
+    scene.source.ask("flush main", "flushed main", PATIENCE)?;
+    scene.source.ask("flush main", "flushed main", PATIENCE)?;
+    scene.source.ask("drop main", "dropped main", PATIENCE)?;
+    gives_back(scene, Instant::now(), 0)?;
     Ok(noticed)
 }
 
@@ -304,18 +307,25 @@ fn stop_target(scene: &mut Scene<'_>, place: Place, under_way: UnderWay) -> Resu
     Ok(())
 }
 
-/// Everything that the survivor held because of the victim is given back.
-fn gives_back(scene: &Scene<'_>, since: Instant, within: Duration) -> Result<(), String> {
+/// Descriptors that a source has without a connection: its own bell.
+const OF_A_SOURCE: usize = 1;
+
+/// Everything that the survivor held because of the victim is given back, but for so many descriptors.
+fn gives_back(scene: &Scene<'_>, since: Instant, own: usize) -> Result<(), String> {
+    let within = scene.notice();
+    let alone = Holdings {
+        descriptors: scene.alone.descriptors + own,
+        ..scene.alone
+    };
     loop {
         let holds = scene.survivor().holdings()?;
-        if holds.within(scene.alone) {
+        if holds.within(alone) {
             return Ok(());
         }
         if since.elapsed() > within {
             return Err(format!(
-                "after {within:?} the {} holds {holds:?}; before there was a connection it held {:?}",
+                "after {within:?} the {} holds {holds:?}, and may hold {alone:?}",
                 scene.survivor().name,
-                scene.alone
             ));
         }
         std::thread::sleep(Duration::from_millis(10));

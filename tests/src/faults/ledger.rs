@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Bytes of an entry of a target's journal.
-const ENTRY: usize = 20;
+pub const ENTRY: usize = 20;
 
 /// An entry of a target's journal.
-pub(super) fn record(id: u64, sender: u64, process: u32) -> [u8; ENTRY] {
+pub fn record(id: u64, sender: u64, process: u32) -> [u8; ENTRY] {
     let mut entry = [0; ENTRY];
     entry[..8].copy_from_slice(&id.to_le_bytes());
     entry[8..16].copy_from_slice(&sender.to_le_bytes());
@@ -217,7 +217,9 @@ mod tests {
         compare(&call, false, &[1, 2]).unwrap_err();
         compare(&call[..2], false, &[1]).unwrap_err();
         compare(&call[..2], true, &[1]).unwrap();
-        compare(&call[..2], true, &[]).unwrap();
+        compare(&call[..2], true, &[]).unwrap_err();
+        compare(&call[..1], true, &[]).unwrap();
+        compare(&call[..1], true, &[1]).unwrap();
         let gone = ["~ 1 call main", "= called 1 peer-gone"];
         compare(&gone, false, &[]).unwrap();
         compare(&gone, false, &[1]).unwrap_err();

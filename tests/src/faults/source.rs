@@ -9,6 +9,7 @@
 //! call NAME IFUNC ID STAND SIZE   ~ ID call NAME …          = called ID OUTCOME
 //! wait ID MS                      = done ID OUTCOME
 //! flush NAME                      = flushed NAME OUTCOME
+//! drop NAME                       = dropped NAME
 //! ```
 
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use ifunc_rt::{Call, Error, Loaded, Source, SourceOptions, failpoints};
 
-use super::{IFUNCS, say};
+use super::role::{IFUNCS, answer, begin, say};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -39,7 +40,7 @@ struct Role {
 /// # Errors
 /// Something that it was told makes no sense.
 pub fn run() -> Result<(), Failure> {
-    super::begin()?;
+    begin()?;
     let mut role = Role::default();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -101,9 +102,9 @@ impl Role {
                 if !matches!(result, Err(Error::Timeout { .. })) {
                     self.calls.remove(&number);
                 }
-                let result = result.map(|answer| match super::answer(&answer) {
+                let result = result.map(|bytes| match answer(&bytes) {
                     Some((of, sender)) if of == number => format!("executed {sender}"),
-                    _ => format!("wrong answer {answer:?}"),
+                    _ => format!("wrong answer {bytes:?}"),
                 });
                 Ok(format!("done {id} {}", outcome(result)))
             }
@@ -111,6 +112,10 @@ impl Role {
                 let line = self.lines.get(name).ok_or("no such connection")?;
                 let flushed = line.source.flush().map(|()| "ok".into());
                 Ok(format!("flushed {name} {}", outcome(flushed)))
+            }
+            ["drop", name] => {
+                self.lines.remove(name).ok_or("no such connection")?;
+                Ok(format!("dropped {name}"))
             }
             _ => Err("no such command".into()),
         }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ifunc_rt::{Target, failpoints};
 
-use super::say;
+use super::role::{RING, begin, say};
 use crate::State;
 
 static JOURNAL: OnceLock<File> = OnceLock::new();
@@ -35,14 +35,14 @@ pub fn fault_stand() {
 /// # Errors
 /// The address cannot be listened at, or the environment lacks something.
 pub fn run() -> Result<(), Box<dyn std::error::Error>> {
-    super::begin()?;
+    begin()?;
     let journal = std::env::var_os("FAULT_JOURNAL").ok_or("FAULT_JOURNAL is not set")?;
     let journal = OpenOptions::new().create(true).append(true).open(journal)?;
     JOURNAL.set(journal).map_err(|_| "it is set once")?;
     // SAFETY: the sources of this test, at an address of this host.
     let builder = unsafe { Target::builder().accept_code() };
     // As few credits and as small a ring as make the sources wait soon.
-    let builder = builder.credits(super::CREDITS).ring(super::RING);
+    let builder = builder.credits(super::CREDITS).ring(RING);
     let mut target = builder.listen(&std::env::var("IFUNC_ADDR")?)?;
     say(&format!("= ready {}", target.address()));
     let stop = target.stop_handle();
