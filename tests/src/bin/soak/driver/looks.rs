@@ -126,6 +126,15 @@ impl Remains {
         }
     }
 
+    /// What was not there earlier.
+    pub(super) fn beyond(&self, earlier: &Self) -> Self {
+        Self {
+            sysv: self.sysv.saturating_sub(earlier.sysv),
+            files: self.files.saturating_sub(earlier.files),
+            sockets: self.sockets.saturating_sub(earlier.sockets),
+        }
+    }
+
     /// How many of all kinds.
     pub(super) fn count(&self) -> usize {
         self.sysv + self.files + self.sockets

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Found;
 use super::audit::Audit;
+use super::bare;
 use super::looks::{Holdings, anonymous};
 use super::options::Options;
 use super::process::{PATIENCE, Role, value};
@@ -103,10 +104,15 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
         return Err(format!("the target had {before}, and has {after}"));
     }
     let theirs = memories.iter().map(Slope::growth).fold(0.0, f64::max);
-    let bound = bound(options, transport, connections);
     let growth = memory.growth().max(theirs);
+    let (mut bound, mut control) = (bound(options), String::new());
+    if transport != "shm" {
+        let (target, source) = bare(options, messages, connections)?;
+        bound += target.max(source).max(0.0);
+        control = format!("; bare UCX grew by {target:+.0} and {source:+.0} KiB");
+    }
     let figures = format!(
-        "{messages} messages ({} MB, {calls} calls) on {connections} connections with {installs} new images, {:.0}/s; every one once, in order; growth of {} samples: target {:+.0} KiB, sources {theirs:+.0} KiB (bound {bound:.0} KiB); before: {before}; after: {after}",
+        "{messages} messages ({} MB, {calls} calls) on {connections} connections with {installs} new images, {:.0}/s; every one once, in order; growth of {} samples: target {:+.0} KiB, sources {theirs:+.0} KiB (bound {bound:.0} KiB); before: {before}; after: {after}{control}",
         bytes / 1_000_000,
         messages as f64 / seconds,
         memory.len(),
@@ -119,14 +125,43 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
     }
 }
 
-/// What the straight line may rise by, in KiB.
-fn bound(options: &Options, _transport: &str, _connections: u64) -> f64 {
+/// What the straight line may rise by, in KiB, beyond what bare UCX's does.
+fn bound(options: &Options) -> f64 {
     // In a short one the allocator has not seen all sizes yet.
     if options.quick {
         32.0 * 1024.0
     } else {
         4.0 * 1024.0
     }
+}
+
+/// Bare UCX that makes as many connections, with a tenth of the messages on each: what its target and its sources grow by.
+fn bare(options: &Options, messages: u64, connections: u64) -> Result<(f64, f64), String> {
+    const PART: u64 = 10;
+    let (target, port) = bare::target(options)?;
+    let each = messages / PART / SENDERS;
+    let often = (messages / PART / connections.max(1)).max(1);
+    let mut sources = (0..SENDERS)
+        .map(|source| bare::source(options, &port, source, each, options.sending / 3, often))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (mut memory, mut memories) = (Slope::default(), vec![Slope::default(); sources.len()]);
+    let mut done = vec![false; sources.len()];
+    while done.contains(&false) {
+        std::thread::sleep(Duration::from_millis(50));
+        for ((source, done), memory) in sources.iter_mut().zip(&mut done).zip(&mut memories) {
+            *done = *done || source.look_for("done ")?.is_some();
+            if let (false, Ok(kib)) = (*done, anonymous(source.pid())) {
+                memory.sample(source.at, kib);
+            }
+        }
+        memory.sample(
+            sources.iter().map(|source| source.at).sum(),
+            anonymous(target.pid())?,
+        );
+    }
+    let theirs = memories.iter().map(Slope::growth).fold(0.0, f64::max);
+    target.end()?;
+    Ok((memory.growth(), theirs))
 }
 
 fn sender(

@@ -1,6 +1,7 @@
 //! Starts the roles, looks at them from outside, and judges.
 
 mod audit;
+mod bare;
 mod idle;
 mod looks;
 mod many;

@@ -22,6 +22,16 @@ pub(super) struct Role {
 impl Role {
     /// Starts a role with these arguments.
     pub(super) fn start(options: &Options, role: &str, args: &[(&str, String)]) -> Result<Self, String> {
+        Self::start_with(options, role, args, &[])
+    }
+
+    /// As [`start`](Self::start), with these variables in its environment.
+    pub(super) fn start_with(
+        options: &Options,
+        role: &str,
+        args: &[(&str, String)],
+        environment: &[(&str, &str)],
+    ) -> Result<Self, String> {
         let failed = |error| format!("cannot start a {role}: {error}");
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command
@@ -29,6 +39,7 @@ impl Role {
             .arg(format!("libraries={}", options.libraries.display()))
             .args(args.iter().map(|(name, value)| format!("{name}={value}")))
             .env("IFUNC_RUNTIME_DIR", &options.folders.sockets)
+            .envs(environment.iter().copied())
             .env("UCX_POSIX_DIR", &options.folders.memory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());

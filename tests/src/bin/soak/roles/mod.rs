@@ -1,6 +1,7 @@
 //! What the processes do that the driver starts.
 
 mod auditor;
+mod bare;
 mod caller;
 mod idler;
 mod random;
@@ -30,6 +31,8 @@ pub(crate) fn run(args: &[String]) -> Result {
         "visitor" => visitor::run(&args),
         "idler" => idler::run(&args),
         "auditor" => auditor::run(&args),
+        "bare-source" => bare::source(&args),
+        "bare-target" => bare::target(),
         "caller" => caller::run(&args),
         other => Err(format!("there is no role `{other}`").into()),
     }
