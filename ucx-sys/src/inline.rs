@@ -56,6 +56,11 @@ pub fn UCS_STATUS_PTR(status: ucs_status_t) -> ucs_status_ptr_t {
     std::ptr::without_provenance_mut::<c_void>(status as isize as usize)
 }
 
+/// Flag of `ucp_mem_map`: pages need not be there before they are used. (The headers have it in an enumeration without a name.)
+pub const UCP_MEM_MAP_NONBLOCK: u32 = 1;
+/// Flag of `ucp_mem_map`: the memory is to be allocated.
+pub const UCP_MEM_MAP_ALLOCATE: u32 = 2;
+
 /// The data type of consecutive elements of `size` bytes.
 #[must_use]
 #[inline]

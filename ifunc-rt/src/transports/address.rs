@@ -1,4 +1,4 @@
-//! Addresses: `loopback:NAME`, `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:HEX`.
+//! Addresses: `loopback:NAME`, `shm:NAME`, `ucx://HOST:PORT`, `ucx-put://HOST:PORT`, `ucx-worker:HEX`.
 
 use std::fmt;
 use std::io;
@@ -20,6 +20,8 @@ pub enum Address {
     /// A target that is known by the address of its UCX worker, for launchers: there is no listener and no port. `None`, for a
     /// target: of the worker that it makes; its address is known when it listens.
     UcxWorker(Option<WorkerAddress>),
+    /// The same, with frames that are put into the receiver's memory: for RDMA hardware.
+    UcxPut(HostPort),
 }
 
 /// A host, by name or address, and a port.
@@ -37,13 +39,13 @@ pub struct HostPort {
 pub enum AddressError {
     /// The part before the colon is no transport of this version.
     #[error(
-        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `ucx://HOST:PORT` for one of any host, `ucx-worker:` for one that tells its address itself, `loopback:NAME` for this process"
+        "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `ucx://HOST:PORT` (or `ucx-put://HOST:PORT`) for one of any host, `ucx-worker:` for one that tells its address itself, `loopback:NAME` for this process"
     )]
     Scheme(String),
     /// The part behind the colon is no name.
     #[error("`{0}` is not a name: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`")]
     Name(String),
-    /// What follows `ucx://` is no host and port.
+    /// What follows `ucx://` or `ucx-put://` is no host and port.
     #[error(
         "`{0}` is no host and port; help: write `ucx://127.0.0.1:0` (any free port of this host), `ucx://host.example:4711`, `ucx://[::1]:4711`"
     )]
@@ -84,7 +86,8 @@ impl FromStr for Address {
         match scheme {
             "loopback" => Ok(Self::Loopback(checked()?)),
             "shm" => Ok(Self::Shm(checked()?)),
-            "ucx" => name_of_host(text).map(Self::Ucx),
+            "ucx" => name_of_host(scheme, text).map(Self::Ucx),
+            "ucx-put" => name_of_host(scheme, text).map(Self::UcxPut),
             "ucx-worker" if name.is_empty() => Ok(Self::UcxWorker(None)),
             "ucx-worker" => name.parse().map(Some).map(Self::UcxWorker),
             _ => Err(AddressError::Scheme(text.into())),
@@ -98,15 +101,19 @@ impl fmt::Display for Address {
             Self::Loopback(name) => write!(f, "loopback:{name}"),
             Self::Shm(name) => write!(f, "shm:{name}"),
             Self::Ucx(at) => write!(f, "ucx://{at}"),
+            Self::UcxPut(at) => write!(f, "ucx-put://{at}"),
             Self::UcxWorker(None) => f.write_str("ucx-worker:"),
             Self::UcxWorker(Some(worker)) => write!(f, "ucx-worker:{worker}"),
         }
     }
 }
 
-fn name_of_host(text: &str) -> Result<HostPort, AddressError> {
+fn name_of_host(scheme: &str, text: &str) -> Result<HostPort, AddressError> {
     let wrong = || AddressError::HostPort(text.into());
-    let rest = text.strip_prefix("ucx://").ok_or_else(wrong)?;
+    let rest = text
+        .strip_prefix(scheme)
+        .and_then(|rest| rest.strip_prefix("://"));
+    let rest = rest.ok_or_else(wrong)?;
     let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
     let host = match host.strip_prefix('[') {
         Some(inner) => inner.strip_suffix(']').filter(|inner| inner.contains(':')),
@@ -157,6 +164,7 @@ mod tests {
             "ucx://host-1.example:4711",
             "ucx://[::1]:65535",
             "ucx://[fe80::1%lo]:1",
+            "ucx-put://127.0.0.1:0",
             "shm:name",
             "loopback:a.b",
             "ucx-worker:",
@@ -175,6 +183,8 @@ mod tests {
             "ucx://host:+1",
             "ucx://host:",
             "ucx://a/b:1",
+            "ucx-put://host",
+            "ucx-put:host:1",
         ] {
             let error = text.parse::<Address>().unwrap_err();
             assert_eq!(error, AddressError::HostPort(text.into()));

@@ -49,7 +49,7 @@ impl UnderWay {
         self.units = self.units.saturating_sub(units(len));
     }
 
-    fn has_room(&self, size: RingSize, len: usize) -> bool {
+    pub(super) fn has_room(&self, size: RingSize, len: usize) -> bool {
         self.messages < size.slots.saturating_mul(Self::LAPS)
             && self.units.saturating_add(units(len)) <= units_of(size).saturating_mul(Self::LAPS)
     }
@@ -103,23 +103,28 @@ impl Outgoing {
 
     /// Takes in what the peer says that it released.
     pub(super) fn credit(&mut self, credits: Credits) -> Result<(), &'static str> {
-        let pairs = [
-            (credits.frames, &mut self.acked.frames, self.sent.frames),
-            (credits.units, &mut self.acked.units, self.sent.units),
-        ];
-        for (new, acked, sent) in pairs {
-            let more = new.wrapping_sub(*acked);
-            // Said before what is known already: messages overtake each other.
-            if more as i32 <= 0 {
-                continue;
-            }
-            if more > sent.wrapping_sub(*acked) {
-                return Err("credits for frames that were never sent");
-            }
-            *acked = new;
-        }
-        Ok(())
+        take_in(&mut self.acked, self.sent, credits)
     }
+}
+
+/// Takes in what the peer says that it released of what was sent.
+pub(super) fn take_in(acked: &mut Credits, sent: Credits, credits: Credits) -> Result<(), &'static str> {
+    let pairs = [
+        (credits.frames, &mut acked.frames, sent.frames),
+        (credits.units, &mut acked.units, sent.units),
+    ];
+    for (new, acked, sent) in pairs {
+        let more = new.wrapping_sub(*acked);
+        // Said before what is known already: messages overtake each other.
+        if more as i32 <= 0 {
+            continue;
+        }
+        if more > sent.wrapping_sub(*acked) {
+            return Err("credits for frames that were never sent");
+        }
+        *acked = new;
+    }
+    Ok(())
 }
 
 impl Incoming {

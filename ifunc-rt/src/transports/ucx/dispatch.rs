@@ -4,7 +4,7 @@ use ucx_sys::{UCS_OK, lanes, ucp_ep_h, ucs_status_t};
 
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
-use super::handshake::{Hello, Welcome, judge_refusal};
+use super::handshake::{Hello, Way, Welcome, judge_refusal};
 use super::header::{Head, Notice};
 use super::inbox::{Data, Event};
 use super::parcel::{Parcel, Purpose};
@@ -47,6 +47,13 @@ impl Locked<'_> {
             }
             for request in knocked {
                 self.knock(request);
+            }
+        }
+        // What was put lands without an event.
+        for id in std::mem::take(&mut self.state.byes) {
+            match self.have_all_come(id) {
+                Ok(()) => self.await_the_rest(id),
+                Err(why) => self.end(id, Gone::Malformed(why)),
             }
         }
         if self.state.leaving > 0
@@ -165,27 +172,36 @@ impl Locked<'_> {
         number: u64,
         body: &[u8],
     ) -> Result<(), &'static str> {
+        let way = self.state.way;
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return Ok(());
         };
         match (notice, &connection.stage) {
-            (Notice::Hello, Stage::Guest) => self.greet(id, Hello::decode(body)),
+            (Notice::Hello, Stage::Guest) => self.greet(id, Hello::decode(way, body)),
             (Notice::Welcome, Stage::Calling) => {
-                connection.stage = match Welcome::decode(body) {
-                    Ok((welcome, number)) => {
+                match Welcome::decode(way, body) {
+                    Ok((welcome, number, ring)) if way == Way::Puts => {
                         connection.peer = number;
-                        Stage::Open {
+                        return self.welcomed(id, welcome, ring);
+                    }
+                    Ok((welcome, number, _)) => {
+                        connection.peer = number;
+                        connection.stage = Stage::Open {
                             welcome,
                             out: Outgoing::new(welcome.to_target),
                             incoming: Incoming::new(welcome.to_source),
                         }
                     }
-                    Err(misheard) => Stage::Misheard(misheard),
-                };
+                    Err(misheard) => connection.stage = Stage::Misheard(misheard),
+                }
                 Ok(())
             }
+            (Notice::Memory, Stage::Offered(_)) => self.enter(id, body),
+            (Notice::Bell, Stage::Put(_)) => connection
+                .rings()
+                .map_or(Ok(()), |rings| rings.sleeping.rung(number)),
             (Notice::Refused, Stage::Calling) => {
-                connection.stage = match judge_refusal(body) {
+                connection.stage = match judge_refusal(way, body) {
                     Ok(why) => Stage::Refused(why),
                     Err(misheard) => Stage::Misheard(misheard),
                 };
@@ -197,7 +213,12 @@ impl Locked<'_> {
                 connection.bye = Some(number as u32);
                 Ok(())
             }
-            (Notice::Heard, Stage::Open { .. }) if connection.left.is_some() => {
+            (Notice::Bye, Stage::Put(_)) if connection.bye.is_none() => {
+                connection.bye = Some(number as u32);
+                self.state.byes.push(id);
+                Ok(())
+            }
+            (Notice::Heard, Stage::Open { .. } | Stage::Put(_)) if connection.left.is_some() => {
                 connection.heard = true;
                 Ok(())
             }
@@ -207,10 +228,17 @@ impl Locked<'_> {
 
     /// An operation has ended.
     fn done(&mut self, parcel: *mut Parcel, status: ucs_status_t) {
+        let address = parcel;
         let Some(parcel) = self.ended(parcel) else { return };
+        if !self.state.graves.is_empty() {
+            self.closed(address);
+        }
         match parcel.purpose {
             Purpose::Idle => {}
             Purpose::Closing => self.state.closing -= 1,
+            Purpose::Crediting { .. } | Purpose::Announcing { .. } => {
+                return self.one_sided_done(parcel, status);
+            }
             Purpose::Sending { connection: id, len } => {
                 let mut owes = false;
                 if let Some(connection) = self.state.connections.get_mut(&id) {

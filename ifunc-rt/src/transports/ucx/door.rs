@@ -9,7 +9,7 @@ use ucx_sys::{
 
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
-use super::handshake::{Hello, Misheard, VERSION, refusal};
+use super::handshake::{Hello, Misheard, VERSION, Way, refusal};
 use super::header::{Head, Notice};
 use super::inbox::Data;
 use super::table::{ConnectionId, Stage};
@@ -19,7 +19,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// How many guests there may be at a time.
 const MOST_GUESTS: usize = 256;
 /// How many connections the target may leave waiting.
-const MOST_WAITING: usize = 1024;
+pub(super) const MOST_WAITING: usize = 1024;
 
 impl Locked<'_> {
     /// Somebody wants to connect.
@@ -71,7 +71,7 @@ impl Locked<'_> {
         let says_hello = |head: &Head| head.to == 0 && head.as_notice() == Ok(Some(Notice::Hello));
         let hello = match &data {
             Data::Copied(parcel, len) if open && head.as_ref().is_some_and(says_hello) => {
-                Some(Hello::decode(parcel.body(*len)))
+                Some(Hello::decode(self.state.way, parcel.body(*len)))
             }
             _ => None,
         };
@@ -111,15 +111,21 @@ impl Locked<'_> {
         hello: Result<Hello, Misheard>,
     ) -> Result<(), &'static str> {
         let state = &mut *self.state;
+        let way = state.way;
         let Some(door) = &mut state.door else {
             return Err("a source that calls a source");
         };
-        door.guests.retain(|(guest, _)| *guest != id);
         let welcome = door.welcome;
         if let (Ok(hello), Some(connection)) = (&hello, state.connections.get_mut(&id)) {
             connection.peer = hello.number;
         }
+        // Whoever has to give a ring away is a guest until then.
+        if way == Way::Messages || hello.is_err() {
+            door.guests.retain(|(guest, _)| *guest != id);
+        }
+        let mut in_terms_of = way;
         let why = match hello {
+            Ok(_) if way == Way::Puts => return self.invite(id, welcome),
             Ok(_) if door.waiting.len() < MOST_WAITING => {
                 door.waiting.push_back(id);
                 if let Some(connection) = self.state.connections.get_mut(&id) {
@@ -129,16 +135,27 @@ impl Locked<'_> {
                         incoming: Incoming::new(welcome.to_target),
                     };
                 }
-                self.say(id, Notice::Welcome, 0, &welcome.encode(id.0));
+                self.say(id, Notice::Welcome, 0, &welcome.encode(way, id.0));
                 return Ok(());
             }
             Ok(_) => "it does not take the connections that wait already".to_owned(),
             Err(Misheard::Version(theirs)) => {
                 format!("it speaks version {VERSION} of the transport, not {theirs}")
             }
+            Err(Misheard::Way(theirs)) => {
+                in_terms_of = theirs;
+                let (ours, theirs) = (way.scheme(), theirs.scheme());
+                format!("it is reached by `{ours}://`, not by `{theirs}://`")
+            }
             Err(Misheard::Nonsense(why)) => return Err(why),
         };
-        self.say(id, Notice::Refused, 0, &refusal(&why));
+        self.turn_away(id, in_terms_of, &why);
+        Ok(())
+    }
+
+    /// Tells a guest that it is not taken.
+    pub(super) fn turn_away(&mut self, id: ConnectionId, way: Way, why: &str) {
+        self.say(id, Notice::Refused, 0, &refusal(way, why));
         // It leaves when it has heard that; until then it is a guest, but it has said what it had to say.
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.stage = Stage::TurnedAway;
@@ -146,6 +163,5 @@ impl Locked<'_> {
         if let Some(door) = &mut self.state.door {
             door.guests.push_back((id, Instant::now()));
         }
-        Ok(())
     }
 }

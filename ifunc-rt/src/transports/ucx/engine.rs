@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::BODY_ALIGN;
 use ucx_sys::*;
 
+use super::handshake::Way;
 use super::header::{HEADER, Head};
 use super::inbox::{Data, Inbox, on_failure, on_knock, on_message, on_received, on_sent};
 use super::parcel::{Parcel, Purpose};
@@ -52,11 +53,12 @@ unsafe impl Send for Engine {}
 unsafe impl Sync for Engine {}
 
 impl Engine {
-    pub(super) fn new(ucx: &'static Ucx, settings: &Settings) -> Result<Arc<Self>, Refused> {
+    pub(super) fn new(ucx: &'static Ucx, settings: &Settings, way: Way) -> Result<Arc<Self>, Refused> {
         let refused = |doing| move |status| Refused { doing, status };
+        let rma = if way == Way::Puts { UCP_FEATURE_RMA } else { 0 };
         let params = ucp_params_t {
             field_mask: u64::from(UCP_PARAM_FIELD_FEATURES),
-            features: u64::from(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP),
+            features: u64::from(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | rma),
             ..ucp_params_t::default()
         };
         let mut context = std::ptr::null_mut();
@@ -69,7 +71,7 @@ impl Engine {
             worker: std::ptr::null_mut(),
             efd: -1,
             inbox: NonNull::from(Box::leak(Box::new(Inbox::new(ucx)))),
-            state: Mutex::default(),
+            state: Mutex::new(State::new(way)),
         };
         let params = ucp_worker_params_t {
             field_mask: u64::from(UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT),
@@ -131,6 +133,14 @@ pub(super) struct Locked<'a> {
 impl Locked<'_> {
     pub(super) fn ucx(&self) -> &'static Ucx {
         self.engine.ucx
+    }
+
+    pub(super) fn context(&self) -> ucp_context_h {
+        self.engine.context
+    }
+
+    pub(super) fn worker(&self) -> ucp_worker_h {
+        self.engine.worker
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
@@ -359,8 +369,8 @@ impl Locked<'_> {
         self.under_way(parcel, request).map(|()| None)
     }
 
-    /// Closes an endpoint by force: it asks nobody, and what was not sent is dropped.
-    pub(super) fn close(&mut self, ep: ucp_ep_h) {
+    /// Closes an endpoint by force: it asks nobody, and what was not sent is dropped. The operation, if it has not ended.
+    pub(super) fn close(&mut self, ep: ucp_ep_h) -> Option<*mut Parcel> {
         let mut parcel = self.inbox().parcel(0);
         parcel.purpose = Purpose::Closing;
         let parcel = Box::into_raw(parcel);
@@ -379,6 +389,7 @@ impl Locked<'_> {
         if let Err(status) = self.under_way(parcel, request) {
             tracing::debug!(%status, "closing an endpoint");
         }
+        UCS_PTR_IS_PTR(request).then_some(parcel)
     }
 
     /// Keeps the parcel of an operation that has begun, and takes back that of one that is over.
@@ -420,9 +431,14 @@ impl Drop for Engine {
             locked.say_goodbye();
             locked.work_until(Instant::now() + CLOSING, |locked| locked.state.closing == 0);
             locked.forget_all();
+            let memory = locked.unearth();
             drop(locked);
             // SAFETY: alive, this thread's as nobody else has the engine, and used for the last time.
             unsafe { self.ucx.ucp_worker_destroy(self.worker) };
+            let mut locked = self.lock();
+            for memory in memory {
+                locked.end_memory(memory);
+            }
         }
         // SAFETY: alive, without a worker, and used for the last time.
         unsafe { self.ucx.ucp_cleanup(self.context) };

@@ -3,14 +3,16 @@
 //! ```text
 //! Hello     magic (8), version (u32), number (u32), address of a UCX worker (as `ucx-worker:` has it) or nothing
 //! Welcome   magic (8), version (u32), number (u32), epoch (u64), largest payload, image, answer (u64 each),
-//!           slots and data bytes to target, to source (u32 each)
+//!           slots and data bytes to target, to source (u32 each); if frames are put, the target's ring
+//! Memory    the source's ring, if frames are put
 //! Refused   magic (8), version (u32), 0 (u32), why (UTF-8)
 //! ```
 //!
 //! The number is what the sender knows the connection by: every message to it says so. The address is that of a source that
 //! UCX's listener did not bring in, and that has no endpoint which the target could answer by.
 //!
-//! Magic and version stay where they are in every version, so that each side can tell the other's.
+//! Magic and version stay where they are in every version, so that each side can tell the other's. The magic also says by which
+//! [`Way`] frames are to go. What a ring is given away by is in [`super::put::offer`].
 
 use ifunc_abi::frame::Limits;
 use zerocopy::little_endian::{U32, U64};
@@ -26,7 +28,34 @@ pub(super) const VERSION: u32 = 3;
 /// Longest body of a notice; what is longer was not sent by us.
 pub(super) const LONGEST: usize = size_of::<Opening>() + WorkerAddress::LONGEST;
 
-const MAGIC: [u8; 8] = *b"ifuncucx";
+/// How frames go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) enum Way {
+    /// By active messages: `ucx`.
+    #[default]
+    Messages,
+    /// By puts into the receiver's ring: `ucx-put`.
+    Puts,
+}
+
+impl Way {
+    const ALL: [Self; 2] = [Self::Messages, Self::Puts];
+
+    const fn magic(self) -> [u8; 8] {
+        match self {
+            Self::Messages => *b"ifuncucx",
+            Self::Puts => *b"ifuncput",
+        }
+    }
+
+    /// How its addresses begin.
+    pub(super) fn scheme(self) -> &'static str {
+        match self {
+            Self::Messages => "ucx",
+            Self::Puts => "ucx-put",
+        }
+    }
+}
 
 /// How each message begins.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -38,9 +67,9 @@ struct Opening {
 }
 
 impl Opening {
-    const fn of(number: u32) -> Self {
+    const fn of(way: Way, number: u32) -> Self {
         Self {
-            magic: MAGIC,
+            magic: way.magic(),
             version: U32::new(VERSION),
             number: U32::new(number),
         }
@@ -70,6 +99,8 @@ pub(super) struct Welcome {
 pub(super) enum Misheard {
     /// The other side speaks this version.
     Version(u32),
+    /// The other side sends its frames this way.
+    Way(Way),
     /// Not a message of any version, and why.
     Nonsense(&'static str),
 }
@@ -84,14 +115,18 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self, way: Way) -> Vec<u8> {
         let address = self.address.as_ref().map(WorkerAddress::to_bytes);
-        [Opening::of(self.number).as_bytes(), &address.unwrap_or_default()].concat()
+        [
+            Opening::of(way, self.number).as_bytes(),
+            &address.unwrap_or_default(),
+        ]
+        .concat()
     }
 
     /// Judges a source's message.
-    pub(super) fn decode(message: &[u8]) -> Result<Self, Misheard> {
-        let (number, rest) = open(message)?;
+    pub(super) fn decode(way: Way, message: &[u8]) -> Result<Self, Misheard> {
+        let (number, rest) = open(way, message)?;
         let address = match rest {
             [] => None,
             rest => Some(
@@ -104,22 +139,25 @@ impl Hello {
 }
 
 /// A target's message that it does not take the connection.
-pub(super) fn refusal(why: &str) -> Vec<u8> {
+pub(super) fn refusal(way: Way, why: &str) -> Vec<u8> {
     const ROOM: usize = 1000;
-    let mut message = Opening::of(0).as_bytes().to_vec();
+    let mut message = Opening::of(way, 0).as_bytes().to_vec();
     message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(ROOM)]);
     message
 }
 
 /// Why the target does not take the connection.
-pub(super) fn judge_refusal(message: &[u8]) -> Result<String, Misheard> {
-    open(message).map(|(_, why)| String::from_utf8_lossy(why).into_owned())
+pub(super) fn judge_refusal(way: Way, message: &[u8]) -> Result<String, Misheard> {
+    open(way, message).map(|(_, why)| String::from_utf8_lossy(why).into_owned())
 }
 
 /// The number, and what follows.
-fn open(message: &[u8]) -> Result<(u32, &[u8]), Misheard> {
+fn open(way: Way, message: &[u8]) -> Result<(u32, &[u8]), Misheard> {
     match Opening::read_from_prefix(message) {
-        Ok((opening, _)) if opening.magic != MAGIC => Err(Misheard::Nonsense("it does not say what it is")),
+        Ok((opening, _)) if opening.magic != way.magic() => {
+            let other = Way::ALL.into_iter().find(|way| way.magic() == opening.magic);
+            Err(other.map_or(Misheard::Nonsense("it does not say what it is"), Misheard::Way))
+        }
         Ok((opening, _)) if opening.version != VERSION => Err(Misheard::Version(opening.version.get())),
         Ok((opening, rest)) => Ok((opening.number.get(), rest)),
         Err(_) => Err(Misheard::Nonsense("its first message is too short")),
@@ -128,7 +166,7 @@ fn open(message: &[u8]) -> Result<(u32, &[u8]), Misheard> {
 
 impl Welcome {
     /// To a source, who says it with this number to it.
-    pub(super) fn encode(&self, number: u32) -> Vec<u8> {
+    pub(super) fn encode(&self, way: Way, number: u32) -> Vec<u8> {
         let Limits {
             max_payload,
             max_image,
@@ -141,14 +179,18 @@ impl Welcome {
             to_target: ring(self.to_target),
             to_source: ring(self.to_source),
         };
-        [Opening::of(number).as_bytes(), terms.as_bytes()].concat()
+        [Opening::of(way, number).as_bytes(), terms.as_bytes()].concat()
     }
 
-    /// Judges a target's message; and by which number the target knows the connection.
-    pub(super) fn decode(message: &[u8]) -> Result<(Self, u32), Misheard> {
-        let (number, rest) = open(message)?;
-        let terms = Terms::read_from_bytes(rest)
+    /// Judges a target's message; and by which number the target knows the connection, and what it says of its ring, which is
+    /// nothing if frames are not put.
+    pub(super) fn decode(way: Way, message: &[u8]) -> Result<(Self, u32, &[u8]), Misheard> {
+        let (number, rest) = open(way, message)?;
+        let (terms, ring_of_target) = Terms::read_from_prefix(rest)
             .map_err(|_| Misheard::Nonsense("its welcome is of no known form"))?;
+        if way == Way::Messages && !ring_of_target.is_empty() {
+            return Err(Misheard::Nonsense("its welcome is of no known form"));
+        }
         let ring = |[slots, data]: [U32; 2]| RingSize {
             slots: slots.get(),
             data: data.get(),
@@ -167,7 +209,7 @@ impl Welcome {
         if !welcome.to_target.is_valid() || !welcome.to_source.is_valid() {
             return Err(Misheard::Nonsense("its rings are of sizes that cannot be"));
         }
-        Ok((welcome, number))
+        Ok((welcome, number, ring_of_target))
     }
 }
 
@@ -196,40 +238,53 @@ mod tests {
 
     #[test]
     fn messages_survive_the_way() {
-        assert_eq!(Welcome::decode(&welcome().encode(7)), Ok((welcome(), 7)));
-        for address in [None, Some(WorkerAddress::new(27, &[1; 300]).unwrap())] {
-            let hello = Hello { number: 9, address };
-            assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        let mut hello = Hello {
+            number: 9,
+            address: None,
+        };
+        for way in Way::ALL {
+            let mut message = welcome().encode(way, 7);
+            assert_eq!(Welcome::decode(way, &message), Ok((welcome(), 7, &b""[..])));
+            message.push(7);
+            assert_eq!(Welcome::decode(way, &message).is_ok(), way == Way::Puts);
+            for address in [None, Some(WorkerAddress::new(27, &[1; 300]).unwrap())] {
+                hello.address = address;
+                assert_eq!(Hello::decode(way, &hello.encode(way)), Ok(hello.clone()));
+            }
+            assert_eq!(judge_refusal(way, &refusal(way, "full")), Ok("full".into()));
+            let long = "ü".repeat(LONGEST);
+            assert!(refusal(way, &long).len() <= LONGEST);
         }
-        assert_eq!(judge_refusal(&refusal("full")), Ok("full".into()));
-        let long = "ü".repeat(LONGEST);
-        assert!(refusal(&long).len() <= LONGEST);
+        let other = Hello::decode(Way::Messages, &hello.encode(Way::Puts));
+        assert_eq!(other, Err(Misheard::Way(Way::Puts)));
     }
 
     #[test]
     fn other_versions_are_told_apart_from_nonsense() {
-        let mut newer = welcome().encode(1);
+        const WAY: Way = Way::Messages;
+        let mut newer = welcome().encode(WAY, 1);
         newer[8] = VERSION as u8 + 1;
         newer.truncate(16);
-        assert_eq!(Welcome::decode(&newer), Err(Misheard::Version(VERSION + 1)));
+        assert_eq!(Welcome::decode(WAY, &newer), Err(Misheard::Version(VERSION + 1)));
         assert!(matches!(
-            Hello::decode(b"HTTP/1.1 400 Bad Request"),
+            Hello::decode(WAY, b"HTTP/1.1 400 Bad Request"),
             Err(Misheard::Nonsense(_))
         ));
-        let mut huge = welcome().encode(1);
+        let mut huge = welcome().encode(WAY, 1);
         *huge.last_mut().unwrap() = 0x80;
-        assert!(matches!(Welcome::decode(&huge), Err(Misheard::Nonsense(_))));
+        assert!(matches!(Welcome::decode(WAY, &huge), Err(Misheard::Nonsense(_))));
     }
 
     proptest::proptest! {
         #[test]
         fn any_bytes_are_judged(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
+            const WAY: Way = Way::Puts;
             if real > 0 {
-                bytes.splice(..0, Hello { number: 1, address: None }.encode());
+                bytes.splice(..0, Hello { number: 1, address: None }.encode(WAY));
             }
-            let _ = Hello::decode(&bytes);
-            let _ = judge_refusal(&bytes);
-            if let Ok((welcome, _)) = Welcome::decode(&bytes) {
+            let _ = Hello::decode(WAY, &bytes);
+            let _ = judge_refusal(WAY, &bytes);
+            if let Ok((welcome, ..)) = Welcome::decode(WAY, &bytes) {
                 assert!(welcome.to_target.is_valid() && welcome.to_source.is_valid());
             }
         }

@@ -48,6 +48,24 @@ pub(super) enum Notice {
     Bye = 5,
     /// All of these frames have arrived.
     Heard = 6,
+    /// A source gives the ring away that it receives in.
+    Memory = 7,
+    /// Something was put; the number is that of the sleep which the receiver had announced.
+    Bell = 8,
+}
+
+impl Credits {
+    /// As one word: frames in bits 0–31, units in 32–63.
+    pub(super) fn pack(self) -> u64 {
+        u64::from(self.units) << 32 | u64::from(self.frames)
+    }
+
+    pub(super) fn unpack(word: u64) -> Self {
+        Self {
+            frames: word as u32,
+            units: (word >> 32) as u32,
+        }
+    }
 }
 
 impl Head {
@@ -79,18 +97,19 @@ impl Head {
             4 => Notice::Credit,
             5 => Notice::Bye,
             6 => Notice::Heard,
+            7 => Notice::Memory,
+            8 => Notice::Bell,
             _ => return Err("a notice that this version does not know"),
         };
         Ok(Some(notice))
     }
 
     pub(super) fn encode(&self) -> [u8; HEADER] {
-        let Credits { frames, units } = self.credits;
         let words = [
             commit_word(self.sequence, self.len),
             self.words[0],
             self.words[1],
-            u64::from(units) << 32 | u64::from(frames),
+            self.credits.pack(),
             self.to.into(),
         ];
         let mut bytes = [0; HEADER];
@@ -107,15 +126,11 @@ impl Head {
             u64::from_le_bytes(word)
         };
         let (sequence, len) = split_commit_word(word(0));
-        let credits = word(3);
         Self {
             sequence,
             len,
             words: [word(1), word(2)],
-            credits: Credits {
-                frames: credits as u32,
-                units: (credits >> 32) as u32,
-            },
+            credits: Credits::unpack(word(3)),
             to: word(4) as u32,
         }
     }

@@ -5,6 +5,8 @@ use std::time::Instant;
 use super::door::PATIENCE;
 use super::engine::{LINGER, Locked};
 use super::header::Notice;
+use super::parcel::Parcel;
+use super::put::memory::Memory;
 use super::table::{ConnectionId, Stage};
 use crate::transports::Gone;
 
@@ -14,10 +16,15 @@ impl Locked<'_> {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return Ok(());
         };
-        if let (Some(sent), Stage::Open { incoming, .. }, None) =
-            (connection.bye, &connection.stage, &connection.gone)
-            && incoming.are_all(sent)?
-        {
+        let (Some(sent), None) = (connection.bye, &connection.gone) else {
+            return Ok(());
+        };
+        let all = match &mut connection.stage {
+            Stage::Open { incoming, .. } => incoming.are_all(sent)?,
+            Stage::Put(rings) => rings.are_all(sent)?,
+            _ => false,
+        };
+        if all {
             self.say(id, Notice::Heard, 0, &[]);
             if let Some(connection) = self.state.connections.get_mut(&id) {
                 // The endpoint stays: what was said last has to go out.
@@ -55,7 +62,10 @@ impl Locked<'_> {
         let ep = std::mem::replace(&mut connection.ep, std::ptr::null_mut());
         if !ep.is_null() && connection.own {
             self.state.endpoints.remove(&ep.addr());
-            self.close(ep);
+            let closing = self.close(ep);
+            if let Some(connection) = self.state.connections.get_mut(&id) {
+                connection.closing = closing;
+            }
         }
     }
 
@@ -71,6 +81,35 @@ impl Locked<'_> {
         for frame in connection.empty() {
             self.discard(frame.data);
         }
+        if let Stage::Offered(rings) | Stage::Put(rings) = connection.stage {
+            self.bury(rings.memory, connection.closing);
+        }
+    }
+
+    /// Ends the memory of a connection, when its endpoint is closed: what a peer puts must not land in what is somebody else's.
+    fn bury(&mut self, memory: Memory, closing: Option<*mut Parcel>) {
+        match closing.filter(|parcel| self.state.parcels.contains(parcel)) {
+            Some(parcel) => self.state.graves.push((parcel, memory)),
+            None => self.end_memory(memory),
+        }
+    }
+
+    /// An operation has ended; if it closed an endpoint, memory ends that was reached by it.
+    pub(super) fn closed(&mut self, parcel: *mut Parcel) {
+        let graves = &mut self.state.graves;
+        let over: Vec<_> = graves.extract_if(.., |(closing, _)| *closing == parcel).collect();
+        for (_, memory) in over {
+            self.end_memory(memory);
+        }
+    }
+
+    /// Memory whose endpoints are still being closed: to be ended when the worker is.
+    pub(super) fn unearth(&mut self) -> Vec<Memory> {
+        let mut memory: Vec<_> = self.state.graves.drain(..).map(|(_, memory)| memory).collect();
+        for memory in &mut memory {
+            self.end_key(memory);
+        }
+        memory
     }
 
     /// This side has no use for a connection any more. Its peer is told, and hears what was sent before.
@@ -82,6 +121,8 @@ impl Locked<'_> {
         let over = connection.gone.is_some();
         let sent = match &connection.stage {
             Stage::Open { out, .. } if !over => Some(out.frames()),
+            // They may land behind the leave: the peer waits for so many.
+            Stage::Put(rings) if !over => Some(rings.view.frames_posted()),
             _ => None,
         };
         if sent.is_some() {

@@ -16,11 +16,11 @@ use super::table::{Connection, ConnectionId, Frame, Stage};
 use crate::transports::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
-struct Handle {
-    engine: Arc<Engine>,
-    id: ConnectionId,
+pub(super) struct Handle {
+    pub(super) engine: Arc<Engine>,
+    pub(super) id: ConnectionId,
     /// The peer is gone.
-    flag: Arc<AtomicBool>,
+    pub(super) flag: Arc<AtomicBool>,
 }
 
 impl Drop for Handle {
@@ -38,11 +38,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     };
     let Welcome { limits, epoch, .. } = *welcome;
     let max_body = out.max_body();
-    let handle = Arc::new(Handle {
-        engine: Arc::clone(engine),
-        id,
-        flag: Arc::clone(&connection.flag),
-    });
+    let handle = Handle::new(engine, id, &connection.flag);
     drop(locked);
     Some(Link {
         tx: Box::new(Sender {
@@ -65,12 +61,23 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
 const CLOSED: Gone = Gone::Closed;
 
 impl Handle {
+    pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId, flag: &Arc<AtomicBool>) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Arc::clone(engine),
+            id,
+            flag: Arc::clone(flag),
+        })
+    }
+
     fn is_gone(&self) -> bool {
         self.flag.load(Ordering::Acquire)
     }
 }
 
-fn connection<'a>(locked: &'a mut Locked<'_>, id: ConnectionId) -> Result<&'a mut Connection, Gone> {
+pub(super) fn connection<'a>(
+    locked: &'a mut Locked<'_>,
+    id: ConnectionId,
+) -> Result<&'a mut Connection, Gone> {
     locked.state.connections.get_mut(&id).ok_or(CLOSED)
 }
 
@@ -270,9 +277,13 @@ impl Drop for Receiver {
 }
 
 /// Sleeping.
-struct Sleeper(Arc<Handle>);
+pub(super) struct Sleeper(Arc<Handle>);
 
 impl Sleeper {
+    pub(super) fn new(handle: Arc<Handle>) -> Self {
+        Self(handle)
+    }
+
     /// How often UCX is let work to find out about a peer's end: it says so in several steps.
     const STEPS: usize = 4;
     /// The longest sleep: UCX notices some things, a peer's end among them, only when it is let work.

@@ -12,10 +12,10 @@ use ucx_sys::{
 };
 
 use super::engine::{Engine, Refused};
-use super::handshake::Welcome;
-use super::link;
+use super::handshake::{Way, Welcome};
 use super::settings::{Settings, judge};
 use super::table::Door;
+use super::{link, put};
 use crate::transports::address::{Address, HostPort};
 use crate::transports::{Link, ListenConfig, ListenError, Listener};
 
@@ -26,7 +26,11 @@ struct UcxListener {
 }
 
 /// Listens at `at`.
-pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+pub(super) fn listen(
+    at: &HostPort,
+    config: &ListenConfig,
+    way: Way,
+) -> Result<Box<dyn Listener>, ListenError> {
     let ucx = Ucx::load().map_err(|error| ListenError::Library {
         problem: error.to_string(),
     })?;
@@ -43,7 +47,8 @@ pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Lis
     judge(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
     let settings = Settings::new(ucx, Some(address.ip()), config.peer_timeout)
         .map_err(refused("reading UCX's configuration"))?;
-    let engine = Engine::new(ucx, &settings).map_err(|Refused { doing, status }| refused(doing)(status))?;
+    let engine =
+        Engine::new(ucx, &settings, way).map_err(|Refused { doing, status }| refused(doing)(status))?;
     let mut locked = engine.lock();
     let listener = locked
         .listen(&SockAddr::new(address))
@@ -61,10 +66,14 @@ pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Lis
     drop(locked);
     // From here on its end is the listener's.
     let named = |address: SocketAddr| {
-        Address::Ucx(HostPort {
+        let at = HostPort {
             host: address.ip().to_string(),
             port: address.port(),
-        })
+        };
+        match way {
+            Way::Messages => Address::Ucx(at),
+            Way::Puts => Address::UcxPut(at),
+        }
     };
     let mut listener = UcxListener {
         engine,
@@ -96,7 +105,7 @@ pub(super) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener
         doing: "reading UCX's configuration",
         problem: status.to_string(),
     })?;
-    let engine = Engine::new(ucx, &settings).map_err(refused)?;
+    let engine = Engine::new(ucx, &settings, Way::Messages).map_err(refused)?;
     let mut locked = engine.lock();
     let address = locked.address().map_err(refused)?;
     locked.state.door = Some(Door::new(None, config));
@@ -148,8 +157,12 @@ impl Listener for UcxListener {
         }
         let id = locked.state.door.as_mut()?.waiting.pop_front()?;
         locked.show(id);
+        let way = locked.state.way;
         drop(locked);
-        link::new(&self.engine, id)
+        match way {
+            Way::Messages => link::new(&self.engine, id),
+            Way::Puts => put::link::new(&self.engine, id),
+        }
     }
 
     fn bell(&self) -> BorrowedFd<'_> {
@@ -158,6 +171,9 @@ impl Listener for UcxListener {
 
     fn silence(&self) {
         let mut locked = self.engine.lock();
+        if locked.state.way == Way::Puts {
+            locked.announce_all();
+        }
         locked.arm();
         if let Some(door) = &mut locked.state.door {
             door.armed = true;

@@ -38,13 +38,20 @@ mod leaving;
 mod link;
 mod listener;
 mod parcel;
+mod put;
 mod settings;
 mod source;
 mod table;
 
+pub(super) use handshake::Way;
+
 /// Makes this process the target at `at`.
-pub(super) fn listen(at: &HostPort, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    listener::listen(at, config)
+pub(super) fn listen(
+    at: &HostPort,
+    config: &ListenConfig,
+    way: Way,
+) -> Result<Box<dyn Listener>, ListenError> {
+    listener::listen(at, config, way)
 }
 
 /// Makes this process a target that is known by the address of its worker.
@@ -57,8 +64,9 @@ pub(super) fn connect(
     at: &HostPort,
     config: &ConnectConfig,
     deadline: Instant,
+    way: Way,
 ) -> Result<Link, ConnectError> {
-    source::connect(at, config, deadline)
+    source::connect(at, config, deadline, way)
 }
 
 /// Connects to the target whose worker has this address.

@@ -53,6 +53,10 @@ pub(super) enum Purpose {
     },
     /// An endpoint is being closed.
     Closing,
+    /// Credits are being put.
+    Crediting { connection: ConnectionId },
+    /// A sleep is being announced.
+    Announcing { connection: ConnectionId },
 }
 
 /// Parcels by size. What is in use is bounded by credits; what is kept, by [`MOST`](Self::MOST).

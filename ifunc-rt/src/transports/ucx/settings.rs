@@ -19,6 +19,9 @@ fn settings(peer_timeout: Duration) -> Vec<(&'static str, &'static str, String)>
         ("TCP_", "KEEPIDLE", seconds(idle)),
         ("TCP_", "KEEPINTVL", seconds(every)),
         ("TCP_", "KEEPCNT", count.to_string()),
+        // A fence orders the puts of one lane; over several it would wait for the peer. (Both names: the setting was renamed.)
+        ("", "MAX_RMA_RAILS", "1".into()),
+        ("", "MAX_RMA_LANES", "1".into()),
         // A connection whose end is to be noticed does without UCX's shared memory otherwise.
         ("", "MM_ERROR_HANDLING", "y".into()),
     ]

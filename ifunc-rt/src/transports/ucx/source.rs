@@ -10,11 +10,11 @@ use ucx_sys::{
 };
 
 use super::engine::{Engine, Locked, Refused};
-use super::handshake::{Hello, Misheard, VERSION};
+use super::handshake::{Hello, Misheard, VERSION, Way};
 use super::header::Notice;
-use super::link;
 use super::settings::{Settings, judge};
 use super::table::{ConnectionId, Stage};
+use super::{link, put};
 use crate::transports::address::{Address, HostPort, WorkerAddress};
 use crate::transports::{ConnectConfig, ConnectError, Gone, Link};
 
@@ -27,15 +27,16 @@ pub(super) fn connect(
     at: &HostPort,
     config: &ConnectConfig,
     deadline: Instant,
+    way: Way,
 ) -> Result<Link, ConnectError> {
-    let address = format!("ucx://{at}");
+    let address = format!("{}://{at}", way.scheme());
     let ucx = load()?;
     let to = at.resolve().map_err(|source| ConnectError::Io {
         doing: format!("looking for the host of `{address}`"),
         source,
     })?;
     judge(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
-    let engine = engine(ucx, Some(to.ip()), config)?;
+    let engine = engine(ucx, Some(to.ip()), config, way)?;
     let mut locked = engine.lock();
     let ep = locked
         .connect(&SockAddr::new(to))
@@ -51,7 +52,7 @@ pub(super) fn connect_to_worker(
     deadline: Instant,
 ) -> Result<Link, ConnectError> {
     let address = Address::UcxWorker(Some(to.clone())).to_string();
-    let engine = engine(load()?, None, config)?;
+    let engine = engine(load()?, None, config, Way::Messages)?;
     let mut locked = engine.lock();
     let own = locked
         .address()
@@ -76,10 +77,11 @@ fn engine(
     ucx: &'static Ucx,
     by_way_of: Option<IpAddr>,
     config: &ConnectConfig,
+    way: Way,
 ) -> Result<Arc<Engine>, ConnectError> {
     let settings =
         Settings::new(ucx, by_way_of, config.peer_timeout).map_err(refused("reading UCX's configuration"))?;
-    Engine::new(ucx, &settings).map_err(|Refused { doing, status }| refused(doing)(status))
+    Engine::new(ucx, &settings, way).map_err(|Refused { doing, status }| refused(doing)(status))
 }
 
 fn refused(doing: &'static str) -> impl FnOnce(Status) -> ConnectError {
@@ -126,7 +128,8 @@ pub(super) fn call(
         number: id.0,
         address: own,
     };
-    locked.say(id, Notice::Hello, 0, &hello.encode());
+    let way = locked.state.way;
+    locked.say(id, Notice::Hello, 0, &hello.encode(way));
     let deadline = deadline.max(Instant::now() + GRACE);
     locked.work_until(deadline, |locked| {
         let connection = locked.state.connections.get(&id);
@@ -135,7 +138,7 @@ pub(super) fn call(
     });
     let connection = locked.state.connections.get_mut(&id);
     let (stage, failure, gone) = connection.map_or((None, None, None), |connection| {
-        let open = matches!(connection.stage, Stage::Open { .. });
+        let open = matches!(connection.stage, Stage::Open { .. } | Stage::Put(_));
         let stage = (!open).then(|| std::mem::replace(&mut connection.stage, Stage::Calling));
         (stage, connection.failure, connection.gone.clone())
     });
@@ -147,7 +150,11 @@ pub(super) fn call(
         (None, None) => {
             locked.show(id);
             drop(locked);
-            return link::new(engine, id).ok_or(protocol("it left at once"));
+            let link = match way {
+                Way::Messages => link::new(engine, id),
+                Way::Puts => put::link::new(engine, id),
+            };
+            return link.ok_or(protocol("it left at once"));
         }
         (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
         (Some(Stage::Misheard(Misheard::Version(theirs))), _) => ConnectError::Version {
@@ -155,6 +162,7 @@ pub(super) fn call(
             theirs,
             ours: VERSION,
         },
+        (Some(Stage::Misheard(Misheard::Way(_))), _) => protocol("it answers in terms of another transport"),
         (Some(Stage::Misheard(Misheard::Nonsense(problem))), _) | (_, Some(Gone::Malformed(problem))) => {
             protocol(problem)
         }

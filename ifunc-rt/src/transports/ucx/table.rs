@@ -8,10 +8,12 @@ use std::time::Instant;
 use ucx_sys::{ucp_ep_h, ucp_listener_h, ucs_status_t};
 
 use super::credits::{Incoming, Outgoing, UnderWay};
-use super::handshake::{LONGEST, Misheard, Welcome};
+use super::handshake::{LONGEST, Misheard, Way, Welcome};
 use super::header::{Head, Notice};
 use super::inbox::{Data, Event};
 use super::parcel::Parcel;
+use super::put::memory::Memory;
+use super::put::rings::Rings;
 use crate::transports::Gone;
 
 /// A connection of an engine, by the number that its peer sends to. Unlike the address of an endpoint it is not used again
@@ -22,6 +24,8 @@ pub(super) struct ConnectionId(pub(super) u32);
 /// Everything under the lock of an engine.
 #[derive(Default)]
 pub(super) struct State {
+    /// How frames go.
+    pub(super) way: Way,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     /// By the address of the endpoint, those that have one to themselves.
     pub(super) endpoints: BTreeMap<usize, ConnectionId>,
@@ -37,6 +41,11 @@ pub(super) struct State {
     pub(super) leaving: usize,
     /// Connections whose peers broke the protocol, and whose endpoints are to be closed.
     pub(super) broken: Vec<ConnectionId>,
+    /// Memory that peers were given the key of, until the endpoint is closed by which they reached it: the operation that closes
+    /// it.
+    pub(super) graves: Vec<(*mut Parcel, Memory)>,
+    /// Connections whose peers have left, and not all of whose frames have landed.
+    pub(super) byes: Vec<ConnectionId>,
     /// Room for events.
     pub(super) events: Vec<Event>,
     /// It was said that the worker cannot be armed.
@@ -73,6 +82,10 @@ pub(super) enum Stage {
     Misheard(Misheard),
     /// A target waits to hear what its guest is.
     Guest,
+    /// A target has given its ring away, and waits for its guest's.
+    Offered(Box<Rings>),
+    /// Frames may come and go, by puts.
+    Put(Box<Rings>),
     /// A target has told its guest that it does not take it.
     TurnedAway,
     /// Frames may come and go.
@@ -95,6 +108,8 @@ pub(super) struct Connection {
     pub(super) peer: u32,
     /// The id of the active messages that the peer listens to; `None`: the engine's.
     pub(super) am_id: Option<u16>,
+    /// The operation that closes it.
+    pub(super) closing: Option<*mut Parcel>,
     pub(super) stage: Stage,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
@@ -137,6 +152,13 @@ pub(super) enum Kind {
 }
 
 impl State {
+    pub(super) fn new(way: Way) -> Self {
+        Self {
+            way,
+            ..Self::default()
+        }
+    }
+
     /// Room for a connection over `ep`, which is its `own` or the application's.
     pub(super) fn insert(&mut self, ep: ucp_ep_h, own: bool, stage: Stage) -> ConnectionId {
         let id = loop {
@@ -152,6 +174,7 @@ impl State {
             from: None,
             peer: 0,
             am_id: None,
+            closing: None,
             stage,
             under_way: UnderWay::default(),
             owes_credits: false,

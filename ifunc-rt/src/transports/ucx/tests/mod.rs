@@ -3,11 +3,34 @@
 
 use std::time::{Duration, Instant};
 
-use ifunc_abi::frame::{BODY_ALIGN, Header, Kind, Limits};
+use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
 
 use crate::transports::address::{Address, HostPort};
 use crate::transports::bell::sleep_on;
+use crate::transports::ucx::Way;
 use crate::transports::{Gone, Link, ListenConfig, Listener, RingSize, connect, listen};
+
+/// Makes tests of functions that are told which way frames go.
+macro_rules! by_each_way {
+    ($($test:ident),* $(,)?) => {
+        mod messages {
+            $(
+                #[test]
+                fn $test() {
+                    crate::transports::ucx::tests::by(crate::transports::ucx::Way::Messages, super::$test);
+                }
+            )*
+        }
+        mod puts {
+            $(
+                #[test]
+                fn $test() {
+                    crate::transports::ucx::tests::by(crate::transports::ucx::Way::Puts, super::$test);
+                }
+            )*
+        }
+    };
+}
 
 mod engine;
 mod one_process;
@@ -33,16 +56,35 @@ fn has_ucx() -> bool {
     }
 }
 
+/// Runs a test if there is a UCX to test with.
+fn by(way: Way, test: fn(Way)) {
+    if has_ucx() {
+        test(way);
+    }
+}
+
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
 /// Any free port of this host.
-fn any() -> Address {
-    Address::Ucx(HostPort {
+fn any(way: Way) -> Address {
+    let at = HostPort {
         host: "127.0.0.1".into(),
         port: 0,
-    })
+    };
+    match way {
+        Way::Messages => Address::Ucx(at),
+        Way::Puts => Address::UcxPut(at),
+    }
+}
+
+/// Where the listener is.
+fn host_port(address: &Address) -> &HostPort {
+    match address {
+        Address::Ucx(at) | Address::UcxPut(at) => at,
+        other => panic!("{other}"),
+    }
 }
 
 fn ring(slots: u32, data: u32) -> ListenConfig {
@@ -64,8 +106,8 @@ fn address(listener: &dyn Listener) -> Address {
 }
 
 /// A connection whose both sides are in this process.
-fn pair(config: ListenConfig) -> (Box<dyn Listener>, Link, Link) {
-    let mut listener = listen(&any(), config).unwrap();
+fn pair(way: Way, config: ListenConfig) -> (Box<dyn Listener>, Link, Link) {
+    let mut listener = listen(&any(way), config).unwrap();
     let to = address(&*listener);
     let source = std::thread::spawn(move || connect(&to, soon()).unwrap());
     let target = accept(&mut *listener);
@@ -106,10 +148,20 @@ fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, Gone> {
 /// Takes a frame, if there is one.
 fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, Gone> {
     let Some(arrived) = link.rx.peek()? else {
+        link.rx.settle();
         return Ok(None);
     };
     assert!(arrived.body.as_ptr().addr().is_multiple_of(BODY_ALIGN));
-    assert_eq!(arrived.words, Header::new(Kind::Exec, 7, 9).words());
+    let sent = Header::new(Kind::Exec, 7, 9);
+    let inline = Header {
+        flags: FrameFlags::INLINE,
+        ..sent
+    };
+    assert!(
+        [sent, inline]
+            .map(|header| header.words())
+            .contains(&arrived.words)
+    );
     let mut body = Vec::new();
     arrived.body.copy_to(&mut body);
     let sequence = arrived.sequence;

@@ -6,15 +6,22 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::transports::{ConnectError, ListenError};
 
-#[test]
-fn a_target_listens_on_loopback_and_says_where() {
-    if !has_ucx() {
-        return;
-    }
-    let (listener, mut source, mut target) = pair(ListenConfig::new(LIMITS));
-    let Address::Ucx(at) = address(&*listener) else {
-        panic!("{}", listener.address())
-    };
+by_each_way! {
+    a_target_listens_on_loopback_and_says_where,
+    only_the_loopback_device_is_listened_on,
+    frames_of_every_length_arrive_whole_aligned_and_once,
+    two_credits_are_enough_in_both_directions,
+    a_third_frame_waits_for_credits,
+    what_was_sent_before_leaving_arrives,
+    a_target_that_sleeps_is_rung,
+    a_source_that_sleeps_is_rung,
+    many_sources_come_and_go,
+}
+
+fn a_target_listens_on_loopback_and_says_where(way: Way) {
+    let (listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+    let address_of_it = address(&*listener);
+    let at = host_port(&address_of_it);
     assert_eq!(at.host, "127.0.0.1");
     assert_ne!(at.port, 0);
     assert_eq!(source.limits, LIMITS);
@@ -27,12 +34,8 @@ fn a_target_listens_on_loopback_and_says_where() {
     ));
 }
 
-#[test]
-fn only_the_loopback_device_is_listened_on() {
-    if !has_ucx() {
-        return;
-    }
-    let (listener, _source, _target) = pair(small());
+fn only_the_loopback_device_is_listened_on(way: Way) {
+    let (listener, _source, _target) = pair(way, small());
     let sockets: Vec<_> = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .flatten()
@@ -87,12 +90,8 @@ fn where_nobody_listens_is_said() {
 }
 
 /// Every length from nothing to the largest, so that UCX sends them in each of its ways.
-#[test]
-fn frames_of_every_length_arrive_whole_aligned_and_once() {
-    if !has_ucx() {
-        return;
-    }
-    let (_listener, mut source, mut target) = pair(ListenConfig::new(LIMITS));
+fn frames_of_every_length_arrive_whole_aligned_and_once(way: Way) {
+    let (_listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
     let largest = source.tx.max_body();
     assert_eq!(largest, 1 << 20);
     let mut lens = vec![0, 1, 63, 64, 65, 1000, 1024, 1025];
@@ -128,13 +127,9 @@ fn frames_of_every_length_arrive_whole_aligned_and_once() {
     }
 }
 
-#[test]
-fn two_credits_are_enough_in_both_directions() {
-    if !has_ucx() {
-        return;
-    }
+fn two_credits_are_enough_in_both_directions(way: Way) {
     const FRAMES: u32 = 300;
-    let (listener, source, target) = pair(small());
+    let (listener, source, target) = pair(way, small());
     let most = source.tx.max_body();
     let length = move |n: u32| (n as usize * 7919) % (most + 1);
     let both = Arc::new(AtomicU32::new(0));
@@ -168,12 +163,8 @@ fn two_credits_are_enough_in_both_directions() {
     drop((target, source, listener));
 }
 
-#[test]
-fn a_third_frame_waits_for_credits() {
-    if !has_ucx() {
-        return;
-    }
-    let (mut listener, mut source, mut target) = pair(small());
+fn a_third_frame_waits_for_credits(way: Way) {
+    let (mut listener, mut source, mut target) = pair(way, small());
     for n in 1..=2 {
         assert_eq!(send(&mut source, b"x").unwrap(), Some(n));
     }
@@ -193,14 +184,10 @@ fn a_third_frame_waits_for_credits() {
     });
 }
 
-#[test]
-fn what_was_sent_before_leaving_arrives() {
-    if !has_ucx() {
-        return;
-    }
+fn what_was_sent_before_leaving_arrives(way: Way) {
     // Once the source leaves first, once the target; with bodies that are fetched after they were announced.
     for source_leaves in [true, false] {
-        let (listener, source, target) = pair(ListenConfig::new(LIMITS));
+        let (listener, source, target) = pair(way, ListenConfig::new(LIMITS));
         let (mut leaver, mut other) = if source_leaves {
             (source, target)
         } else {
@@ -242,12 +229,8 @@ fn what_was_sent_before_leaving_arrives() {
     }
 }
 
-#[test]
-fn a_target_that_sleeps_is_rung() {
-    if !has_ucx() {
-        return;
-    }
-    let (mut listener, mut source, mut target) = pair(ListenConfig::new(LIMITS));
+fn a_target_that_sleeps_is_rung(way: Way) {
+    let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
     for n in 0..200u32 {
         let len = [0, 100, 10_000, 600_000][n as usize % 4];
         let deadline = soon();
@@ -280,12 +263,8 @@ fn a_target_that_sleeps_is_rung() {
     }
 }
 
-#[test]
-fn a_source_that_sleeps_is_rung() {
-    if !has_ucx() {
-        return;
-    }
-    let (mut listener, mut source, mut target) = pair(ListenConfig::new(LIMITS));
+fn a_source_that_sleeps_is_rung(way: Way) {
+    let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
     for n in 0..100u32 {
         let deadline = soon();
         std::thread::scope(|scope| {
@@ -311,12 +290,8 @@ fn a_source_that_sleeps_is_rung() {
     }
 }
 
-#[test]
-fn many_sources_come_and_go() {
-    if !has_ucx() {
-        return;
-    }
-    let mut listener = listen(&any(), small()).unwrap();
+fn many_sources_come_and_go(way: Way) {
+    let mut listener = listen(&any(way), small()).unwrap();
     let to = address(&*listener);
     for round in 0..3u32 {
         let sources: Vec<_> = (0..8u32)

@@ -21,7 +21,12 @@ impl Stranger {
         let Address::Ucx(at) = to else { panic!("{to}") };
         let ucx = Ucx::load().unwrap();
         let at = at.resolve().unwrap();
-        let engine = Engine::new(ucx, &Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap()).unwrap();
+        let engine = Engine::new(
+            ucx,
+            &Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap(),
+            Way::Messages,
+        )
+        .unwrap();
         let mut locked = engine.lock();
         let ep = locked.connect(&ucx_sys::SockAddr::new(at)).unwrap();
         let id = locked.state.insert(ep, true, Stage::Calling);
@@ -49,7 +54,7 @@ impl Stranger {
             number: self.id.0,
             address: None,
         }
-        .encode()
+        .encode(Way::Messages)
     }
 
     fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
@@ -75,7 +80,7 @@ fn frame(sequence: u32, len: usize) -> Head {
 
 /// A target throws out whoever sends this to it, behind the handshake if there is one, and serves the others on.
 fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
-    let mut listener = listen(&any(), small()).unwrap();
+    let mut listener = listen(&any(Way::Messages), small()).unwrap();
     let to = address(&*listener);
     let stranger = Stranger::new(&to);
     let mut links = Vec::new();
@@ -207,7 +212,7 @@ fn whoever_leaves_in_the_middle_of_a_handshake_is_forgotten() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(), small()).unwrap();
+    let mut listener = listen(&any(Way::Messages), small()).unwrap();
     let to = address(&*listener);
     let stranger = Stranger::new(&to);
     // One that says nothing; UCX itself connects when both sides work.
@@ -232,7 +237,7 @@ fn whoever_connects_and_says_nothing_harms_nobody() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(), small()).unwrap();
+    let mut listener = listen(&any(Way::Messages), small()).unwrap();
     let to = address(&*listener);
     let Address::Ucx(at) = &to else { panic!("{to}") };
     for _ in 0..10 {
@@ -257,7 +262,7 @@ fn who_credits_what_it_never_read_takes_no_memory() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(), ring(SLOTS, 1 << 23)).unwrap();
+    let mut listener = listen(&any(Way::Messages), ring(SLOTS, 1 << 23)).unwrap();
     let stranger = Stranger::new(&address(&*listener));
     stranger.hello();
     let mut link = wait_for("the handshake", || {

@@ -159,19 +159,30 @@ fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), Gone> {
     }
 }
 
-#[test]
-fn frames_cross_and_come_back_by_any_of_ucx_s_transports() {
-    if !has_ucx() {
-        return;
-    }
+by_each_way! {
+    frames_cross_and_come_back_by_any_of_ucx_s_transports,
+    a_killed_target_is_noticed_and_found_again,
+    killed_sources_leave_nothing_and_harm_nobody,
+    an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left,
+    a_stopped_target_is_not_dead,
+}
+
+fn frames_cross_and_come_back_by_any_of_ucx_s_transports(way: Way) {
     // By a listener and by the worker's address; UCX's own choice, TCP alone, shared memory alone, which takes no connections.
-    for (address, tls) in [
+    let puts = any(Way::Puts).to_string();
+    let all = [
+        (&*puts, None),
+        (&*puts, Some("tcp,self")),
         ("ucx://127.0.0.1:0", None),
         ("ucx://127.0.0.1:0", Some("tcp,self")),
         ("ucx-worker:", None),
         ("ucx-worker:", Some("tcp,self")),
         ("ucx-worker:", Some("sm,self")),
-    ] {
+    ];
+    for (address, tls) in all {
+        if address.starts_with("ucx-put") != (way == Way::Puts) {
+            continue;
+        }
         let tls: Vec<_> = tls.map(|tls| ("UCX_TLS", tls)).into_iter().collect();
         let other = Other::start("echo", address, &tls);
         // As UCX reads its environment once for a context, the source's is a process of its own, too.
@@ -205,14 +216,10 @@ fn be_echoed(address: &str) {
     ready(&link.waiter.carried_by());
 }
 
-#[test]
-fn a_killed_target_is_noticed_and_found_again() {
-    if !has_ucx() {
-        return;
-    }
+fn a_killed_target_is_noticed_and_found_again(way: Way) {
     // Without it the kernel keeps the port for a minute.
     let reuse = [("UCX_TCP_CM_REUSEADDR", "y")];
-    let mut other = Other::start("echo", "ucx://127.0.0.1:0", &reuse);
+    let mut other = Other::start("echo", &any(way).to_string(), &reuse);
     let to = other.said.clone();
     for round in 0..3 {
         let mut link = connect(&to.parse().unwrap(), soon()).unwrap();
@@ -241,12 +248,8 @@ fn a_killed_target_is_noticed_and_found_again() {
     }
 }
 
-#[test]
-fn killed_sources_leave_nothing_and_harm_nobody() {
-    if !has_ucx() {
-        return;
-    }
-    let mut listener = listen(&any(), ListenConfig::new(LIMITS)).unwrap();
+fn killed_sources_leave_nothing_and_harm_nobody(way: Way) {
+    let mut listener = listen(&any(way), ListenConfig::new(LIMITS)).unwrap();
     let to = listener.address();
     for round in 0..6 {
         let starter = {
@@ -280,12 +283,8 @@ fn killed_sources_leave_nothing_and_harm_nobody() {
     }
 }
 
-#[test]
-fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left() {
-    if !has_ucx() {
-        return;
-    }
-    let other = Other::start("echo", "ucx://127.0.0.1:0", &[]);
+fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(way: Way) {
+    let other = Other::start("echo", &any(way).to_string(), &[]);
     let mut fds = Vec::new();
     for _ in 0..4 {
         for n in 0..4 {
@@ -317,13 +316,9 @@ fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left() {
     echoes(&mut link, 2, 10).unwrap();
 }
 
-#[test]
-fn a_stopped_target_is_not_dead() {
+fn a_stopped_target_is_not_dead(way: Way) {
     use rustix::process::{Pid, Signal, kill_process};
-    if !has_ucx() {
-        return;
-    }
-    let other = Other::start("echo", "ucx://127.0.0.1:0", &[]);
+    let other = Other::start("echo", &any(way).to_string(), &[]);
     let mut link = connect(&other.address(), soon()).unwrap();
     echoes(&mut link, 1, 100).unwrap();
     let pid = Pid::from_child(&other.child);

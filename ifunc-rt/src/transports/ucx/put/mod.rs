@@ -1,0 +1,38 @@
+//! Frames by one-sided puts into a ring that the receiving side owns: the way of the ifunc systems before this one.
+//!
+//! Connections are made, left and lost as those of `ucx` are, by the same engine; active messages carry the handshake, the
+//! leave and the doorbell. Frames and credits are put.
+//!
+//! **Memory.** Each side lets UCX allocate the ring that it receives in, so that over shared memory UCX writes it directly, and
+//! gives its address and remote key away in the handshake ([`offer`], [`memory`]). [`layout`] says what lies where: a
+//! *commit word* per frame, words of the connection, and one ring of lines for headers and bodies ([`ring`]).
+//!
+//! **A frame** is two puts: header and body, which lie together; a fence of the worker; the commit word, `nonce << 32 |
+//! sequence`. What lies last in one put does not land last, so nothing is read before the commit word. Only commit words are
+//! looked for, each at the one place where its number belongs, so no body looks like a frame; the nonce is the connection's and the
+//! sequence the lap's, so nothing that was left there does. A header and a body that lie apart, once a lap, are three puts.
+//!
+//! **Order.** The fence orders puts of one lane; several would need a flush that waits for the peer. So RMA is told to use one
+//! rail where UCX has a setting for it. UCX before 1.19 lacks a fence that holds on ConnectX-8 (openucx/ucx#10658). Not tested
+//! on RDMA hardware.
+//!
+//! **Credits** are one word in the sender's memory, which the receiver puts: one put at a time, or an older one might land last.
+//!
+//! **Sleep.** Puts land without a sound, so whoever is about to sleep announces it ([`sleeping`]), and the other side, when it sees
+//! that behind its next put, rings by active message.
+//!
+//! **When to use it.** On RDMA hardware, where a put needs nothing of the other side, and to compare with the papers. Over TCP
+//! an active message costs half of a put, and a put lands only while the other side looks for frames.
+//!
+//! **A peer may write its ring at any time**, so words are copied once and judged as copies, and places are computed from this
+//! side's own counters. Bodies are copied by the layers above.
+
+pub(super) mod layout;
+pub(super) mod link;
+mod meeting;
+pub(super) mod memory;
+pub(super) mod offer;
+mod operations;
+pub(super) mod ring;
+pub(super) mod rings;
+pub(super) mod sleeping;
