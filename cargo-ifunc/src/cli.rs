@@ -357,6 +357,8 @@ pub(crate) enum Transport {
     Shm,
     /// Two processes over UCX, on this host
     Ucx,
+    /// The same, with frames that are put into the receiver's memory
+    UcxPut,
 }
 
 #[derive(Debug, Args)]

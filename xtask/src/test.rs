@@ -19,8 +19,8 @@ const MANY: usize = 1000;
 
 /// What the examples are run over: UCX where it was installed.
 pub(crate) fn transports() -> &'static [&'static str] {
-    const ALL: [&str; 3] = ["shm", "loopback", "ucx"];
-    &ALL[..if debian::is_debian() { 3 } else { 2 }]
+    const ALL: [&str; 4] = ["shm", "loopback", "ucx", "ucx-put"];
+    &ALL[..if debian::is_debian() { 4 } else { 2 }]
 }
 
 /// What must be there first.

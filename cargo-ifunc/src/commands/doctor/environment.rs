@@ -117,11 +117,11 @@ fn transport(value: Option<&OsStr>) -> Option<Finding> {
     let value = value?.to_string_lossy().into_owned();
     let name = "IFUNC_TRANSPORT";
     Some(match &*value {
-        "shm" | "ucx" | "loopback" => Finding::ok(name, value),
+        "shm" | "ucx" | "ucx-put" | "loopback" => Finding::ok(name, value),
         _ => Finding::warning(
             name,
             format!("`{value}` is no transport"),
-            "`unset IFUNC_TRANSPORT`, or one of `shm`, `ucx` and `loopback`",
+            "`unset IFUNC_TRANSPORT`, or one of `shm`, `ucx`, `ucx-put` and `loopback`",
         ),
     })
 }

@@ -58,7 +58,10 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         Transport::Shm => {
             session.two_processes(&bins.target, &bins.source, &format!("shm:{place}"), shell)?
         }
-        Transport::Ucx => session.two_processes(&bins.target, &bins.source, &free_port()?, shell)?,
+        Transport::Ucx => session.two_processes(&bins.target, &bins.source, &free_port("ucx")?, shell)?,
+        Transport::UcxPut => {
+            session.two_processes(&bins.target, &bins.source, &free_port("ucx-put")?, shell)?
+        }
     };
     match stopped {
         Stopped::Done => {
@@ -75,8 +78,8 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
 
 /// An address of this host for UCX whose port is free at this moment. Chosen here and not by the target (`:0`): both are told
 /// the same address, as over other transports, and may make names of it.
-fn free_port() -> Result<String, Failure> {
+fn free_port(scheme: &str) -> Result<String, Failure> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    port.map(|address| format!("ucx://{address}"))
+    port.map(|address| format!("{scheme}://{address}"))
         .map_err(|error| Failure::Said(format!("no free port of this host: {error}")))
 }

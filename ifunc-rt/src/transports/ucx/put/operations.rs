@@ -248,6 +248,8 @@ impl Locked<'_> {
         };
         let parcel = self.begin(route, parcel, Operation::Put(bytes, to), sending(len))?;
         pending(self, parcel.is_some(), len);
+        // What lies in the ring now is no frame.
+        failpoint!("transport.commit");
         self.fence()?;
         let gone = self.put_bytes(route, &commit.to_ne_bytes(), peer.commit(sequence), sending(0))?;
         pending(self, gone, 0);
