@@ -96,11 +96,11 @@ impl Sender {
     fn give_back(&mut self, parcel: Box<Parcel>) {
         match &self.spare {
             Some(spare) if spare.room() >= parcel.room() => {
-                self.handle.engine.lock().inbox().pool.borrow_mut().give(parcel);
+                self.handle.engine.lock().inbox().give(parcel);
             }
             _ => {
                 if let Some(old) = self.spare.replace(parcel) {
-                    self.handle.engine.lock().inbox().pool.borrow_mut().give(old);
+                    self.handle.engine.lock().inbox().give(old);
                 }
             }
         }
@@ -136,7 +136,7 @@ impl Outbound for Sender {
             other => {
                 let locked = self.handle.engine.lock();
                 if let Some(small) = other {
-                    locked.inbox().pool.borrow_mut().give(small);
+                    locked.inbox().give(small);
                 }
                 locked.inbox().parcel(len)
             }
@@ -190,7 +190,7 @@ impl Drop for Sender {
         let reserved = self.reserved.take().map(|(parcel, ..)| parcel);
         let locked = self.handle.engine.lock();
         for parcel in reserved.into_iter().chain(self.spare.take()) {
-            locked.inbox().pool.borrow_mut().give(parcel);
+            locked.inbox().give(parcel);
         }
     }
 }

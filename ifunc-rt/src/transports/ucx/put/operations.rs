@@ -152,7 +152,7 @@ impl Locked<'_> {
         match ucx.check_ptr(request) {
             Ok(()) => Ok(Some(parcel)),
             Err(status) => {
-                self.inbox().pool.borrow_mut().give(parcel);
+                self.inbox().give(parcel);
                 Err(status)
             }
         }
@@ -170,7 +170,7 @@ impl Locked<'_> {
         )?;
         let gone = ended.is_some();
         if let Some(parcel) = ended {
-            self.inbox().pool.borrow_mut().give(parcel);
+            self.inbox().give(parcel);
         }
         Ok(gone)
     }
@@ -364,7 +364,7 @@ impl Locked<'_> {
             }
         }
         if let Some(parcel) = ended {
-            self.inbox().pool.borrow_mut().give(parcel);
+            self.inbox().give(parcel);
         }
     }
 
@@ -372,17 +372,17 @@ impl Locked<'_> {
     pub(in super::super) fn one_sided_done(&mut self, parcel: Box<Parcel>, status: ucs_status_t) {
         let (Purpose::Crediting { connection: id } | Purpose::Announcing { connection: id }) = parcel.purpose
         else {
-            return self.inbox().pool.borrow_mut().give(parcel);
+            return self.inbox().give(parcel);
         };
         let purpose = parcel.purpose;
         if status != UCS_OK {
-            self.inbox().pool.borrow_mut().give(parcel);
+            self.inbox().give(parcel);
             return self.end(id, Gone::Closed);
         }
         if let Purpose::Announcing { .. } = purpose {
             return self.announcing(id, Some(parcel));
         }
-        self.inbox().pool.borrow_mut().give(parcel);
+        self.inbox().give(parcel);
         if let Some(credits) = self.credits_landed(id) {
             self.put_credits(id, credits);
         }
