@@ -80,6 +80,11 @@ impl Helm {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.followers.len() + usize::from(self.looks) + usize::from(self.sleeps.is_some())
+    }
+
     /// Follows no more.
     pub(super) fn leave(&mut self, ticket: Ticket) {
         self.followers.retain(|other| other.ticket != ticket);

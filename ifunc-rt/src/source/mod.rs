@@ -45,6 +45,8 @@ use handle::Handle;
 use library::{Entries, Library};
 use patience::after;
 use shared::SharedConnection;
+#[cfg(test)]
+use waiting::Waited;
 use waiting::{Inside, Shared, Want};
 
 use crate::transports::ConnectError;
@@ -259,6 +261,24 @@ impl Source {
     pub fn transport(&self) -> String {
         let waiter = self.lock().waiter();
         waiter.map_or_else(String::new, |waiter| waiter.carried_by())
+    }
+
+    /// Calls that are not done or not taken, futures, waits for room and threads that wait. For tests.
+    #[cfg(test)]
+    pub(crate) fn remains(&self) -> [usize; 4] {
+        self.lock().remains()
+    }
+
+    /// How much was taken in. For tests: it makes no progress.
+    #[cfg(test)]
+    pub(crate) fn received(&self) -> u64 {
+        self.lock().received()
+    }
+
+    /// Whether there is a link, as far as is known. For tests: it makes no progress.
+    #[cfg(test)]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.lock().is_connected()
     }
 
     fn say_reports(&self) -> Result<(), Error> {

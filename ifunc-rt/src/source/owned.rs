@@ -324,7 +324,9 @@ mod model {
                 thread::spawn(move || *owned.lock() += 1)
             });
             *owned.lock() += 1;
-            others.map(|other| other.join().unwrap());
+            for other in others {
+                other.join().unwrap();
+            }
             *owned.lock() += 1;
             assert_eq!(*owned.lock(), 5);
         });

@@ -58,6 +58,12 @@ const LOOKS: u32 = 64;
 /// # Ok::<(), ifunc_rt::TargetError>(())
 /// ```
 ///
+/// A process may be source and target at once. A host function that an invocation calls may send, and call, with a source of the
+/// process; but the target goes on only when the invocation has ended. So it must not wait for what needs the target itself:
+/// the answer of a call to it, the answer of another target that waits for this one in an invocation of its own, room towards
+/// one that waits for room towards this one. Such a wait ends at its deadline
+/// ([`Registered::with_timeout`](crate::Registered::with_timeout)); `try_send` and `try_call` never wait.
+///
 /// Nothing happens behind the caller's back: frames are looked at in [`poll`](Self::poll) and [`serve`](Self::serve)
 /// only, on the calling thread, one invocation at a time; or on the thread that [`spawn`](Self::spawn) starts.
 pub struct Target {

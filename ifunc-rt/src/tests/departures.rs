@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::images::{self, Add};
 use super::running::{Running, accepting, roomy, source, unique};
-use crate::{Error, Source, SourceOptions};
+use crate::transports;
+use crate::{ConnectError, Error, Source, SourceOptions};
 
 #[test]
 fn a_target_that_comes_back_is_used_again() {
@@ -71,6 +72,38 @@ fn a_target_that_does_not_serve_runs_into_the_deadline() {
 }
 
 #[test]
+fn a_target_that_is_busy_at_this_moment_is_waited_for() {
+    let address = unique("shm");
+    let mut target = accepting().credits(2).ring(1 << 16).listen(&address).unwrap();
+    let to = address.parse().unwrap();
+    // They wait to be taken, until there are too many of them.
+    let mut waiting = 0;
+    loop {
+        match transports::connect(&to, Instant::now() + Duration::from_secs(20)) {
+            Ok(link) => drop(link),
+            Err(ConnectError::Busy { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+        waiting += 1;
+        assert!(waiting < 5000);
+    }
+    let options = SourceOptions::default().connect_timeout(Duration::from_millis(20));
+    match Source::connect_with(&address, options) {
+        Err(_) => {}
+        Ok(_) => panic!("it was busy"),
+    }
+    let options = SourceOptions::default().connect_timeout(Duration::from_secs(20));
+    thread::scope(|scope| {
+        let connects = scope.spawn(|| Source::connect_with(&address, options).map(drop));
+        thread::sleep(Duration::from_millis(20));
+        while !connects.is_finished() {
+            target.poll(&mut 0u64);
+        }
+        connects.join().unwrap().unwrap();
+    });
+}
+
+#[test]
 fn calls_in_flight_are_indeterminate_or_run_again() {
     for transport in ["loopback", "shm"] {
         let address = unique(transport);
@@ -124,7 +157,7 @@ fn what_was_sent_is_run_also_when_its_source_has_left() {
 fn a_thread_that_waits_leaves_the_source_to_the_others() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let address = unique("shm");
-    let mut target = roomy().listen(&address).unwrap();
+    let mut target = accepting().credits(4096).listen(&address).unwrap();
     let source = source(&address);
     let add = source
         .register_bytes::<Add>(&images::add().encode().unwrap())

@@ -19,7 +19,7 @@ mod event_loop;
 mod under_tokio;
 
 /// Runs a future to its end: the smallest executor there is.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
 
     impl Wake for Unpark {

@@ -1,5 +1,7 @@
 //! Images whose machine code is written out here.
 
+use std::sync::{Arc, RwLock};
+
 use ifunc::payload::{DecodeError, EncodeError, Ifunc};
 use ifunc_abi::image::{ARCH_X86_64, Flags, ImageParts, ImportFlags, ImportPart, Relocation};
 use ifunc_abi::text::Text;
@@ -181,6 +183,60 @@ pub(crate) fn everything() -> ImageParts {
         ],
         ..add()
     }
+}
+
+/// Calls [`tell`] with the payload, and answers the payload: `call [rax]` with the GOT's address from the slot.
+pub(crate) fn tells() -> ImageParts {
+    let mut rx = vec![
+        0x53, 0x41, 0x54, // push rbx ; push r12
+        0x48, 0x83, 0xec, 0x08, // sub rsp, 8
+        0x48, 0x89, 0xcb, // mov rbx, rcx
+        0x4c, 0x8b, 0x27, // mov r12, [rdi]
+        0x4c, 0x89, 0xe7, // mov rdi, r12
+        0x48, 0x8b, 0x05, 0x29, 0, 0, 0, // mov rax, [rip+0x29] → 0x40
+        0xff, 0x10, // call [rax]
+        0x48, 0x85, 0xdb, 0x74, 0x14, // test rbx, rbx ; jz done
+        0x48, 0x8b, 0x7b, 0x10, // mov rdi, [rbx+16]
+        0x48, 0x85, 0xff, 0x74, 0x0b, // test rdi, rdi ; jz done
+        0x4c, 0x89, 0x27, // mov [rdi], r12
+        0x48, 0xc7, 0x43, 0x20, 8, 0, 0, 0, // mov qword [rbx+32], 8
+        0x31, 0xc0, // done: xor eax, eax
+        0x48, 0x83, 0xc4, 0x08, // add rsp, 8
+        0x41, 0x5c, 0x5b, 0xc3, // pop r12 ; pop rbx ; ret
+    ];
+    rx.resize(0x48, 0xcc);
+    let export = ifunc::host::EXPORTS
+        .iter()
+        .find(|export| export.name() == "tell_test");
+    let signature = export.expect("it stands below").signature();
+    ImageParts {
+        slot: Some(0x40),
+        rx,
+        imports: vec![ImportPart {
+            symbol: "tell_test".into(),
+            flags: ImportFlags::NONE,
+            fingerprint: fingerprint::of(signature),
+        }],
+        ..add()
+    }
+}
+
+/// Who is told by [`tells`], by the upper half of the payload: the lower half.
+type Told = Arc<dyn Fn(u32) + Send + Sync>;
+
+static TOLD: RwLock<Vec<Told>> = RwLock::new(Vec::new());
+
+/// Payloads of [`tells`] that call `told` with their lower half have this number in their upper half.
+pub(crate) fn when_told(told: impl Fn(u32) + Send + Sync + 'static) -> u64 {
+    let mut all = TOLD.write().unwrap();
+    all.push(Arc::new(told));
+    (all.len() as u64 - 1) << 32
+}
+
+#[ifunc::export]
+fn tell_test(message: u64) {
+    let told = Arc::clone(&TOLD.read().unwrap()[(message >> 32) as usize]);
+    told(message as u32);
 }
 
 fn import(symbol: &str) -> ImportPart {

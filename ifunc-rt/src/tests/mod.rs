@@ -1,5 +1,7 @@
 //! The runtime against itself, with images made by hand: what needs neither the builder nor a second process.
 
+mod both_ways;
+mod cancelling;
 mod departures;
 #[cfg(not(loom))]
 mod futures;
@@ -7,11 +9,14 @@ mod hostile_frames;
 mod hostile_images;
 pub(crate) mod images;
 mod logs;
+mod progress;
 mod running;
 mod serving;
 mod sessions;
 mod stats;
 mod threads;
+#[cfg(not(loom))]
+mod wakers;
 
 /// Says how far the mutants of a test came: past the harness, which keeps to itself what a macro prints.
 fn tell(tally: &str) {

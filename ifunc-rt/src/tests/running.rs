@@ -5,6 +5,27 @@ use std::time::Duration;
 
 use crate::{Source, SourceOptions, StopHandle, Target, TargetBuilder};
 
+/// Transports between processes that this machine has. Without UCX there is one; `IFUNC_REQUIRE_UCX` says that there must be two.
+pub(super) fn between_processes() -> &'static [&'static str] {
+    match ucx_sys::Ucx::load() {
+        Ok(_) => &["shm", "ucx"],
+        Err(error) => {
+            let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();
+            assert!(!required, "UCX is required here: {error}");
+            eprintln!("not tested over UCX: {error}");
+            &["shm"]
+        }
+    }
+}
+
+/// A place to listen at; the target says which.
+pub(super) fn place(transport: &str) -> String {
+    match transport {
+        "ucx" => "ucx://127.0.0.1:0".into(),
+        other => unique(other),
+    }
+}
+
 pub(super) fn unique(transport: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -16,6 +37,7 @@ pub(super) fn unique(transport: &str) -> String {
 }
 
 pub(super) struct Running {
+    address: String,
     stop: StopHandle,
     thread: Option<thread::JoinHandle<u64>>,
 }
@@ -23,16 +45,22 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn start(address: &str, builder: TargetBuilder) -> Self {
         let mut target = builder.listen(address).unwrap();
-        let stop = target.stop_handle();
+        let (address, stop) = (target.address(), target.stop_handle());
         let thread = thread::spawn(move || {
             let mut counter = 0u64;
             target.serve(&mut counter).unwrap();
             counter
         });
         Self {
+            address,
             stop,
             thread: Some(thread),
         }
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(super) fn finish(mut self) -> u64 {

@@ -56,6 +56,31 @@ fn a_panic_of_the_host_is_contained() {
     assert_eq!(error.value, 5);
 }
 
+/// What a target owns of the host's is dropped on the thread that served.
+#[test]
+fn a_panic_of_what_it_owns_is_contained() {
+    struct Panics;
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("this is a part of the test");
+        }
+    }
+
+    let owned = Panics;
+    // SAFETY: nothing is accepted.
+    let builder = unsafe {
+        Target::builder().accept_code_if(move |_, _| {
+            let _ = &owned;
+            false
+        })
+    };
+    let serving = builder.listen(&unique("shm")).unwrap().spawn(5u64).unwrap();
+    let error = serving.stop().unwrap_err();
+    assert!(matches!(&error.why, ServeEnd::Panicked(why) if why.contains("part of the test")));
+    assert_eq!(error.value, 5);
+}
+
 /// A judge stands for an invocation that does not end: both are what the thread is in.
 #[test]
 fn what_does_not_end_is_waited_for_until_a_deadline() {

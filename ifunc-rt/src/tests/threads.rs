@@ -1,11 +1,12 @@
 //! Several threads on one source.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::images::{self, Add};
-use super::running::{Running, accepting, everywhere, roomy, source, unique};
+use super::running::{Running, accepting, between_processes, everywhere, place, roomy, source, unique};
 use crate::{Error, Source, SourceOptions};
 
 const THREADS: u64 = 4;
@@ -49,6 +50,54 @@ fn every_thread_gets_its_own_answers() {
         assert_eq!(unique.len(), sums.len(), "no answer went to two");
         assert_eq!(target.finish(), THREADS * CALLS);
     });
+}
+
+/// Eight threads at once, over what processes are connected by: the target sees what each sent in the order in which it was
+/// sent, and each is answered what it asked.
+#[test]
+fn the_order_of_each_thread_is_kept() {
+    const THREADS: usize = 8;
+    const MESSAGES: u32 = 500;
+    for transport in between_processes() {
+        // Little room, so that they wait for it as well.
+        let target = Running::start(&place(transport), accepting().credits(32));
+        let source = source(target.address());
+        let seen: Arc<Mutex<[u32; THREADS]>> = Arc::default();
+        thread::scope(|scope| {
+            for n in 0..THREADS {
+                let tells = source
+                    .clone()
+                    .register_bytes::<Add>(&images::tells().encode().unwrap())
+                    .unwrap();
+                let seen = Arc::clone(&seen);
+                let message = images::when_told(move |message| {
+                    let last = &mut seen.lock().unwrap()[n];
+                    assert_eq!(*last, message, "thread {n}");
+                    *last += 1;
+                });
+                scope.spawn(move || {
+                    let mut calls = Vec::new();
+                    for payload in (message..).take(MESSAGES as usize) {
+                        match payload % 5 {
+                            0 | 1 => tells.send(&payload).unwrap(),
+                            2 => assert_eq!(tells.call(&payload).unwrap().wait().unwrap(), payload),
+                            _ => calls.push((payload, tells.call(&payload).unwrap())),
+                        }
+                        if calls.len() > 10 {
+                            let (payload, call) = calls.swap_remove(0);
+                            assert_eq!(call.wait().unwrap(), payload);
+                        }
+                    }
+                    for (payload, call) in calls {
+                        assert_eq!(call.wait().unwrap(), payload);
+                    }
+                });
+            }
+        });
+        source.flush().unwrap();
+        assert_eq!(*seen.lock().unwrap(), [MESSAGES; THREADS]);
+        drop(target);
+    }
 }
 
 /// One call takes long: whoever receives meanwhile leaves when it has its own, and another one must take its place.
@@ -185,7 +234,7 @@ fn all_who_wait_learn_that_the_target_left() {
     }
 }
 
-fn until(mut holds: impl FnMut() -> bool) {
+pub(super) fn until(mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < deadline);

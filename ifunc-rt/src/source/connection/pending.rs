@@ -187,6 +187,12 @@ impl Pendings {
         again_tokens.into_iter().map(|(_, token)| token).collect()
     }
 
+    /// Tokens that are not free.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     fn release(&mut self, token: u64) {
         if let Some(place) = find(&mut self.places, token) {
             place.state = State::Free;

@@ -54,6 +54,11 @@ impl Rooms {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()

@@ -246,6 +246,17 @@ impl Connection {
         self.is_watched().then(|| link.waiter.attention()).flatten()
     }
 
+    /// See [`Source::remains`](crate::Source::remains).
+    #[cfg(test)]
+    pub(in crate::source) fn remains(&self) -> [usize; 4] {
+        [
+            self.pending.taken(),
+            self.waiting.tasks.waiting.len(),
+            self.waiting.rooms.len(),
+            self.waiting.helm.len(),
+        ]
+    }
+
     /// Whether a future needs a link that is not there.
     pub(in crate::source) fn is_lost(&self) -> bool {
         self.link.is_none() && !self.waiting.tasks.waiting.is_empty()
