@@ -1,8 +1,8 @@
 //! One side of a connection, as the layers above have it.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
@@ -288,11 +288,23 @@ impl Sleeper {
     const STEPS: usize = 4;
     /// The longest sleep: UCX notices some things, a peer's end among them, only when it is let work.
     const SLICE: Duration = Duration::from_millis(5);
+
+    /// As long, or as many milliseconds as `IFUNC_TEST_UCX_SLICE` says: who sleeps longer than a test waits does not hide
+    /// from it that nobody was woken.
+    fn slice() -> Duration {
+        static SLICE: OnceLock<Duration> = OnceLock::new();
+        *SLICE.get_or_init(|| {
+            let longer = std::env::var("IFUNC_TEST_UCX_SLICE").ok();
+            longer
+                .and_then(|milliseconds| milliseconds.parse().ok())
+                .map_or(Self::SLICE, Duration::from_millis)
+        })
+    }
 }
 
 impl Waiter for Sleeper {
     fn attention(&self) -> Option<Duration> {
-        Some(Self::SLICE)
+        Some(Self::slice())
     }
 
     fn bell(&self) -> BorrowedFd<'_> {

@@ -69,13 +69,21 @@ impl Role {
         name: &str,
         images: usize,
     ) -> Result<(Self, String), String> {
+        Self::target_with(options, transport, name, images, &[])
+    }
+
+    /// As [`target`](Self::target), with these variables in its environment.
+    pub(super) fn target_with(
+        options: &Options,
+        transport: &str,
+        name: &str,
+        images: usize,
+        environment: &[(&str, &str)],
+    ) -> Result<(Self, String), String> {
         let address =
             address(transport, name).ok_or_else(|| format!("`{transport}` is no transport of this build"))?;
-        let mut target = Self::start(
-            options,
-            "target",
-            &[("address", address), ("images", images.to_string())],
-        )?;
+        let args = [("address", address), ("images", images.to_string())];
+        let mut target = Self::start_with(options, "target", &args, environment)?;
         let address = target.wait_for("ready ")?;
         Ok((target, address))
     }

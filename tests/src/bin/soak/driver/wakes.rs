@@ -12,19 +12,23 @@ const SLEPT: u64 = 10;
 /// Without progress for so long, somebody sleeps for ever; the caller gives up before.
 const STUCK: Duration = Duration::from_secs(60);
 
+/// Over UCX, both sides look by themselves now and then, and UCX does. Not before the caller gives up.
+const ALONE: [(&str, &str); 3] = [
+    ("IFUNC_TEST_UCX_SLICE", "60000"),
+    ("UCX_KEEPALIVE_INTERVAL", "60s"),
+    ("UCX_TCP_KEEPIDLE", "60s"),
+];
+
 /// The rounds over one transport.
 pub(super) fn run(options: &Options, transport: &str) -> Found {
-    let (target, address) = Role::target(options, transport, "wakes", 16)?;
-    let mut caller = Role::start(
-        options,
-        "caller",
-        &[
-            ("address", address),
-            ("rounds", options.rounds.to_string()),
-            ("milliseconds", options.waking.as_millis().to_string()),
-            ("seed", options.seed.to_string()),
-        ],
-    )?;
+    let (target, address) = Role::target_with(options, transport, "wakes", 16, &ALONE)?;
+    let args = [
+        ("address", address),
+        ("rounds", options.rounds.to_string()),
+        ("milliseconds", options.waking.as_millis().to_string()),
+        ("seed", options.seed.to_string()),
+    ];
+    let mut caller = Role::start_with(options, "caller", &args, &ALONE)?;
     let before = sleeps(target.pid())?;
     let (mut shown, mut moved, mut last) = (Instant::now(), Instant::now(), 0);
     let done = loop {
@@ -45,7 +49,6 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
     };
     let (slept, source_slept) = (sleeps(target.pid())? - before, sleeps(caller.pid())?);
     let rounds = value(&done, "rounds")?;
-    let (at_slice, beside) = (value(&done, "slice")?, value(&done, "beside")?);
     let late = done
         .split(' ')
         .find_map(|word| word.strip_prefix("late="))
@@ -64,19 +67,13 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
     caller.end()?;
     target.end()?;
     let figures = format!(
-        "{rounds} rounds; the target slept {slept} times, the source {source_slept}; waited half of them < {} µs, 99.9 % < {} µs, the longest {} µs; {longer} of 4 ms or more, {at_slice} of them at 4.9 to 5.9 ms (beside it {beside} in 2 ms)",
+        "{rounds} rounds; the target slept {slept} times, the source {source_slept}; waited half of them < {} µs, 99.9 % < {} µs, the longest {} µs; {longer} of 4 ms or more",
         below(0.5),
         below(0.999),
         value(&done, "longest")?,
     );
     if slept < rounds / SLEPT || source_slept < rounds / SLEPT {
         return Err(format!("hardly anybody slept: {figures}"));
-    }
-    // Where nobody is lost, a wait of 5 ms is as rare as one of 4 or of 6 ms: a busy machine makes all of them.
-    if at_slice > 5 + 3 * beside + rounds / 100_000 {
-        return Err(format!(
-            "wake-ups are lost, and made up for by a slice: {figures}"
-        ));
     }
     Ok(figures)
 }

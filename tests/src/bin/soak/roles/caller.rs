@@ -29,10 +29,8 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
     let spin = unsafe { source.load_path(library(args, "t_soak_spin")?)? };
     let turns_per_microsecond = calibrate(&spin)?;
 
-    // Waited on top of what the ifunc was to take: by powers of two of microseconds, and around the 5 ms after which a
-    // source over UCX looks by itself.
+    // Waited on top of what the ifunc was to take, by powers of two of microseconds.
     let mut late = [0u64; BUCKETS];
-    let (mut at_slice, mut beside_slice) = (0u64, 0u64);
     let mut longest = Duration::ZERO;
     let mut said = Instant::now();
     let mut first = 0;
@@ -65,8 +63,6 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         longest = longest.max(took);
         let micros = took.as_micros() as u64;
         late[(u64::BITS - micros.leading_zeros()).min(BUCKETS as u32 - 1) as usize] += 1;
-        at_slice += u64::from((4900..5900).contains(&micros));
-        beside_slice += u64::from((3900..4900).contains(&micros) || (5900..6900).contains(&micros));
         if said.elapsed() > PROGRESS {
             said = Instant::now();
             say(&format!("at {done}"));
@@ -74,7 +70,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
     }
     let late: Vec<String> = late.iter().map(u64::to_string).collect();
     say(&format!(
-        "done rounds={done} longest={} slice={at_slice} beside={beside_slice} late={}",
+        "done rounds={done} longest={} late={}",
         longest.as_micros(),
         late.join(",")
     ));

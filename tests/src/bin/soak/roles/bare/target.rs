@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result {
             worker.close(ep, true);
         }
         if !some {
-            worker.sleep(50);
+            worker.sleep(5);
         }
     }
     worker.hush(listener);
