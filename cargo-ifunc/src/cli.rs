@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Expand(ExpandArgs),
     /// Build an example or a project, start its target and its source, and show both
     Run(RunArgs),
+    /// Show what a running target does: its ifuncs, its sources, how much and how fast
+    Top(TopArgs),
     /// Start a project: an ifunc package and a host package
     New(NewArgs),
     /// Say what this machine has and lacks, and the command that mends each
@@ -393,6 +395,52 @@ pub(crate) struct RunArgs {
     /// Arguments for target and source
     #[arg(last = true)]
     pub(crate) args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Numbers per second are of the time since the look before; in the first look, since the target started. Times are of the \
+invocations that the target times, all together. An ifunc that is not installed (any more, or was refused) stands in \
+parentheses. On a terminal the tables are drawn in place; elsewhere they follow each other.
+
+--json prints one object a line: `interval_s`, the time that the rates are of; `rates`, per second: `frames`, \
+`invocations`, `bytes_in`, `bytes_out`, `ifuncs` (invocations by id) and `sources` (frames by number); and `stats`, \
+everything that was counted, as `ifunc_rt::stats::Stats` describes it, the times of ifuncs with `mean_ns`, `p50_ns`, `p90_ns`, \
+`p99_ns` and `max_ns`.
+
+A target that was built with `share_stats(false)` does not tell.
+
+Examples:
+  cargo ifunc top shm:counter                    # until Ctrl-C
+  cargo ifunc top shm:counter --once
+  cargo ifunc top shm:counter --interval 0.2 --count 3 --json")]
+pub(crate) struct TopArgs {
+    /// Where the target listens: what its line `ifunc: ready ADDRESS` says
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    /// Time between two looks, in seconds
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = seconds)]
+    pub(crate) interval: std::time::Duration,
+    /// Look so many times [default: until Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Look once
+    #[arg(long, conflicts_with = "count")]
+    pub(crate) once: bool,
+    /// Most lines of each table [default: what fits on the terminal, or 20]
+    #[arg(long, value_name = "N")]
+    pub(crate) lines: Option<usize>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn seconds(text: &str) -> Result<std::time::Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>();
+    match seconds.map(std::time::Duration::try_from_secs_f64) {
+        Ok(Ok(time)) if (0.01..=86_400.0).contains(&time.as_secs_f64()) => Ok(time),
+        _ => Err("a number of seconds from 0.01 to 86400".to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

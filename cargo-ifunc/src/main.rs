@@ -1,7 +1,7 @@
 //! `cargo ifunc`: build, check, test, inspect and run injected functions, and start projects of them.
 //!
 //! The command is thin: `ifunc-build` builds, `ifunc-abi` reads images, `ifunc-rt` lives in the programs that `run`
-//! starts. One file per subcommand lies in [`commands`].
+//! starts, and asks a target for `top`. One file per subcommand lies in [`commands`].
 
 mod cli;
 mod commands;
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Expand(args) => commands::expand::run(&args, &mut shell),
         Command::Run(args) => commands::run::run(&args, &mut shell),
+        Command::Top(args) => commands::top::run(&args, &mut shell),
         Command::New(args) => commands::new::run(&args, &mut shell),
         Command::Doctor(args) => commands::doctor::run(&args),
     };

@@ -8,3 +8,4 @@ pub(crate) mod inspect;
 pub(crate) mod new;
 pub(crate) mod run;
 pub(crate) mod test;
+pub(crate) mod top;

@@ -2,13 +2,16 @@
 
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How long invocations took, in nanoseconds.
 ///
 /// Durations are counted in buckets whose width is at most a quarter of where they begin: 0, 1, 2, 3, then four to each power of
 /// two. So what is read from it is at most 25 % above what was; [`max_ns`](Self::max_ns) and the mean are exact.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// For people (JSON) it is an object of `count`, `mean_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `max_ns`, `sum_ns` and `buckets`: pairs of the
+/// longest duration that a bucket holds and how many it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Buckets that hold something, in order: number of the bucket, and how many.
     buckets: Vec<(u8, u64)>,
@@ -143,6 +146,82 @@ impl Times {
             Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(count),
             Err(at) => self.buckets.insert(at, (bucket, count)),
         }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct ForMachines {
+    buckets: Vec<(u8, u64)>,
+    sum_ns: u64,
+    max_ns: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ForPeople {
+    count: u64,
+    mean_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: u64,
+    sum_ns: u64,
+    buckets: Vec<(u64, u64)>,
+}
+
+impl Serialize for Times {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self {
+            ref buckets,
+            sum_ns,
+            max_ns,
+        } = *self;
+        if !serializer.is_human_readable() {
+            let buckets = buckets.clone();
+            return ForMachines {
+                buckets,
+                sum_ns,
+                max_ns,
+            }
+            .serialize(serializer);
+        }
+        ForPeople {
+            count: self.count(),
+            mean_ns: self.mean_ns(),
+            p50_ns: self.quantile_ns(0.5),
+            p90_ns: self.quantile_ns(0.9),
+            p99_ns: self.quantile_ns(0.99),
+            max_ns,
+            sum_ns,
+            buckets: self.iter().collect(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Times {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (buckets, sum_ns, max_ns) = if deserializer.is_human_readable() {
+            let read = ForPeople::deserialize(deserializer)?;
+            let number = |&(upper, count): &(u64, u64)| (Self::bucket(upper) as u8, count);
+            (
+                read.buckets.iter().map(number).collect(),
+                read.sum_ns,
+                read.max_ns,
+            )
+        } else {
+            let read = ForMachines::deserialize(deserializer)?;
+            (read.buckets, read.sum_ns, read.max_ns)
+        };
+        let mut times = Self {
+            sum_ns,
+            max_ns,
+            ..Self::default()
+        };
+        // In order, each once, whatever a peer wrote.
+        for (bucket, count) in Vec::<(u8, u64)>::into_iter(buckets) {
+            times.add(bucket, count);
+        }
+        Ok(times)
     }
 }
 

@@ -112,16 +112,14 @@ impl Connection {
             .share_stats
             .unwrap_or(link.peer.uid.is_none_or(|uid| uid == me));
         let source = SourceInfo::new(number, &link.peer);
-        let lanes = match link.waiter.lanes() {
-            lanes if lanes.is_empty() => vec![host.cache.book().transport().to_owned()],
-            lanes => lanes,
-        };
+        let carried_by = link.waiter.carried_by();
+        let lanes = carried_by.split_whitespace().map(Into::into).collect();
         let span = tracing::info_span!(
             "connection",
             source = number,
             uid = source.uid,
             pid = source.pid,
-            ?lanes
+            over = carried_by
         );
         tracing::info!(parent: &span, "source connected");
         Self {

@@ -245,11 +245,6 @@ pub(crate) trait Waiter: Send + Sync {
     /// Whether the peer is known to be gone. Costs one load; the transport watches in the background.
     fn is_gone(&self) -> bool;
 
-    /// What carries the link, as the transport itself says: its name, or lanes such as `tcp/eth0`.
-    fn lanes(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     /// Whether the peer is gone, asked now: on a busy machine the watch in the background may be late. May cost a system call.
     fn ask_gone(&self) -> bool {
         self.is_gone()

@@ -97,11 +97,6 @@ impl Book {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The transport's name: what stands before the colon in the address.
-    pub(in crate::target) fn transport(&self) -> &str {
-        self.address.split_once(':').map_or("", |(scheme, _)| scheme)
-    }
-
     pub(in crate::target) fn timing(&self) -> Timing {
         self.timing
     }

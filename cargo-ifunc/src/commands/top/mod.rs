@@ -1,0 +1,139 @@
+//! `cargo ifunc top`: what a running target does.
+
+mod figures;
+mod json;
+mod rates;
+mod screen;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use ifunc_rt::stats::Stats;
+use ifunc_rt::{ConnectError, Error, Source, SourceError, SourceOptions, StatsError};
+
+use crate::cli::TopArgs;
+use crate::error::Failure;
+use crate::shell::Shell;
+use rates::Rates;
+use screen::Screen;
+
+/// How long a target may take to let us in.
+const CONNECT: Duration = Duration::from_secs(2);
+/// How long a target that went away may take to come back.
+const RECONNECT: Duration = Duration::from_secs(30);
+/// How long it is waited before it is said that a target does not answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
+    if args.address.starts_with("loopback:") {
+        return Err(Failure::Said(
+            "`loopback:` addresses are reached from within their process only\n\
+             help: there, `Target::stats` and `Target::stats_handle` tell the same"
+                .into(),
+        ));
+    }
+    end_on_interrupt()?;
+    let options = SourceOptions::default()
+        .connect_timeout(CONNECT)
+        .reconnect(RECONNECT);
+    let source = Source::connect_with(&args.address, options).map_err(|error| unreachable(&error))?;
+    let mut screen = Screen::new();
+    let mut before: Option<Stats> = None;
+    let count = if args.once { Some(1) } else { args.count };
+    let mut looks = 0;
+    loop {
+        let began = Instant::now();
+        let now = look(&source, args, shell)?;
+        let rates = Rates::between(before.as_ref(), &now);
+        if args.json {
+            json::print(&now, &rates)?;
+        } else {
+            screen.show(&table::lines(&now, &rates, screen.rows(args.lines)))?;
+        }
+        looks += 1;
+        if count.is_some_and(|count| looks >= count) {
+            return Ok(());
+        }
+        before = Some(now);
+        std::thread::sleep(args.interval.saturating_sub(began.elapsed()));
+    }
+}
+
+/// One answer. A target that is gone is waited for, and so is one that does not answer, unless one look is all that is wanted.
+fn look(source: &Source, args: &TopArgs, shell: &mut Shell) -> Result<Stats, Failure> {
+    let address = &args.address;
+    let mut silent = Duration::ZERO;
+    let mut away = false;
+    loop {
+        match source.target_stats(ANSWER) {
+            Ok(stats) => {
+                if away {
+                    shell.status("Back", format_args!("the target at `{address}`"));
+                }
+                return Ok(stats);
+            }
+            Err(StatsError::Source(Error::Timeout { .. })) if !args.once => {
+                silent += ANSWER;
+                shell.warning(format_args!(
+                    "the target at `{address}` has not answered for {} s: it is stopped, busy with one long invocation, or nobody \
+                     polls it",
+                    silent.as_secs()
+                ));
+            }
+            Err(StatsError::Source(Error::Indeterminate { .. })) if !args.once && !away => {
+                away = true;
+                shell.warning(format_args!(
+                    "the target at `{address}` went away; waiting up to {} s for it to come back",
+                    RECONNECT.as_secs()
+                ));
+            }
+            Err(error) => return Err(Failure::Said(explain(address, &error))),
+        }
+    }
+}
+
+/// Why there is no answer, and what to do about it.
+fn explain(address: &str, error: &StatsError) -> String {
+    match error {
+        // It says what to do by itself, in one line.
+        StatsError::NotShared(why) => why.replace("; help: ", "\nhelp: "),
+        StatsError::Source(Error::Timeout { .. }) => format!(
+            "the target at `{address}` is there and does not answer\n\
+             help: it is stopped, busy with one long invocation, or nobody calls its `poll` or `serve`"
+        ),
+        StatsError::Source(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {
+            format!("the target at `{address}` went away and did not come back")
+        }
+        other => other.to_string().replace("; help: ", "\nhelp: "),
+    }
+}
+
+/// Why there is no connection, and what to do about it.
+fn unreachable(error: &SourceError) -> Failure {
+    let said = error.to_string().replace("; help: ", "\nhelp: ");
+    Failure::Said(match error {
+        SourceError::Address(_) | SourceError::Connect(ConnectError::NobodyListens { .. }) => {
+            format!(
+                "{said}\nhelp: a target tells its address: `Target::address`, or its line `ifunc: ready ADDRESS`"
+            )
+        }
+        _ => said,
+    })
+}
+
+/// Ctrl-C is how one leaves: no failure. Nothing has to be undone, because every line that is drawn is drawn whole.
+fn end_on_interrupt() -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])
+        .map_err(Failure::io("handle signals for", "top"))?;
+    std::thread::Builder::new()
+        .name("interrupt".into())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                // Whoever draws holds the lock: a table is left whole.
+                let _whole = std::io::stdout().lock();
+                std::process::exit(0);
+            }
+        })
+        .map_err(Failure::io("start a thread for", "top"))?;
+    Ok(())
+}
