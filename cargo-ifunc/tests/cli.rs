@@ -16,6 +16,7 @@ fn help_names_every_subcommand() {
         ("doctor", "what this machine has"),
         ("inspect", "Show what an ifunc library"),
         ("run", "start its target and its source"),
+        ("top", "what a running target does"),
         ("new", "Start a project"),
     ] {
         let line = help.lines().find(|line| line.trim_start().starts_with(name));

@@ -120,6 +120,15 @@ fn a_strangers_first_minutes_and_every_example() {
     let elsewhere = folder.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).expect("folder");
 
+    // What `top` looks at: the project's own target. Its address is changed to one that nobody else has.
+    let address = format!("shm:help-{}", std::process::id());
+    let target = Path::new(IMAGES).join("run/hello/target");
+    let mut target = Command::new(&target)
+        .env("IFUNC_ADDR", &address)
+        .env("IFUNC_LIB_DIR", Path::new(IMAGES).join("release"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", target.display()));
     let mut run = 0;
     for name in subcommands() {
         let help = ifunc(&project, &[&name, "--help"]).well().out;
@@ -128,11 +137,18 @@ fn a_strangers_first_minutes_and_every_example() {
         for example in examples {
             assert!(example.starts_with(&format!("cargo ifunc {name}")), "{example}");
             let place = if name == "new" { &elsewhere } else { &project };
-            let ran = shell(place, &example);
+            let endless = name == "top" && !example.contains("--once") && !example.contains("--count");
+            let line = match endless {
+                true => format!("timeout --preserve-status --signal=INT 2 {example}"),
+                false => example.clone(),
+            };
+            let ran = shell(place, &line.replace("shm:counter", &address));
             assert_eq!(ran.code, Some(0), "`{example}`:\n{}\n{}", ran.err, ran.out);
             run += 1;
         }
     }
+    let _ = target.kill();
+    let _ = target.wait();
     let _ = writeln!(out, "examples of --help that were run: {run}");
     assert!(wave.is_file());
     let tests = shell(&project, "cargo ifunc test").well().out;

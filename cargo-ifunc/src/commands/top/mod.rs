@@ -20,7 +20,11 @@ use screen::Screen;
 /// How long a target may take to let us in.
 const CONNECT: Duration = Duration::from_secs(2);
 /// How long a target that went away may take to come back.
-const RECONNECT: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one attempt to reach it again takes: after the first it is said that it went away.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long it is waited before it is said that a target does not answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -63,11 +67,11 @@ pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
 fn look(source: &Source, args: &TopArgs, shell: &mut Shell) -> Result<Stats, Failure> {
     let address = &args.address;
     let mut silent = Duration::ZERO;
-    let mut away = false;
+    let mut away: Option<Instant> = None;
     loop {
         match source.target_stats(ANSWER) {
             Ok(stats) => {
-                if away {
+                if away.is_some() {
                     shell.status("Back", format_args!("the target at `{address}`"));
                 }
                 return Ok(stats);
@@ -80,12 +84,17 @@ fn look(source: &Source, args: &TopArgs, shell: &mut Shell) -> Result<Stats, Fai
                     silent.as_secs()
                 ));
             }
-            Err(StatsError::Source(Error::Indeterminate { .. })) if !args.once && !away => {
-                away = true;
-                shell.warning(format_args!(
-                    "the target at `{address}` went away; waiting up to {} s for it to come back",
-                    RECONNECT.as_secs()
-                ));
+            Err(StatsError::Source(Error::Indeterminate { .. } | Error::PeerGone { .. }))
+                if !args.once && away.is_none_or(|since| since.elapsed() < PATIENCE) =>
+            {
+                if away.is_none() {
+                    away = Some(Instant::now());
+                    let patience = PATIENCE.as_secs();
+                    shell.warning(format_args!(
+                        "the target at `{address}` went away; waiting up to {patience} s for it to come back"
+                    ));
+                }
+                std::thread::sleep(PAUSE);
             }
             Err(error) => return Err(Failure::Said(explain(address, &error))),
         }
@@ -95,8 +104,6 @@ fn look(source: &Source, args: &TopArgs, shell: &mut Shell) -> Result<Stats, Fai
 /// Why there is no answer, and what to do about it.
 fn explain(address: &str, error: &StatsError) -> String {
     match error {
-        // It says what to do by itself, in one line.
-        StatsError::NotShared(why) => why.replace("; help: ", "\nhelp: "),
         StatsError::Source(Error::Timeout { .. }) => format!(
             "the target at `{address}` is there and does not answer\n\
              help: it is stopped, busy with one long invocation, or nobody calls its `poll` or `serve`"
@@ -104,8 +111,20 @@ fn explain(address: &str, error: &StatsError) -> String {
         StatsError::Source(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {
             format!("the target at `{address}` went away and did not come back")
         }
-        other => other.to_string().replace("; help: ", "\nhelp: "),
+        // What the target says is a peer's word.
+        other => {
+            let escaped: String = other.to_string().chars().flat_map(escape).collect();
+            escaped.replace("; help: ", "\nhelp: ")
+        }
     }
+}
+
+fn escape(character: char) -> impl Iterator<Item = char> {
+    let (shown, escaped) = match character.is_control() {
+        true => (None, Some(character.escape_default())),
+        false => (Some(character), None),
+    };
+    shown.into_iter().chain(escaped.into_iter().flatten())
 }
 
 /// Why there is no connection, and what to do about it.

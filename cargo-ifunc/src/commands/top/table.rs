@@ -137,6 +137,9 @@ fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, lines: &mut Vec<Line>) {
         );
     }
     table.end(sorted.len().saturating_sub(rows), lines);
+    if sorted.is_empty() {
+        lines.push(line(DIM, "(none has come yet)".into()));
+    }
 }
 
 fn sources(stats: &Stats, rates: &Rates, rows: usize, lines: &mut Vec<Line>) {
