@@ -26,7 +26,7 @@ const RECONNECT: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long it is waited before it is said that a target does not answer.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
     if args.address.starts_with("loopback:") {
