@@ -42,6 +42,7 @@ pub mod test;
 #[cfg(test)]
 mod tests;
 mod transports;
+pub mod ucx;
 mod wire;
 
 pub use debug::DebugInfo;

@@ -51,6 +51,8 @@ use waiting::{Inside, Shared, Want};
 
 use crate::transports::ConnectError;
 use crate::transports::address::{Address, AddressError};
+use crate::transports::{Link, Route};
+use crate::ucx::{Worker, ucp_ep_h};
 
 /// A connection to a target. Clones share it.
 ///
@@ -108,7 +110,32 @@ impl Source {
     /// As [`connect`](Self::connect).
     pub fn connect_with(address: &str, options: SourceOptions) -> Result<Self, SourceError> {
         let address: Address = address.parse()?;
-        let shared = SharedConnection::new(Connection::connect(address, options)?);
+        Self::of(Connection::connect(Route::Address(address), options)?, options)
+    }
+
+    /// Connects to the target that [listens](crate::TargetBuilder::listen_on) on the worker at the other end of an
+    /// endpoint of the application's. See [`ucx`](crate::ucx).
+    ///
+    /// When the target goes and comes back, the next use says hello over the same endpoint again, until the application
+    /// says that its peer [is gone](crate::ucx::Worker::peer_gone).
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect). Where nobody makes progress but the application, and not meanwhile, it is a timeout.
+    ///
+    /// # Safety
+    /// The endpoint must be of this worker, and alive until the source and everything made of it is dropped, the application has
+    /// said that its peer is gone, or the worker is closed.
+    pub unsafe fn over(worker: &Worker, ep: ucp_ep_h, options: SourceOptions) -> Result<Self, SourceError> {
+        let route = Route::Endpoint(worker.over(ep));
+        Self::of(Connection::connect(route, options)?, options)
+    }
+
+    pub(crate) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, SourceError> {
+        Self::of(Connection::of_link(route, link, options)?, options)
+    }
+
+    fn of(connection: Connection, options: SourceOptions) -> Result<Self, SourceError> {
+        let shared = SharedConnection::new(connection);
         let users = Arc::new(Users(Arc::clone(&shared)));
         if options.progress == Progress::Thread {
             shared.lock().receiver_starts();

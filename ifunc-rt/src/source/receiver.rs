@@ -16,6 +16,13 @@ const STACK: usize = 512 << 10;
 
 /// Starts it. The connection says already that there is one.
 pub(super) fn start(shared: &Arc<SharedConnection>) -> io::Result<()> {
+    let waiter = shared.lock().waiter();
+    if waiter.is_some_and(|waiter| !waiter.serves_any_thread()) {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the source is of a UCX worker that one thread alone may use; help: receive for its futures by `Source::driver` on that thread",
+        ));
+    }
     let shared = Arc::clone(shared);
     thread::Builder::new()
         .name("ifunc-receive".into())

@@ -9,7 +9,6 @@ use super::error::Error;
 use super::owned::Owned;
 use super::patience::{Patience, after};
 use super::waiting::{Ended, Shared, Waited, Want, wait};
-use crate::transports::connect_with;
 
 /// The shortest attempt to make a lost link again: a target of this host that is there answers in less than a millisecond.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -38,7 +37,7 @@ impl SharedConnection {
     /// One attempt to make a lost link again, until `until`, with the connection left to others meanwhile. `false`: not now, but
     /// maybe before `window` ends.
     fn try_reconnect(&self, until: Instant, window: Instant) -> Result<bool, String> {
-        let (address, config, limit) = {
+        let (route, config, limit) = {
             let mut connection = self.lock();
             let options = connection.options();
             if options.reconnect.is_zero() {
@@ -52,12 +51,12 @@ impl SharedConnection {
             }
             connection.connecting = true;
             (
-                connection.address().clone(),
+                connection.route().clone(),
                 options.connect_config(),
                 after(options.connect_timeout),
             )
         };
-        let result = connect_with(&address, &config, until.min(limit));
+        let result = route.connect(&config, until.min(limit));
         let mut connection = self.lock();
         connection.connecting = false;
         match result {

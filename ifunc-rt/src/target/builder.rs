@@ -13,8 +13,9 @@ use crate::debug::DebugInfo;
 use crate::load::libraries::{InvalidSoname, SharedLibrary};
 use crate::load::names::{DuplicateExport, HostNames};
 use crate::load::sets::NamedSet;
-use crate::transports::address::AddressError;
-use crate::transports::{ListenConfig, ListenError, PEER_TIMEOUT};
+use crate::transports::address::{Address, AddressError};
+use crate::transports::{ListenConfig, ListenError, Listener, PEER_TIMEOUT};
+use crate::ucx::Worker;
 
 /// Settings of a [`Target`]. Sizes are bytes.
 #[derive(Debug)]
@@ -305,6 +306,24 @@ impl TargetBuilder {
     /// An address that does not parse or is taken, sizes that cannot be, two exports of one name, a library's name that is no
     /// soname, no memory.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
+        let address: Address = address.parse()?;
+        self.start(|config| crate::transports::listen(&address, config))
+    }
+
+    /// Starts listening on a worker of the application's: see [`ucx`](crate::ucx). Sources come in
+    /// [over endpoints](crate::Source::over) to that worker, or by its address, which [`Target::address`] says.
+    /// [`peer_timeout`](Self::peer_timeout) has no effect: the context is the application's.
+    ///
+    /// # Errors
+    /// A target listens on the worker already; and as [`listen`](Self::listen).
+    pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
+        self.start(|config| worker.lent().listen(&config))
+    }
+
+    fn start(
+        self,
+        listen: impl FnOnce(ListenConfig) -> Result<Box<dyn Listener>, ListenError>,
+    ) -> Result<Target, TargetError> {
         let mut names = HostNames::new()?;
         for (name, pointer) in &self.allowed {
             names.allow(name, std::ptr::with_exposed_provenance(*pointer))?;
@@ -327,7 +346,7 @@ impl TargetBuilder {
             ring.slots = slots.unwrap_or(ring.slots);
             ring.data = data.unwrap_or(ring.data);
         }
-        let listener = crate::transports::listen(&address.parse()?, config)?;
+        let listener = listen(config)?;
         Target::new(self, names, listener)
     }
 }

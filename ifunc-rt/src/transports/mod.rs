@@ -20,7 +20,7 @@ mod config;
 mod error;
 mod loopback;
 mod shm;
-mod ucx;
+pub(crate) mod ucx;
 pub(crate) mod worker_address;
 
 /// Makes this process a target at `address`.
@@ -43,6 +43,37 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
         Address::UcxPut(at) => ucx::listen(at, &config, ucx::Way::Puts),
         Address::UcxWorker(None) => ucx::listen_at_worker(&config),
         Address::UcxWorker(Some(_)) => Err(ListenError::Worker),
+    }
+}
+
+/// How a source reaches its target.
+#[derive(Clone, Debug)]
+pub(crate) enum Route {
+    /// By its address.
+    Address(Address),
+    /// By an endpoint that the application has.
+    Endpoint(ucx::Over),
+}
+
+impl std::fmt::Display for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Endpoint(over) => std::fmt::Debug::fmt(over, f),
+        }
+    }
+}
+
+impl Route {
+    /// Connects to the target.
+    ///
+    /// # Errors
+    /// As [`connect_with`].
+    pub(crate) fn connect(&self, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
+        match self {
+            Self::Address(address) => connect_with(address, config, deadline),
+            Self::Endpoint(over) => over.connect(deadline),
+        }
     }
 }
 
@@ -238,6 +269,11 @@ pub(crate) trait Waiter: Send + Sync {
 
     /// Wakes everybody who sleeps, for good: this side has no use for the link any more.
     fn close(&self);
+
+    /// Whether any thread may use the link, or only that which made it.
+    fn serves_any_thread(&self) -> bool {
+        true
+    }
 
     /// What carries the connection, for people: the transport's own account, asked now. May cost microseconds.
     fn carried_by(&self) -> String;

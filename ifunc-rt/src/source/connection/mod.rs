@@ -23,13 +23,12 @@ use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
 use super::patience::{Patience, after};
-use crate::transports::address::Address;
-use crate::transports::{ConnectError, Link, Waiter, connect_with};
+use crate::transports::{ConnectError, Link, Route, Waiter};
 use crate::wire::order::Order;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    address: Address,
+    route: Route,
     options: SourceOptions,
     link: Option<Link>,
     /// Counts connections: what was installed over an earlier one is not installed over this one.
@@ -87,10 +86,10 @@ pub(super) struct Submission<'a> {
 }
 
 impl Connection {
-    pub(super) fn connect(address: Address, options: SourceOptions) -> Result<Self, ConnectError> {
+    pub(super) fn connect(route: Route, options: SourceOptions) -> Result<Self, ConnectError> {
         let until = after(options.connect_timeout);
         let link = loop {
-            match connect_with(&address, &options.connect_config(), until) {
+            match route.connect(&options.connect_config(), until) {
                 Ok(link) => break link,
                 // The two are often started at once, and the target is not there yet.
                 Err(error) if error.may_pass() && Instant::now() < until => {
@@ -99,13 +98,18 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         };
+        Self::of_link(route, link, options)
+    }
+
+    /// Of a link that was made; the route is how another one is.
+    pub(super) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, ConnectError> {
         let waiting =
             Waiting::new(options.progress == Progress::Thread).map_err(|source| ConnectError::Io {
                 doing: "making what threads of this process are woken by".into(),
                 source,
             })?;
         Ok(Self {
-            address,
+            route,
             options,
             link: Some(link),
             generation: 1,
@@ -337,8 +341,8 @@ impl Connection {
     }
 
     /// Where the target is.
-    pub(super) fn address(&self) -> &Address {
-        &self.address
+    pub(super) fn route(&self) -> &Route {
+        &self.route
     }
 
     /// Every failure of a send that nobody has heard of.

@@ -110,7 +110,7 @@ impl Connection {
         // What it had said before is heard first.
         let _ = self.receive();
         let Some(mut link) = self.link.take() else { return };
-        tracing::info!(address = %self.address, %gone, "the target went away");
+        tracing::info!(address = %self.route, %gone, "the target went away");
         let unsent = self.job.take().map(|job| job.header);
         if let Some((sequence, handle)) = self.last_send.take()
             && link.tx.is_unconsumed(sequence)

@@ -27,7 +27,7 @@ impl Connection {
 
     /// Goes on over a new link: nothing is installed over it, and what may be sent again will be.
     pub(in crate::source) fn adopt(&mut self, link: Link) {
-        tracing::info!(address = %self.address, "connected again");
+        tracing::info!(address = %self.route, "connected again");
         self.link = Some(link);
         self.generation += 1;
         self.order = Order::new();

@@ -10,7 +10,7 @@ const ROUNDS: usize = 64;
 
 /// Why the bell is not armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unarmed {
+pub(super) enum Unarmed {
     /// Something happened in every round.
     Busy,
     /// UCX refused.
@@ -21,6 +21,9 @@ impl Locked<'_> {
     /// Makes the bell ring for whatever happens from now on. What had happened before is looked at first. Where that cannot be
     /// had, the bell is rung, so that whoever sleeps next wakes at once and looks.
     pub(super) fn arm(&mut self) {
+        if let Some(borrowed) = self.borrowed() {
+            return self.arm_borrowed(borrowed);
+        }
         let Err(why) = try_arm(self, Locked::arm_worker, |locked| {
             locked.progress();
         }) else {
@@ -39,7 +42,8 @@ impl Locked<'_> {
     }
 }
 
-fn try_arm<T>(
+/// Arms, and lets UCX work as often as something had happened before.
+pub(super) fn try_arm<T>(
     what: &mut T,
     mut arm: impl FnMut(&mut T) -> ucs_status_t,
     mut progress: impl FnMut(&mut T),

@@ -207,6 +207,11 @@ impl Locked<'_> {
                 };
                 Ok(())
             }
+            // The worker is there, and no target listens on it.
+            (Notice::Bye, Stage::Calling) => {
+                connection.end(Gone::Closed);
+                Ok(())
+            }
             // Its credits were in the header.
             (Notice::Credit, Stage::Open { .. }) => Ok(()),
             (Notice::Bye, Stage::Open { .. }) if connection.bye.is_none() => {

@@ -9,7 +9,7 @@ use ucx_sys::{
 
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
-use super::handshake::{Hello, Misheard, VERSION, Way, refusal};
+use super::handshake::{Hello, Misheard, VERSION, Way, Welcome, refusal};
 use super::header::{Head, Notice};
 use super::inbox::Data;
 use super::table::{ConnectionId, Stage};
@@ -69,14 +69,29 @@ impl Locked<'_> {
             .as_ref()
             .is_some_and(|door| door.listener.is_none() && door.guests.len() < MOST_GUESTS);
         let says_hello = |head: &Head| head.to == 0 && head.as_notice() == Ok(Some(Notice::Hello));
+        let says_welcome = |head: &Head| head.as_notice() == Ok(Some(Notice::Welcome));
         let hello = match &data {
-            Data::Copied(parcel, len) if open && head.as_ref().is_some_and(says_hello) => {
+            Data::Copied(parcel, len) if head.as_ref().is_some_and(says_hello) => {
                 Some(Hello::decode(self.state.way, parcel.body(*len)))
             }
             _ => None,
         };
+        let waits_in_vain = match &data {
+            Data::Copied(parcel, len) if head.as_ref().is_some_and(says_welcome) => {
+                let welcome = Welcome::decode(self.state.way, parcel.body(*len));
+                welcome.ok().map(|(_, number, _)| number)
+            }
+            _ => None,
+        };
         self.discard(data);
+        if let Some(number) = waits_in_vain {
+            // Nobody here waits for that any more.
+            return self.see_out(from, number);
+        }
         let Some(hello) = hello else { return };
+        if !open {
+            return hello.map_or((), |hello| self.see_out(from, hello.number));
+        }
         // Who speaks another version, or none, is answered by the way that it came.
         let known = hello.as_ref().ok();
         let (ep, own) = match known.and_then(|hello| hello.address.as_ref()) {
@@ -102,6 +117,19 @@ impl Locked<'_> {
             tracing::debug!(why, "somebody came in who is no source");
             self.forget(id);
         }
+    }
+
+    /// Tells somebody over an endpoint of the application's that there is nobody for it here.
+    fn see_out(&mut self, from: ucp_ep_h, number: u32) {
+        if self.borrowed().is_none() || from.is_null() {
+            return;
+        }
+        let id = self.state.insert(from, false, Stage::TurnedAway);
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.peer = number;
+        }
+        self.say(id, Notice::Bye, 0, &[]);
+        self.forget(id);
     }
 
     /// A guest said what it is.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::BODY_ALIGN;
 use ucx_sys::*;
 
+use super::borrowed::{Borrowed, Stray, Terms, Unfit};
 use super::handshake::Way;
 use super::header::{HEADER, Head};
 use super::inbox::{Data, Inbox, on_failure, on_knock, on_message, on_received, on_sent};
@@ -29,9 +30,9 @@ const SLICE: Duration = Duration::from_millis(5);
 
 /// What UCX refused.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refused {
-    pub(super) doing: &'static str,
-    pub(super) status: Status,
+pub(crate) struct Refused {
+    pub(crate) doing: &'static str,
+    pub(crate) status: Status,
 }
 
 /// A context and a worker. The last handle of its connections, or its listener, ends it.
@@ -44,10 +45,15 @@ pub(super) struct Engine {
     /// Of a box, and by its address alone: UCX has that, too, and a box that moves would be the only way to it.
     inbox: NonNull<Inbox>,
     state: Mutex<State>,
+    /// The id of the active messages that come here.
+    am_id: u16,
+    /// Neither context nor worker are ours.
+    borrowed: Option<Borrowed>,
 }
 
-// SAFETY: the worker is used by one thread at a time, which is what it was made for (`UCS_THREAD_MODE_SERIALIZED`): under
-// the lock of `state`, as is the inbox, which its callbacks fill. The descriptor may be waited for by anybody.
+// SAFETY: a worker of our own is used by one thread at a time, which is what it was made for (`UCS_THREAD_MODE_SERIALIZED`): under
+// the lock of `state`, as is the inbox, which its callbacks fill. One of the
+// application's is used as it promised to `borrow`, and its inbox has a gate. The descriptor may be waited for by anybody.
 unsafe impl Send for Engine {}
 // SAFETY: as above.
 unsafe impl Sync for Engine {}
@@ -70,8 +76,10 @@ impl Engine {
             context,
             worker: std::ptr::null_mut(),
             efd: -1,
-            inbox: NonNull::from(Box::leak(Box::new(Inbox::new(ucx)))),
+            inbox: NonNull::from(Box::leak(Box::new(Inbox::new(ucx, None)))),
             state: Mutex::new(State::new(way)),
+            am_id: MESSAGE,
+            borrowed: None,
         };
         let params = ucp_worker_params_t {
             field_mask: u64::from(UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT),
@@ -86,6 +94,48 @@ impl Engine {
         let status = unsafe { ucx.ucp_worker_get_efd(engine.worker, &raw mut engine.efd) };
         ucx.check(status)
             .map_err(refused("asking UCX for a descriptor to sleep on"))?;
+        engine.register(Some(on_message))?;
+        Ok(Arc::new(engine))
+    }
+
+    /// Of a worker of the application's.
+    ///
+    /// # Safety
+    /// The worker must be alive, of this process's UCX and of a context with `UCP_FEATURE_AM` (and `UCP_FEATURE_WAKEUP`, if
+    /// that is said), and stay alive until [`let_go`](Self::let_go) has returned `true`. No other thread may use it
+    /// while the engine is called, unless it is `UCS_THREAD_MODE_MULTI`.
+    pub(super) unsafe fn borrow(
+        ucx: &'static Ucx,
+        context: ucp_context_h,
+        worker: ucp_worker_h,
+        terms: Terms,
+    ) -> Result<Arc<Self>, Unfit> {
+        // SAFETY: the caller's promise.
+        let borrowed = unsafe { Borrowed::new(ucx, worker, terms)? };
+        let bell = Arc::clone(&borrowed.bell);
+        let mut engine = Self {
+            ucx,
+            context,
+            worker,
+            efd: -1,
+            inbox: NonNull::from(Box::leak(Box::new(Inbox::new(ucx, Some(bell))))),
+            state: Mutex::new(State::new(Way::Messages)),
+            am_id: terms.am_id,
+            borrowed: Some(borrowed),
+        };
+        if let Err(refused) = engine.register(Some(on_message)) {
+            // Nothing of it is known to UCX.
+            engine
+                .state
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .closed = true;
+            return Err(Unfit::Refused(refused));
+        }
+        Ok(Arc::new(engine))
+    }
+
+    fn register(&self, callback: ucp_am_recv_callback_t) -> Result<(), Refused> {
         let handler = ucp_am_handler_param_t {
             field_mask: u64::from(
                 UCP_AM_HANDLER_PARAM_FIELD_ID
@@ -93,28 +143,78 @@ impl Engine {
                     | UCP_AM_HANDLER_PARAM_FIELD_CB
                     | UCP_AM_HANDLER_PARAM_FIELD_ARG,
             ),
-            id: MESSAGE.into(),
+            id: self.am_id.into(),
             flags: UCP_AM_FLAG_WHOLE_MSG,
-            cb: Some(on_message),
-            arg: engine.inbox_ptr(),
+            cb: callback,
+            arg: self.inbox_ptr(),
         };
-        // SAFETY: as above; the inbox outlives the worker.
-        let status = unsafe { ucx.ucp_worker_set_am_recv_handler(engine.worker, &raw const handler) };
-        ucx.check(status)
-            .map_err(refused("registering the active message"))?;
-        Ok(Arc::new(engine))
+        // SAFETY: the worker is alive and this thread's; the inbox outlives it, or it is registered no more before.
+        let status = unsafe {
+            self.ucx
+                .ucp_worker_set_am_recv_handler(self.worker, &raw const handler)
+        };
+        self.ucx.check(status).map_err(|status| Refused {
+            doing: "registering the active message (which needs UCP_FEATURE_AM in the worker's context)",
+            status,
+        })
     }
 
+    pub(super) fn borrowed(&self) -> Option<&Borrowed> {
+        self.borrowed.as_ref()
+    }
+
+    /// As [`lock`](Self::lock); `None` on a thread that may not use the worker.
+    pub(super) fn lock_here(&self) -> Option<Locked<'_>> {
+        let here = self.borrowed.as_ref().is_none_or(Borrowed::is_here);
+        here.then(|| self.lock())
+    }
+
+    /// A connection is not used any more.
+    pub(super) fn leave(&self, id: ConnectionId) {
+        match (self.lock_here(), &self.borrowed) {
+            (Some(mut locked), _) => locked.leave(id),
+            (None, Some(borrowed)) => borrowed.leave(Stray::Connection(id)),
+            (None, None) => unreachable!("every thread may use a worker of our own"),
+        }
+    }
+
+    /// A target does not listen any more.
+    pub(super) fn close_door(&self) {
+        match (self.lock_here(), &self.borrowed) {
+            (Some(mut locked), _) => locked.close_door(),
+            (None, Some(borrowed)) => borrowed.leave(Stray::Door),
+            (None, None) => unreachable!("every thread may use a worker of our own"),
+        }
+    }
+
+    /// # Panics
+    /// On a thread that may not use the worker.
     pub(super) fn lock(&self) -> Locked<'_> {
-        Locked {
+        let mut locked = Locked {
             engine: self,
             // What is kept is whole between any two statements that could panic.
             state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        if let Some(borrowed) = &self.borrowed {
+            assert!(
+                borrowed.is_here(),
+                "a UCX worker of UCS_THREAD_MODE_SINGLE is used by another thread than its own; help: use what is made of it on that thread only, or make the worker UCS_THREAD_MODE_MULTI"
+            );
+            for stray in borrowed.take_strays() {
+                match stray {
+                    Stray::Connection(id) => locked.leave(id),
+                    Stray::Door => locked.close_door(),
+                }
+            }
         }
+        locked
     }
 
     /// What a side sleeps on.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        if let Some(borrowed) = &self.borrowed {
+            return borrowed.bell();
+        }
         // SAFETY: the worker's own, open as long as `self` has the worker.
         unsafe { BorrowedFd::borrow_raw(self.efd) }
     }
@@ -128,6 +228,28 @@ impl Engine {
 pub(super) struct Locked<'a> {
     engine: &'a Engine,
     pub(super) state: MutexGuard<'a, State>,
+}
+
+impl<'a> Locked<'a> {
+    /// Said of a worker of the application's.
+    pub(super) fn borrowed(&self) -> Option<&'a Borrowed> {
+        self.engine.borrowed.as_ref()
+    }
+
+    /// What UCX would say of a worker that is not used any more.
+    fn is_open(&self) -> Result<(), Status> {
+        if self.state.closed {
+            return Err(self.engine.ucx.status(UCS_ERR_CANCELED));
+        }
+        Ok(())
+    }
+
+    /// Has UCX forget the active message.
+    pub(super) fn unregister(&mut self) {
+        if let Err(Refused { doing, status }) = self.engine.register(None) {
+            tracing::warn!(doing, %status, "a worker keeps a callback");
+        }
+    }
 }
 
 impl Locked<'_> {
@@ -157,6 +279,10 @@ impl Locked<'_> {
 
     /// Lets UCX work; whether it did anything. What happened waits in the inbox.
     pub(super) fn turn(&mut self) -> bool {
+        let may = self.borrowed().is_none_or(|borrowed| borrowed.terms.progress);
+        if !may || self.state.closed {
+            return false;
+        }
         // SAFETY: the worker is alive, and this thread's by the lock.
         unsafe { self.engine.ucx.ucp_worker_progress(self.engine.worker) > 0 }
     }
@@ -229,7 +355,7 @@ impl Locked<'_> {
             unsafe { ucx.ucp_worker_get_address(self.engine.worker, &raw mut address, &raw mut len) };
         ucx.check(status).map_err(refused)?;
         // SAFETY: UCX wrote an address of that length, which stays until it is released below.
-        let found = WorkerAddress::new(MESSAGE, unsafe {
+        let found = WorkerAddress::new(self.engine.am_id, unsafe {
             std::slice::from_raw_parts(address.cast(), len)
         });
         // SAFETY: the worker's own, and used for the last time.
@@ -253,6 +379,7 @@ impl Locked<'_> {
             cb: Some(on_failure),
             arg: self.engine.inbox_ptr(),
         };
+        self.is_open()?;
         let mut ep = std::ptr::null_mut();
         // SAFETY: the worker is alive and this thread's; the parameters are as their mask says.
         let status = unsafe {
@@ -294,6 +421,7 @@ impl Locked<'_> {
         head: Head,
         len: usize,
     ) -> Result<(), Status> {
+        self.is_open()?;
         parcel.set_header(&head.encode());
         parcel.purpose = Purpose::Sending { connection, len };
         let (header, body) = (parcel.memory.as_slice().as_ptr(), parcel.body(len).as_ptr());
@@ -316,7 +444,7 @@ impl Locked<'_> {
         let request = unsafe {
             self.engine.ucx.ucp_am_send_nbx(
                 ep,
-                am_id.unwrap_or(MESSAGE).into(),
+                am_id.unwrap_or(self.engine.am_id).into(),
                 header.cast(),
                 HEADER,
                 body.cast(),
@@ -339,6 +467,7 @@ impl Locked<'_> {
         len: usize,
         purpose: Purpose,
     ) -> Result<Option<Box<Parcel>>, Status> {
+        self.is_open()?;
         let mut parcel = self.inbox().parcel(len);
         parcel.purpose = purpose;
         let body = parcel.body_mut(len).as_mut_ptr();
@@ -371,6 +500,9 @@ impl Locked<'_> {
 
     /// Closes an endpoint by force: it asks nobody, and what was not sent is dropped. The operation, if it has not ended.
     pub(super) fn close(&mut self, ep: ucp_ep_h) -> Option<*mut Parcel> {
+        if self.state.closed {
+            return None;
+        }
         let mut parcel = self.inbox().parcel(0);
         parcel.purpose = Purpose::Closing;
         let parcel = Box::into_raw(parcel);
@@ -416,6 +548,7 @@ impl Locked<'_> {
     pub(super) fn discard(&mut self, data: Data) {
         match data {
             Data::Copied(parcel, _) => self.inbox().give(parcel),
+            Data::Kept(..) | Data::Fetchable(..) if self.state.closed => {}
             // SAFETY: the worker is alive and this thread's; the data were kept, and this is their last use.
             Data::Kept(data, _) | Data::Fetchable(data, _) => unsafe {
                 self.engine.ucx.ucp_am_data_release(self.engine.worker, data);
@@ -426,6 +559,20 @@ impl Locked<'_> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if self.borrowed.is_some() {
+            let gone = self.let_go();
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let parcels = std::mem::take(&mut state.parcels);
+            if !gone {
+                tracing::error!(
+                    "a UCX worker of UCS_THREAD_MODE_SINGLE was left on another thread than its own: it keeps a callback, and its memory"
+                );
+                return;
+            }
+            // SAFETY: made from a box by `borrow`, as all parcels are; nobody has the engine, and the worker's callbacks for
+            // messages are gone.
+            return unsafe { Inbox::abandon(self.inbox.as_ptr(), parcels.len()) };
+        }
         if !self.worker.is_null() {
             let mut locked = self.lock();
             locked.say_goodbye();

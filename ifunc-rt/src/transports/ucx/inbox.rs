@@ -1,8 +1,9 @@
 //! Where UCX's callbacks put what happened. They do nothing else: what it means is decided when UCX has returned, by code
 //! that may call UCX again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifunc_abi::frame::BODY_ALIGN;
 use ucx_sys::{
@@ -12,16 +13,29 @@ use ucx_sys::{
 
 use super::header::{HEADER, Head};
 use super::parcel::{Parcel, Pool};
+use crate::transports::bell::Bell;
 
 /// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
 const COPIED: usize = 1024;
 
 /// What happened and was not looked at yet. Used under the lock of the engine that it belongs to: callbacks run only while
-/// UCX is called, and that is done under the lock, too.
+/// UCX is called, and that is done under the lock, too. Where the application calls UCX for the same worker, its gate is
+/// what each use goes through.
 pub(super) struct Inbox {
     ucx: &'static Ucx,
     events: RefCell<Vec<Event>>,
     pool: RefCell<Pool>,
+    gate: Option<Gate>,
+    /// Operations under way of an engine that is gone; the last one ends the inbox.
+    orphans: Cell<usize>,
+}
+
+/// Where the worker is the application's: its calls fill the inbox at any time, on any thread.
+pub(super) struct Gate {
+    lock: Mutex<()>,
+    /// Whoever puts something in rings.
+    armed: Cell<bool>,
+    bell: Arc<Bell>,
 }
 
 /// Something that happened.
@@ -54,30 +68,105 @@ pub(super) enum Data {
 }
 
 impl Inbox {
-    pub(super) fn new(ucx: &'static Ucx) -> Self {
+    /// With a bell it is that of a worker of the application's.
+    pub(super) fn new(ucx: &'static Ucx, bell: Option<Arc<Bell>>) -> Self {
         Self {
             ucx,
             events: RefCell::default(),
             pool: RefCell::default(),
+            gate: bell.map(|bell| Gate {
+                lock: Mutex::default(),
+                armed: Cell::new(false),
+                bell,
+            }),
+            orphans: Cell::new(0),
+        }
+    }
+
+    fn enter(&self) -> Option<MutexGuard<'_, ()>> {
+        let gate = self.gate.as_ref()?;
+        Some(gate.lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether all bodies are copied: UCX's buffers are the application's, too.
+    fn copies(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Has the bell rung by what happens next.
+    pub(super) fn ring_for_the_next(&self) {
+        let _inside = self.enter();
+        if let Some(gate) = &self.gate {
+            gate.armed.set(true);
+        }
+    }
+
+    /// The engine is gone and has `orphans` operations under way, whose parcels are freed when they end, and with the last of
+    /// them the inbox. What ended before is freed now.
+    ///
+    /// # Safety
+    /// `inbox` is from a box, nobody but callbacks uses it from now on, and all of the operations' parcels are from boxes.
+    pub(super) unsafe fn abandon(inbox: *mut Self, orphans: usize) {
+        // SAFETY: alive by the caller's promise; callbacks use it through the gate.
+        let this = unsafe { &*inbox };
+        let inside = this.enter();
+        let mut left = orphans;
+        for event in this.events.take() {
+            if let Event::Done(parcel, _) = event {
+                // SAFETY: from a box by the caller's promise, and UCX is done with it.
+                drop(unsafe { Box::from_raw(parcel) });
+                left -= 1;
+            }
+        }
+        this.orphans.set(left);
+        drop(inside);
+        if left == 0 {
+            // SAFETY: from a box by the caller's promise, and no callback is to come.
+            drop(unsafe { Box::from_raw(inbox) });
         }
     }
 
     /// Moves what happened to `events`, which is empty.
     pub(super) fn take(&self, events: &mut Vec<Event>) {
+        let _inside = self.enter();
         std::mem::swap(&mut *self.events.borrow_mut(), events);
     }
 
     pub(super) fn put(&self, event: Event) {
+        let _inside = self.enter();
+        self.push(event);
+    }
+
+    fn push(&self, event: Event) {
         self.events.borrow_mut().push(event);
+        if let Some(gate) = &self.gate
+            && gate.armed.replace(false)
+        {
+            gate.bell.ring();
+        }
+    }
+
+    /// An operation has ended. Where nobody is left to be told, how many others are under way.
+    fn finish(&self, parcel: *mut Parcel, status: ucs_status_t) -> Option<usize> {
+        let _inside = self.enter();
+        if self.orphans.get() == 0 {
+            self.push(Event::Done(parcel, status));
+            return None;
+        }
+        let left = self.orphans.get() - 1;
+        self.orphans.set(left);
+        Some(left)
     }
 
     /// A parcel for a body of `len` bytes.
     pub(super) fn parcel(&self, len: usize) -> Box<Parcel> {
+        let _inside = self.enter();
         self.pool.borrow_mut().take(len, self)
     }
 
     /// Takes a parcel back.
     pub(super) fn give(&self, parcel: Box<Parcel>) {
+        let _inside = self.enter();
         self.pool.borrow_mut().give(parcel);
     }
 }
@@ -111,7 +200,11 @@ pub(super) unsafe extern "C" fn on_message(
     });
     let (data, kept) = if says(UCP_AM_RECV_ATTR_FLAG_RNDV) {
         (Data::Fetchable(data, len), true)
-    } else if len > COPIED && says(UCP_AM_RECV_ATTR_FLAG_DATA) && data.addr().is_multiple_of(BODY_ALIGN) {
+    } else if len > COPIED
+        && !inbox.copies()
+        && says(UCP_AM_RECV_ATTR_FLAG_DATA)
+        && data.addr().is_multiple_of(BODY_ALIGN)
+    {
         (Data::Kept(data, len), true)
     } else {
         let mut parcel = inbox.parcel(len);
@@ -155,9 +248,19 @@ unsafe fn done(request: *mut c_void, status: ucs_status_t, user_data: *mut c_voi
     // SAFETY: the parcel stays in the engine's table until the event below is looked at, and its inbox lives as long as
     // the engine. Only this field is read: the memory behind it may be somebody else's at this moment.
     let inbox = unsafe { &*(&raw const (*parcel).inbox).read() };
-    inbox.put(Event::Done(parcel, status));
     // SAFETY: the request has ended, and nobody else frees it: operations are known by their parcels.
     unsafe { inbox.ucx.ucp_request_free(request) };
+    let Some(left) = inbox.finish(parcel, status) else {
+        return;
+    };
+    let inbox: *const Inbox = inbox;
+    // SAFETY: from a box, and of an engine that is gone: nobody else knows of it, and UCX is done with it.
+    drop(unsafe { Box::from_raw(parcel) });
+    if left == 0 {
+        // SAFETY: from a box, of an engine that is gone, and no other operation is under way. UCX runs one callback of a
+        // worker at a time.
+        drop(unsafe { Box::from_raw(inbox.cast_mut()) });
+    }
 }
 
 /// `ucp_err_handler_cb_t`.

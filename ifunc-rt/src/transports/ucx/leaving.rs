@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use ucx_sys::ucp_ep_h;
+
 use super::door::PATIENCE;
 use super::engine::{LINGER, Locked};
 use super::header::Notice;
@@ -50,6 +52,18 @@ impl Locked<'_> {
             self.state.broken.push(id);
             for frame in frames {
                 self.discard(frame.data);
+            }
+        }
+    }
+
+    /// The application says that the peer of one of its endpoints is gone; it closes the endpoint itself.
+    pub(super) fn peer_gone(&mut self, ep: ucp_ep_h) {
+        self.look();
+        self.state.lost.insert(ep.addr());
+        for connection in self.state.connections.values_mut() {
+            if connection.ep == ep && !connection.own {
+                connection.ep = std::ptr::null_mut();
+                connection.end(Gone::Closed);
             }
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
+use super::borrowed::Borrowed;
 use super::engine::{Engine, Locked};
 use super::handshake::Welcome;
 use super::header::Head;
@@ -25,7 +26,7 @@ pub(super) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.engine.lock().leave(self.id);
+        self.engine.leave(self.id);
     }
 }
 
@@ -177,8 +178,10 @@ impl Outbound for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        if let Some((parcel, _)) = self.reserved.take() {
-            self.handle.engine.lock().inbox().give(parcel);
+        if let Some((parcel, _)) = self.reserved.take()
+            && let Some(locked) = self.handle.engine.lock_here()
+        {
+            locked.inbox().give(parcel);
         }
     }
 }
@@ -270,8 +273,11 @@ impl Inbound for Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        if let Some(frame) = self.held.take() {
-            self.handle.engine.lock().discard(frame.data);
+        // Where the worker cannot be used it is the application's, and what it brought was copied.
+        if let Some(frame) = self.held.take()
+            && let Some(mut locked) = self.handle.engine.lock_here()
+        {
+            locked.discard(frame.data);
         }
     }
 }
@@ -313,6 +319,10 @@ impl Waiter for Sleeper {
 
     fn silence(&self) {
         // Arming does: UCX owns what is behind the descriptor.
+    }
+
+    fn serves_any_thread(&self) -> bool {
+        self.0.engine.borrowed().is_none_or(Borrowed::is_anywhere)
     }
 
     fn carried_by(&self) -> String {

@@ -11,7 +11,7 @@ use ucx_sys::{
     ucp_listener_attr_t, ucp_listener_h,
 };
 
-use super::engine::{Engine, Refused};
+use super::engine::{Engine, Locked, Refused};
 use super::handshake::{Way, Welcome};
 use super::settings::{Settings, judge};
 use super::table::Door;
@@ -183,17 +183,51 @@ impl Listener for UcxListener {
 
 impl Drop for UcxListener {
     fn drop(&mut self) {
-        let mut locked = self.engine.lock();
-        let Some(door) = locked.state.door.take() else {
+        self.engine.close_door();
+    }
+}
+
+impl Locked<'_> {
+    /// Nobody comes in any more.
+    pub(super) fn close_door(&mut self) {
+        let Some(door) = self.state.door.take() else {
             return;
         };
         if let Some(listener) = door.listener {
             // SAFETY: alive, its worker this thread's, and used for the last time.
-            unsafe { locked.ucx().ucp_listener_destroy(listener) };
+            unsafe { self.ucx().ucp_listener_destroy(listener) };
         }
         // Their sources learn that nobody will come.
         for id in door.guests.into_iter().map(|(id, _)| id).chain(door.waiting) {
-            locked.forget(id);
+            self.forget(id);
         }
     }
+}
+
+/// Makes a target of a worker of the application's.
+pub(super) fn listen_on(
+    engine: &Arc<Engine>,
+    config: &ListenConfig,
+) -> Result<Box<dyn Listener>, ListenError> {
+    let mut locked = engine.lock();
+    let refused = |Refused { doing, status }| ListenError::Ucx {
+        doing,
+        problem: status.to_string(),
+    };
+    let address = Address::UcxWorker(Some(locked.address().map_err(refused)?));
+    if locked.state.door.is_some() {
+        return Err(ListenError::InUse {
+            address: address.to_string(),
+            holder: Some(std::process::id().cast_signed()),
+        });
+    }
+    locked.state.door = Some(Door::new(None, config));
+    drop(locked);
+    tracing::warn!(
+        "listening on a UCX worker of the application's: who reaches it can connect, and whoever does is trusted with this process's memory"
+    );
+    Ok(Box::new(UcxListener {
+        engine: Arc::clone(engine),
+        address,
+    }))
 }

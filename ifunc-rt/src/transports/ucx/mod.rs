@@ -21,12 +21,16 @@
 //! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are none of its own. A target listens on this host's loopback device unless told otherwise, and says
 //! who can reach it. On loopback, that is every user of the host.
 
+use std::sync::Arc;
 use std::time::Instant;
+
+use engine::Engine;
 
 use super::address::{HostPort, WorkerAddress};
 use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
 mod arming;
+mod borrowed;
 mod credits;
 mod dispatch;
 mod door;
@@ -76,6 +80,52 @@ pub(super) fn connect_to_worker(
     deadline: Instant,
 ) -> Result<Link, ConnectError> {
     source::connect_to_worker(to, config, deadline)
+}
+
+pub(crate) use borrowed::{Terms, Unfit};
+pub(crate) use source::{Calling, Over};
+
+/// A worker of the application's, borrowed.
+#[derive(Clone)]
+pub(crate) struct Lent(Arc<Engine>);
+
+impl Lent {
+    /// # Safety
+    /// As [`ifunc_rt::ucx::Worker::from_raw`](crate::ucx::Worker::from_raw) has it.
+    pub(crate) unsafe fn new(
+        ucx: &'static ucx_sys::Ucx,
+        context: ucx_sys::ucp_context_h,
+        worker: ucx_sys::ucp_worker_h,
+        terms: Terms,
+    ) -> Result<Self, Unfit> {
+        // SAFETY: the caller's promise.
+        unsafe { Engine::borrow(ucx, context, worker, terms) }.map(Self)
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn poll(&self) -> bool {
+        self.0.lock().progress()
+    }
+
+    /// A way to the target behind an endpoint.
+    pub(crate) fn over(&self, ep: ucx_sys::ucp_ep_h) -> Over {
+        Over::new(&self.0, ep)
+    }
+
+    /// The application knows that the peer of an endpoint is gone.
+    pub(crate) fn peer_gone(&self, ep: ucx_sys::ucp_ep_h) {
+        self.0.lock().peer_gone(ep);
+    }
+
+    /// `false`: another thread must.
+    pub(crate) fn let_go(&self) -> bool {
+        self.0.let_go()
+    }
+
+    /// Makes this process a target on it.
+    pub(crate) fn listen(&self, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+        listener::listen_on(&self.0, config)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ucx_sys::{
     SockAddr, Status, UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED,
-    UCS_ERR_REJECTED, UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE, Ucx,
+    UCS_ERR_REJECTED, UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE, Ucx, ucp_ep_h,
 };
 
 use super::engine::{Engine, Locked, Refused};
@@ -115,8 +115,104 @@ fn failed(status: Status, address: &str) -> ConnectError {
     }
 }
 
+/// An endpoint of the application's, of a worker that was borrowed.
+#[derive(Clone, Copy, Debug)]
+struct Ep(ucp_ep_h);
+
+// SAFETY: a handle, which is used under the lock of its worker's engine alone.
+unsafe impl Send for Ep {}
+// SAFETY: as above.
+unsafe impl Sync for Ep {}
+
+/// Where a source is that has an endpoint of the application's.
+#[derive(Clone)]
+pub(crate) struct Over {
+    engine: Arc<Engine>,
+    ep: Ep,
+}
+
+/// A source that has said hello, and hears.
+pub(crate) struct Calling {
+    over: Over,
+    id: ConnectionId,
+}
+
+impl std::fmt::Debug for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an endpoint of the application's")
+    }
+}
+
+impl Over {
+    pub(super) fn new(engine: &Arc<Engine>, ep: ucp_ep_h) -> Self {
+        // Another one may have had the address before.
+        engine.lock().state.lost.remove(&ep.addr());
+        Self {
+            engine: Arc::clone(engine),
+            ep: Ep(ep),
+        }
+    }
+
+    /// What errors call it.
+    const NAME: &str = "an endpoint of the application's";
+
+    fn begin(&self) -> Result<(Locked<'_>, ConnectionId), ConnectError> {
+        let mut locked = self.engine.lock();
+        if locked.state.closed || locked.state.lost.contains(&self.ep.0.addr()) {
+            return Err(ConnectError::Refused {
+                address: Self::NAME.into(),
+                reason: "the application said that the worker is closed, or that the endpoint's peer is gone"
+                    .into(),
+            });
+        }
+        let id = locked.state.insert(self.ep.0, false, Stage::Calling);
+        Ok((locked, id))
+    }
+
+    /// Connects to the target on the worker at the other end.
+    pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, ConnectError> {
+        let (locked, id) = self.begin()?;
+        call(&self.engine, locked, id, None, Self::NAME.into(), deadline)
+    }
+
+    /// Says hello, and waits for nothing.
+    pub(crate) fn call(&self) -> Result<Calling, ConnectError> {
+        let (mut locked, id) = self.begin()?;
+        say_hello(&mut locked, id, None);
+        Ok(Calling {
+            over: self.clone(),
+            id,
+        })
+    }
+}
+
+impl Calling {
+    /// What became of it, if it is known.
+    pub(crate) fn poll(&mut self) -> Option<Result<Link, ConnectError>> {
+        let mut locked = self.over.engine.lock();
+        locked.progress();
+        is_decided(&locked, self.id).then(|| verdict(&self.over.engine, locked, self.id, Over::NAME.into()))
+    }
+
+    /// For another attempt.
+    pub(crate) fn over(&self) -> &Over {
+        &self.over
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        // What became a link is the link's.
+        if let Some(mut locked) = self.over.engine.lock_here()
+            && !is_decided(&locked, self.id)
+        {
+            locked.forget(self.id);
+        }
+    }
+}
+
 /// Says hello over the endpoint of a new connection, and hears what becomes of it.
-pub(super) fn call(
+fn call(
     engine: &Arc<Engine>,
     mut locked: Locked<'_>,
     id: ConnectionId,
@@ -124,18 +220,36 @@ pub(super) fn call(
     address: String,
     deadline: Instant,
 ) -> Result<Link, ConnectError> {
+    say_hello(&mut locked, id, own);
+    let deadline = deadline.max(Instant::now() + GRACE);
+    locked.work_until(deadline, |locked| is_decided(locked, id));
+    verdict(engine, locked, id, address)
+}
+
+fn say_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddress>) {
     let hello = Hello {
         number: id.0,
         address: own,
     };
     let way = locked.state.way;
     locked.say(id, Notice::Hello, 0, &hello.encode(way));
-    let deadline = deadline.max(Instant::now() + GRACE);
-    locked.work_until(deadline, |locked| {
-        let connection = locked.state.connections.get(&id);
-        connection
-            .is_none_or(|connection| connection.gone.is_some() || !matches!(connection.stage, Stage::Calling))
-    });
+}
+
+/// Whether it is known what became of a call.
+fn is_decided(locked: &Locked<'_>, id: ConnectionId) -> bool {
+    let connection = locked.state.connections.get(&id);
+    connection
+        .is_none_or(|connection| connection.gone.is_some() || !matches!(connection.stage, Stage::Calling))
+}
+
+/// What became of a call; it ends here, if nothing did.
+fn verdict(
+    engine: &Arc<Engine>,
+    mut locked: Locked<'_>,
+    id: ConnectionId,
+    address: String,
+) -> Result<Link, ConnectError> {
+    let way = locked.state.way;
     let connection = locked.state.connections.get_mut(&id);
     let (stage, failure, gone) = connection.map_or((None, None, None), |connection| {
         let open = matches!(connection.stage, Stage::Open { .. } | Stage::Put(_));

@@ -48,6 +48,10 @@ pub(super) struct State {
     pub(super) byes: Vec<ConnectionId>,
     /// Room for events.
     pub(super) events: Vec<Event>,
+    /// The worker is the application's again, and not used any more.
+    pub(super) closed: bool,
+    /// Endpoints of the application's of which it said that their peers are gone.
+    pub(super) lost: BTreeSet<usize>,
     /// It was said that the worker cannot be armed.
     pub(super) unarmed: bool,
     last: u32,

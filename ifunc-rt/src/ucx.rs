@@ -1,0 +1,294 @@
+//! Sources and targets inside the application's own UCX: its context, its worker, its endpoints.
+//!
+//! A program that uses UCX already (by itself, under MPI or OpenSHMEM) has workers that it makes progress on and endpoints
+//! to its peers. [`Worker::from_raw`] lends ifunc such a worker, and one id of active messages of it. A target then
+//! [listens on the worker](crate::TargetBuilder::listen_on), and a source goes [over an endpoint](crate::Source::over). Both
+//! may be on one worker, several sources over one endpoint, and the application's own messages beside them.
+//!
+//! ```no_run
+//! # fn application() -> (ifunc_rt::ucx::ucp_context_h, ifunc_rt::ucx::ucp_worker_h, ifunc_rt::ucx::ucp_ep_h) { todo!() }
+//! # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+//! use ifunc_rt::ucx::{Worker, WorkerOptions};
+//! let (context, worker, ep) = application();
+//! // SAFETY: both are of this process's UCX, with the feature AM, and outlive `lent`; this thread alone uses them.
+//! let lent = unsafe { Worker::from_raw(context, worker, WorkerOptions::new(17))? };
+//! // SAFETY: an endpoint of that worker; it is closed behind the source.
+//! let source = unsafe { ifunc_rt::Source::over(&lent, ep, Default::default())? };
+//! println!("{}", source.register::<hello::add>()?.call(&5)?.wait()?);
+//! drop(source);
+//! lent.close()?;
+//! // From here on the worker is the application's alone, and may be destroyed.
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What the application must have set
+//!
+//! * `UCP_FEATURE_AM` in the context. `UCP_FEATURE_WAKEUP` is needed only to sleep: with it, say
+//!   [`wakeup(true)`](WorkerOptions::wakeup). Without it, whoever sleeps looks every millisecond.
+//! * The same id of active messages on both sides. UCX 1.13 replaces a handler without a word: **that an id is used twice
+//!   cannot be found out.** Choose one that the application, and libraries that share the worker, do not use. UCX keeps a table as long as the largest.
+//! * Nothing else. `am_alignment` is not needed: what is not aligned is copied. Endpoints may have any mode of error
+//!   handling, but see below.
+//!
+//! `from_raw` asks UCX for the worker's thread mode and its largest header of active messages, and registers the message,
+//! which fails without `UCP_FEATURE_AM` if UCX was built to check parameters (Debian's is). Neither UCX 1.13 nor newer versions
+//! say which features a context has, so the rest is the caller's word.
+//!
+//! # Threads
+//!
+//! A worker of `UCS_THREAD_MODE_SINGLE` is used by the thread that lent it alone: a source or target of it that is used on
+//! another one panics, and says so; what is dropped there is left for the next use on the right one. Futures then need
+//! [`Source::driver`](crate::Source::driver), since there is no other thread that could receive for them. With
+//! `UCS_THREAD_MODE_SERIALIZED` the application sees to it that nobody else uses the worker during a call of ifunc. With
+//! `UCS_THREAD_MODE_MULTI` there is nothing to see to.
+//!
+//! # Who makes progress
+//!
+//! Our callbacks run in whichever call of `ucp_worker_progress` finds something, the application's included. They copy, and
+//! write down what happened; what follows is done by the next call of ifunc ([`Target::poll`](crate::Target::poll),
+//! [`Call::try_wait`](crate::Call::try_wait), …, [`Worker::poll`]). So an application that makes progress itself calls one
+//! of those afterwards.
+//!
+//! By default calls of ifunc make progress, too, and then the application's callbacks run inside of them, while locks are
+//! held: **such a callback must not call ifunc**, or it waits for itself for ever. Where an application cannot promise that, or
+//! has a lock around its progress, it says [`progress(false)`](WorkerOptions::progress): only it calls
+//! `ucp_worker_progress`. Blocking calls (`wait`, `flush`, a `send` without room, [`Source::over`](crate::Source::over))
+//! then end when *another* thread makes progress, and otherwise at their deadline; on a single thread use
+//! [`Worker::call`], [`Call::try_wait`](crate::Call::try_wait) and [`Target::poll`](crate::Target::poll).
+//!
+//! # Who owns what
+//!
+//! Context, worker and endpoints stay the application's. An endpoint that was passed in is never closed by ifunc, nor is its error
+//! handler replaced; it must live as long as the source that goes over it, or until [`Worker::peer_gone`]. Endpoints that
+//! ifunc makes itself, to sources that connected to [`Target::address`](crate::Target::address), it closes.
+//!
+//! Before the application destroys the worker: drop sources, targets and calls, then [`Worker::close`]. `close` alone is enough
+//! for safety: it says goodbye (1 s at most), takes the callback back, and from then on nothing touches the worker; what is
+//! left of sources and targets finds its peer gone. What UCX has not sent by then keeps its memory, for good if the worker is destroyed before it is sent.
+//!
+//! # A peer's death
+//!
+//! An endpoint's error handler is the application's. ifunc learns of a death from a send of its own that fails, or when the
+//! application says so: call [`Worker::peer_gone`] from where the handler's news is dealt with (not in the handler). An endpoint
+//! of `UCP_ERR_HANDLING_MODE_NONE` tells nobody; waits then end at their deadlines.
+
+use std::io;
+use std::time::Instant;
+
+pub use ucx_sys::{ucp_context_h, ucp_ep_h, ucp_worker_h};
+
+use crate::source::{Source, SourceError, SourceOptions};
+use crate::transports::ucx::{Calling, Lent, Over, Terms, Unfit};
+use crate::transports::{ConnectError, Route};
+
+/// How ifunc uses a worker of the application's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct WorkerOptions {
+    am_id: u16,
+    progress: bool,
+    wakeup: bool,
+}
+
+impl WorkerOptions {
+    /// With the active messages of this id, which nobody else uses on the worker, and which is the same on both sides.
+    pub fn new(am_id: u16) -> Self {
+        Self {
+            am_id,
+            progress: true,
+            wakeup: false,
+        }
+    }
+
+    /// Whether calls of ifunc call `ucp_worker_progress`. Default yes. See [the module](self).
+    pub fn progress(mut self, yes: bool) -> Self {
+        self.progress = yes;
+        self
+    }
+
+    /// Whether the context has `UCP_FEATURE_WAKEUP`, so that waits can sleep until UCX rings. Default no: they look every
+    /// millisecond. Even so they look every 50 ms, because UCX does not ring for the first message over a transport that no
+    /// endpoint uses yet (unless `UCX_ADAPTIVE_PROGRESS=n`).
+    pub fn wakeup(mut self, yes: bool) -> Self {
+        self.wakeup = yes;
+        self
+    }
+}
+
+/// Why a worker cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// There is no UCX that ifunc could find.
+    #[error(transparent)]
+    Library(#[from] ucx_sys::LoadError),
+    /// UCX refused something.
+    #[error("{doing}: UCX says: {problem}")]
+    Ucx {
+        /// What was being done.
+        doing: &'static str,
+        /// What UCX said.
+        problem: String,
+    },
+    /// Headers of active messages are too short.
+    #[error(
+        "the worker sends headers of at most {max_am_header} bytes with its active messages, and ifunc needs 40; help: let it use other transports (UCX_TLS)"
+    )]
+    Header {
+        /// Bytes that it can send.
+        max_am_header: usize,
+    },
+    /// The kernel refused a descriptor.
+    #[error("making what waits on the worker sleep on: {0}")]
+    Os(#[source] io::Error),
+    /// A worker of `UCS_THREAD_MODE_SINGLE`, on another thread than its own.
+    #[error("the worker is of UCS_THREAD_MODE_SINGLE and belongs to another thread; help: close it there")]
+    OtherThread,
+}
+
+/// A worker of the application's that was lent to ifunc. Clones share it; the last one that goes, of sources and targets too,
+/// lets go of the worker.
+#[derive(Clone)]
+pub struct Worker {
+    lent: Lent,
+}
+
+impl Worker {
+    /// Lends a worker. No messages of the application's are touched.
+    ///
+    /// # Errors
+    /// A worker that does not fit, and why.
+    ///
+    /// # Safety
+    /// Context and worker must be alive, belong together and to the `libucp.so.0` of this process, and stay alive until
+    /// [`close`](Self::close) has returned `Ok`, or everything that was made of them is dropped. The context must have
+    /// `UCP_FEATURE_AM`, and `UCP_FEATURE_WAKEUP` if [`WorkerOptions::wakeup`] says so. Nobody else may use the id of active messages. The threads that use
+    /// the worker must keep to its thread mode, calls of ifunc included. A worker may be lent once at a time with one id.
+    pub unsafe fn from_raw(
+        context: ucp_context_h,
+        worker: ucp_worker_h,
+        options: WorkerOptions,
+    ) -> Result<Self, WorkerError> {
+        let terms = Terms {
+            am_id: options.am_id,
+            progress: options.progress,
+            wakeup: options.wakeup,
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { Lent::new(ucx_sys::Ucx::load()?, context, worker, terms) } {
+            Ok(lent) => Ok(Self { lent }),
+            Err(Unfit::Refused(refused)) => Err(WorkerError::Ucx {
+                doing: refused.doing,
+                problem: refused.status.to_string(),
+            }),
+            Err(Unfit::Header(max_am_header)) => Err(WorkerError::Header { max_am_header }),
+            Err(Unfit::Os(error)) => Err(WorkerError::Os(error.into())),
+        }
+    }
+
+    /// Takes in what has happened, for all sources and targets of the worker; makes progress first, unless that is the
+    /// application's business. Whether anything had happened.
+    pub fn poll(&self) -> bool {
+        self.lent.poll()
+    }
+
+    /// Says hello to the target at the other end of an endpoint, and waits for nothing: see [`Connecting::poll`]. What
+    /// [`Source::over`] does, for a thread that makes progress itself.
+    ///
+    /// # Errors
+    /// The worker is closed, or UCX does not send.
+    ///
+    /// # Safety
+    /// As for [`Source::over`].
+    pub unsafe fn call(&self, ep: ucp_ep_h, options: SourceOptions) -> Result<Connecting, SourceError> {
+        let over = self.lent.over(ep);
+        Ok(Connecting {
+            calling: Some(over.call()?),
+            until: Instant::now().checked_add(options.connect_timeout),
+            options,
+        })
+    }
+
+    /// The peer of an endpoint is gone, as the application has found out: the connections over it are over. The endpoint is not used
+    /// again, and may be closed.
+    pub fn peer_gone(&self, ep: ucp_ep_h) {
+        self.lent.peer_gone(ep);
+    }
+
+    /// Ends all connections, and lets go of the worker: the application may destroy it.
+    ///
+    /// # Errors
+    /// [`WorkerError::OtherThread`]; nothing was done.
+    pub fn close(&self) -> Result<(), WorkerError> {
+        if self.lent.let_go() {
+            Ok(())
+        } else {
+            Err(WorkerError::OtherThread)
+        }
+    }
+
+    pub(crate) fn lent(&self) -> &Lent {
+        &self.lent
+    }
+
+    pub(crate) fn over(&self, ep: ucp_ep_h) -> Over {
+        self.lent.over(ep)
+    }
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
+/// A source that has said hello over an endpoint of the application's, and was not heard yet.
+pub struct Connecting {
+    calling: Option<Calling>,
+    until: Option<Instant>,
+    options: SourceOptions,
+}
+
+impl Connecting {
+    /// The source, when the target has taken it; `None`: ask again, after progress was made.
+    ///
+    /// # Errors
+    /// The target refuses; nobody listens there, or answers, until [`SourceOptions::connect_timeout`] has passed.
+    ///
+    /// # Panics
+    /// When the result was returned already.
+    pub fn poll(&mut self) -> Result<Option<Source>, SourceError> {
+        let calling = self.calling.as_mut().expect("the result was returned already");
+        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+        let over = calling.over().clone();
+        match calling.poll() {
+            Some(Ok(link)) => {
+                self.calling = None;
+                Source::of_link(Route::Endpoint(over), link, self.options).map(Some)
+            }
+            // No target listens there yet.
+            Some(Err(error)) if error.may_pass() && !is_late => {
+                self.calling = Some(over.call()?);
+                Ok(None)
+            }
+            Some(Err(error)) => {
+                self.calling = None;
+                Err(error.into())
+            }
+            None if is_late => {
+                self.calling = None;
+                Err(SourceError::Connect(ConnectError::Timeout {
+                    address: format!("{over:?}"),
+                    waiting_for: "it has not said that it takes the connection",
+                }))
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+impl std::fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connecting").finish_non_exhaustive()
+    }
+}
