@@ -119,11 +119,6 @@ impl Cache {
         true
     }
 
-    /// What was counted.
-    pub(crate) fn book(&self) -> &Arc<Book> {
-        &self.book
-    }
-
     /// Number of installed images.
     pub(crate) fn len(&self) -> usize {
         self.images.len()

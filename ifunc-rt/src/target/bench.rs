@@ -1,20 +1,19 @@
 //! For tests: a target without a listener, that looks at whatever frames it is given.
 
-use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ifunc_abi::frame::Limits;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::Host;
 use super::connection::{Connection, End};
 use super::policy::Policy;
+use super::{Argument, Host};
 use crate::exec::entry::Entry;
 use crate::fingerprint;
 use crate::load::cache::Cache;
 use crate::load::install::TargetType;
 use crate::load::names::HostNames;
-use crate::transports::{Inbound, Link, Outbound, Peer, Waiter};
+use crate::transports::{Inbound, Key, Link, Outbound, Peer, Waiter};
 
 /// A target of type `u64` that accepts everything.
 pub(crate) struct Bench {
@@ -54,7 +53,10 @@ impl Bench {
             host: Host {
                 policy: Policy::Everything,
                 names: HostNames::new().unwrap(),
-                cache: Cache::new(1 << 20, 64, crate::debug::Debugger::default(), book).unwrap(),
+                cache: Cache::new(1 << 20, 64, crate::debug::Debugger::default(), book.clone())
+                    .unwrap()
+                    .into(),
+                book,
                 limits,
                 max_image_memory: 1 << 16,
                 max_handles: 64,
@@ -67,7 +69,7 @@ impl Bench {
 
     /// What was counted.
     pub(crate) fn stats(&self) -> ifunc_abi::stats::Stats {
-        super::StatsHandle::new(self.host.cache.book().clone()).read()
+        super::StatsHandle::new(self.host.book.clone()).read()
     }
 
     /// Looks at every frame of `rx`; an error says why the connection was closed before the last.
@@ -83,6 +85,7 @@ impl Bench {
             peer,
             limits: self.host.limits,
             epoch: 0,
+            key: Key(0),
         };
         let mut connection = Connection::new(1, link, &self.host);
         let mut value = 0u64;
@@ -90,10 +93,14 @@ impl Bench {
             fingerprint: fingerprint::of("u64"),
             text: "u64",
         };
-        let target: *mut c_void = (&raw mut value).cast();
+        let argument = Argument {
+            target_type,
+            target: (&raw mut value).cast(),
+            shared: false,
+        };
         let mut session = self.entry.session();
         loop {
-            match connection.poll(&mut self.host, &mut session, (target_type, target), 16) {
+            match connection.poll(&self.host, &mut session, argument) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(end) => {

@@ -1,6 +1,7 @@
 //! How a target is made.
 
 use std::ffi::c_void;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ifunc_abi::frame::Limits;
@@ -14,7 +15,7 @@ use crate::load::libraries::{InvalidSoname, SharedLibrary};
 use crate::load::names::{DuplicateExport, HostNames};
 use crate::load::sets::NamedSet;
 use crate::transports::address::{Address, AddressError};
-use crate::transports::{ListenConfig, ListenError, Listener, PEER_TIMEOUT};
+use crate::transports::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEER_TIMEOUT};
 use crate::ucx::Worker;
 
 /// Settings of a [`Target`]. Sizes are bytes.
@@ -33,6 +34,7 @@ pub struct TargetBuilder {
     pub(super) stack_bytes: usize,
     pub(super) copy_payloads: bool,
     pub(super) other_users: bool,
+    pub(super) max_connections: usize,
     pub(super) slots: Option<u32>,
     pub(super) ring_bytes: Option<u32>,
     pub(super) peer_timeout: Duration,
@@ -104,6 +106,7 @@ impl Default for TargetBuilder {
             stack_bytes: 4 << 20,
             copy_payloads: false,
             other_users: false,
+            max_connections: MAX_CONNECTIONS,
             slots: None,
             ring_bytes: None,
             peer_timeout: PEER_TIMEOUT,
@@ -143,7 +146,7 @@ impl TargetBuilder {
         mut self,
         judge: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static,
     ) -> Self {
-        self.policy = Policy::Judged(Box::new(judge));
+        self.policy = Policy::Judged(Mutex::new(Box::new(judge)));
         self
     }
 
@@ -224,6 +227,14 @@ impl TargetBuilder {
     /// Most handles of one connection. Default 4096.
     pub fn max_handles(mut self, handles: usize) -> Self {
         self.max_handles = handles;
+        self
+    }
+
+    /// Most connections at a time. Default 1024. A source beyond them is told, and tries again until its
+    /// [`connect_timeout`](crate::SourceOptions::connect_timeout). Each takes one descriptor (over UCX, what UCX takes), and as
+    /// much of its rings' memory as was used.
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
         self
     }
 
@@ -338,6 +349,7 @@ impl TargetBuilder {
         let mut config = ListenConfig::new(self.limits);
         config.other_users = self.other_users;
         config.peer_timeout = self.peer_timeout;
+        config.max_connections = self.max_connections;
         config.shuffle = self.shuffle;
         let or =
             |chosen: Option<u32>, name| chosen.map_or_else(|| environment::number(name), |n| Ok(Some(n)));

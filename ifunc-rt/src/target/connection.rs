@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
+use ifunc_abi::image::Flags;
 use ifunc_abi::status::{Rejection, Status};
 
 use super::Host;
@@ -15,7 +16,7 @@ use super::stats::{About, HandleBook, Pages, SourceBook};
 use crate::exec::entry::Session;
 use crate::load::Refusal;
 use crate::load::install::{Installed, TargetType, judge, resolve};
-use crate::transports::{Arrived, Gone, Inbound, Link, Waiter};
+use crate::transports::{Arrived, Gone, Inbound, Key, Link, Waiter};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};
@@ -72,8 +73,22 @@ struct Bound {
     book: HandleBook,
 }
 
-/// The target arguments and their type.
-pub(super) type Argument = (TargetType, *mut c_void);
+/// What invocations run on.
+#[derive(Clone, Copy)]
+pub(super) struct Argument {
+    pub(super) target_type: TargetType,
+    pub(super) target: *mut c_void,
+    /// Others run on it at the same time.
+    pub(super) shared: bool,
+}
+
+/// How much of a connection is looked at before the next one has its turn: so many frames, or bodies of
+/// [`SHARE_BYTES`] bytes.
+const SHARE: usize = 64;
+/// How many frames an image counts for, however small it is.
+const INSTALL: usize = 8;
+/// Bytes of bodies in a turn: as many as a processor copies in the time that 64 small invocations take.
+const SHARE_BYTES: usize = 256 << 10;
 
 pub(super) struct Connection {
     rx: Box<dyn Inbound>,
@@ -84,6 +99,9 @@ pub(super) struct Connection {
     state: State,
     /// The last look found a frame that has to wait for room.
     stalled: bool,
+    key: Key,
+    /// A frame was found since [`take_busy`](Self::take_busy) asked.
+    busy: bool,
 }
 
 /// What frames act on.
@@ -136,9 +154,11 @@ impl Connection {
                 may_ask,
                 pages: Pages::default(),
                 span,
-                book: host.cache.book().connected(source, lanes),
+                book: host.book.connected(source, lanes),
             },
             stalled: false,
+            key: link.key,
+            busy: true,
         }
     }
 
@@ -161,13 +181,22 @@ impl Connection {
         }
     }
 
-    /// Looks at up to `budget` frames and returns how many were dealt with.
+    /// By which the listener names it.
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Whether a frame was found since the last time this was asked.
+    pub(super) fn take_busy(&mut self) -> bool {
+        std::mem::take(&mut self.busy)
+    }
+
+    /// Looks at a fair share of what has arrived, and returns how many frames were dealt with.
     pub(super) fn poll(
         &mut self,
-        host: &mut Host,
+        host: &Host,
         session: &mut Session<'_>,
-        target: Argument,
-        budget: usize,
+        argument: Argument,
     ) -> Result<usize, Box<End>> {
         let Self {
             rx,
@@ -175,11 +204,13 @@ impl Connection {
             order,
             state,
             stalled,
+            busy,
             ..
         } = self;
         let mut done = 0;
+        let mut share = Share::default();
         *stalled = false;
-        while done < budget {
+        while !share.is_used_up() {
             if let Some(parked) = order.take_next() {
                 let header = Header::parse(parked.words).map_err(broke)?;
                 if !replies.admit(header.token)? {
@@ -188,7 +219,9 @@ impl Connection {
                     break;
                 }
                 let sequence = order.advance();
-                state.frame(replies, host, session, target, header, &parked.arrived(sequence))?;
+                let arrived = parked.arrived(sequence);
+                share.take(header, arrived.body.len(), &state.assembly);
+                state.frame(replies, host, session, argument, header, &arrived)?;
                 done += 1;
                 continue;
             }
@@ -202,7 +235,8 @@ impl Connection {
                     }
                     // Before it runs: whatever happens then, it is not run twice.
                     order.advance();
-                    state.frame(replies, host, session, target, header, &arrived)?;
+                    share.take(header, arrived.body.len(), &state.assembly);
+                    state.frame(replies, host, session, argument, header, &arrived)?;
                     done += 1;
                 }
                 Turn::Later => order
@@ -212,28 +246,55 @@ impl Connection {
             }
             rx.release();
         }
-        if done < budget {
+        if !share.is_used_up() {
             rx.settle();
         }
         if *stalled || state.book.link.stalled.load(Relaxed) {
             state.book.link.stalled(*stalled);
         }
+        *busy |= done > 0;
         Ok(done)
     }
 
-    /// Announces sleep; `false` if there is something to do.
-    pub(super) fn arm(&mut self) -> bool {
-        let nothing_arrived = self.rx.arm();
+    /// Announces that nobody looks here until the listener says so. It holds behind the listener's fence.
+    pub(super) fn rest(&mut self) {
+        self.rx.rest();
+    }
+
+    /// Whether there is nothing to do. Asked behind the fence.
+    pub(super) fn is_quiet(&mut self) -> bool {
         // What waits is known; what matters is room for its answer.
         if self.stalled {
             self.replies.is_full()
         } else {
-            nothing_arrived
+            self.rx.is_quiet()
         }
     }
 
-    pub(super) fn disarm(&mut self) {
+    /// It is looked at again.
+    pub(super) fn wake(&mut self) {
         self.rx.disarm();
+        self.busy = true;
+    }
+}
+
+/// What a connection has used of its turn, in frames.
+#[derive(Default)]
+struct Share(usize);
+
+impl Share {
+    fn take(&mut self, header: Header, bytes: usize, assembly: &Assembly) {
+        let install = header.kind == Kind::Install;
+        let bytes = match (install, header.flags.has(FrameFlags::ASSEMBLED)) {
+            // Hashed, judged and copied as a whole.
+            (true, true) => bytes + assembly.len(),
+            _ => bytes,
+        };
+        self.0 += if install { INSTALL } else { 1 } + bytes / (SHARE_BYTES / SHARE);
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.0 >= SHARE
     }
 }
 
@@ -246,14 +307,14 @@ impl State {
     fn frame(
         &mut self,
         replies: &mut Replies,
-        host: &mut Host,
+        host: &Host,
         session: &mut Session<'_>,
-        target: Argument,
+        argument: Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<(), Box<End>> {
         match header.kind {
-            Kind::Exec => match self.exec(replies, host, session, target, header, arrived) {
+            Kind::Exec => match self.exec(replies, host, session, argument, header, arrived) {
                 Ok(answer_len) => replies.answer(header.token, answer_len),
                 Err(unwell) => match *unwell {
                     Unwell::Told(status, detail) => {
@@ -263,7 +324,7 @@ impl State {
                     Unwell::Over(end) => Err(end),
                 },
             },
-            _ => self.other_frame(replies, host, target.0, header, arrived),
+            _ => self.other_frame(replies, host, argument, header, arrived),
         }
     }
 
@@ -271,15 +332,15 @@ impl State {
     fn other_frame(
         &mut self,
         replies: &mut Replies,
-        host: &mut Host,
-        target_type: TargetType,
+        host: &Host,
+        argument: Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<(), Box<End>> {
         self.book.link.other_frames.add(1);
         match header.kind {
             Kind::Install => {
-                let (status, detail) = match self.install(host, target_type, header, arrived)? {
+                let (status, detail) = match self.install(host, argument, header, arrived)? {
                     Ok(()) => (Status::Executed, "".into()),
                     Err(refusal) => (Status::Rejected(refusal.reason), refusal.detail),
                 };
@@ -351,7 +412,7 @@ impl State {
         replies: &mut Replies,
         host: &Host,
         session: &mut Session<'_>,
-        (target_type, target): Argument,
+        argument: Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<usize, Box<Unwell>> {
@@ -367,7 +428,7 @@ impl State {
         } = self;
         let assembled = header.flags.has(FrameFlags::ASSEMBLED);
         // Borrowed, not cloned: a reference count costs as much as the rest of a small invocation.
-        let bound = match bound(bindings, host, target_type, header.handle) {
+        let bound = match bound(bindings, host, argument, header.handle) {
             Ok(bound) => bound,
             Err(refusal) => {
                 if assembled {
@@ -398,7 +459,7 @@ impl State {
             image,
             payload,
             size,
-            target,
+            target: argument.target,
             sender: source.connection,
         };
         let room = replies.answer_room(header.token);
@@ -428,8 +489,8 @@ impl State {
 
     fn install(
         &mut self,
-        host: &mut Host,
-        target_type: TargetType,
+        host: &Host,
+        argument: Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<Result<(), Refusal>, Box<End>> {
@@ -458,7 +519,7 @@ impl State {
         // What the handle stood for goes first: its room may be what the new image needs.
         self.bindings[handle] = Binding::Free;
         let mut about = None;
-        let (binding, result) = match self.accept(host, target_type, &head.id, image, &mut about) {
+        let (binding, result) = match self.accept(host, argument, &head.id, image, &mut about) {
             Ok(installed) => {
                 let about = About {
                     id: &installed.id,
@@ -498,8 +559,8 @@ impl State {
     /// Installs an image; `about` says what it is, once that is known to be true.
     fn accept<'a>(
         &self,
-        host: &mut Host,
-        target_type: TargetType,
+        host: &Host,
+        argument: Argument,
         id: &'a [u8; 32],
         bytes: &'a [u8],
         about: &mut Option<About<'a>>,
@@ -524,8 +585,11 @@ impl State {
             name: image.name(),
             size: bytes.len(),
         });
-        if image.target() != 0 && image.target() != target_type.fingerprint {
-            return Err(Refusal::new(Rejection::TargetType, target_type.text));
+        if image.target() != 0 && image.target() != argument.target_type.fingerprint {
+            return Err(Refusal::new(Rejection::TargetType, argument.target_type.text));
+        }
+        if argument.shared && !image.flags().has(Flags::SHARED) {
+            return Err(not_shareable());
         }
         host.policy
             .accepts(
@@ -538,11 +602,16 @@ impl State {
             )
             .map_err(|why| Refusal::new(Rejection::Policy, why))?;
         // What names stand for does not change while a target lives: what was resolved once need not be again.
-        if let Some(installed) = host.cache.get(id) {
+        if let Some(installed) = host.cache().get(id) {
             return Ok(installed);
         }
         let got = resolve(&image, &host.names)?;
-        host.cache.insert(*id, &image, &got)
+        // Meanwhile another thread may have installed it.
+        let mut cache = host.cache();
+        match cache.get(id) {
+            Some(installed) => Ok(installed),
+            None => cache.insert(*id, &image, &got),
+        }
     }
 }
 
@@ -553,20 +622,34 @@ fn too_many_handles(host: &Host, handle: u32) -> Refusal {
     )
 }
 
-/// The image that a handle stands for, if it takes target arguments of this type.
+fn not_shareable() -> Refusal {
+    Refusal::new(
+        Rejection::NotShareable,
+        "this target serves on several threads, and the ifunc takes its data for itself alone; help: take `&T` of a type that is `Sync` (atomics, or an opaque type with host functions that take `&T`), in C say `IFUNC_SHAREABLE(name)`, or let the target `serve`",
+    )
+}
+
+/// The image that a handle stands for, if it can run on these target arguments.
 fn bound<'a>(
     bindings: &'a [Binding],
     host: &Host,
-    target_type: TargetType,
+    argument: Argument,
     handle: u32,
 ) -> Result<&'a Bound, Refusal> {
+    let Argument {
+        target_type, shared, ..
+    } = argument;
     match bindings.get(handle as usize) {
-        Some(Binding::Bound(bound))
-            if bound.image.target == 0 || bound.image.target == target_type.fingerprint =>
+        Some(Binding::Bound(Bound { image, .. }))
+            if image.target != 0 && image.target != target_type.fingerprint =>
         {
-            Ok(bound)
+            Err(Refusal::new(Rejection::TargetType, target_type.text))
         }
-        Some(Binding::Bound(_)) => Err(Refusal::new(Rejection::TargetType, target_type.text)),
+        // Bound while the target served on one thread.
+        Some(Binding::Bound(Bound { image, .. })) if shared && !image.flags.has(Flags::SHARED) => {
+            Err(not_shareable())
+        }
+        Some(Binding::Bound(bound)) => Ok(bound),
         Some(Binding::Refused(refusal)) => Err(refusal.clone()),
         None if handle as usize >= host.max_handles => Err(too_many_handles(host, handle)),
         None | Some(Binding::Free) => Err(Refusal::new(Rejection::Unbound, format!("handle {handle}"))),

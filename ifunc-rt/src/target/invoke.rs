@@ -1,6 +1,7 @@
 //! One invocation: the context it is called with, and what its end means.
 
 use std::ffi::c_void;
+use std::fmt::{self, Write as _};
 
 use ifunc_abi::ABI_VERSION;
 use ifunc_abi::context::{self, Context};
@@ -186,6 +187,7 @@ unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len:
             )
         };
         let message = String::from_utf8_lossy(message);
+        let message = OneLine(&message);
         let (ifunc, source) = (caller.ifunc, caller.sender);
         match level {
             1 => tracing::error!(target: "ifunc", ifunc, source, "{message}"),
@@ -195,4 +197,25 @@ unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len:
             _ => tracing::trace!(target: "ifunc", ifunc, source, "{message}"),
         }
     });
+}
+
+/// What an ifunc says may hold anything: what does not print is escaped, so that it makes no line of a log and unmakes none.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '"' | '\'' | '\\' => f.write_char(c),
+            c => write!(f, "{}", c.escape_debug()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_an_ifunc_says_stays_on_its_line() {
+        let says = super::OneLine("café \"x\" \n\x1b[2J \u{202e}").to_string();
+        assert_eq!(says, "café \"x\" \\n\\u{1b}[2J \\u{202e}");
+    }
 }

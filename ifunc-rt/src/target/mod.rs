@@ -9,11 +9,13 @@ mod environment;
 mod invoke;
 mod policy;
 mod replies;
+mod roster;
 mod serving;
 mod stats;
 
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
@@ -28,8 +30,9 @@ pub(crate) use stats::Book;
 pub use stats::StatsHandle;
 
 use bells::Bells;
-use connection::Connection;
+use connection::Argument;
 use policy::Policy;
+use roster::Roster;
 
 use crate::debug::Debugger;
 use crate::exec::entry::{Entry, guard};
@@ -39,8 +42,6 @@ use crate::load::install::TargetType;
 use crate::load::names::HostNames;
 use crate::transports::Listener;
 
-/// Frames of one connection that are looked at before the next connection has its turn.
-const FAIR_SHARE: usize = 64;
 /// How long [`Target::serve`] looks for work before it sleeps: longer than a wake-up takes.
 const SPIN: Duration = Duration::from_micros(100);
 /// Looks between two looks at the clock.
@@ -68,27 +69,33 @@ const LOOKS: u32 = 64;
 /// only, on the calling thread, one invocation at a time; or on the thread that [`spawn`](Self::spawn) starts.
 pub struct Target {
     // Connections hold images, images live in the cache's arena: dropped in this order.
-    connections: Vec<Connection>,
+    roster: Roster,
     host: Host,
     entry: Entry,
     listener: Box<dyn Listener>,
     bells: Bells,
     target_type: Option<(TypeId, TargetType)>,
-    next_number: u64,
-    first: usize,
 }
 
 /// What connections share.
 struct Host {
     policy: Policy,
     names: HostNames,
-    cache: Cache,
+    cache: Mutex<Cache>,
+    book: Arc<Book>,
     limits: Limits,
     max_image_memory: usize,
     max_handles: usize,
     copy_payloads: bool,
     /// See [`TargetBuilder::share_stats`].
     share_stats: Option<bool>,
+}
+
+impl Host {
+    /// The code that is installed. Held while an image is placed; invocations do without it.
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Target {
@@ -108,14 +115,15 @@ impl Target {
         let debugger = Debugger::new(builder.debug, entry.stack());
         let (address, timing) = (listener.address(), builder.timing);
         let book = Book::new(address, timing, builder.code_bytes, builder.max_images);
-        let cache = Cache::new(builder.code_bytes, builder.max_images, debugger, book)
+        let cache = Cache::new(builder.code_bytes, builder.max_images, debugger, book.clone())
             .map_err(TargetError::os("reserve memory for code"))?;
         Ok(Self {
-            connections: Vec::new(),
+            roster: Roster::default(),
             host: Host {
                 policy: builder.policy,
                 names,
-                cache,
+                cache: Mutex::new(cache),
+                book,
                 limits: builder.limits,
                 max_image_memory: builder.max_image_memory,
                 max_handles: builder.max_handles,
@@ -126,8 +134,6 @@ impl Target {
             bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
             listener,
             target_type: None,
-            next_number: 1,
-            first: 0,
         })
     }
 
@@ -140,13 +146,13 @@ impl Target {
     /// Number of connected sources.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.connections.len()
+        self.roster.len()
     }
 
     /// Number of installed images.
     #[must_use]
     pub fn images(&self) -> usize {
-        self.host.cache.len()
+        self.host.cache().len()
     }
 
     /// What was counted so far: per source, per ifunc, in all.
@@ -158,42 +164,27 @@ impl Target {
     /// Reads what was counted while the target serves elsewhere.
     #[must_use]
     pub fn stats_handle(&self) -> StatsHandle {
-        StatsHandle::new(self.host.cache.book().clone())
+        StatsHandle::new(self.host.book.clone())
     }
 
-    /// Looks once at every connection and runs what has arrived, a fair share of each. Returns how many frames were dealt
-    /// with; never blocks.
+    /// Looks once at every connection that has something to do, and runs what has arrived, a fair share of each: 64 frames,
+    /// fewer where they are large or bring images. Returns how many frames were dealt with; never blocks. Connections that had
+    /// nothing for a while cost nothing until they have.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
-        let target_type = self.target_type::<T>();
-        self.accept();
-        if self.connections.is_empty() {
-            return 0;
-        }
-        let target: *mut std::ffi::c_void = (&raw mut *target).cast();
-        let mut session = self.entry.session();
-        let count = self.connections.len();
-        self.first = (self.first + 1) % count;
-        let mut done = 0;
-        let mut ended = false;
-        let mut ends: Vec<u64> = Vec::new();
-        for i in 0..count {
-            let connection = &mut self.connections[(self.first + i) % count];
-            match connection.poll(&mut self.host, &mut session, (target_type, target), FAIR_SHARE) {
-                Ok(frames) => done += frames,
-                Err(end) => {
-                    ended = true;
-                    connection.ended(&end);
-                    ends.push(connection.source().connection);
-                }
-            }
-        }
-        if ended {
-            for number in ends {
-                self.connections
-                    .retain(|connection| connection.source().connection != number);
-            }
-        }
-        done
+        let argument = Argument {
+            target_type: self.target_type::<T>(),
+            target: (&raw mut *target).cast(),
+            shared: false,
+        };
+        let Self {
+            roster,
+            host,
+            entry,
+            listener,
+            ..
+        } = self;
+        roster.gather(&mut **listener, host);
+        roster.poll(&mut **listener, host, &mut entry.session(), argument)
     }
 
     /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
@@ -251,47 +242,41 @@ impl Target {
     ///
     /// The loop is: `poll` until it returns 0; `arm`; if that says `true`, wait; `disarm`; again.
     pub fn arm(&mut self) -> bool {
-        self.listener.silence();
-        // Every connection must be armed, also behind one that says no.
-        let mut quiet = true;
-        for connection in &mut self.connections {
-            quiet &= connection.arm();
-        }
-        !self.accept() && quiet && !self.bells.stopped()
+        let Self {
+            roster,
+            host,
+            listener,
+            bells,
+            ..
+        } = self;
+        listener.arm();
+        // Also where one says no: the others' bells are looked after.
+        let quiet = roster.rest(&mut **listener);
+        !roster.gather(&mut **listener, host) && quiet && !bells.stopped()
     }
 
     /// Takes the announcement of [`arm`](Self::arm) back.
     pub fn disarm(&mut self) {
-        for connection in &mut self.connections {
-            connection.disarm();
-        }
+        self.listener.disarm();
     }
 
     /// The sources that are connected, and what carries each by the transport's own account: over UCX the transports and devices
     /// of its endpoint, such as `sysv/memory tcp/lo`; else `shm` or `loopback`.
     #[must_use]
     pub fn transports(&self) -> Vec<(SourceInfo, String)> {
-        let connections = self.connections.iter();
-        connections
+        let mut all: Vec<_> = self
+            .roster
+            .iter()
             .map(|connection| (*connection.source(), connection.carried_by()))
-            .collect()
+            .collect();
+        all.sort_by_key(|(source, _)| source.connection);
+        all
     }
 
     /// A handle that ends [`serve`](Self::serve) from another thread.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
         self.bells.stop_handle()
-    }
-
-    /// Takes in the connections that were made meanwhile; whether there were any.
-    fn accept(&mut self) -> bool {
-        let before = self.next_number;
-        while let Some(link) = self.listener.accept() {
-            let connection = Connection::new(self.next_number, link, &self.host);
-            self.connections.push(connection);
-            self.next_number += 1;
-        }
-        self.next_number != before
     }
 
     fn target_type<T: TargetArgs + 'static>(&mut self) -> TargetType {
@@ -322,7 +307,7 @@ impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Target")
             .field("address", &self.address())
-            .field("connections", &self.connections.len())
+            .field("connections", &self.connections())
             .field("images", &self.images())
             .finish_non_exhaustive()
     }

@@ -1,6 +1,7 @@
 //! Whose code a target runs.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use crate::transports::Peer;
 
@@ -47,7 +48,7 @@ pub(super) enum Policy {
     /// Whatever a connected source sends.
     Everything,
     /// What a function of the host accepts.
-    Judged(Box<Judge>),
+    Judged(Mutex<Box<Judge>>),
 }
 
 impl Policy {
@@ -58,8 +59,15 @@ impl Policy {
                 Err("this target accepts no code; help: `Target::builder().accept_code()` on the target")
             }
             Self::Everything => Ok(()),
-            Self::Judged(judge) if judge(source, image) => Ok(()),
-            Self::Judged(_) => Err("the target's own check refused it"),
+            Self::Judged(judge) => {
+                // One at a time, whoever serves. One that panicked may be asked again.
+                let judge = judge.lock().unwrap_or_else(PoisonError::into_inner);
+                if judge(source, image) {
+                    Ok(())
+                } else {
+                    Err("the target's own check refused it")
+                }
+            }
         }
     }
 }

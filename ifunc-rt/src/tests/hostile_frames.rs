@@ -71,6 +71,12 @@ impl Inbound for Script {
     }
 
     fn disarm(&mut self) {}
+
+    fn rest(&mut self) {}
+
+    fn is_quiet(&mut self) -> bool {
+        false
+    }
 }
 
 /// How often each status was said.

@@ -40,6 +40,9 @@ impl RingSize {
     }
 }
 
+/// Most connections at a time, unless the target's builder says otherwise.
+pub(crate) const MAX_CONNECTIONS: usize = 1024;
+
 /// What a target chooses when it listens.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenConfig {
@@ -47,6 +50,8 @@ pub(crate) struct ListenConfig {
     pub(crate) limits: Limits,
     /// Whether processes of other users may connect. Off: they are refused, and told why.
     pub(crate) other_users: bool,
+    /// Most connections at a time.
+    pub(crate) max_connections: usize,
     /// Requests.
     pub(crate) to_target: RingSize,
     /// Completions and reports.
@@ -68,6 +73,7 @@ impl ListenConfig {
         Self {
             limits,
             other_users: false,
+            max_connections: MAX_CONNECTIONS,
             to_target: RingSize {
                 slots: 4096,
                 data: 2 << 20,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{Header, Limits};
 
 use address::Address;
-pub(crate) use config::{ConnectConfig, ListenConfig, PEER_TIMEOUT, RingSize};
+pub(crate) use config::{ConnectConfig, ListenConfig, MAX_CONNECTIONS, PEER_TIMEOUT, RingSize};
 pub use error::{ConnectError, ListenError};
 
 pub(crate) mod address;
@@ -100,6 +100,13 @@ pub(crate) fn connect_with(
 #[cfg(test)]
 pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, ConnectError> {
     connect_with(address, &ConnectConfig::default(), deadline)
+}
+
+/// Why a target is busy that has as many connections as it may have.
+fn no_more_than(most: usize) -> String {
+    format!(
+        "it has {most} connections, and takes no more; help: `Target::builder().max_connections(..)` on the target"
+    )
 }
 
 /// The other side is gone, or broke the transport's rules. Whatever it sent before was delivered first.
@@ -227,9 +234,21 @@ pub(crate) trait Inbound: Send {
     /// sleep: they may have come in the meantime, too.
     fn arm(&mut self) -> bool;
 
-    /// Takes the announcement back.
+    /// Takes the announcement back, that of [`rest`](Self::rest) too.
     fn disarm(&mut self);
+
+    /// A target's: announces that this side looks here no more until its listener [names](Listener::ready) the link: for
+    /// frames, for credits, for the peer's end. It holds from the listener's next [`fence`](Listener::fence) on; who is
+    /// not [quiet](Self::is_quiet) then is looked at again.
+    fn rest(&mut self);
+
+    /// Whether no frame is there and the peer not known to be gone. Asked behind [`rest`](Self::rest) and the fence.
+    fn is_quiet(&mut self) -> bool;
 }
+
+/// Which link of its listener's. A number may be used again when its link is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) u64);
 
 /// Who is on the other side, as far as the kernel vouches for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,9 +325,13 @@ pub(crate) struct Link {
     pub(crate) limits: Limits,
     /// A number that the target chose for this run of itself: another one after a restart.
     pub(crate) epoch: u64,
+    /// By which a target's listener names the link; a source's has none.
+    pub(crate) key: Key,
 }
 
 /// Where a target is reached.
+///
+/// Links that [rest](Inbound::rest) cost nothing: a look is a look at the others, and at what `ready` says.
 pub(crate) trait Listener: Send {
     /// The address to be given to [`connect`], as text.
     fn address(&self) -> String;
@@ -319,6 +342,18 @@ pub(crate) trait Listener: Send {
     /// Readable when a peer rang, connected or left. One bell for all links of the listener.
     fn bell(&self) -> BorrowedFd<'_>;
 
-    /// Stops the bell.
-    fn silence(&self);
+    /// Adds the links that rested and that something happened to: they rest no more. One that nothing happened to, and one
+    /// that is gone, may be among them. Never blocks; costs next to nothing where there is none, however many rest.
+    fn ready(&mut self, keys: &mut Vec<Key>);
+
+    /// Makes the announcements of [`Inbound::rest`] hold: one barrier for however many.
+    fn fence(&self);
+
+    /// Stops the bell, and announces that the target is about to sleep on it: from now until [`disarm`](Self::disarm) it
+    /// rings for whatever happens to links that rest, and for new ones. What happened before is still to be asked for: all
+    /// links rest and are quiet, nothing is `ready`, nobody is to be accepted; then it may sleep.
+    fn arm(&mut self);
+
+    /// Takes the announcement back.
+    fn disarm(&mut self);
 }

@@ -49,6 +49,11 @@ impl Assembly {
         self.append(part, len)
     }
 
+    /// Bytes that have come of the body under way.
+    pub(crate) fn len(&self) -> usize {
+        self.received
+    }
+
     /// Takes the last part and gives the whole.
     pub(crate) fn finish(&mut self, part: &Body<'_>) -> Result<&AlignedBuffer, AssemblyError> {
         let (_, len) = self.current.ok_or(AssemblyError::Missing)?;

@@ -7,8 +7,9 @@ use ifunc_abi::frame::{BODY_ALIGN, Header};
 
 use super::lock;
 use super::pipe::{Bytes, Frame, Pipe};
+use super::stirred::Stirred;
 use crate::transports::bell::Bell;
-use crate::transports::{Arrived, Body, Gone, Inbound, ListenConfig, Outbound, Waiter};
+use crate::transports::{Arrived, Body, Gone, Inbound, Key, ListenConfig, Outbound, Waiter};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// What both ends share.
@@ -22,20 +23,30 @@ struct Side {
     bell: Arc<Bell>,
     asleep: AtomicBool,
     left: AtomicBool,
+    /// A target looks at this connection only when it is in that list.
+    resting: AtomicBool,
+    stirred: Option<(Arc<Stirred>, Key)>,
 }
 
 impl Side {
-    fn new(bell: Arc<Bell>) -> Self {
+    fn new(bell: Arc<Bell>, stirred: Option<(Arc<Stirred>, Key)>) -> Self {
         Self {
             bell,
             asleep: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
+            stirred,
         }
     }
 
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.bell.ring();
+        }
+        if let Some((stirred, key)) = &self.stirred
+            && self.resting.swap(false, Ordering::SeqCst)
+        {
+            stirred.put(*key);
         }
     }
 }
@@ -44,13 +55,14 @@ const TARGET: usize = 0;
 const SOURCE: usize = 1;
 
 impl Connection {
-    pub(super) fn new(config: &ListenConfig, target: Arc<Bell>, source: Arc<Bell>) -> Self {
+    pub(super) fn new(config: &ListenConfig, target: (Arc<Stirred>, Key), source: Arc<Bell>) -> Self {
+        let bell = Arc::clone(&target.0.bell);
         Self {
             pipes: [
                 Mutex::new(Pipe::new(config.to_target, config.shuffle)),
                 Mutex::new(Pipe::new(config.to_source, config.shuffle)),
             ],
-            sides: [Side::new(target), Side::new(source)],
+            sides: [Side::new(bell, Some(target)), Side::new(source, None)],
         }
     }
 }
@@ -101,6 +113,10 @@ impl Drop for End {
     fn drop(&mut self) {
         self.own().left.store(true, Ordering::SeqCst);
         self.peer().bell.ring();
+        self.peer().wake();
+        if let Some((stirred, _)) = &self.own().stirred {
+            stirred.leave();
+        }
     }
 }
 
@@ -225,6 +241,15 @@ impl Inbound for Receiver {
 
     fn disarm(&mut self) {
         self.end.own().asleep.store(false, Ordering::SeqCst);
+        self.end.own().resting.store(false, Ordering::SeqCst);
+    }
+
+    fn rest(&mut self) {
+        self.end.own().resting.store(true, Ordering::SeqCst);
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.peeked.is_none() && !self.end.is_gone() && lock(self.end.incoming()).is_empty()
     }
 }
 

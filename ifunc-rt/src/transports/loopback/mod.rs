@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::end::{Connection, End};
+use self::stirred::Stirred;
 use super::bell::Bell;
-use super::{ConnectError, Link, ListenConfig, ListenError, Listener, Peer};
+use super::{ConnectError, Key, Link, ListenConfig, ListenError, Listener, Peer};
 
 mod end;
 mod pipe;
+mod stirred;
 
 /// Targets of this process by name.
 static DOORS: Mutex<BTreeMap<String, Arc<Door>>> = Mutex::new(BTreeMap::new());
@@ -28,6 +30,7 @@ struct Door {
     config: ListenConfig,
     epoch: u64,
     bell: Arc<Bell>,
+    stirred: Arc<Stirred>,
     waiting: Mutex<VecDeque<Link>>,
     /// Length of `waiting`.
     count: AtomicUsize,
@@ -45,10 +48,12 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<impl Listener +
         doing: "making an eventfd".into(),
         source,
     })?;
+    let bell = Arc::new(bell);
     let door = Arc::new(Door {
         config,
         epoch: RandomState::new().hash_one(name) | 1,
-        bell: Arc::new(bell),
+        stirred: Arc::new(Stirred::new(Arc::clone(&bell))),
+        bell,
         waiting: Mutex::default(),
         count: AtomicUsize::new(0),
     });
@@ -79,9 +84,14 @@ pub(super) fn connect(name: &str) -> Result<Link, ConnectError> {
         doing: "making an eventfd".into(),
         source,
     })?;
+    let most = door.config.max_connections;
+    let key = door.stirred.enter(most).ok_or_else(|| ConnectError::Busy {
+        address: address_of(name),
+        reason: super::no_more_than(most),
+    })?;
     let connection = Arc::new(Connection::new(
         &door.config,
-        Arc::clone(&door.bell),
+        (Arc::clone(&door.stirred), key),
         Arc::new(bell),
     ));
     let link = |end: End| {
@@ -96,6 +106,7 @@ pub(super) fn connect(name: &str) -> Result<Link, ConnectError> {
             },
             limits: door.config.limits,
             epoch: door.epoch,
+            key,
         }
     };
     let source = link(End::source(Arc::clone(&connection)));
@@ -127,8 +138,21 @@ impl Listener for LoopbackListener {
         self.door.bell.as_fd()
     }
 
-    fn silence(&self) {
+    fn ready(&mut self, keys: &mut Vec<Key>) {
+        self.door.stirred.take(keys);
+    }
+
+    fn fence(&self) {
+        // Queues are under locks.
+    }
+
+    fn arm(&mut self) {
         self.door.bell.silence();
+        self.door.stirred.arm(true);
+    }
+
+    fn disarm(&mut self) {
+        self.door.stirred.arm(false);
     }
 }
 

@@ -109,8 +109,8 @@ fn what_was_sent_before_leaving_arrives() {
 
 #[test]
 fn a_sleeper_is_rung() {
-    let (listener, mut source, mut target) = pair("sleeper", config(8, None));
-    listener.silence();
+    let (mut listener, mut source, mut target) = pair("sleeper", config(8, None));
+    listener.arm();
     assert!(target.rx.arm());
     let ringer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
@@ -121,7 +121,7 @@ fn a_sleeper_is_rung() {
         listener.bell(),
         Instant::now() + Duration::from_secs(10)
     ));
-    listener.silence();
+    listener.arm();
     let mut source = ringer.join().unwrap();
     assert!(!target.rx.arm());
     receive(&mut target).unwrap();

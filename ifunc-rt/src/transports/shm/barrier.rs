@@ -29,6 +29,11 @@ impl Barriers {
         if works { Self::Sleeper } else { Self::Fences }
     }
 
+    /// A full barrier of the processes that use [`Sleeper`](Self::Sleeper), and of this one: for connections of both kinds.
+    pub(super) fn for_all(self) {
+        self.after_announcing();
+    }
+
     /// What both sides can do.
     pub(super) fn agree(self, peer: Self) -> Self {
         if self == peer { self } else { Self::Fences }

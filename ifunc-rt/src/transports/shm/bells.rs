@@ -67,7 +67,7 @@ impl Bells {
         let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Takes the rings that there are, as far as one batch goes.
+    /// Takes the rings that there are, as far as one batch goes. Whose they were is set on the board.
     pub(super) fn silence(&self) {
         let mut events = Vec::with_capacity(BATCH);
         let now = Timespec {
@@ -85,6 +85,7 @@ impl Bells {
             let connection = self.table().get(&event.data.u64()).and_then(Weak::upgrade);
             let Some(connection) = connection else { continue };
             connection.drain();
+            connection.stir();
             if connection.is_gone() {
                 // It would stay readable for ever.
                 self.remove(connection.token(), connection.socket());

@@ -11,14 +11,15 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::barrier::Barriers;
 use super::bells::Bells;
-use super::layout::{Apart, Side};
+use super::board::{Board, Roll};
+use super::layout::{Apart, MARK, RING, Side};
 use super::mapped::Mapped;
 use super::ring::consumer::Consumer;
 use super::ring::producer::Producer;
 use super::segment::Segment;
 use super::waiter::SocketWaiter;
 use super::watch::{Token, Watched, Watcher};
-use crate::transports::{Link, Peer};
+use crate::transports::{Key, Link, Peer};
 
 /// Messages taken from the socket at a time: a peer that sends more of them keeps nobody busy.
 const DRAINED_AT_ONCE: usize = 16;
@@ -35,8 +36,19 @@ pub(super) struct Connection {
     watched: (Arc<Watcher>, Token),
     /// The process that made it: a child that was forked has its own copies of descriptors, but not of what they mean.
     process: u32,
+    place: Place,
     /// A target's: where its listener sleeps.
     bells: OnceLock<Arc<Bells>>,
+}
+
+/// Where a connection is on its target's board.
+pub(super) enum Place {
+    /// A source that was not given the board: it rings.
+    None,
+    /// A source's: the board, and its bit.
+    Source(Board, u32),
+    /// A target's: the bit, and whether the source sets it by itself.
+    Target(Arc<Roll>, u32, bool),
 }
 
 impl Connection {
@@ -47,6 +59,7 @@ impl Connection {
         barriers: Barriers,
         socket: OwnedFd,
         watched: (Arc<Watcher>, Token),
+        place: Place,
     ) -> Arc<Self> {
         Arc::new(Self {
             segment,
@@ -56,6 +69,7 @@ impl Connection {
             gone: AtomicBool::new(false),
             process: std::process::id(),
             watched,
+            place,
             bells: OnceLock::new(),
         })
     }
@@ -70,6 +84,7 @@ impl Connection {
     /// The two rings, a way to sleep, and what is known of the peer.
     pub(super) fn into_link(self: Arc<Self>, peer: Peer, limits: Limits, epoch: u64) -> Link {
         let ring = |towards: Side| self.segment.layout().ring(towards);
+        let key = Key(self.bit().unwrap_or_default().into());
         let (incoming, outgoing) = (self.side, self.side.other());
         Link {
             tx: Box::new(Producer::new(
@@ -84,6 +99,22 @@ impl Connection {
             peer,
             limits,
             epoch,
+            key,
+        }
+    }
+
+    fn bit(&self) -> Option<u32> {
+        match self.place {
+            Place::None => None,
+            Place::Source(_, bit) | Place::Target(_, bit, _) => Some(bit),
+        }
+    }
+
+    /// A target's: makes its listener look at this connection.
+    pub(super) fn stir(&self) {
+        if let Place::Target(roll, bit, _) = &self.place {
+            // Who sleeps is rung by what made this happen.
+            let _ = roll.board().mark(*bit);
         }
     }
 
@@ -104,20 +135,29 @@ impl Connection {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Rings the peer if it announced that it sleeps. Once per announcement.
+    /// Tells the peer if it announced that it does not look. Once per announcement.
     pub(super) fn wake_peer(&self) {
         self.barriers.after_publishing();
         let Apart(asleep) = &self.segment.control().asleep[self.side.other() as usize];
         if asleep.load(Ordering::Relaxed) != 0 {
-            self.ring(asleep);
+            self.tell(asleep);
         }
     }
 
     #[cold]
-    fn ring(&self, asleep: &AtomicU32) {
-        if asleep.swap(0, Ordering::AcqRel) == 0 {
-            return;
+    fn tell(&self, asleep: &AtomicU32) {
+        match (asleep.swap(0, Ordering::AcqRel), &self.place) {
+            (0, _) => {}
+            (MARK, Place::Source(board, bit)) => {
+                if board.mark(*bit) {
+                    self.ring();
+                }
+            }
+            _ => self.ring(),
         }
+    }
+
+    fn ring(&self) {
         match send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             // Full of rings: it is being rung.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => {}
@@ -133,6 +173,13 @@ impl Connection {
         if sleeps {
             self.barriers.after_announcing();
         }
+    }
+
+    /// A target's: announces that it looks at this connection no more. The barrier is the listener's.
+    pub(super) fn announce_rest(&self) {
+        let by_itself = matches!(self.place, Place::Target(_, _, true));
+        let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
+        asleep.swap(if by_itself { MARK } else { RING }, Ordering::AcqRel);
     }
 
     /// Ends it for both sides; who sleeps on the socket wakes up.
@@ -166,6 +213,7 @@ impl Watched for Connection {
     /// The watcher waits for nothing but the peer's end.
     fn ready(self: Arc<Self>, _: Token) {
         self.set_gone();
+        self.stir();
     }
 }
 
@@ -180,5 +228,8 @@ impl Drop for Connection {
             bells.remove(self.watched.1, self.socket.as_fd());
         }
         self.watched.0.forget(self.watched.1, self.socket.as_fd());
+        if let Place::Target(roll, bit, _) = &self.place {
+            roll.leave(*bit);
+        }
     }
 }

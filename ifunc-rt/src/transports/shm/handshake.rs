@@ -5,7 +5,8 @@
 //! source → target   magic (8), version (u32), flags (u32)
 //! target → source   magic (8), version (u32), 0 (u32), flags (u32), 0 (u32), epoch (u64),
 //!                   largest payload, image, answer (u64 each), slots and data bytes to target, to source (u32 each);
-//!                   with the segment's memfd
+//!                   the connection's bit on the board (u32), 0 (u32);
+//!                   with the segment's memfd, and the board's for a source of the target's user
 //! target → source   magic (8), version (u32), 1 (u32), why it refuses (UTF-8)
 //! target → source   magic (8), version (u32), 2 (u32), why it refuses at this moment (UTF-8)
 //! ```
@@ -30,17 +31,19 @@ use crate::transports::RingSize;
 /// Version of the handshake, the segment's layout and the rings, and of what the bodies of frames hold: whatever changes in
 /// `ifunc_abi::frame` or `ifunc_abi::status` makes it another.
 ///
-/// 2: a panic's body names calls. 3: sources may ask with `Stats`.
-pub(super) const VERSION: u32 = 3;
+/// 2: a panic's body names calls. 3: sources may ask with `Stats`. 4: a target that looks no more is told on a board.
+pub(super) const VERSION: u32 = 4;
 
 const MAGIC: [u8; 8] = *b"ifuncshm";
 const HEAD: usize = 16;
-const WELCOME: usize = HEAD + 4 + 4 + 8 + 3 * 8 + 4 * 4;
+const WELCOME: usize = HEAD + 4 + 4 + 8 + 3 * 8 + 4 * 4 + 8;
 /// Longest message; what is longer was not sent by us.
 const LONGEST: usize = 1024;
 const KIND_WELCOME: u32 = 0;
 const KIND_REFUSED: u32 = 1;
 const KIND_BUSY: u32 = 2;
+/// Descriptors that come with a message.
+const MOST_MEMORY: usize = 2;
 /// This process cannot use `membarrier`.
 const FLAG_FENCES: u32 = 1;
 
@@ -58,6 +61,8 @@ pub(super) struct Welcome {
     pub(super) epoch: u64,
     pub(super) limits: Limits,
     pub(super) layout: Layout,
+    /// The connection's bit on the board.
+    pub(super) bit: u32,
 }
 
 /// The target's message, judged.
@@ -158,14 +163,21 @@ impl Welcome {
             message.extend(slots.to_le_bytes());
             message.extend(data.to_le_bytes());
         }
+        message.extend(self.bit.to_le_bytes());
+        message.extend([0; 4]);
         debug_assert_eq!(message.len(), WELCOME);
         message
     }
 
-    /// Sends it with the memory.
-    pub(super) fn send(&self, socket: BorrowedFd<'_>, memory: &OwnedFd) -> rustix::io::Result<()> {
-        let memory = [memory.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    /// Sends it with the memory: the segment's and, to whom it is shown, the board's.
+    pub(super) fn send(
+        &self,
+        socket: BorrowedFd<'_>,
+        memory: &OwnedFd,
+        board: Option<BorrowedFd<'_>>,
+    ) -> rustix::io::Result<()> {
+        let memory: Vec<BorrowedFd<'_>> = std::iter::once(memory.as_fd()).chain(board).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_MEMORY))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&memory));
         let message = self.encode();
@@ -222,12 +234,14 @@ impl Answer {
                     data: numbers.u32(),
                 };
                 let (to_target, to_source) = (ring(), ring());
+                let bit = numbers.u32();
                 match Layout::new(to_target, to_source) {
                     Some(layout) => Self::Welcome(Welcome {
                         barriers: barriers(flags),
                         epoch,
                         limits,
                         layout,
+                        bit,
                     }),
                     None => Self::Nonsense("its rings are of sizes that cannot be"),
                 }
@@ -237,20 +251,26 @@ impl Answer {
     }
 }
 
-/// The target's answer, and the memory that came with it. `AGAIN` while there is none.
-pub(super) fn receive_answer(socket: BorrowedFd<'_>) -> rustix::io::Result<(Answer, Option<OwnedFd>)> {
+/// The target's answer, and the memory that came with it: the segment's, and the board's. `AGAIN` while there is none.
+pub(super) fn receive_answer(
+    socket: BorrowedFd<'_>,
+) -> rustix::io::Result<(Answer, [Option<OwnedFd>; MOST_MEMORY])> {
     let mut buffer = [0; LONGEST];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_MEMORY))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(socket, &mut [IoSliceMut::new(&mut buffer)], &mut ancillary, flags)?;
     if received.bytes == 0 {
         return Err(Errno::CONNRESET);
     }
-    let memory = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let mut memory = [None, None];
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            for (place, fd) in memory.iter_mut().zip(fds) {
+                *place = Some(fd);
+            }
+        }
+    }
     Ok((Answer::decode(&buffer[..received.bytes]), memory))
 }
 
@@ -278,6 +298,7 @@ mod tests {
                 max_answer: 3,
             },
             layout: Layout::new(to_target, to_source).unwrap(),
+            bit: 77,
         }
     }
 
@@ -308,7 +329,7 @@ mod tests {
             Answer::Nonsense(_)
         ));
         let mut huge = welcome().encode();
-        huge[WELCOME - 1] = 0x80;
+        huge[WELCOME - 9] = 0x80;
         assert!(matches!(Answer::decode(&huge), Answer::Nonsense(_)));
     }
 

@@ -14,7 +14,8 @@ use rustix::net::{SocketFlags, accept_with};
 
 use super::barrier::Barriers;
 use super::bells::Bells;
-use super::connection::Connection;
+use super::board::Roll;
+use super::connection::{Connection, Place as OnBoard};
 use super::directory;
 use super::handshake::{Hello, VERSION, Welcome, send_busy, send_refusal};
 use super::layout::{Layout, Side};
@@ -22,7 +23,7 @@ use super::place::Place;
 use super::policy::judge;
 use super::segment::Segment;
 use super::watch::{Token, Watched, Watcher};
-use crate::transports::{Link, ListenConfig, ListenError, Listener, Peer};
+use crate::transports::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
 
 /// How long somebody may stand in the door and say nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,6 +36,9 @@ const MOST_WAITING: usize = 1024;
 /// How many are accepted before others get their turn.
 const ACCEPTED_AT_ONCE: usize = 32;
 
+/// How often it is asked what is ready between two looks at the sockets, which are a system call.
+const LOOKS_AT_SOCKETS: u32 = 64;
+
 /// What the watcher's thread and the target share.
 struct Door {
     socket: OwnedFd,
@@ -45,9 +49,12 @@ struct Door {
     barriers: Barriers,
     watcher: Arc<Watcher>,
     bells: Arc<Bells>,
+    roll: Arc<Roll>,
     state: Mutex<State>,
     /// Length of `State::waiting`.
     count: AtomicUsize,
+    /// Connections that were made with sources that do not get the board.
+    strangers: AtomicUsize,
     /// This door, for what it registers.
     this: Weak<Door>,
 }
@@ -63,6 +70,8 @@ struct State {
 /// A listening target.
 struct ShmListener {
     name: String,
+    /// How often `ready` was asked.
+    looks: u32,
     door: Arc<Door>,
     /// Freed behind the door's end.
     _place: Place,
@@ -84,6 +93,7 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
     let watcher =
         Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
     let bells = Bells::new().map_err(failed("making the target's bell"))?;
+    let roll = Roll::new(config.max_connections).map_err(failed("making the connections' board"))?;
     let door = Arc::new_cyclic(|this: &Weak<Door>| Door {
         socket,
         token: Token::next(),
@@ -94,12 +104,15 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
         barriers: Barriers::register(),
         watcher,
         bells: Arc::new(bells),
+        roll: Arc::new(roll),
         state: Mutex::default(),
         count: AtomicUsize::new(0),
+        strangers: AtomicUsize::new(0),
         this: Weak::clone(this),
     });
     let listener = ShmListener {
         name: name.to_owned(),
+        looks: 0,
         door: Arc::clone(&door),
         _place: place,
     };
@@ -222,10 +235,19 @@ impl Door {
 
     /// Makes the connection.
     fn welcome(&self, token: Token, socket: OwnedFd, peer: Peer, hello: Hello) {
+        let Some(bit) = self.roll.enter() else {
+            self.watcher.forget(token, socket.as_fd());
+            tracing::warn!(
+                most = self.roll.most(),
+                "refused a connection: there are as many as there may be"
+            );
+            return send_busy(socket.as_fd(), &no_more_than(self.roll.most()));
+        };
         let (segment, memory) = match Segment::create(self.layout) {
             Ok(made) => made,
             Err(error) => {
                 self.watcher.forget(token, socket.as_fd());
+                self.roll.leave(bit);
                 return send_busy(
                     socket.as_fd(),
                     &format!("it has no memory for the connection ({error})"),
@@ -239,7 +261,10 @@ impl Door {
             epoch: self.epoch,
             limits,
             layout: self.layout,
+            bit,
         };
+        // Others could keep sources of this user waiting: see `board`.
+        let shown = peer.uid == Some(rustix::process::geteuid().as_raw());
         // Made first: should anything fail, its end tells the source.
         let connection = Connection::new(
             segment,
@@ -247,12 +272,16 @@ impl Door {
             barriers,
             socket,
             (Arc::clone(&self.watcher), token),
+            OnBoard::Target(Arc::clone(&self.roll), bit, shown),
         );
+        if !shown {
+            self.strangers.fetch_add(1, Ordering::Relaxed);
+        }
         let as_watched: Arc<dyn Watched> = Arc::<Connection>::clone(&connection);
         let end = EventFlags::RDHUP | EventFlags::ET;
         let made = connection
             .hang(&self.bells)
-            .and_then(|()| welcome.send(connection.socket(), &memory))
+            .and_then(|()| welcome.send(connection.socket(), &memory, shown.then(|| self.roll.memory())))
             .map_err(std::io::Error::from)
             .and_then(|()| {
                 self.watcher
@@ -306,8 +335,26 @@ impl Listener for ShmListener {
         self.door.bells.as_fd()
     }
 
-    fn silence(&self) {
+    fn ready(&mut self, keys: &mut Vec<Key>) {
+        // Sources of other users ring over their sockets, whether the target sleeps or not.
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_AT_SOCKETS) && self.door.strangers.load(Ordering::Relaxed) > 0 {
+            self.door.bells.silence();
+        }
+        self.door.roll.take(|bit| keys.push(Key(bit as u64)));
+    }
+
+    fn fence(&self) {
+        self.door.barriers.for_all();
+    }
+
+    fn arm(&mut self) {
         self.door.bells.silence();
+        self.door.roll.announce(true);
+    }
+
+    fn disarm(&mut self) {
+        self.door.roll.announce(false);
     }
 }
 

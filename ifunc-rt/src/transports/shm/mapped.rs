@@ -116,6 +116,10 @@ unsafe impl Shared for Mapped {
         self.connection.announce(false);
     }
 
+    fn announce_rest(&self) {
+        self.connection.announce_rest();
+    }
+
     fn is_gone(&self) -> bool {
         self.connection.is_gone()
     }

@@ -5,7 +5,7 @@
 //! over the socket ([`handshake`], [`segment`]), which holds a ring for each direction ([`layout`],
 //! [`ring`]). The socket stays: a byte on it wakes a sleeper, and its end is how one process learns that the
 //! other one died ([`connection`]). Nothing of a connection is in the file system, so nothing of it can stay
-//! there.
+//! there. Which of its connections have something to do a target reads off one page ([`board`]).
 //!
 //! One background thread per process does what needs system calls ([`watch`]); sending, receiving and looking
 //! whether the peer is gone need none, except to ring a peer that sleeps ([`barrier`]).
@@ -20,6 +20,7 @@ use super::{ConnectError, Link, ListenConfig, ListenError, Listener};
 
 mod barrier;
 mod bells;
+mod board;
 mod connection;
 mod directory;
 mod handshake;

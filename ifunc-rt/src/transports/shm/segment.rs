@@ -11,7 +11,17 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use super::layout::{Control, Layout, Side, Slot};
 
 /// Seals that make the size of a memfd certain.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A memfd of `len` bytes that nobody can resize.
+pub(super) fn sealed_memory(name: &str, len: usize) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Kernels before 6.3 do not know the flag that makes it certain that nobody executes it.
+    let fd = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|_| memfd_create(name, flags))?;
+    ftruncate(&fd, len as u64)?;
+    fcntl_add_seals(&fd, SEALS)?;
+    Ok(fd)
+}
 
 /// A mapped segment.
 #[derive(Debug)]
@@ -29,12 +39,7 @@ unsafe impl Sync for Segment {}
 impl Segment {
     /// A new segment, and the memfd to be sent to the peer.
     pub(super) fn create(layout: Layout) -> io::Result<(Self, OwnedFd)> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Kernels before 6.3 do not know the flag that makes it certain that nobody executes it.
-        let fd = memfd_create("ifunc-shm", flags | MemfdFlags::NOEXEC_SEAL)
-            .or_else(|_| memfd_create("ifunc-shm", flags))?;
-        ftruncate(&fd, layout.file_len() as u64)?;
-        fcntl_add_seals(&fd, SEALS)?;
+        let fd = sealed_memory("ifunc-shm", layout.file_len())?;
         Ok((Self::map(fd.as_fd(), layout)?, fd))
     }
 

@@ -12,7 +12,8 @@ use rustix::net::connect as connect_socket;
 use rustix::net::sockopt::socket_peercred;
 
 use super::barrier::Barriers;
-use super::connection::Connection;
+use super::board::Board;
+use super::connection::{Connection, Place};
 use super::directory::{Untrusted, candidates};
 use super::handshake::{Answer, Hello, VERSION, Welcome, receive_answer};
 use super::layout::Side;
@@ -38,11 +39,16 @@ pub(super) fn connect(name: &str, deadline: Instant) -> Result<Link, ConnectErro
         barriers,
     }
     .send(socket.as_fd());
-    let (welcome, memory) = attempt.hear(&socket)?;
-    let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(|error| match error {
+    let (welcome, memory, board) = attempt.hear(&socket)?;
+    let unfit = |error| match error {
         AdoptError::Unfit(problem) => attempt.protocol(problem),
         AdoptError::Io(error) => attempt.failed("mapping the memory of the connection", error),
-    })?;
+    };
+    let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(unfit)?;
+    let place = match board {
+        Some(board) => Place::Source(Board::adopt(board.as_fd()).map_err(unfit)?, welcome.bit),
+        None => Place::None,
+    };
     let peer = socket_peercred(&socket)
         .map(|peer| Peer {
             uid: Some(peer.uid.as_raw()),
@@ -60,6 +66,7 @@ pub(super) fn connect(name: &str, deadline: Instant) -> Result<Link, ConnectErro
         barriers.agree(welcome.barriers),
         socket,
         watched,
+        place,
     );
     let as_watched: Arc<dyn Watched> = Arc::<Connection>::clone(&connection);
     let end = EventFlags::RDHUP | EventFlags::ET;
@@ -115,7 +122,7 @@ impl Attempt {
     }
 
     /// What the target answers.
-    fn hear(&self, socket: &OwnedFd) -> Result<(Welcome, OwnedFd), ConnectError> {
+    fn hear(&self, socket: &OwnedFd) -> Result<(Welcome, OwnedFd, Option<OwnedFd>), ConnectError> {
         let mut reset = false;
         let (answer, memory) = loop {
             match receive_answer(socket.as_fd()) {
@@ -136,8 +143,9 @@ impl Attempt {
                 Err(error) => return Err(self.failed("receiving the target's answer", error.into())),
             }
         };
+        let [memory, board] = memory;
         match (answer, memory) {
-            (Answer::Welcome(welcome), Some(memory)) => Ok((welcome, memory)),
+            (Answer::Welcome(welcome), Some(memory)) => Ok((welcome, memory, board)),
             (Answer::Welcome(_), None) => {
                 Err(self.protocol("it sent no memory, or this process has no file descriptor left for it"))
             }

@@ -78,6 +78,7 @@ impl Locked<'_> {
         }
         let fetchable = matches!(data, Data::Fetchable(..));
         let judged = connection.judge(head, data.len(), fetchable);
+        self.state.stir(id);
         let result = match (judged, head) {
             (Ok(Kind::Frame), Some(head)) => self.frame(id, head, data),
             (Ok(Kind::Notice(notice)), Some(head)) => {
@@ -146,6 +147,7 @@ impl Locked<'_> {
 
     /// A frame is here with its body.
     fn arrived(&mut self, id: ConnectionId, frame: Frame) -> Result<(), &'static str> {
+        self.state.stir(id);
         let Some(connection) = self.state.connections.get_mut(&id) else {
             self.discard(frame.data);
             return Ok(());
@@ -245,6 +247,7 @@ impl Locked<'_> {
                 return self.one_sided_done(parcel, status);
             }
             Purpose::Sending { connection: id, len } => {
+                self.state.stir(id);
                 let mut owes = false;
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.under_way.end(len);
@@ -291,6 +294,7 @@ impl Locked<'_> {
             connection.failure = Some(status);
             connection.end(Gone::Closed);
         }
+        self.state.stir(id);
         self.detach(id);
     }
 

@@ -38,6 +38,7 @@ impl Locked<'_> {
 
     /// A connection is over.
     pub(super) fn end(&mut self, id: ConnectionId, why: Gone) {
+        self.state.stir(id);
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };

@@ -55,6 +55,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
         peer: Peer { uid: None, pid: None },
         limits,
         epoch,
+        key: id.key(),
     })
 }
 
@@ -268,7 +269,23 @@ impl Inbound for Receiver {
                 .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
+            connection.resting = false;
+        }
+    }
+
+    fn rest(&mut self) {
+        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
+            connection.resting = true;
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.held.is_none()
+            && connection(&mut self.handle.engine.lock(), self.handle.id)
+                .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())
+    }
 }
 
 impl Drop for Receiver {

@@ -17,7 +17,7 @@ use super::settings::{Settings, judge};
 use super::table::Door;
 use super::{link, put};
 use crate::transports::address::{Address, HostPort};
-use crate::transports::{Link, ListenConfig, ListenError, Listener};
+use crate::transports::{Key, Link, ListenConfig, ListenError, Listener};
 
 /// A listening target.
 struct UcxListener {
@@ -146,7 +146,7 @@ impl Listener for UcxListener {
 
     fn accept(&mut self) -> Option<Link> {
         let mut locked = self.engine.lock();
-        // Between `silence` and sleep UCX is not let work: what it then took in would not ring.
+        // Between `arm` and sleep UCX is not let work: what it then took in would not ring.
         let armed = locked
             .state
             .door
@@ -169,7 +169,15 @@ impl Listener for UcxListener {
         self.engine.bell()
     }
 
-    fn silence(&self) {
+    fn ready(&mut self, keys: &mut Vec<Key>) {
+        keys.append(&mut self.engine.lock().state.ready);
+    }
+
+    fn fence(&self) {
+        // Everything is under one lock.
+    }
+
+    fn arm(&mut self) {
         let mut locked = self.engine.lock();
         if locked.state.way == Way::Puts {
             locked.announce_all();
@@ -177,6 +185,12 @@ impl Listener for UcxListener {
         locked.arm();
         if let Some(door) = &mut locked.state.door {
             door.armed = true;
+        }
+    }
+
+    fn disarm(&mut self) {
+        if let Some(door) = &mut self.engine.lock().state.door {
+            door.armed = false;
         }
     }
 }

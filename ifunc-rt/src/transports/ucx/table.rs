@@ -14,7 +14,7 @@ use super::inbox::{Data, Event};
 use super::parcel::Parcel;
 use super::put::memory::Memory;
 use super::put::rings::Rings;
-use crate::transports::Gone;
+use crate::transports::{Gone, Key};
 
 /// A connection of an engine, by the number that its peer sends to. Unlike the address of an endpoint it is not used again
 /// soon.
@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) graves: Vec<(*mut Parcel, Memory)>,
     /// Connections whose peers have left, and not all of whose frames have landed.
     pub(super) byes: Vec<ConnectionId>,
+    /// Connections of a target that rested until something happened to them.
+    pub(super) ready: Vec<Key>,
     /// Room for events.
     pub(super) events: Vec<Event>,
     /// The worker is the application's again, and not used any more.
@@ -128,6 +130,8 @@ pub(super) struct Connection {
     next: u32,
     /// `State::looks` at the last look for frames.
     pub(super) looked: u64,
+    /// A target looks here only when it is told to.
+    pub(super) resting: bool,
     pub(super) gone: Option<Gone>,
     /// The status by which the endpoint failed.
     pub(super) failure: Option<ucs_status_t>,
@@ -186,6 +190,7 @@ impl State {
             early: BTreeMap::new(),
             next: 1,
             looked: self.looks,
+            resting: false,
             gone: None,
             failure: None,
             bye: None,
@@ -198,6 +203,24 @@ impl State {
         }
         self.connections.insert(id, connection);
         id
+    }
+}
+
+impl ConnectionId {
+    /// By which a target names it.
+    pub(super) fn key(self) -> Key {
+        Key(self.0.into())
+    }
+}
+
+impl State {
+    /// Something happened to a connection: a target that does not look there is told.
+    pub(super) fn stir(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id)
+            && std::mem::take(&mut connection.resting)
+        {
+            self.ready.push(id.key());
+        }
     }
 }
 

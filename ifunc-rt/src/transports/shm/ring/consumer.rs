@@ -164,12 +164,20 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     fn arm(&mut self) -> bool {
         self.shared.announce_sleep();
-        matches!(self.state, State::Idle)
-            && split_commit_word(self.shared.load_commit(self.slot())).0 != self.expected()
-            && !self.shared.is_gone()
+        self.is_quiet()
     }
 
     fn disarm(&mut self) {
         self.shared.withdraw_sleep();
+    }
+
+    fn rest(&mut self) {
+        self.shared.announce_rest();
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        matches!(self.state, State::Idle)
+            && split_commit_word(self.shared.load_commit(self.slot())).0 != self.expected()
+            && !self.shared.is_gone()
     }
 }

@@ -122,6 +122,10 @@ unsafe impl Shared for View {
         self.memory.asleep[self.me].swap(0, Ordering::AcqRel);
     }
 
+    fn announce_rest(&self) {
+        unreachable!("a target's: `board::model`")
+    }
+
     fn is_gone(&self) -> bool {
         self.memory.gone.load(Ordering::Acquire)
     }

@@ -40,8 +40,11 @@ pub(in super::super) unsafe trait Shared: Send {
     /// visible to loads behind this call.
     fn announce_sleep(&self);
 
-    /// Takes the announcement back.
+    /// Takes the announcement back, of sleep or of rest.
     fn withdraw_sleep(&self);
+
+    /// Announces that this side looks at this connection no more, without the barrier: the listener's.
+    fn announce_rest(&self);
 
     /// Whether the peer is known to be gone. If so, all that it ever stored is visible.
     fn is_gone(&self) -> bool;

@@ -86,6 +86,10 @@ unsafe impl Shared for View {
         self.0.asleep.set(false);
     }
 
+    fn announce_rest(&self) {
+        self.0.asleep.set(true);
+    }
+
     fn is_gone(&self) -> bool {
         self.0.gone.get()
     }

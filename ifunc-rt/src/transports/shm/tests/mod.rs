@@ -52,7 +52,7 @@ fn accept(listener: &mut dyn Listener) -> Link {
             return link;
         }
         assert!(sleep_on(listener.bell(), deadline), "nobody connected");
-        listener.silence();
+        listener.arm();
     }
 }
 

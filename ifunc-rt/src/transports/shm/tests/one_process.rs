@@ -144,7 +144,7 @@ fn both_sides_are_rung() {
                 }
                 Ok(None) if target.rx.arm() => {
                     assert!(sleep_on(listener.bell(), soon()), "not rung");
-                    listener.silence();
+                    listener.arm();
                     target.rx.disarm();
                 }
                 Ok(None) => {}

@@ -73,8 +73,8 @@ fn another_version_is_told_ours() {
     )
     .unwrap();
     let answer = hear(&socket);
-    assert_eq!(&answer[..16], b"ifuncshm\x03\0\0\0\x01\0\0\0");
-    assert!(answer.ends_with(b"version 3 of the transport, not 1"));
+    assert_eq!(&answer[..16], b"ifuncshm\x04\0\0\0\x01\0\0\0");
+    assert!(answer.ends_with(b"version 4 of the transport, not 1"));
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn echo(name: &str) {
         });
         if idle && links.iter_mut().all(|link| link.rx.arm()) {
             sleep_on(listener.bell(), Instant::now() + Duration::from_secs(3600));
-            listener.silence();
+            listener.arm();
         }
         links.iter_mut().for_each(|link| link.rx.disarm());
     }
@@ -212,7 +212,7 @@ fn a_killed_source_is_noticed_behind_its_last_frame() {
             // Every other time asleep.
             if round % 2 == 0 && link.rx.arm() {
                 sleep_on(listener.bell(), soon());
-                listener.silence();
+                listener.arm();
             }
             assert!(killed.elapsed() < NOTICE);
         };

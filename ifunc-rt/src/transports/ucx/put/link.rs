@@ -49,6 +49,7 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
         peer: Peer { uid: None, pid: None },
         limits,
         epoch,
+        key: id.key(),
     })
 }
 
@@ -311,5 +312,25 @@ impl Inbound for Receiver {
 
     fn disarm(&mut self) {
         // An announcement holds until it is answered.
+        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
+            connection.resting = false;
+        }
+    }
+
+    fn rest(&mut self) {
+        let id = self.handle.id;
+        let mut locked = self.handle.engine.lock();
+        // The bell that answers it is a message.
+        locked.announce(id);
+        if let Ok(connection) = connection(&mut locked, id) {
+            connection.resting = true;
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        let verdict = self.handle.engine.lock().may_sleep(self.handle.id);
+        self.held.is_none()
+            && verdict == Verdict::MaySleep
+            && matches!(self.consumer.look(&self.view), Ok(None))
     }
 }

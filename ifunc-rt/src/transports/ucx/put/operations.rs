@@ -366,6 +366,10 @@ impl Locked<'_> {
         if let Some(parcel) = ended {
             self.inbox().give(parcel);
         }
+        // What was posted and had not landed when this side began to rest lands without a bell.
+        if self.may_sleep(id) != Verdict::MaySleep {
+            self.state.stir(id);
+        }
     }
 
     /// An operation of this module's has ended.

@@ -127,7 +127,7 @@ fn accept(listener: &mut dyn Listener) -> Link {
         if let Some(link) = listener.accept() {
             return link;
         }
-        listener.silence();
+        listener.arm();
         // As a target does it: between `silence` and sleep there is a last look.
         if let Some(link) = listener.accept() {
             return link;

@@ -245,7 +245,7 @@ fn a_target_that_sleeps_is_rung(way: Way) {
             if let Some((_, body)) = receive(&mut target).unwrap() {
                 break body;
             }
-            listener.silence();
+            listener.arm();
             if target.rx.arm() && listener.accept().is_none() {
                 assert!(sleep_on(listener.bell(), deadline), "nobody rang in round {n}");
             }

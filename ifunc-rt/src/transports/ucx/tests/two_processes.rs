@@ -116,7 +116,7 @@ fn echo(address: &str) {
         if some {
             continue;
         }
-        listener.silence();
+        listener.arm();
         let quiet = links.iter_mut().fold(true, |quiet, link| link.rx.arm() & quiet);
         match listener.accept() {
             Some(link) => links.push(link),
