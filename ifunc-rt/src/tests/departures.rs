@@ -232,3 +232,29 @@ fn what_is_sent_again_is_sent_in_order_and_once() {
         assert_eq!(counter, 4);
     }
 }
+
+#[test]
+fn what_is_lost_while_it_is_sent_again_may_have_run() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let deaf = roomy().ring(64 << 10).listen(&address).unwrap();
+        let source = source(&address);
+        let set = source.load_bytes(&images::set().encode().unwrap()).unwrap();
+        // A fragment and the rest, for which there is room.
+        let mut lost = set.call(&[0; 48 << 10]).unwrap();
+        drop(deaf);
+        // The image, the fragment, and no room for the rest.
+        let mut deaf = accepting().ring(64 << 10).credits(2).listen(&address).unwrap();
+        while deaf.connections() == 0 {
+            assert!(lost.try_wait().is_none());
+            let _ = deaf.arm();
+        }
+        for _ in 0..3 {
+            assert!(lost.try_wait().is_none());
+        }
+        drop(deaf);
+        let _third = Running::start(&address, accepting());
+        let lost = lost.wait();
+        assert!(matches!(lost, Err(Error::Indeterminate { .. })), "{lost:?}");
+    }
+}

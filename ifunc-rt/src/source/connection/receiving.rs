@@ -111,7 +111,8 @@ impl Connection {
         let _ = self.receive();
         let Some(mut link) = self.link.take() else { return };
         tracing::info!(address = %self.route, %gone, "the target went away");
-        let unsent = self.job.take().map(|job| job.header);
+        // What was sent once may have run, however little of it was sent again.
+        let unsent = self.job.take().filter(|job| !job.again).map(|job| job.header);
         if let Some((sequence, handle)) = self.last_send.take()
             && link.tx.is_unconsumed(sequence)
         {

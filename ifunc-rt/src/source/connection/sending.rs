@@ -17,6 +17,8 @@ pub(super) struct Job {
     body: Vec<u8>,
     sent: usize,
     number: u32,
+    /// It was sent before, over a link that was lost.
+    pub(super) again: bool,
 }
 
 impl Connection {
@@ -116,6 +118,7 @@ impl Connection {
             body,
             sent: 0,
             number: self.bodies,
+            again: false,
         });
     }
 
@@ -209,6 +212,9 @@ impl Connection {
                 .complete(token, Err(Error::PayloadTooLarge { ifunc, len, limit }));
         } else {
             self.start(Header::new(Kind::Exec, handle, token), payload);
+            if let Some(job) = &mut self.job {
+                job.again = true;
+            }
         }
     }
 }
