@@ -51,7 +51,7 @@ pub(crate) fn run(steps: &mut Steps) {
     faults::quick(
         steps,
         if debian::is_debian() {
-            &["shm", "ucx"]
+            &["shm", "ucx", "ucx-put"]
         } else {
             &["shm"]
         },

@@ -316,7 +316,7 @@ impl Process {
             let _ = writeln!(text, "    {line}");
         }
         let errors = fs::read_to_string(&self.stderr).unwrap_or_default();
-        for line in errors.lines().rev().take(20).collect::<Vec<_>>().iter().rev() {
+        for line in errors.lines().rev().take(60).collect::<Vec<_>>().iter().rev() {
             let _ = writeln!(text, "    (stderr) {line}");
         }
         text

@@ -66,7 +66,11 @@ pub fn run(cells: &[Cell], setting: &Setting, side_by_side: usize) -> usize {
             }
         }
     });
-    println!("{} passed, {failed} failed", cells.len() - failed);
+    let _ = writeln!(
+        std::io::stdout(),
+        "{} passed, {failed} failed",
+        cells.len() - failed
+    );
     failed
 }
 
