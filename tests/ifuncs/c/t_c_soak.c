@@ -4,7 +4,7 @@
 IFUNC_PAYLOAD_BOUND(t_c_soak);
 IFUNC_MAIN_WITH_CONTEXT(t_c_soak);
 
-#define SLOTS 1024
+#define SLOTS 4096
 #define SOURCES 64
 
 struct slot {

@@ -4,8 +4,8 @@ use ifunc::prelude::*;
 
 mod hash;
 
-/// How many connections can be open at once.
-const SLOTS: usize = 1024;
+/// Connections have numbers that are not used again: as many can have been made since one that is still open.
+const SLOTS: usize = 4096;
 /// How many sources there can be.
 const SOURCES: usize = 64;
 

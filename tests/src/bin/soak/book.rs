@@ -2,7 +2,8 @@
 
 use ifunc::prelude::*;
 
-const SLOTS: usize = 1024;
+/// More connections than this, while another stays open, would take its slot.
+pub(crate) const SLOTS: usize = 4096;
 /// How many sources keep books on one target.
 pub(crate) const SOURCES: usize = 64;
 

@@ -1,4 +1,4 @@
-//! An idle target costs nothing, and neither do idle sources.
+//! An idle target costs nothing, and neither do idle sources. It is measured while the other parts run.
 
 use std::time::Duration;
 

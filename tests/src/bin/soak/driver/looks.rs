@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::options::Folders;
@@ -113,16 +114,21 @@ pub(super) struct Remains {
 impl Remains {
     /// Now, when the processes with these numbers have ended.
     pub(super) fn of(folders: &Folders, pids: &HashSet<u32>) -> Self {
-        let sysv = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
-        let creator = |line: &str| line.split_whitespace().nth(4)?.parse::<u32>().ok();
         Self {
-            sysv: sysv
-                .lines()
-                .filter_map(creator)
-                .filter(|pid| pids.contains(pid))
-                .count(),
+            sysv: sysv_of(pids).len(),
             files: count(&folders.memory),
             sockets: count(&folders.sockets),
+        }
+    }
+
+    /// Removes what those processes left: a machine has only so many segments, and so much memory.
+    pub(super) fn remove(folders: &Folders, pids: &HashSet<u32>) {
+        for segment in sysv_of(pids) {
+            let _ = Command::new("ipcrm").args(["-m", &segment]).status();
+        }
+        let files = std::fs::read_dir(&folders.memory).into_iter().flatten().flatten();
+        for file in files {
+            let _ = std::fs::remove_file(file.path());
         }
     }
 
@@ -149,6 +155,18 @@ impl fmt::Display for Remains {
             self.sysv, self.files, self.sockets
         )
     }
+}
+
+/// The numbers of the SysV segments that these processes made.
+fn sysv_of(pids: &HashSet<u32>) -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let number = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let number = words.next()?;
+        let creator = words.nth(2)?.parse().ok()?;
+        pids.contains(&creator).then(|| number.to_owned())
+    };
+    text.lines().filter_map(number).collect()
 }
 
 fn read(pid: u32, file: &str) -> Result<String, String> {

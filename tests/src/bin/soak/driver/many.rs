@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::Found;
@@ -50,7 +51,9 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
     let mut allowed = Grown::default();
     let mut figures_of_control = String::new();
     if transport != "shm" {
-        let control = bare(options)?;
+        // Once for all transports over it.
+        static CONTROL: OnceLock<Result<Visited, String>> = OnceLock::new();
+        let control = CONTROL.get_or_init(|| bare(options)).as_ref()?;
         figures_of_control = format!("; bare UCX: {control}");
         allowed = control.grown();
         // A process that is killed at the wrong moment leaves a file: how many of them do is chance.
@@ -141,11 +144,13 @@ fn ours(options: &Options, transport: &str) -> Result<Visited, String> {
     stays.wait_for("done ")?;
     stays.end()?;
     target.end()?;
+    let remains = Remains::of(&options.folders, &pids).beyond(&earlier);
+    Remains::remove(&options.folders, &pids);
     Ok(Visited {
         killed,
         before,
         after,
-        remains: Remains::of(&options.folders, &pids).beyond(&earlier),
+        remains,
     })
 }
 
@@ -171,11 +176,13 @@ fn bare(options: &Options) -> Result<Visited, String> {
     let killed = visits(options.visits, &mut dice, &mut start, None, &mut pids)?;
     let after = Holdings::settled(target.pid(), &before, NOTICED / 6)?;
     target.end()?;
+    let remains = Remains::of(&options.folders, &pids).beyond(&earlier);
+    Remains::remove(&options.folders, &pids);
     Ok(Visited {
         killed,
         before,
         after,
-        remains: Remains::of(&options.folders, &pids).beyond(&earlier),
+        remains,
     })
 }
 
@@ -186,7 +193,7 @@ fn warm(options: &Options) -> usize {
 
 /// What the target's private memory may have grown by, in KiB.
 fn bound(options: &Options) -> u64 {
-    if options.quick { 16 << 10 } else { 2 << 10 }
+    if options.quick { 16 << 10 } else { 4 << 10 }
 }
 
 /// So many sources come and go, a few at a time; how many of them were killed.

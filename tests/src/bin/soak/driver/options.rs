@@ -4,6 +4,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::book::SLOTS;
+
 /// A part of the soak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -60,7 +62,7 @@ impl Options {
         let mut options = Self {
             quick,
             messages: if quick { u64::MAX } else { 10_000_000 },
-            sending: if quick { Duration::from_secs(3) } else { for_ever },
+            sending: if quick { Duration::from_secs(2) } else { for_ever },
             rounds: if quick { u64::MAX } else { 1_000_000 },
             waking: if quick {
                 Duration::from_millis(1500)
@@ -99,7 +101,12 @@ impl Options {
                     options.rounds = number(value()?)?;
                     options.waking = for_ever;
                 }
-                "--visits" => options.visits = number(value()?)? as usize,
+                "--visits" => {
+                    options.visits = number(value()?)? as usize;
+                    if options.visits > SLOTS / 2 {
+                        return Err(format!("the books are of {} visits at most", SLOTS / 2));
+                    }
+                }
                 "--seed" => options.seed = number(value()?)?,
                 "--transport" => {
                     options.transports = value()?.split(',').map(str::to_owned).collect();
