@@ -36,6 +36,7 @@ mod debug;
 mod exec;
 mod fingerprint;
 mod load;
+pub mod rendezvous;
 mod source;
 mod target;
 pub mod test;

@@ -15,6 +15,12 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("perf", "linux-perf"),
     ("git", "git"),
     ("nm", "binutils"),
+    // Hosts made of network namespaces, and what is done to the way between them.
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
+    ("unshare", "util-linux"),
+    // Starts the example that is started by a launcher.
+    ("mpirun", "openmpi-bin"),
 ];
 /// A header, and the package that brings it.
 const HEADERS: &[(&str, &str)] = &[("/usr/include/stdint.h", "libc6-dev")];
@@ -77,9 +83,13 @@ pub(crate) fn ensure() -> Result<String, String> {
     Ok(format!("installed {list}"))
 }
 
-fn exists(program: &str) -> bool {
+pub(crate) fn exists(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    // Where the system's own tools are, which are not on every user's path.
+    let system = ["/usr/sbin", "/sbin"].map(std::path::PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(system)
+        .any(|folder| folder.join(program).is_file())
 }
 
 fn is_root() -> bool {

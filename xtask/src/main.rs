@@ -7,6 +7,7 @@ mod build_time;
 mod corpus;
 mod debian;
 mod faults;
+mod launcher;
 mod lint;
 mod miri;
 mod package;
@@ -15,6 +16,7 @@ mod soak;
 mod steps;
 mod test;
 mod text_search;
+mod two_hosts;
 mod ucx_bindings;
 
 use std::path::{Path, PathBuf};
@@ -26,9 +28,9 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test      install what the tests need, run all of them, and the examples on every transport
-  needs     install what the tests need
   test --smallest
             all tests with 2 credits and the smallest ring, those between processes over every transport
+  needs     install what the tests need
   lint      formatting, clippy and the documentation, warnings denied
   package   pack what is published, and build what was packed by itself
   readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
@@ -41,6 +43,8 @@ cargo xtask COMMAND
   faults [--quick] [--only CELL]...
             kill, stop and restart sources and targets in every state of their connection, on every transport; --quick: less of
             it, and shorter stops; --only: the cells whose names begin so (shm/target/kill/mid-frame; `*` is any part)
+  two-hosts [--quick]
+            the examples, tests and numbered messages between two network namespaces, over good ways and bad ones
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
@@ -53,6 +57,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("soak", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return soak(options);
+    }
+    if let Some(("two-hosts", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return two_hosts::command(options);
     }
     if let Some(("faults", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return faults::command(options);

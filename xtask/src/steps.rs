@@ -173,7 +173,8 @@ fn counted(command: &mut Command) -> (Counts, Vec<String>, Result<(), String>) {
     (all, remarks, result)
 }
 
-fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<(), String> {
+/// Runs a command to its end; what it prints is passed on, and shown to `each`, line by line.
+pub(crate) fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<(), String> {
     eprintln!("    {}", shown(command));
     let name = shown(command);
     let mut child = command

@@ -8,9 +8,11 @@ use crate::build_time;
 use crate::corpus;
 use crate::debian;
 use crate::faults;
+use crate::launcher;
 use crate::soak;
 use crate::steps::{Steps, cargo, output};
 use crate::text_search;
+use crate::two_hosts;
 use crate::ucx_bindings;
 
 const NEEDS: &str = "what the tests need";
@@ -91,6 +93,8 @@ pub(crate) fn run(steps: &mut Steps) {
         });
     }
     steps.step("a short soak", || soak::run(&["--quick".to_owned()]));
+    launcher::run(steps);
+    two_hosts::quick(steps);
     build_time::run(steps);
 }
 

@@ -82,7 +82,7 @@ pub(super) fn accepting() -> TargetBuilder {
 
 /// Takes several calls before it looks at the first, whatever the environment gives to those that choose nothing.
 pub(super) fn roomy() -> TargetBuilder {
-    accepting().credits(64)
+    accepting().credits(4096)
 }
 
 pub(super) fn source(address: &str) -> Source {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 pub(crate) use super::worker_address::WorkerAddress;
@@ -105,6 +105,39 @@ impl fmt::Display for Address {
             Self::UcxWorker(None) => f.write_str("ucx-worker:"),
             Self::UcxWorker(Some(worker)) => write!(f, "ucx-worker:{worker}"),
         }
+    }
+}
+
+impl Address {
+    /// Whether it means something on the host of the target alone.
+    pub(crate) fn is_of_one_host(&self) -> bool {
+        match self {
+            Self::Loopback(_) | Self::Shm(_) => true,
+            Self::Ucx(at) | Self::UcxPut(at) => match at.host.parse::<IpAddr>() {
+                Ok(ip) => ip.is_loopback(),
+                Err(_) => at.host == "localhost",
+            },
+            // UCX alone can tell.
+            Self::UcxWorker(_) => false,
+        }
+    }
+
+    /// Why a source that is told this address reaches nobody.
+    pub(crate) fn nowhere(&self) -> Option<&'static str> {
+        let at = match self {
+            Self::Ucx(at) | Self::UcxPut(at) => at,
+            Self::UcxWorker(None) => {
+                return Some("names no worker; help: publish what the target says that its address is");
+            }
+            Self::Loopback(_) | Self::Shm(_) | Self::UcxWorker(Some(_)) => return None,
+        };
+        if at.port == 0 {
+            return Some("has no port; help: publish what the target says that its address is");
+        }
+        let anywhere = at.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+        anywhere.then_some(
+            "is no address of a host; help: let the target listen at one that the others reach it by",
+        )
     }
 }
 

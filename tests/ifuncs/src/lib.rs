@@ -152,3 +152,66 @@ pub fn t_fault_again(bytes: &[u8], _state: &State, ctx: &mut Context) {
 pub fn t_fault_late(bytes: &[u8], _state: &State, ctx: &mut Context) {
     fault(bytes, ctx);
 }
+
+/// What a target keeps of one source's numbered messages.
+#[derive(Layout)]
+#[repr(C)]
+pub struct Ledger {
+    /// The number that comes next.
+    pub next: u64,
+    /// Messages that were run.
+    pub executed: u64,
+    /// Of them, those whose number had been before.
+    pub repeated: u64,
+    /// Numbers that were left out.
+    pub skipped: u64,
+    /// Messages that did not hold what follows from their number.
+    pub wrong: u64,
+}
+
+/// Takes a numbered message: eight bytes of number, and bytes that follow from it. Answers a hash of all of it.
+#[ifunc]
+pub fn t_follow(message: &[u8], ledger: &mut Ledger) -> u64 {
+    ledger.executed += 1;
+    let Some((number, rest)) = message.split_first_chunk::<8>() else {
+        ledger.wrong += 1;
+        return 0;
+    };
+    let number = u64::from_le_bytes(*number);
+    let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let first = (scattered >> 32) as u8;
+    let follows = rest
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte == first ^ at as u8);
+    ledger.wrong += u64::from(!follows);
+    if number < ledger.next {
+        ledger.repeated += 1;
+    } else {
+        ledger.skipped += number - ledger.next;
+        ledger.next = number + 1;
+    }
+    message.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// Answers what was run: the numbers of the ledger, in its order.
+#[ifunc]
+pub fn t_ledger(_nothing: &[u8], ledger: &Ledger, ctx: &mut Context) {
+    let Ledger {
+        next,
+        executed,
+        repeated,
+        skipped,
+        wrong,
+    } = ledger;
+    let mut said = [0; 40];
+    for (to, number) in said
+        .chunks_exact_mut(8)
+        .zip([next, executed, repeated, skipped, wrong])
+    {
+        to.copy_from_slice(&number.to_le_bytes());
+    }
+    ctx.answer(&said);
+}

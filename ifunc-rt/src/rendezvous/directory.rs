@@ -1,0 +1,250 @@
+//! A folder that all processes of a job see, with a file for each rank.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::RendezvousError;
+use super::entry::{Entry, LONGEST, Publisher};
+use crate::transports::address::Address;
+
+/// How soon is looked again, at first and later: a server is asked by all processes of a job.
+const SOON: Duration = Duration::from_millis(5);
+const LATER: Duration = Duration::from_millis(250);
+/// How often a folder that another process removes at the same time is made again.
+const ATTEMPTS: u32 = 100;
+
+/// The folder of a job.
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    job: String,
+    folder: PathBuf,
+}
+
+/// A published address; [found](super::Rendezvous::find) until this is dropped.
+#[derive(Debug)]
+#[must_use = "an address is published as long as this lives"]
+pub struct Published(Option<Written>);
+
+#[derive(Debug)]
+struct Written {
+    folder: PathBuf,
+    file: PathBuf,
+    text: String,
+}
+
+/// What lies where an entry is looked for.
+enum Look {
+    Nothing,
+    Nonsense,
+    Found(Entry),
+}
+
+impl Published {
+    pub(super) fn nothing() -> Self {
+        Self(None)
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        let Some(Written { folder, file, text }) = &self.0 else {
+            return;
+        };
+        // Not what has taken its place.
+        if read(file).is_ok_and(|there| there == *text) {
+            let _ = fs::remove_file(file);
+        }
+        // Who is the last one: not empty otherwise.
+        let _ = fs::remove_dir(folder);
+    }
+}
+
+impl Directory {
+    pub(super) fn new(directory: PathBuf, job: &str) -> Result<Self, RendezvousError> {
+        if job.is_empty() || job.len() > 256 || job.chars().any(char::is_control) {
+            return Err(RendezvousError::Job(job.into()));
+        }
+        let plain = job
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        let name = match plain && job.len() <= 64 {
+            true => format!("ifunc-{job}"),
+            false => format!("ifunc-{}", &blake3::hash(job.as_bytes()).to_hex()[..32]),
+        };
+        Ok(Self {
+            job: job.into(),
+            folder: directory.join(name),
+        })
+    }
+
+    pub(super) fn publish(&self, rank: u32, address: &str) -> Result<Published, RendezvousError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let by = Publisher::this();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Nobody else's on any host.
+        let new = format!("{rank}.{}-{}-{number}.new", by.boot, std::process::id());
+        let (new, file) = (self.folder.join(new), self.folder.join(rank.to_string()));
+        let entry = Entry {
+            job: self.job.clone(),
+            rank,
+            by,
+            address: address.into(),
+        };
+        let text = entry.encode();
+        for attempt in 1.. {
+            self.make()?;
+            let written = write(&new, text.as_bytes()).and_then(|()| fs::rename(&new, &file));
+            match written {
+                Ok(()) => break,
+                // Somebody who was the last one has removed the folder meanwhile.
+                Err(error) if is_gone(&error) && attempt < ATTEMPTS => {}
+                Err(error) => {
+                    let _ = fs::remove_file(&new);
+                    return Err(RendezvousError::io("write", &file)(error));
+                }
+            }
+        }
+        Ok(Published(Some(Written {
+            folder: self.folder.clone(),
+            file,
+            text,
+        })))
+    }
+
+    pub(super) fn find(
+        &self,
+        rank: u32,
+        began: Instant,
+        timeout: Duration,
+    ) -> Result<String, RendezvousError> {
+        let file = self.folder.join(rank.to_string());
+        let this = Publisher::this();
+        let (mut pause, mut remark) = (SOON, None);
+        loop {
+            match self.look(&file)? {
+                Look::Found(entry) if entry.job != self.job || entry.rank != rank => {
+                    remark = Some("What lies there is of another job.");
+                }
+                Look::Found(entry) if this.knows_dead(&entry.by) => {
+                    remark = Some("What lies there is of a process that has ended.");
+                }
+                Look::Found(entry) => return reachable(&this, rank, entry),
+                Look::Nonsense => remark = Some("What lies there is no address."),
+                Look::Nothing => {}
+            }
+            let waited = began.elapsed();
+            let Some(left) = timeout.checked_sub(waited).filter(|left| !left.is_zero()) else {
+                return Err(RendezvousError::Missing {
+                    rank,
+                    waited,
+                    folder: self.folder.clone(),
+                    remark,
+                });
+            };
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LATER);
+        }
+    }
+
+    /// What the file holds now.
+    fn look(&self, file: &Path) -> Result<Look, RendezvousError> {
+        // An NFS client that remembers that there was no such name asks again once the folder was opened.
+        match File::open(&self.folder) {
+            Ok(folder) => judge(&folder, &self.folder)?,
+            Err(error) if is_gone(&error) => return Ok(Look::Nothing),
+            Err(error) => return Err(RendezvousError::io("open", &self.folder)(error)),
+        }
+        match read(file) {
+            Ok(text) => Ok(Entry::decode(&text).map_or(Look::Nonsense, Look::Found)),
+            Err(error) if is_gone(&error) => Ok(Look::Nothing),
+            Err(error) => Err(RendezvousError::io("read", file)(error)),
+        }
+    }
+
+    /// Makes the folder, for the user alone.
+    fn make(&self) -> Result<(), RendezvousError> {
+        let mut builder = DirBuilder::new();
+        let made = builder.mode(0o700).create(&self.folder);
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let above = self.folder.parent().unwrap_or(&self.folder);
+                return Err(RendezvousError::io("find the directory", above)(error));
+            }
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(RendezvousError::io("make", &self.folder)(error));
+            }
+            _ => {}
+        }
+        match File::open(&self.folder) {
+            Ok(folder) => judge(&folder, &self.folder),
+            // Removed by who was the last one: made again.
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(RendezvousError::io("open", &self.folder)(error)),
+        }
+    }
+}
+
+/// Whether nobody but this user could have written there.
+fn judge(folder: &File, path: &Path) -> Result<(), RendezvousError> {
+    let about = folder.metadata().map_err(RendezvousError::io("look at", path))?;
+    let problem = if about.uid() != rustix::process::geteuid().as_raw() {
+        "it belongs to another user; help: choose a directory of your own"
+    } else if about.mode() & 0o022 != 0 {
+        "others may write to it; help: `chmod go-w` it, or remove it"
+    } else {
+        return Ok(());
+    };
+    Err(RendezvousError::Directory {
+        path: path.to_owned(),
+        problem,
+    })
+}
+
+/// Only where it can be reached from here.
+fn reachable(this: &Publisher, rank: u32, entry: Entry) -> Result<String, RendezvousError> {
+    let address: Address = entry.address.parse()?;
+    if address.is_of_one_host() && !this.is_neighbour(&entry.by) {
+        return Err(RendezvousError::Unreachable {
+            rank,
+            address: entry.address,
+            problem: "is reached from its own host only, which is another one; help: let it listen on an address of a network: `ucx://HOST:0`",
+        });
+    }
+    Ok(entry.address)
+}
+
+/// Writes a new file, to the disk.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Reads a file of ours, and no more of it than an entry has.
+fn read(path: &Path) -> io::Result<String> {
+    let follow_nothing = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(follow_nothing)
+        .open(path)?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Not there (any more): on NFS also as a handle of what was replaced or removed meanwhile.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::STALE)
+}

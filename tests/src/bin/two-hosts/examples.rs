@@ -1,0 +1,163 @@
+//! The examples, unchanged: the programs that `cargo ifunc run` starts, started the same way, each on a host of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::Failure;
+use crate::exchange::{Places, Way, lanes};
+use crate::hosts::text;
+use crate::program::Program;
+
+/// How long an example may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An example, and what it is started with.
+pub(crate) struct Example {
+    pub(crate) name: &'static str,
+    args: Vec<String>,
+    /// Files that it writes, and what they must hold: what they held when target and source were one process.
+    writes: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Example {
+    /// All of them. Each is built and run by `cargo ifunc run` first, in one process: what it says and writes is what it must say
+    /// and write between hosts.
+    ///
+    /// # Errors
+    /// One of them fails in one process.
+    pub(crate) fn all(places: &Places) -> Result<Vec<Self>, Failure> {
+        let found = places.scratch.join("found");
+        std::fs::create_dir_all(&found)?;
+        let text_file = places.scratch.join("text");
+        std::fs::write(&text_file, headers()?)?;
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ifunc-rt/src");
+        let results = ["search.txt", "search_folded.txt"].map(|name| found.join(name));
+        let examples = [
+            ("01-hello", vec![], vec![]),
+            ("02-compressed-insert", vec![text(&sources)?.to_owned()], vec![]),
+            (
+                "03-text-search",
+                vec![
+                    text(&text_file)?.to_owned(),
+                    "E[A-Z]*[0-9]".to_owned(),
+                    text(&found)?.to_owned(),
+                ],
+                results.to_vec(),
+            ),
+        ];
+        let mut all = Vec::new();
+        for (name, args, writes) in examples {
+            let mut command = cargo();
+            command
+                .args(["ifunc", "run", name, "--transport", "loopback", "--"])
+                .args(&args);
+            let output = command.output()?;
+            if !output.status.success() {
+                return Err(format!(
+                    "{name} in one process: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                )
+                .into());
+            }
+            let held = writes
+                .into_iter()
+                .map(|path| Ok((path.clone(), std::fs::read(path)?)));
+            all.push(Self {
+                name,
+                args,
+                writes: held.collect::<std::io::Result<_>>()?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Runs it between two hosts. What it said, and what UCX took.
+    ///
+    /// # Errors
+    /// It fails, or does something else than in one process.
+    pub(crate) fn run(&self, way: &Way<'_>, places: &Places, port: u16) -> Result<String, Failure> {
+        for (path, _) in &self.writes {
+            let _ = std::fs::remove_file(path);
+        }
+        let logs = places.scratch.join("ucx");
+        let _ = std::fs::remove_dir_all(&logs);
+        std::fs::create_dir_all(&logs)?;
+        let programs = places.target.join(format!("ifunc/run/example-{}", self.name));
+        let address = way.address(port);
+        let command = |host: &crate::hosts::Host, side: &str| -> Result<Command, Failure> {
+            let mut command = host.command(programs.join(side));
+            command.args(&self.args).env("IFUNC_ADDR", &address);
+            if self.name == "02-compressed-insert" {
+                // The database: the other side may be told another address.
+                command.arg(places.scratch.join(format!("{port}.redb")));
+            }
+            command.env("IFUNC_LIB_DIR", &places.libraries);
+            command.envs([
+                ("UCX_LOG_LEVEL", "info"),
+                ("UCX_LOG_FILE", text(&logs.join(side))?),
+            ]);
+            Ok(command)
+        };
+        let mut target = Program::start("target", &mut command(way.target, "target")?, PATIENCE)?;
+        let ready = target.wait_for("ifunc: ready ")?;
+        let mut source = command(way.source, "source")?;
+        let mut source = Program::start("source", source.env("IFUNC_ADDR", ready), PATIENCE)?;
+        source.end()?;
+        let note = match self.name {
+            "01-hello" => {
+                let said = &source.said;
+                let expected = [
+                    "add(3) answers 3",
+                    "add(4) answers 7",
+                    "multiply(6) is on its way",
+                ];
+                if said != &expected {
+                    return Err(format!("the source said {said:?}").into());
+                }
+                format!(
+                    "the target's counter {}",
+                    target.wait_for("the target's counter ")?
+                )
+            }
+            _ => {
+                let sums = source
+                    .said
+                    .iter()
+                    .find(|line| line.contains("verified ") || line.contains("searched "));
+                sums.ok_or("the source did not say what was compared")?
+                    .trim()
+                    .to_owned()
+            }
+        };
+        for (path, held) in &self.writes {
+            if held.is_empty() || std::fs::read(path)? != *held {
+                return Err(format!("`{}` is not what it was in one process", path.display()).into());
+            }
+        }
+        Ok(format!("{note}; {}", lanes(&logs)?))
+    }
+}
+
+/// `cargo`, whose next word is a subcommand of this checkout's `cargo ifunc`.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["run", "--quiet", "--locked", "--package", "cargo-ifunc", "--"]);
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A text of some size, the same on every run: the C headers of this system.
+fn headers() -> std::io::Result<Vec<u8>> {
+    let mut files: Vec<_> = std::fs::read_dir("/usr/include")?
+        .filter_map(Result::ok)
+        .map(|file| file.path())
+        .collect();
+    files.sort();
+    let mut text = Vec::new();
+    for file in files.iter().filter(|file| file.is_file()) {
+        text.extend(std::fs::read(file).unwrap_or_default());
+    }
+    Ok(text)
+}

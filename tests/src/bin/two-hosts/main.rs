@@ -1,0 +1,200 @@
+//! End to end between two hosts, which are network namespaces of this machine: the examples, the tests between processes, and
+//! numbered messages over ways that lose, slow down, stop and delay what is sent.
+//!
+//! ```text
+//! two-hosts [--quick]
+//! ```
+//!
+//! `cargo xtask two-hosts` builds and starts it. It needs a kernel that lets this user make namespaces, `ip`, `tc`, `nft` and the
+//! programs of util-linux; where there are none it says so and ends well, with nothing passed.
+
+mod badly;
+mod examples;
+mod exchange;
+mod hosts;
+mod program;
+mod relay;
+mod report;
+mod scenarios;
+mod source;
+mod target;
+mod tests;
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use badly::INTERFACE;
+use exchange::{Places, Way};
+use hosts::Host;
+use report::Report;
+
+/// What went wrong, as text.
+type Failure = Box<dyn std::error::Error>;
+
+/// The transports that cross between hosts, by the scheme of their addresses.
+const TRANSPORTS: [&str; 3] = ["ucx", "ucx-put", "ucx-worker"];
+/// This program, also when it was built again meanwhile.
+fn this() -> String {
+    format!("/proc/{}/exe", std::process::id())
+}
+
+/// Set once this program is root of a namespace of users.
+const INSIDE: &str = "TWO_HOSTS_INSIDE";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => run(false),
+        ["--quick"] => run(true),
+        ["target", address] => target::run(address).map(|()| true),
+        ["source", address, libraries, messages, largest] => match (messages.parse(), largest.parse()) {
+            (Ok(messages), Ok(largest)) => {
+                source::run(address, Path::new(libraries), messages, largest).map(|()| true)
+            }
+            _ => Err("how many messages, how large?".into()),
+        },
+        ["relay", one, other, ms] => match ms.parse() {
+            Ok(ms) => relay::run(one, other, Duration::from_millis(ms)).map(|()| true),
+            Err(_) => Err("how many milliseconds?".into()),
+        },
+        _ => Err(format!("unknown arguments: {}\nhelp: two-hosts [--quick]", args.join(" ")).into()),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything; whether all of it passed.
+fn run(quick: bool) -> Result<bool, Failure> {
+    if !is_root()? && std::env::var_os(INSIDE).is_none() {
+        // A user may be root among namespaces of their own, where the kernel allows that.
+        let allowed = Command::new("unshare")
+            .args(["--user", "--map-root-user", "true"])
+            .output();
+        match allowed {
+            Ok(output) if output.status.success() => {
+                let mut again = Command::new("unshare");
+                again
+                    .args(["--user", "--map-root-user"])
+                    .arg(std::env::current_exe()?);
+                return Err(again
+                    .args(quick.then_some("--quick"))
+                    .env(INSIDE, "1")
+                    .exec()
+                    .into());
+            }
+            Ok(output) => return skip(String::from_utf8_lossy(&output.stderr).trim()),
+            Err(error) => return skip(&format!("`unshare`: {error}")),
+        }
+    }
+    let scratch = Scratch::new()?;
+    let hosts = || -> Result<_, Failure> {
+        let (one, other) = (
+            Host::new("10.77.0.1", &scratch.0)?,
+            Host::new("10.77.0.2", &scratch.0)?,
+        );
+        one.cable(INTERFACE, &other, INTERFACE)?;
+        Ok((one, other))
+    };
+    let (one, other) = match hosts() {
+        Ok(hosts) => hosts,
+        Err(error) => return skip(&error.to_string()),
+    };
+    let places = places(&scratch)?;
+    let mut report = Report::default();
+    let examples = examples::Example::all(&places)?;
+    for (number, &transport) in TRANSPORTS.iter().enumerate() {
+        for (example, port) in examples.iter().zip(4000 + 10 * number as u16..) {
+            let way = Way {
+                source: &one,
+                target: &other,
+                transport,
+            };
+            report.try_this(&format!("{} over {transport}", example.name), || {
+                example.run(&way, &places, port)
+            });
+        }
+        if transport == "ucx-worker" {
+            // Its addresses are not known before, and the tests say beforehand where a target will be.
+            continue;
+        }
+        report.try_this(&format!("tests between processes over {transport}"), || {
+            tests::run(
+                quick,
+                &Way {
+                    source: &one,
+                    target: &other,
+                    transport,
+                },
+            )
+        });
+    }
+    scenarios::run(quick, [&one, &other], &TRANSPORTS, &places, &mut report);
+    scenarios::far_apart(quick, &TRANSPORTS, &places, &mut report)?;
+    println!("{} passed, {} failed", report.passed, report.failed);
+    Ok(report.failed == 0)
+}
+
+/// Says why nothing was tried.
+fn skip(why: &str) -> Result<bool, Failure> {
+    println!("NOT TRIED: this kernel does not let this user make two hosts of namespaces: {why}");
+    println!(
+        "help: run it as root, or in a container with the capabilities SYS_ADMIN and NET_ADMIN (`--privileged`), or"
+    );
+    println!(
+        "help: allow namespaces of users: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000"
+    );
+    println!("0 passed, 0 failed");
+    Ok(true)
+}
+
+fn is_root() -> Result<bool, Failure> {
+    Ok(rustix::process::geteuid().is_root())
+}
+
+/// Builds what is sent, and says where it is.
+fn places(scratch: &Scratch) -> Result<Places, Failure> {
+    let mut build = examples::cargo();
+    let status = build
+        .args(["ifunc", "build", "--quiet", "--package", "ifunc-tests-ifuncs"])
+        .status()?;
+    if !status.success() {
+        return Err(format!("the ifuncs of the tests are not built: {status}").into());
+    }
+    // This program lies in `TARGET/PROFILE`.
+    let this = std::env::current_exe()?;
+    let target = this
+        .ancestors()
+        .nth(2)
+        .ok_or("this program lies in no target directory")?
+        .to_owned();
+    Ok(Places {
+        libraries: target.join("ifunc/release"),
+        scratch: scratch.0.clone(),
+        target,
+    })
+}
+
+/// A folder that is gone when this program ends well or by itself.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("two-hosts-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,143 @@
+//! What is tried between two hosts: a good way, and bad ones.
+
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::badly::{INTERFACE, link, lose, lose_nothing, slow, slow_no_more};
+use crate::exchange::{Places, Way};
+use crate::hosts::Host;
+use crate::program::Program;
+use crate::report::Report;
+
+/// How long anything may take on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a silent host is waited for before it is taken for dead, and what more a busy machine needs to say so.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// Numbered messages over each way between two hosts that one cable joins.
+pub(crate) fn run(
+    quick: bool,
+    hosts: [&Host; 2],
+    transports: &[&'static str],
+    places: &Places,
+    report: &mut Report,
+) {
+    for &transport in transports {
+        let way = Way {
+            source: hosts[0],
+            target: hosts[1],
+            transport,
+        };
+        let name = |what: &str| format!("{transport}, {what}");
+        let many = if quick { 2_000 } else { 20_000 };
+        let plain = |_: &str| Ok(());
+        report.try_this(&name("nothing in the way"), || {
+            Ok(way.exchange(places, many, 200_000, PATIENCE, plain)?.to_string())
+        });
+        report.try_this(&name("one frame in a hundred lost, each way"), || {
+            lose(hosts, 1)?;
+            let done = way.exchange(places, if quick { 300 } else { 3_000 }, 20_000, PATIENCE, plain);
+            lose_nothing(hosts)?;
+            Ok(done?.to_string())
+        });
+        if !quick {
+            report.try_this(&name("one frame in twenty lost, each way"), || {
+                lose(hosts, 5)?;
+                let done = way.exchange(places, 1_000, 20_000, PATIENCE, plain);
+                lose_nothing(hosts)?;
+                Ok(done?.to_string())
+            });
+        }
+        report.try_this(&name("20 Mbit/s, each way"), || {
+            slow(hosts, 20)?;
+            let done = way.exchange(places, if quick { 400 } else { 2_000 }, 50_000, PATIENCE, plain);
+            slow_no_more(hosts)?;
+            Ok(done?.to_string())
+        });
+        report.try_this(&name("the link down for 1 s"), || {
+            let done = outage(&way, places, Duration::from_secs(1))?;
+            match done.1 {
+                None => Ok(format!("the connection went on: {}", done.0)),
+                Some(_) => Err("the connection was given up".into()),
+            }
+        });
+        if !quick {
+            report.try_this(&name("the link down for 25 s"), || {
+                let (figures, noticed) = outage(&way, places, Duration::from_secs(25))?;
+                match noticed {
+                    Some(after) if after < BOUND => Ok(format!(
+                        "noticed after {:.1} s, connected again when it was up: {figures}",
+                        after.as_secs_f64()
+                    )),
+                    Some(after) => Err(format!("noticed after {:.1} s only", after.as_secs_f64()).into()),
+                    None => Err("not noticed".into()),
+                }
+            });
+        }
+    }
+}
+
+/// Takes the target's link down in the middle, for `time`. The figures, and how long after that the source said that the
+/// connection was lost, if it did.
+fn outage(way: &Way<'_>, places: &Places, time: Duration) -> Result<(String, Option<Duration>), Failure> {
+    let (mut down, mut noticed) = (None, None);
+    let figures = way.exchange(places, 2_000, 20_000, PATIENCE, |line| {
+        if line == "at 500" {
+            down = Some(Instant::now());
+            link(way.target, false)?;
+            // What comes up again does so while the source sends.
+            let mut up = way.target.command("sh");
+            up.args([
+                "-c",
+                &format!("sleep {} && exec ip link set {INTERFACE} up", time.as_secs_f64()),
+            ]);
+            up.spawn()?;
+        }
+        if line.starts_with("lost ") && noticed.is_none() {
+            noticed = down.map(|at| at.elapsed());
+        }
+        Ok(())
+    })?;
+    Ok((figures.to_string(), noticed))
+}
+
+/// Numbered messages between two hosts with a relay between them that takes its time.
+pub(crate) fn far_apart(
+    quick: bool,
+    transports: &[&'static str],
+    places: &Places,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let scratch = &places.scratch;
+    let (one, middle, other) = (
+        Host::new("10.78.0.1", scratch)?,
+        Host::new("", scratch)?,
+        Host::new("10.78.0.2", scratch)?,
+    );
+    one.cable(INTERFACE, &middle, "one")?;
+    other.cable(INTERFACE, &middle, "other")?;
+    let ms: u64 = 25;
+    let mut relay = middle.command(crate::this());
+    relay.args(["relay", "one", "other", &ms.to_string()]);
+    let mut relay = Program::start("relay", &mut relay, PATIENCE * 4)?;
+    relay.wait_for("relaying")?;
+    for &transport in transports {
+        let way = Way {
+            source: &one,
+            target: &other,
+            transport,
+        };
+        report.try_this(&format!("{transport}, {ms} ms later, each way"), || {
+            let messages = if quick { 300 } else { 2_000 };
+            let mut connected = String::new();
+            let figures = way.exchange(places, messages, 20_000, PATIENCE, |line| {
+                if line.starts_with("connected ") {
+                    connected = line.to_owned();
+                }
+                Ok(())
+            })?;
+            Ok(format!("{connected}; {figures}"))
+        });
+    }
+    Ok(())
+}

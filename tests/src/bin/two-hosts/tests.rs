@@ -1,0 +1,53 @@
+//! The tests between processes, unchanged: the tests on one host, their targets on the other.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::exchange::Way;
+use crate::program::Program;
+
+/// What they may take, compiling included.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Runs them. How many passed.
+///
+/// # Errors
+/// One of them failed, or none ran.
+pub(crate) fn run(quick: bool, way: &Way<'_>) -> Result<String, Failure> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command: Command = way.source.command(cargo);
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    command.args([
+        "test",
+        "--quiet",
+        "--locked",
+        "--offline",
+        "--no-fail-fast",
+        "--manifest-path",
+    ]);
+    command.arg(manifest);
+    for test in if quick {
+        &["mixed"][..]
+    } else {
+        &["mixed", "restart", "mismatch"]
+    } {
+        command.args(["--test", test]);
+    }
+    command.env("IFUNC_TRANSPORT", way.transport);
+    command.env("E2E_HOST", way.target.ip);
+    command.env("E2E_ENTER", way.target.enter().join(" "));
+    let mut tests = Program::start("tests", &mut command, PATIENCE)?;
+    tests.end()?;
+    let results = tests.said.iter().filter(|line| line.starts_with("test result: "));
+    let passed: u32 = results
+        .filter_map(|line| line.split(' ').nth(3)?.parse::<u32>().ok())
+        .sum();
+    match passed {
+        0 => Err("no test ran".into()),
+        passed => Ok(format!(
+            "{passed} passed, on one host, with their targets on the other"
+        )),
+    }
+}
