@@ -40,7 +40,7 @@ impl Example {
                 "03-text-search",
                 vec![
                     text(&text_file)?.to_owned(),
-                    "E[A-Z]*[0-9]".to_owned(),
+                    "error".to_owned(),
                     text(&found)?.to_owned(),
                 ],
                 results.to_vec(),
