@@ -9,7 +9,7 @@
 //! mpirun -n 4 target/debug/examples/launcher
 //! ```
 //!
-//! `IFUNC_TRANSPORT` says how frames travel: `ucx` unless it is set, or `shm` where all processes are on one host. With `ucx`, a
+//! `IFUNC_TRANSPORT` says how frames travel: `ucx` unless it is set, `shm` where all processes are on one host, `ucx-worker` without listeners. With `ucx`, a
 //! process listens at `IFUNC_HOST`, the address by which the others reach its host; at 127.0.0.1 unless that is set. The ifunc
 //! that is sent comes from `add.so`, as `cargo ifunc build` made it of the first example's `add`. `job.sbatch`, beside this file, starts
 //! the same under Slurm.
@@ -81,7 +81,8 @@ fn place(me: &Launched, meeting: &Rendezvous) -> Result<String, Box<dyn Error + 
     match &*transport {
         "shm" => Ok(format!("shm:launcher-{}-{}", std::process::id(), me.rank)),
         "ucx" | "ucx-put" => Ok(format!("{transport}://{host}:0")),
-        other => Err(format!("IFUNC_TRANSPORT={other}: shm, ucx or ucx-put").into()),
+        "ucx-worker" => Ok("ucx-worker:".into()),
+        other => Err(format!("IFUNC_TRANSPORT={other}: shm, ucx, ucx-put or ucx-worker").into()),
     }
 }
 

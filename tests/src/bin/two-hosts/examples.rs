@@ -139,6 +139,43 @@ impl Example {
     }
 }
 
+/// Two processes of a job, one on each host, that find each other through a directory that both hosts see, and call each
+/// other: `ifunc-rt/examples/launcher`, as somebody starts it who has no launcher.
+///
+/// # Errors
+/// They do not find each other, or something was lost.
+pub(crate) fn launched(way: &Way<'_>, places: &Places) -> Result<String, Failure> {
+    let meeting = places.scratch.join("meeting");
+    std::fs::create_dir_all(&meeting)?;
+    let start = |host: &crate::hosts::Host, rank: &str| {
+        let mut command = host.command(places.target.join("debug/examples/launcher"));
+        command.envs([
+            ("IFUNC_RANK", rank),
+            ("IFUNC_SIZE", "2"),
+            ("IFUNC_JOB", "two hosts"),
+        ]);
+        command
+            .env("IFUNC_RENDEZVOUS", &meeting)
+            .env("IFUNC_LIB_DIR", &places.libraries);
+        command
+            .env("IFUNC_TRANSPORT", way.transport)
+            .env("IFUNC_HOST", host.ip);
+        Program::start("launched process", &mut command, PATIENCE)
+    };
+    let (mut one, mut other) = (start(way.source, "0")?, start(way.target, "1")?);
+    one.end()?;
+    other.end()?;
+    for program in [&one, &other] {
+        if !program.said.iter().any(|line| line.contains("as it must be")) {
+            return Err(format!("it said {:?}", program.said).into());
+        }
+    }
+    match std::fs::read_dir(&meeting)?.count() {
+        0 => Ok(one.said.concat()),
+        left => Err(format!("{left} entries are left where they met").into()),
+    }
+}
+
 /// `cargo`, whose next word is a subcommand of this checkout's `cargo ifunc`.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -121,6 +121,14 @@ fn run(quick: bool) -> Result<bool, Failure> {
                 example.run(&way, &places, port)
             });
         }
+        let way = Way {
+            source: &one,
+            target: &other,
+            transport,
+        };
+        report.try_this(&format!("all to all, started by hand, over {transport}"), || {
+            examples::launched(&way, &places)
+        });
         if transport == "ucx-worker" {
             // Its addresses are not known before, and the tests say beforehand where a target will be.
             continue;
@@ -167,6 +175,22 @@ fn places(scratch: &Scratch) -> Result<Places, Failure> {
         .status()?;
     if !status.success() {
         return Err(format!("the ifuncs of the tests are not built: {status}").into());
+    }
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--package",
+        "ifunc-rt",
+        "--example",
+        "launcher",
+    ]);
+    let status = build
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .status()?;
+    if !status.success() {
+        return Err(format!("the example that launchers start is not built: {status}").into());
     }
     // This program lies in `TARGET/PROFILE`.
     let this = std::env::current_exe()?;
