@@ -49,6 +49,10 @@ impl Locked<'_> {
                 self.knock(request);
             }
         }
+        // Whoever looks at a ring finds, without an event, what is wrong with it.
+        for id in std::mem::take(&mut self.state.broken) {
+            self.detach(id);
+        }
         // What was put lands without an event.
         for id in std::mem::take(&mut self.state.byes) {
             match self.have_all_come(id) {

@@ -19,9 +19,6 @@ fn settings(peer_timeout: Duration) -> Vec<(&'static str, &'static str, String)>
         ("TCP_", "KEEPIDLE", seconds(idle)),
         ("TCP_", "KEEPINTVL", seconds(every)),
         ("TCP_", "KEEPCNT", count.to_string()),
-        // A fence orders the puts of one lane; over several it would wait for the peer. (Both names: the setting was renamed.)
-        ("", "MAX_RMA_RAILS", "1".into()),
-        ("", "MAX_RMA_LANES", "1".into()),
         // A connection whose end is to be noticed does without UCX's shared memory otherwise.
         ("", "MM_ERROR_HANDLING", "y".into()),
     ]
@@ -63,6 +60,9 @@ const NO_PREFIX: (u32, u32) = (1, 13);
 /// holds the address of the peer, and has room for one of IPv4).
 const NO_IPV6: (u32, u32) = (1, 13);
 
+/// The first version that may put over several lanes. UCX complains of settings that it does not know.
+const RAILS: (u32, u32) = (1, 14);
+
 /// Whether this UCX can be used by way of `address`.
 ///
 /// # Errors
@@ -97,6 +97,11 @@ impl Settings {
             if is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
                 settings.set(prefix, name, &value);
             }
+        }
+        let version = ucx.version();
+        if (version.major, version.minor) >= RAILS {
+            // A fence orders the puts of one lane; over several it would wait for the peer.
+            settings.set("", "MAX_RMA_RAILS", "1");
         }
         if address.is_some_and(|address| address.is_loopback()) {
             // UCX opens a port on every device that it may use, on which it believes what it is sent.

@@ -25,7 +25,8 @@
 //! an active message costs half of a put, and a put lands only while the other side looks for frames.
 //!
 //! **A peer may write its ring at any time**, so words are copied once and judged as copies, and places are computed from this
-//! side's own counters. Bodies are copied by the layers above.
+//! side's own counters. Bodies are copied by the layers above. Remote keys are for UCX to judge, which fails on some bytes that
+//! are no key: whoever reaches a worker is trusted with its process, as over `ucx`.
 
 pub(super) mod layout;
 pub(super) mod link;

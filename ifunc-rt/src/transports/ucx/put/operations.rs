@@ -175,6 +175,18 @@ impl Locked<'_> {
         Ok(gone)
     }
 
+    /// Puts anything anywhere into the peer's memory.
+    #[cfg(test)]
+    pub(in super::super) fn put_anything(&mut self, id: ConnectionId, bytes: &[u8], to: usize) {
+        let route = self.route(id).unwrap();
+        let purpose = Purpose::Sending {
+            connection: id,
+            len: bytes.len(),
+        };
+        self.put_bytes(route, bytes, to, purpose).unwrap();
+        self.fence().unwrap();
+    }
+
     fn fence(&mut self) -> Result<(), Status> {
         // SAFETY: the worker is alive, and this thread's by the lock.
         let status = unsafe { self.ucx().ucp_worker_fence(self.worker()) };

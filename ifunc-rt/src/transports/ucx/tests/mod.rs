@@ -35,6 +35,7 @@ macro_rules! by_each_way {
 mod engine;
 mod one_process;
 mod strangers;
+mod strangers_that_put;
 mod two_processes;
 
 const LIMITS: Limits = Limits {

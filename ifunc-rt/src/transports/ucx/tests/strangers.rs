@@ -11,20 +11,23 @@ use crate::transports::ucx::settings::Settings;
 use crate::transports::ucx::table::{ConnectionId, Stage};
 
 /// A client of UCX that says what it likes.
-struct Stranger {
-    engine: std::sync::Arc<Engine>,
-    id: ConnectionId,
+pub(super) struct Stranger {
+    pub(super) engine: std::sync::Arc<Engine>,
+    pub(super) id: ConnectionId,
 }
 
 impl Stranger {
-    fn new(to: &Address) -> Self {
-        let Address::Ucx(at) = to else { panic!("{to}") };
+    pub(super) fn new(to: &Address) -> Self {
+        let way = match to {
+            Address::UcxPut(_) => Way::Puts,
+            _ => Way::Messages,
+        };
         let ucx = Ucx::load().unwrap();
-        let at = at.resolve().unwrap();
+        let at = host_port(to).resolve().unwrap();
         let engine = Engine::new(
             ucx,
             &Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap(),
-            Way::Messages,
+            way,
         )
         .unwrap();
         let mut locked = engine.lock();
@@ -34,14 +37,14 @@ impl Stranger {
         Self { engine, id }
     }
 
-    fn post(&self, head: Head, body: &[u8]) {
+    pub(super) fn post(&self, head: Head, body: &[u8]) {
         let mut locked = self.engine.lock();
         let mut parcel = locked.inbox().parcel(body.len());
         parcel.body_mut(body.len()).copy_from_slice(body);
         locked.post(self.id, parcel, head, body.len());
     }
 
-    fn hello(&self) {
+    pub(super) fn hello(&self) {
         let hello = self.greeting();
         self.post(
             Head::notice(Notice::Hello, 0, hello.len(), Credits::default()),
@@ -54,10 +57,10 @@ impl Stranger {
             number: self.id.0,
             address: None,
         }
-        .encode(Way::Messages)
+        .encode(self.engine.lock().state.way)
     }
 
-    fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
         let mut locked = self.engine.lock();
         locked.progress();
         look(&mut locked)
@@ -68,7 +71,7 @@ impl Stranger {
     }
 }
 
-fn frame(sequence: u32, len: usize) -> Head {
+pub(super) fn frame(sequence: u32, len: usize) -> Head {
     Head {
         sequence,
         len: len as u32,
@@ -80,7 +83,12 @@ fn frame(sequence: u32, len: usize) -> Head {
 
 /// A target throws out whoever sends this to it, behind the handshake if there is one, and serves the others on.
 fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
-    let mut listener = listen(&any(Way::Messages), small()).unwrap();
+    throws_out_by(Way::Messages, what, greets, say);
+}
+
+/// The same where frames go this way.
+pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
+    let mut listener = listen(&any(way), small()).unwrap();
     let to = address(&*listener);
     let stranger = Stranger::new(&to);
     let mut links = Vec::new();
@@ -90,7 +98,7 @@ fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
             links.extend(listener.accept());
             stranger.look(|locked| {
                 let stage = &locked.state.connections[&stranger.id].stage;
-                matches!(stage, Stage::Open { .. }).then_some(())
+                matches!(stage, Stage::Open { .. } | Stage::Put(_)).then_some(())
             })
         });
     }
