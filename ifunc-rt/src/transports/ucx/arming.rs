@@ -36,6 +36,11 @@ impl Locked<'_> {
                 tracing::warn!(%status, "UCX cannot be slept on: waiting for it takes all of a processor's time");
             }
         }
+        self.wake();
+    }
+
+    /// Rings the bell: whoever sleeps next wakes at once.
+    pub(super) fn wake(&mut self) {
         if let Err(status) = self.ring() {
             tracing::warn!(%status, "UCX's descriptor cannot be rung: what happens may be seen late");
         }

@@ -60,6 +60,7 @@ impl Locked<'_> {
                 Err(why) => self.end(id, Gone::Malformed(why)),
             }
         }
+        self.look_for_expected();
         if self.state.leaving > 0
             || self
                 .state
@@ -203,9 +204,7 @@ impl Locked<'_> {
                 Ok(())
             }
             (Notice::Memory, Stage::Offered(_)) => self.enter(id, body),
-            (Notice::Bell, Stage::Put(_)) => connection
-                .rings()
-                .map_or(Ok(()), |rings| rings.sleeping.rung(number)),
+            (Notice::Bell, Stage::Put(_)) => self.answered(id, number),
             (Notice::Refused, Stage::Calling) => {
                 connection.stage = match judge_refusal(way, body) {
                     Ok(why) => Stage::Refused(why),

@@ -90,6 +90,8 @@ impl Locked<'_> {
         let Some(mut connection) = self.state.connections.remove(&id) else {
             return;
         };
+        self.state.awake.remove(&id);
+        self.state.expecting.remove(&id);
         if connection.left.is_some() {
             self.state.leaving -= 1;
         }

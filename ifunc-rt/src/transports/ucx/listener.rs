@@ -183,9 +183,16 @@ impl Listener for UcxListener {
             locked.announce_all();
         }
         locked.arm();
+        let pause = locked.pause();
+        if pause.is_some() {
+            locked.wake();
+        }
         if let Some(door) = &mut locked.state.door {
             door.armed = true;
         }
+        drop(locked);
+        // Others may use the engine meanwhile.
+        std::thread::sleep(pause.unwrap_or_default());
     }
 
     fn disarm(&mut self) {

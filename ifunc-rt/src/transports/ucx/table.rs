@@ -46,6 +46,12 @@ pub(super) struct State {
     pub(super) graves: Vec<(*mut Parcel, Memory)>,
     /// Connections whose peers have left, and not all of whose frames have landed.
     pub(super) byes: Vec<ConnectionId>,
+    /// Connections that put, and have not announced that they sleep, or were answered.
+    pub(super) awake: BTreeSet<ConnectionId>,
+    /// Connections whose peers posted what has not landed, and will land without a bell.
+    pub(super) expecting: BTreeSet<ConnectionId>,
+    /// Since when something is awaited that lands without a bell.
+    pub(super) expecting_since: Option<Instant>,
     /// Connections of a target that rested until something happened to them.
     pub(super) ready: Vec<Key>,
     /// Room for events.

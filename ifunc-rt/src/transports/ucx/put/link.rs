@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE};
 
 use super::layout::View;
+use super::operations::{PAUSE, SOON};
 use super::ring::{Consumer, Landed, Producer};
 use super::sleeping::Verdict;
 use crate::transports::ucx::credits::UnderWay;
@@ -209,11 +210,6 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// How long is looked without a pause for what is known to be under way.
-    const SOON: Duration = Duration::from_millis(1);
-    /// The pause that follows: the peer may have been stopped in the middle of a put.
-    const PAUSE: Duration = Duration::from_millis(2);
-
     fn look(&mut self) -> Result<Option<Landed>, Gone> {
         self.consumer.look(&self.view).map_err(|why| {
             let gone = Gone::Malformed(why);
@@ -302,8 +298,8 @@ impl Inbound for Receiver {
             Verdict::Unannounced => false,
             Verdict::Expecting => {
                 let since = *self.expecting.get_or_insert_with(Instant::now);
-                if since.elapsed() > Self::SOON {
-                    std::thread::sleep(Self::PAUSE);
+                if since.elapsed() > SOON {
+                    std::thread::sleep(PAUSE);
                 }
                 false
             }
@@ -328,9 +324,15 @@ impl Inbound for Receiver {
     }
 
     fn is_quiet(&mut self) -> bool {
-        let verdict = self.handle.engine.lock().may_sleep(self.handle.id);
+        let mut locked = self.handle.engine.lock();
+        let is_gone =
+            connection(&mut locked, self.handle.id).is_ok_and(|connection| connection.gone.is_some());
+        // What is expected keeps the listener awake.
+        let verdict = locked.may_sleep(self.handle.id);
+        drop(locked);
         self.held.is_none()
-            && verdict == Verdict::MaySleep
+            && !is_gone
+            && verdict != Verdict::Unannounced
             && matches!(self.consumer.look(&self.view), Ok(None))
     }
 }

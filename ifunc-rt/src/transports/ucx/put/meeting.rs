@@ -76,6 +76,7 @@ impl Locked<'_> {
             };
         }
         taken?;
+        self.state.awake.insert(id);
         let Some(door) = &mut self.state.door else {
             return Err("a source that calls a source");
         };

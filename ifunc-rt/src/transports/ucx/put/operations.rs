@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
+use std::time::{Duration, Instant};
+
 use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word};
 use ucx_sys::*;
 
@@ -19,6 +21,11 @@ use crate::transports::ucx::header::{Credits, Notice};
 use crate::transports::ucx::inbox::on_sent;
 use crate::transports::ucx::parcel::{BODY, Parcel, Purpose};
 use crate::transports::ucx::table::{Connection, ConnectionId, Stage};
+
+/// How long is looked without a pause for what is known to be under way.
+pub(super) const SOON: Duration = Duration::from_millis(1);
+/// The pause that follows: the peer may have been stopped in the middle of a put.
+pub(super) const PAUSE: Duration = Duration::from_millis(2);
 
 /// A one-sided operation.
 enum Operation {
@@ -331,6 +338,7 @@ impl Locked<'_> {
         let Some(number) = connection.rings().and_then(|rings| rings.sleeping.begin()) else {
             return;
         };
+        self.state.awake.remove(&id);
         let Some(route) = self.route(id) else { return };
         let purpose = Purpose::Announcing { connection: id };
         match self.put_bytes(route, &number.to_ne_bytes(), ANNOUNCED, purpose) {
@@ -378,10 +386,11 @@ impl Locked<'_> {
         if let Some(parcel) = ended {
             self.inbox().give(parcel);
         }
-        // What was posted and had not landed when this side began to rest lands without a bell.
-        if self.may_sleep(id) != Verdict::MaySleep {
-            self.state.stir(id);
+        if self.verdict(id) == Verdict::Expecting {
+            self.state.expecting.insert(id);
         }
+        // What has landed since this side looked last landed without a bell.
+        self.state.stir(id);
     }
 
     /// An operation of this module's has ended.
@@ -404,29 +413,67 @@ impl Locked<'_> {
         }
     }
 
-    /// Announces the sleep of all connections, before the worker is armed.
+    /// The peer rang.
+    pub(in super::super) fn answered(&mut self, id: ConnectionId, number: u64) -> Result<(), &'static str> {
+        let connection = self.state.connections.get_mut(&id);
+        if let Some(rings) = connection.and_then(Connection::rings) {
+            rings.sleeping.rung(number)?;
+            self.state.awake.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Announces the sleep of all connections that have to announce it, before the worker is armed.
     pub(in super::super) fn announce_all(&mut self) {
-        let open: Vec<_> = self
-            .state
-            .connections
-            .iter()
-            .filter(|(_, connection)| matches!(connection.stage, Stage::Put(_)))
-            .map(|(&id, _)| id)
-            .collect();
-        for id in open {
+        let awake: Vec<_> = self.state.awake.iter().copied().collect();
+        for id in awake {
             self.announce(id);
         }
     }
 
-    /// Whether a side may sleep that has looked for frames in vain.
-    pub(in super::super) fn may_sleep(&mut self, id: ConnectionId) -> Verdict {
+    fn verdict(&mut self, id: ConnectionId) -> Verdict {
         match self.state.connections.get_mut(&id) {
-            // Its leave is known, and not all that it sent has landed.
-            Some(connection) if connection.bye.is_some() => Verdict::Expecting,
             Some(connection) if connection.gone.is_none() => {
                 connection.rings().map_or(Verdict::Unannounced, Rings::verdict)
             }
             _ => Verdict::Unannounced,
         }
+    }
+
+    /// Whether a side may sleep that has looked for frames in vain.
+    pub(in super::super) fn may_sleep(&mut self, id: ConnectionId) -> Verdict {
+        match self.state.connections.get(&id) {
+            // Its leave is known, and not all that it sent has landed.
+            Some(connection) if connection.bye.is_some() && connection.gone.is_none() => Verdict::Expecting,
+            _ => self.verdict(id),
+        }
+    }
+
+    /// Looks whether what was posted has landed.
+    pub(in super::super) fn look_for_expected(&mut self) {
+        if self.state.expecting.is_empty() && self.state.byes.is_empty() {
+            self.state.expecting_since = None;
+            return;
+        }
+        for id in std::mem::take(&mut self.state.expecting) {
+            if self.verdict(id) == Verdict::Expecting {
+                self.state.expecting.insert(id);
+            } else {
+                self.state.stir(id);
+            }
+        }
+    }
+
+    /// How long a target pauses before it looks again for what lands without a bell; `None`: nothing will.
+    pub(in super::super) fn pause(&mut self) -> Option<Duration> {
+        if self.state.expecting.is_empty() && self.state.byes.is_empty() {
+            return None;
+        }
+        let since = *self.state.expecting_since.get_or_insert_with(Instant::now);
+        Some(if since.elapsed() > SOON {
+            PAUSE
+        } else {
+            Duration::ZERO
+        })
     }
 }
