@@ -63,6 +63,8 @@ impl Process {
         let stderr = folder.join(format!("{name}.stderr"));
         let mut child = command
             .env("IFUNC_FAILPOINT_GO", &go)
+            // Its standard output is the process's own: UCX would write into the middle of its lines.
+            .env("UCX_LOG_FILE", "stderr")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&stderr).map_err(io)?)
