@@ -24,6 +24,7 @@ impl Locked<'_> {
         if let Some(borrowed) = self.borrowed() {
             return self.arm_borrowed(borrowed);
         }
+        self.watch();
         let Err(why) = try_arm(self, Locked::arm_worker, |locked| {
             locked.progress();
         }) else {

@@ -25,6 +25,8 @@ pub(super) const MESSAGE: u16 = 1;
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 /// How long endpoints are waited for that are being closed by force, which asks nobody.
 const CLOSING: Duration = Duration::from_millis(500);
+/// Looks between two at those that are silent, where nobody sleeps.
+const WATCHED: u64 = 4096;
 /// The longest sleep of somebody who waits for UCX.
 const SLICE: Duration = Duration::from_millis(5);
 
@@ -94,6 +96,11 @@ impl Engine {
         let status = unsafe { ucx.ucp_worker_get_efd(engine.worker, &raw mut engine.efd) };
         ucx.check(status)
             .map_err(refused("asking UCX for a descriptor to sleep on"))?;
+        engine
+            .state
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .watch = settings.watch();
         engine.register(Some(on_message))?;
         Ok(Arc::new(engine))
     }
@@ -273,8 +280,21 @@ impl Locked<'_> {
     /// Lets UCX work, and looks at what happened; whether anything did.
     pub(super) fn progress(&mut self) -> bool {
         self.state.looks += 1;
+        if self.state.looks.is_multiple_of(WATCHED) {
+            self.watch();
+        }
         let some = self.turn();
         self.look() || some
+    }
+
+    /// Ends connections whose peer was silent for too long with something under way. UCX then says so.
+    pub(super) fn watch(&mut self) {
+        let engine = self.engine;
+        if let Some(watch) = &mut self.state.watch
+            && watch.is_due()
+        {
+            watch.hang_up(engine.bell());
+        }
     }
 
     /// Lets UCX work; whether it did anything. What happened waits in the inbox.

@@ -44,6 +44,7 @@ mod listener;
 mod parcel;
 mod put;
 mod settings;
+mod silence;
 mod source;
 mod table;
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ucx_sys::{Status, Ucx, Version, ucp_config_t};
 
+use super::silence::Watch;
+
 /// What differs from UCX's own defaults: the prefix that a transport's settings have, the name, the value. `UCX_` and both
 /// is the variable that overrides it.
 ///
@@ -53,6 +55,9 @@ impl Probes {
     }
 }
 
+/// The first version in which the lanes of puts may have a setting.
+const RMA_LANES: (u32, u32) = (1, 14);
+
 /// The last version in which a program names a transport's setting without its prefix.
 const NO_PREFIX: (u32, u32) = (1, 13);
 
@@ -80,6 +85,7 @@ pub(super) fn judge(version: Version, address: IpAddr) -> Result<(), String> {
 pub(super) struct Settings {
     ucx: &'static Ucx,
     config: *mut ucp_config_t,
+    peer_timeout: Duration,
 }
 
 impl Settings {
@@ -92,9 +98,20 @@ impl Settings {
         let mut config = std::ptr::null_mut();
         // SAFETY: no prefix and no file: the environment; the result is written to `config`.
         ucx.check(unsafe { ucx.ucp_config_read(std::ptr::null(), std::ptr::null(), &raw mut config) })?;
-        let settings = Self { ucx, config };
+        let settings = Self {
+            ucx,
+            config,
+            peer_timeout,
+        };
         for (prefix, name, value) in self::settings(peer_timeout) {
-            if is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
+            // UCX warns of settings that it does not have.
+            let since = if name.starts_with("MAX_RMA_") {
+                RMA_LANES
+            } else {
+                (0, 0)
+            };
+            let version = (ucx.version().major, ucx.version().minor);
+            if version >= since && is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
                 settings.set(prefix, name, &value);
             }
         }
@@ -138,6 +155,11 @@ impl Settings {
         if let Err(status) = self.ucx.check(status) {
             tracing::debug!(full, value, %status, "UCX does not take this setting");
         }
+    }
+
+    /// What is done about those that are silent, beside what UCX does.
+    pub(super) fn watch(&self) -> Option<Watch> {
+        Watch::new(self.peer_timeout.max(LEAST))
     }
 
     pub(super) fn as_ptr(&self) -> *const ucp_config_t {

@@ -14,6 +14,7 @@ use super::inbox::{Data, Event};
 use super::parcel::Parcel;
 use super::put::memory::Memory;
 use super::put::rings::Rings;
+use super::silence::Watch;
 use crate::transports::{Gone, Key};
 
 /// A connection of an engine, by the number that its peer sends to. Unlike the address of an endpoint it is not used again
@@ -60,6 +61,8 @@ pub(super) struct State {
     pub(super) closed: bool,
     /// Endpoints of the application's of which it said that their peers are gone.
     pub(super) lost: BTreeSet<usize>,
+    /// Over whose silence connections of TCP end; `None` where that is not our business.
+    pub(super) watch: Option<Watch>,
     /// It was said that the worker cannot be armed.
     pub(super) unarmed: bool,
     last: u32,

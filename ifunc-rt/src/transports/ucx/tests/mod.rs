@@ -37,6 +37,7 @@ mod one_process;
 mod strangers;
 mod strangers_that_put;
 mod two_processes;
+mod vanished;
 
 const LIMITS: Limits = Limits {
     max_payload: 1 << 20,

@@ -14,19 +14,39 @@ const ADDRESS: &str = "IFUNC_TEST_ADDRESS";
 const NOTICE: Duration = Duration::from_secs(3);
 
 /// Another process. Killed when it is dropped.
-struct Other {
+pub(super) struct Other {
     child: Child,
     /// What it said when it was ready.
-    said: String,
+    pub(super) said: String,
+}
+
+/// This program as another process, by way of the program that `by` names with its arguments.
+pub(super) fn child_command(by: &[&str], role: &str, address: &str) -> Command {
+    let this = std::env::current_exe().unwrap();
+    let mut command = match by {
+        [] => Command::new(this),
+        [by, args @ ..] => {
+            let mut command = Command::new(by);
+            command.args(args).arg(this);
+            command
+        }
+    };
+    let test = concat!(module_path!(), "::child").split_once("::").unwrap().1;
+    command
+        .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .envs([(ROLE, role), (ADDRESS, address)]);
+    command
 }
 
 impl Other {
     /// Starts one, and waits until it is ready.
     fn start(role: &str, address: &str, env: &[(&str, &str)]) -> Self {
-        let test = concat!(module_path!(), "::child").split_once("::").unwrap().1;
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .envs([(ROLE, role), (ADDRESS, address)])
+        Self::start_by(&[], role, address, env)
+    }
+
+    /// Starts one by way of another program, and waits until it is ready.
+    pub(super) fn start_by(by: &[&str], role: &str, address: &str, env: &[(&str, &str)]) -> Self {
+        let mut child = child_command(by, role, address)
             .envs(env.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
@@ -82,12 +102,13 @@ fn child() {
     match role.as_str() {
         "echo" => echo(&address),
         "echoes" => be_echoed(&address),
+        "survive" => super::vanished::survive(&address),
         "stream" => stream(connect(&address.parse().unwrap(), soon()).unwrap()),
         role => panic!("no role {role}"),
     }
 }
 
-fn ready(what: &str) {
+pub(super) fn ready(what: &str) {
     println!("ready {what}");
     std::io::stdout().flush().unwrap();
 }
@@ -140,7 +161,7 @@ fn stream(mut link: Link) {
 }
 
 /// Sends and waits for the same to come back.
-fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), Gone> {
+pub(super) fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), Gone> {
     let body = content(n, len);
     let deadline = soon();
     while send(link, &body)?.is_none() {
@@ -343,4 +364,32 @@ fn a_stopped_target_is_not_dead(way: Way) {
     let (_, back) = wait_for("the echo", || receive(&mut link).unwrap());
     assert!(back == body);
     echoes(&mut link, 3, 300_000).unwrap();
+}
+
+/// Nothing but shared memory: no socket ends with the process. UCX itself looks whether it lives.
+#[test]
+fn a_killed_target_is_noticed_without_any_socket() {
+    if !has_ucx() {
+        return;
+    }
+    let sm = [("UCX_TLS", "sm,self")];
+    let mut other = Other::start("echo", "ucx-worker:", &sm);
+    let mut survivor = child_command(&[], "survive", &other.said)
+        .envs(sm)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(survivor.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .filter_map(|line| Some(line.split_once("ready ")?.1.to_owned()));
+    let over = said.next().expect("it connects");
+    assert!(over.contains("memory") && !over.contains("tcp"), "{over}");
+    other.kill();
+    let killed = Instant::now();
+    said.next().expect("it misses the target");
+    let took = killed.elapsed();
+    println!("over {over}: noticed after {took:?}");
+    assert!(took < Duration::from_secs(8), "noticed after {took:?}");
+    survivor.wait().unwrap();
 }

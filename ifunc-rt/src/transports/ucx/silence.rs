@@ -1,0 +1,146 @@
+//! TCP connections of UCX whose peer's host has vanished with something under way.
+//!
+//! The kernel sends its probes ([`settings`](super::settings)) where nothing is under way. What was sent and not acknowledged
+//! it sends again, for a quarter of an hour by default, and UCX up to 1.21 has no setting for that. The kernel's
+//! own bound (`TCP_USER_TIMEOUT`) would also end connections to a process that is merely stopped and whose window is full.
+//! So the kernel is asked how long it has heard nothing: of a stopped process's host it still hears.
+//!
+//! UCX does not tell its sockets, but the kernel does: they are in the epoll instance that the worker is slept on, or in one
+//! that is in there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use rustix::net::{Shutdown, shutdown};
+
+/// How often sockets are looked at, as a part of the time after which a peer is given up.
+const PART: u32 = 4;
+/// How deep epoll instances are in each other: the worker's, a transport's.
+const DEPTH: u32 = 3;
+
+/// When sockets are looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    timeout: Duration,
+    next: Option<Instant>,
+    /// Sockets that send again what they have sent, and since when nothing was heard there.
+    unanswered: BTreeMap<RawFd, Instant>,
+}
+
+impl Watch {
+    /// `None`: not at all, because the environment has its own word on TCP's probes.
+    pub(super) fn new(timeout: Duration) -> Option<Self> {
+        let chosen = ["KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT"];
+        let is_chosen = |name: &&str| std::env::var_os(format!("UCX_TCP_{name}")).is_some();
+        (!chosen.iter().any(is_chosen)).then(|| Self {
+            timeout,
+            next: None,
+            unanswered: BTreeMap::new(),
+        })
+    }
+
+    /// Whether they are to be looked at now.
+    pub(super) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.next.is_none_or(|next| now >= next);
+        if is_due {
+            self.next = now.checked_add(self.timeout / PART);
+        }
+        is_due
+    }
+
+    /// Ends connections whose peer was silent for too long; how many.
+    pub(super) fn hang_up(&mut self, worker: BorrowedFd<'_>) -> usize {
+        let mut fds = BTreeSet::new();
+        collect(worker.as_raw_fd(), DEPTH, &mut fds);
+        let now = Instant::now();
+        let before = std::mem::take(&mut self.unanswered);
+        // It may have begun just behind the look before.
+        let patience = self.timeout - self.timeout / PART;
+        let mut ended = 0;
+        for fd in fds {
+            let Some(heard) = unheard(fd) else { continue };
+            let since = before.get(&fd).copied().filter(|&since| now - since <= heard);
+            let since = *self.unanswered.entry(fd).or_insert(since.unwrap_or(now));
+            if now - since >= patience {
+                tracing::debug!(fd, "the peer of a TCP connection of UCX's is silent");
+                // SAFETY: UCX's, which closes it under the engine's lock, which the caller has.
+                let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+                // UCX is told that the connection ended.
+                let _ = shutdown(socket, Shutdown::Both);
+                ended += 1;
+            }
+        }
+        ended
+    }
+}
+
+/// How long ago anything was heard on a socket of TCP that sends again what it has sent; `None` for any other descriptor.
+fn unheard(fd: RawFd) -> Option<Duration> {
+    // SAFETY: zeroes are a valid value: integers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: at most `len` bytes are written. What is no socket, or none of TCP, is refused.
+    let status = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    (status == 0 && info.tcpi_unacked > 0 && info.tcpi_retransmits > 0)
+        .then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
+}
+
+/// The descriptors in an epoll instance and in those that are in it.
+fn collect(epoll: RawFd, depth: u32, found: &mut BTreeSet<RawFd>) {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{epoll}")) else {
+        return;
+    };
+    for fd in members(&text) {
+        if found.insert(fd) && depth > 0 {
+            collect(fd, depth - 1, found);
+        }
+    }
+}
+
+/// What `/proc/PID/fdinfo` says of an epoll instance: `tfd:        9 events: …`, a line each.
+fn members(text: &str) -> impl Iterator<Item = RawFd> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::event::epoll;
+
+    use super::*;
+
+    #[test]
+    fn descriptors_are_found_in_epoll_instances() {
+        let instance = || epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let (outer, inner) = (instance(), instance());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let add = |to: &std::os::fd::OwnedFd, fd: BorrowedFd<'_>| {
+            epoll::add(to, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+        };
+        add(&outer, inner.as_fd());
+        add(&inner, listener.as_fd());
+        let mut found = BTreeSet::new();
+        collect(outer.as_raw_fd(), DEPTH, &mut found);
+        assert_eq!(found, [inner.as_raw_fd(), listener.as_raw_fd()].into());
+        // Nobody is silent who has nothing to answer.
+        let mut watch = Watch {
+            timeout: Duration::ZERO,
+            next: None,
+            unanswered: BTreeMap::new(),
+        };
+        assert_eq!(watch.hang_up(outer.as_fd()), 0);
+    }
+}
