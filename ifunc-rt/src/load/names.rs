@@ -22,6 +22,8 @@ pub(crate) struct HostName {
 
 // SAFETY: an address of code or data of the host; what the builder allowed lives as long as the target by its contract.
 unsafe impl Send for HostName {}
+// SAFETY: as above; nobody writes through it.
+unsafe impl Sync for HostName {}
 
 /// The allow-list of a target.
 #[derive(Debug)]

@@ -10,6 +10,8 @@ use rustix::event::{EventfdFlags, Timespec, epoll};
 pub(super) struct Bells {
     epoll: OwnedFd,
     stop: Arc<Stop>,
+    /// By which threads of this process wake the one that sleeps.
+    kick: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -35,16 +37,29 @@ impl Bells {
     pub(super) fn new(listener: BorrowedFd<'_>) -> rustix::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        for (fd, data) in [(listener, 0), (bell.as_fd(), 1)] {
+        let kick = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        for (fd, data) in [(listener, 0), (bell.as_fd(), 1), (kick.as_fd(), 2)] {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(data), epoll::EventFlags::IN)?;
         }
         Ok(Self {
+            kick,
             epoll,
             stop: Arc::new(Stop {
                 flag: AtomicBool::new(false),
                 bell,
             }),
         })
+    }
+
+    /// Wakes who sleeps, or who sleeps next.
+    pub(super) fn kick(&self) {
+        // Fails only when the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
+    }
+
+    /// Takes kicks back.
+    pub(super) fn calm(&self) {
+        let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
     }
 
     pub(super) fn stopped(&self) -> bool {

@@ -191,6 +191,15 @@ impl Connection {
         std::mem::take(&mut self.busy)
     }
 
+    /// Whether a look would find something. If not, the source gets its credits.
+    pub(super) fn has_work(&mut self) -> bool {
+        let some = self.order.has_parked() || !matches!(self.rx.peek(), Ok(None));
+        if !some {
+            self.rx.settle();
+        }
+        some
+    }
+
     /// Looks at a fair share of what has arrived, and returns how many frames were dealt with.
     pub(super) fn poll(
         &mut self,

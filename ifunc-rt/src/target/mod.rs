@@ -5,6 +5,7 @@ mod bells;
 pub(crate) mod bench;
 mod builder;
 mod connection;
+mod crew;
 mod environment;
 mod invoke;
 mod policy;
@@ -66,7 +67,8 @@ const LOOKS: u32 = 64;
 /// ([`Registered::with_timeout`](crate::Registered::with_timeout)); `try_send` and `try_call` never wait.
 ///
 /// Nothing happens behind the caller's back: frames are looked at in [`poll`](Self::poll) and [`serve`](Self::serve)
-/// only, on the calling thread, one invocation at a time; or on the thread that [`spawn`](Self::spawn) starts.
+/// only, on the calling thread, one invocation at a time; or on the thread that [`spawn`](Self::spawn) starts. Several threads
+/// serve where the ifuncs take `&T`: [`serve_shared`](Self::serve_shared), [`spawn_shared`](Self::spawn_shared).
 pub struct Target {
     // Connections hold images, images live in the cache's arena: dropped in this order.
     roster: Roster,
@@ -74,6 +76,7 @@ pub struct Target {
     entry: Entry,
     listener: Box<dyn Listener>,
     bells: Bells,
+    stack_bytes: usize,
     target_type: Option<(TypeId, TargetType)>,
 }
 
@@ -133,6 +136,7 @@ impl Target {
             entry,
             bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
             listener,
+            stack_bytes: builder.stack_bytes,
             target_type: None,
         })
     }
@@ -147,6 +151,12 @@ impl Target {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.roster.len()
+    }
+
+    /// Number of connections that a look looks at.
+    #[cfg(test)]
+    pub(crate) fn looked_at(&self) -> usize {
+        self.roster.looked_at()
     }
 
     /// Number of installed images.

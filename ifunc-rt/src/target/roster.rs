@@ -98,6 +98,30 @@ impl Roster {
         done
     }
 
+    #[cfg(test)]
+    pub(super) fn looked_at(&self) -> usize {
+        self.hot.len()
+    }
+
+    /// Whether nobody is looked at.
+    pub(super) fn all_rest(&self) -> bool {
+        self.hot.is_empty()
+    }
+
+    /// The next to be looked at, for a thread to have for itself.
+    pub(super) fn take_next(&mut self, listener: &mut dyn Listener) -> Option<Box<Connection>> {
+        self.looks += 1;
+        if self.looks >= REVIEW {
+            self.review(listener);
+        }
+        self.hot.pop_front()
+    }
+
+    /// Takes a connection back, behind all others.
+    pub(super) fn put_back(&mut self, connection: Box<Connection>) {
+        self.hot.push_back(connection);
+    }
+
     /// Puts to rest who had nothing since the last review, if many are looked at.
     fn review(&mut self, listener: &mut dyn Listener) {
         self.looks = 0;

@@ -68,14 +68,23 @@ impl Target {
     ///
     /// # Errors
     /// The kernel refuses a thread.
-    pub fn spawn<T: TargetArgs + Send + 'static>(mut self, mut value: T) -> Result<Serving<T>, TargetError> {
+    pub fn spawn<T: TargetArgs + Send + 'static>(self, value: T) -> Result<Serving<T>, TargetError> {
+        self.spawn_with(value, |target, value| target.serve(value))
+    }
+
+    /// A thread that serves as `serve` does.
+    pub(super) fn spawn_with<T: Send + 'static>(
+        mut self,
+        mut value: T,
+        serve: impl FnOnce(&mut Self, &mut T) -> Result<(), TargetError> + Send + 'static,
+    ) -> Result<Serving<T>, TargetError> {
         let address = self.address();
         let stop = self.stop_handle();
         let (end, ended) = channel();
         let serve = {
             let address = address.clone();
             move || {
-                let served = catch_unwind(AssertUnwindSafe(|| self.serve(&mut value)));
+                let served = catch_unwind(AssertUnwindSafe(|| serve(&mut self, &mut value)));
                 // Its sources learn that it is gone, and its address is free, before anybody is told. That may run code of the
                 // host's, too.
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(self)));

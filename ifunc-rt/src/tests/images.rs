@@ -113,6 +113,43 @@ pub(crate) fn panics() -> ImageParts {
     }
 }
 
+/// Adds the payload to an atomic target and answers the sum, on several threads: `mov rax, [rdi] ; mov r8, rax ;
+/// lock xadd [rdx], rax ; add rax, r8 ; …`.
+pub(crate) fn adds_shared() -> ImageParts {
+    let rx = vec![
+        0x48, 0x8b, 0x07, 0x49, 0x89, 0xc0, 0xf0, 0x48, 0x0f, 0xc1, 0x02, 0x4c, 0x01, 0xc0, // the sum
+        0x48, 0x8b, 0x79, 0x10, // mov rdi, [rcx+16]
+        0x48, 0x85, 0xff, 0x74, 0x0b, // test rdi, rdi ; jz done
+        0x48, 0x89, 0x07, // mov [rdi], rax
+        0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, // mov qword [rcx+32], 8
+        0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
+    ];
+    ImageParts {
+        flags: Flags::SHARED,
+        target: 0,
+        rx,
+        ..add()
+    }
+}
+
+/// Calls the import `meet`: `push rax ; mov rax, [rip+slot] ; call [rax] ; pop rax ; xor eax, eax ; ret`.
+pub(crate) fn meets() -> ImageParts {
+    let mut rx = vec![
+        0x50, 0x48, 0x8b, 0x05, 0x10, 0, 0, 0, 0xff, 0x10, 0x58, 0x31, 0xc0, 0xc3,
+    ];
+    rx.resize(0x20, 0xcc);
+    ImageParts {
+        name: "meets".into(),
+        arch: ARCH_X86_64,
+        flags: Flags::SHARED,
+        rx_align_log2: 4,
+        slot: Some(0x18),
+        rx,
+        imports: vec![import("meet")],
+        ..ImageParts::default()
+    }
+}
+
 /// Counts its own invocations in a static and answers the count: `inc qword [rip+counter] ; …`.
 pub(crate) fn counts() -> ImageParts {
     let rx = vec![

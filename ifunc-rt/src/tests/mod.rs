@@ -2,6 +2,7 @@
 
 mod both_ways;
 mod cancelling;
+mod crowds;
 mod departures;
 #[cfg(not(loom))]
 mod futures;
@@ -13,6 +14,7 @@ mod progress;
 mod running;
 mod serving;
 mod sessions;
+mod shared;
 mod stats;
 mod threads;
 #[cfg(not(loom))]

@@ -17,6 +17,7 @@ pub use error::{ConnectError, ListenError};
 pub(crate) mod address;
 mod bell;
 mod config;
+mod descriptors;
 mod error;
 mod loopback;
 mod shm;

@@ -66,6 +66,11 @@ impl Order {
         self.next
     }
 
+    /// Whether frames wait for their turn.
+    pub(crate) fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     /// Judges a sequence number.
     pub(crate) fn turn(&self, sequence: u32) -> Turn {
         // Serial-number arithmetic: half of the numbers are ahead, half behind.

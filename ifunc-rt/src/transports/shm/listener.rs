@@ -23,6 +23,7 @@ use super::place::Place;
 use super::policy::judge;
 use super::segment::Segment;
 use super::watch::{Token, Watched, Watcher};
+use crate::transports::descriptors::make_room_behind;
 use crate::transports::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
 
 /// How long somebody may stand in the door and say nothing.
@@ -135,13 +136,16 @@ impl Door {
     fn open(&self) {
         for _ in 0..ACCEPTED_AT_ONCE {
             match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(socket) => self.meet(socket),
+                Ok(socket) => {
+                    make_room_behind(socket.as_fd());
+                    self.meet(socket);
+                }
                 Err(Errno::AGAIN) => return,
                 // Gone while it waited.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
                     // It stays readable: do not look before there is a chance that something was closed.
-                    tracing::warn!(%error, "cannot accept a connection; trying again every {PAUSE:?}");
+                    tracing::warn!(%error, "cannot accept a connection; trying again every {PAUSE:?}; help: `ulimit -n` says how many descriptors a process may have");
                     let _ = self.attend(EventFlags::empty());
                     self.watcher.call_in(PAUSE, self.token);
                     return;

@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use super::directory::{Directory, Untrusted};
 use crate::transports::ListenError;
+use crate::transports::descriptors::make_room_behind;
 
 /// Connections that may wait until the watcher accepts them.
 const BACKLOG: i32 = 128;
@@ -40,12 +41,14 @@ pub(super) struct Place {
 
 /// A socket as `listen` and `connect` want it.
 pub(super) fn new_socket() -> rustix::io::Result<OwnedFd> {
-    socket_with(
+    let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
-    )
+    )?;
+    make_room_behind(socket.as_fd());
+    Ok(socket)
 }
 
 /// Path of the socket of `name`.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::strangers::knock;
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
@@ -89,7 +89,7 @@ fn child() {
         "starved echo" => {
             let limit = Rlimit {
                 current: Some(24),
-                ..getrlimit(Resource::Nofile)
+                maximum: Some(24),
             };
             setrlimit(Resource::Nofile, limit).unwrap();
             echo(&name);
