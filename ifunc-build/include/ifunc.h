@@ -74,6 +74,14 @@ extern "C" {
     const char name##_main_returns_status = 1;                                                                         \
     IFUNC_EXTERN const char name##_main_returns_status
 
+/* Says that a `main` may run on several threads of its target at the same time: it changes the target's data by atomic
+ * operations only, or by functions of the target that bear it, and so its own variables with static storage. A target that serves on
+ * several threads refuses ifuncs without it. At file scope, once. */
+#define IFUNC_SHAREABLE(name)                                                                                          \
+    IFUNC_EXTERN __attribute__((weak)) const char name##_main_is_shareable;                                            \
+    const char name##_main_is_shareable = 1;                                                                           \
+    IFUNC_EXTERN const char name##_main_is_shareable
+
 /* What `main` returns: it ran to its end; */
 #define IFUNC_OK UINT32_C(0)
 /* the payload is none of this ifunc's, and the source is told that it does not decode; */

@@ -97,7 +97,9 @@ pub use {serde, zerocopy};
 ///
 /// * `payload`: by value, by reference, or borrowing from the message: see [`codec`].
 /// * `target`: `&mut T` runs one invocation at a time; `&T` lets several serving threads run it at once where `T` is
-///   `Sync`, which a [`Foreign`] is not. `T` is a [`Layout`](macro@crate::Layout) or an [`Opaque`](macro@crate::Opaque).
+///   `Sync`, or opaque and `Sync` on the host's side (a target that serves so refuses `&mut T`). Then its `static`s are shared by
+///   those threads, as in any program with threads: safe code cannot get that wrong, a `static mut` needs a lock of its own.
+///   `T` is a [`Layout`](macro@crate::Layout) or an [`Opaque`](macro@crate::Opaque).
 /// * the answer: an owned value of the same kinds as the payload, or bytes by [`Context::answer`].
 ///
 /// | argument | meaning |

@@ -17,8 +17,9 @@ use core::marker::PhantomData;
 /// ```
 ///
 /// Nothing is known of what it stands for, so it is neither [`Send`] nor [`Sync`]: the host's type may hold a
-/// [`Cell`](core::cell::Cell), or change behind a `&Store`. An ifunc that takes `&Store` runs on one serving thread at a
-/// time, unless who knows the host's type writes `unsafe impl Sync for Store {}`.
+/// [`Cell`](core::cell::Cell), or change behind a `&Store`. An ifunc that takes `&Store` may run on several threads of its target
+/// at once all the same: it can only hand it to functions of the host, and the target serves on several threads only what
+/// is `Sync` there.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Foreign {

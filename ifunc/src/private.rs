@@ -315,11 +315,23 @@ impl<T: ?Sized + Sync> Shared<T> {
 
 /// What [`Shared`] says of other types.
 pub trait NotShared {
-    /// No flag.
-    const FLAG: &'static str = "";
+    /// The flag of an opaque type, of which an ifunc sees nothing: it can only hand its `&T` to functions of the host, whose
+    /// own type is `Sync`, or the target could not serve it on several threads. Of other types none.
+    const FLAG: &'static str;
 }
 
-impl<T: ?Sized> NotShared for Shared<T> {}
+impl<T: crate::TargetArgs> NotShared for Shared<T> {
+    const FLAG: &'static str = if is_opaque(T::TEXT.as_str()) {
+        Shared::<()>::FLAG
+    } else {
+        ""
+    };
+}
+
+/// Whether it is what `#[derive(Opaque)]` writes.
+const fn is_opaque(text: &str) -> bool {
+    matches!(text.as_bytes(), [b'o', b'p', b'a', b'q', b'u', b'e', b' ', ..])
+}
 
 /// Text of an ifunc's target type.
 #[must_use]
@@ -334,15 +346,21 @@ mod tests {
     #[test]
     fn only_what_is_sync_is_shared() {
         struct Store(#[allow(dead_code)] crate::Foreign);
-        struct Vouched(#[allow(dead_code)] crate::Foreign);
-        // SAFETY: there is none.
-        unsafe impl Sync for Vouched {}
+        struct Unsynchronised(#[allow(dead_code)] core::cell::Cell<u64>);
+        // SAFETY: a `u64`.
+        unsafe impl crate::TargetArgs for Unsynchronised {
+            const TEXT: ifunc_abi::text::Text =
+                ifunc_abi::text::Text::new().str("struct Unsynchronised{0:0:u64}[8,8]");
+        }
+        // SAFETY: nobody looks inside.
+        unsafe impl crate::TargetArgs for Store {
+            const TEXT: ifunc_abi::text::Text = ifunc_abi::text::Text::new().str("opaque store/1");
+        }
 
         assert_eq!(Shared::<[u64; 2]>::FLAG, " shared");
         assert_eq!(Shared::<core::sync::atomic::AtomicU64>::FLAG, " shared");
-        assert_eq!(Shared::<core::cell::Cell<u64>>::FLAG, "");
-        assert_eq!(Shared::<Store>::FLAG, "");
-        assert_eq!(Shared::<Vouched>::FLAG, " shared");
+        assert_eq!(Shared::<Unsynchronised>::FLAG, "");
+        assert_eq!(Shared::<Store>::FLAG, " shared");
         assert_eq!((size_of::<Store>(), align_of::<Store>()), (0, 1));
     }
 }

@@ -10,6 +10,8 @@ use crate::BuildError;
 
 /// The mark that `IFUNC_MAIN_WITH_CONTEXT` of `ifunc.h` leaves beside `X_main`.
 const STATUS_SUFFIX: &str = "_main_returns_status";
+/// The mark that `IFUNC_SHAREABLE` leaves.
+const SHAREABLE_SUFFIX: &str = "_main_is_shareable";
 
 /// Argument order of `X_payload_init`, as the texts beside an image name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub(crate) struct CIfunc {
     pub(crate) convention: Convention,
     /// `ifunc.h` was told that `X_main` returns a status; otherwise what is in the result register is no code.
     pub(crate) returns_status: bool,
+    /// Its author says that it may run on several threads at once.
+    pub(crate) shareable: bool,
 }
 
 /// The ifuncs of an object; none: it is a helper of other files.
@@ -106,6 +110,7 @@ fn from_symbols(file: &Path, defined: &[&str]) -> Result<Vec<CIfunc>, BuildError
             name: name.into(),
             convention,
             returns_status: has(name, STATUS_SUFFIX),
+            shareable: has(name, SHAREABLE_SUFFIX),
         });
     }
     let orphan = [INIT_SUFFIX, BOUND_SUFFIX, MAX_SIZE_SUFFIX]
@@ -157,11 +162,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_says_that_main_returns_a_status() {
+    fn marks_say_what_main_returns_and_who_may_run_it() {
         let symbols = |mark| ["a_main", "a_payload_init", "a_payload_bound", mark];
-        let returns = |mark| from_symbols(Path::new("x.c"), &symbols(mark)).unwrap()[0].returns_status;
-        assert!(returns("a_main_returns_status"));
-        assert!(!returns("b_main_returns_status"));
+        let marked = |mark| {
+            let found = from_symbols(Path::new("x.c"), &symbols(mark)).unwrap();
+            (found[0].returns_status, found[0].shareable)
+        };
+        assert_eq!(marked("a_main_returns_status"), (true, false));
+        assert_eq!(marked("a_main_is_shareable"), (false, true));
+        assert_eq!(marked("b_main_is_shareable"), (false, false));
     }
 
     #[test]

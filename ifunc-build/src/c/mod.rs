@@ -174,7 +174,9 @@ fn link_unit(
         names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
         let request = Request {
-            flags: Flags::NONE.with_if(!ifunc.returns_status, Flags::IGNORE_RESULT),
+            flags: Flags::NONE
+                .with_if(!ifunc.returns_status, Flags::IGNORE_RESULT)
+                .with_if(ifunc.shareable, Flags::SHARED),
             cpu_features,
             payload_align: PAYLOAD_ALIGN,
             ..Request::new(&ifunc.name, Imports::Any)
