@@ -13,6 +13,7 @@ const WITH_HEADER: &str = r#"
 #include <ifunc.h>
 IFUNC_PAYLOAD_BOUND(headed);
 IFUNC_MAIN_WITH_CONTEXT(headed);
+IFUNC_SHAREABLE(headed);
 IFUNC_IMPORT(uint64_t, of_the_target, uint64_t x);
 IFUNC_IMPORT_IF_THERE(void, perhaps, void);
 IFUNC_ASSERT_PROTOTYPE(of_the_target, uint64_t, uint64_t);
@@ -64,7 +65,7 @@ fn the_header_is_there_and_compiles_without_warnings() {
             };
             let built = files.build_with(&["headed.c"], &options);
             let image = Image::parse(&built[0].image).unwrap();
-            assert_eq!(image.flags(), Flags::NONE, "what `main` returns counts");
+            assert_eq!(image.flags(), Flags::SHARED, "what `main` returns counts, too");
         }
         // In C++ the same declarations have C's linkage. The front end alone: objects of C++ are no inputs of `build`.
         let cpp = std::process::Command::new(&compiler)
