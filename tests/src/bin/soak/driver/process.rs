@@ -10,6 +10,13 @@ use super::options::{Options, address};
 /// Longer than anything here takes that has an end of its own, on a machine that is busy with something else.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The C library's allocator gives large blocks back at once. Otherwise what is in use is hidden by what lies between blocks
+/// that are, which grows with every record of what was in use, for hours.
+const MEMORY: [(&str, &str); 2] = [
+    ("MALLOC_MMAP_THRESHOLD_", "131072"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+];
+
 /// A process that the driver started. Dropped, it is killed.
 pub(super) struct Role {
     name: String,
@@ -39,6 +46,7 @@ impl Role {
             .arg(format!("libraries={}", options.libraries.display()))
             .args(args.iter().map(|(name, value)| format!("{name}={value}")))
             .env("IFUNC_RUNTIME_DIR", &options.folders.sockets)
+            .envs(MEMORY)
             .envs(environment.iter().copied())
             .env("UCX_POSIX_DIR", &options.folders.memory)
             .stdin(Stdio::piped())
