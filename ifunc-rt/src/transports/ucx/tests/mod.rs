@@ -32,6 +32,7 @@ macro_rules! by_each_way {
     };
 }
 
+mod borrowed;
 mod engine;
 mod one_process;
 mod strangers;
