@@ -343,6 +343,14 @@ impl Locked<'_> {
     pub(super) fn show(&self, id: ConnectionId) {
         let over = self.carried_by(id);
         tracing::info!(over, "connected by UCX");
+        let version = self.ucx().version();
+        if self.state.way == Way::Puts && reorders((version.major, version.minor), &over) {
+            tracing::warn!(
+                over,
+                %version,
+                "ConnectX-8 may reorder puts that this UCX does not keep apart (openucx/ucx#10658): frames may be read before they are whole; use UCX 1.19 or newer, or `ucx://`"
+            );
+        }
     }
 
     /// Sends a parcel. What goes wrong is the end of the connection.
@@ -357,5 +365,23 @@ impl Locked<'_> {
             tracing::debug!(%status, "sending");
             self.end(id, Gone::Closed);
         }
+    }
+}
+
+/// Whether puts over these transports may land in another order than a fence of this UCX says: some devices of the driver `mlx5`
+/// place data out of order.
+fn reorders(version: (u32, u32), over: &str) -> bool {
+    version < (1, 19) && over.contains("mlx5")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reorders;
+
+    #[test]
+    fn only_devices_and_versions_that_reorder_are_warned_of() {
+        assert!(reorders((1, 13), "rc_mlx5/mlx5_0:1 tcp/eth0"));
+        assert!(!reorders((1, 19), "rc_mlx5/mlx5_0:1"));
+        assert!(!reorders((1, 13), "tcp/lo sysv/memory"));
     }
 }

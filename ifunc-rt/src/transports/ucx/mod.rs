@@ -1,4 +1,4 @@
-//! Processes of any hosts, over UCX's active messages.
+//! Processes of any hosts, over UCX's active messages; or by its puts, see [`put`].
 //!
 //! UCX is found when it is needed; nothing is linked. Each listener and each source's link has a context and a worker of
 //! its own ([`engine`]), used under one lock. UCX's callbacks only write down what happened ([`inbox`]); what follows from

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE};
 
+use super::announcing::{PAUSE, SOON};
 use super::layout::View;
-use super::operations::{PAUSE, SOON};
 use super::ring::{Consumer, Landed, Producer};
 use super::sleeping::Verdict;
 use crate::transports::ucx::credits::UnderWay;

@@ -28,6 +28,7 @@
 //! side's own counters. Bodies are copied by the layers above. Remote keys are for UCX to judge, which fails on some bytes that
 //! are no key: whoever reaches a worker is trusted with its process, as over `ucx`.
 
+mod announcing;
 pub(super) mod layout;
 pub(super) mod link;
 mod meeting;

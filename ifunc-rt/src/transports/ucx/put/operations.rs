@@ -1,34 +1,25 @@
-//! Puts and gets over an endpoint, and what follows from them.
+//! Puts and gets over an endpoint, and what follows from them: frames and credits.
 
 use std::ops::Range;
-use std::sync::atomic::{Ordering, fence};
-
-use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word};
 use ucx_sys::*;
 
-use super::layout::{ANNOUNCED, CREDITS, Layout, POSTED, Posted, View, commit_word};
+use super::layout::{CREDITS, Layout, View, commit_word};
 use super::offer::Offer;
 use super::ring::{HEADER_AT, Place, record};
 use super::rings::Rings;
-use super::sleeping::{Step, Verdict};
 use crate::transports::Gone;
 use crate::transports::ucx::credits::UnderWay;
 use crate::transports::ucx::engine::{Locked, Refused};
 use crate::transports::ucx::handshake::Welcome;
-use crate::transports::ucx::header::{Credits, Notice};
+use crate::transports::ucx::header::Credits;
 use crate::transports::ucx::inbox::on_sent;
 use crate::transports::ucx::parcel::{BODY, Parcel, Purpose};
 use crate::transports::ucx::table::{Connection, ConnectionId, Stage};
 
-/// How long is looked without a pause for what is known to be under way.
-pub(super) const SOON: Duration = Duration::from_millis(1);
-/// The pause that follows: the peer may have been stopped in the middle of a put.
-pub(super) const PAUSE: Duration = Duration::from_millis(2);
-
 /// A one-sided operation.
-enum Operation {
+pub(super) enum Operation {
     /// Of these bytes of the parcel, to this place in the peer's memory.
     Put(Range<usize>, usize),
     /// Of as many bytes as the range has, from this place in the peer's memory.
@@ -49,7 +40,7 @@ impl Connection {
 
 /// What is needed to put something over a connection.
 #[derive(Clone, Copy)]
-struct Route {
+pub(super) struct Route {
     ep: ucp_ep_h,
     key: ucp_rkey_h,
     remote: u64,
@@ -100,7 +91,7 @@ impl Locked<'_> {
         self.take_key(&mut rings.memory, ep, offer)
     }
 
-    fn route(&self, id: ConnectionId) -> Option<Route> {
+    pub(super) fn route(&self, id: ConnectionId) -> Option<Route> {
         let connection = self.state.connections.get(&id)?;
         let Stage::Put(rings) = &connection.stage else {
             return None;
@@ -113,7 +104,7 @@ impl Locked<'_> {
     }
 
     /// Begins an operation. `Ok(Some)`: it has ended already.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         route: Route,
         mut parcel: Box<Parcel>,
@@ -166,7 +157,13 @@ impl Locked<'_> {
     }
 
     /// Puts bytes that belong to nobody. `true`: they have gone.
-    fn put_bytes(&mut self, route: Route, bytes: &[u8], to: usize, purpose: Purpose) -> Result<bool, Status> {
+    pub(super) fn put_bytes(
+        &mut self,
+        route: Route,
+        bytes: &[u8],
+        to: usize,
+        purpose: Purpose,
+    ) -> Result<bool, Status> {
         let mut parcel = self.inbox().parcel(bytes.len());
         parcel.body_mut(bytes.len()).copy_from_slice(bytes);
         let ended = self.begin(
@@ -313,86 +310,6 @@ impl Locked<'_> {
         connection.rings()?.credits.ended()
     }
 
-    /// Rings, if the peer announced that it sleeps. Behind whatever it has to see.
-    fn answer(&mut self, id: ConnectionId) {
-        // What was posted is there before this is looked at.
-        fence(Ordering::SeqCst);
-        let Some(rings) = self.state.connections.get_mut(&id).and_then(Connection::rings) else {
-            return;
-        };
-        let announced = rings.view.announced();
-        if announced != rings.answered {
-            rings.answered = announced;
-            self.say(id, Notice::Bell, announced, &[]);
-        }
-    }
-
-    /// Announces to the peer that this side is about to sleep, unless it knows.
-    pub(in super::super) fn announce(&mut self, id: ConnectionId) {
-        let Some(connection) = self.state.connections.get_mut(&id) else {
-            return;
-        };
-        if connection.gone.is_some() || !matches!(connection.stage, Stage::Put(_)) {
-            return;
-        }
-        let Some(number) = connection.rings().and_then(|rings| rings.sleeping.begin()) else {
-            return;
-        };
-        self.state.awake.remove(&id);
-        let Some(route) = self.route(id) else { return };
-        let purpose = Purpose::Announcing { connection: id };
-        match self.put_bytes(route, &number.to_ne_bytes(), ANNOUNCED, purpose) {
-            Ok(true) => self.announcing(id, None),
-            Ok(false) => {}
-            Err(status) => {
-                tracing::debug!(%status, "announcing a sleep");
-                self.end(id, Gone::Closed);
-            }
-        }
-    }
-
-    /// A step of an announcement has ended; the parcel is what was got.
-    fn announcing(&mut self, id: ConnectionId, mut ended: Option<Box<Parcel>>) {
-        while let Some(route) = self.route(id) {
-            let Some(rings) = self.state.connections.get_mut(&id).and_then(Connection::rings) else {
-                break;
-            };
-            let operation = match rings.sleeping.advance() {
-                Some(Step::Flushing) => Operation::Flush,
-                Some(Step::Getting) => {
-                    // Over shared memory both are this processor's.
-                    fence(Ordering::SeqCst);
-                    Operation::Get(BODY..BODY + Posted::LEN, POSTED)
-                }
-                Some(Step::Putting) | None => {
-                    if let Some(parcel) = &ended {
-                        let mut words = [0; Posted::LEN];
-                        words.copy_from_slice(parcel.body(Posted::LEN));
-                        rings.sleeping.got(Posted::decode(&words));
-                    }
-                    break;
-                }
-            };
-            let parcel = ended.take().unwrap_or_else(|| self.inbox().parcel(Posted::LEN));
-            match self.begin(route, parcel, operation, Purpose::Announcing { connection: id }) {
-                Ok(Some(parcel)) => ended = Some(parcel),
-                Ok(None) => return,
-                Err(status) => {
-                    tracing::debug!(%status, "announcing a sleep");
-                    return self.end(id, Gone::Closed);
-                }
-            }
-        }
-        if let Some(parcel) = ended {
-            self.inbox().give(parcel);
-        }
-        if self.verdict(id) == Verdict::Expecting {
-            self.state.expecting.insert(id);
-        }
-        // What has landed since this side looked last landed without a bell.
-        self.state.stir(id);
-    }
-
     /// An operation of this module's has ended.
     pub(in super::super) fn one_sided_done(&mut self, parcel: Box<Parcel>, status: ucs_status_t) {
         let (Purpose::Crediting { connection: id } | Purpose::Announcing { connection: id }) = parcel.purpose
@@ -411,69 +328,5 @@ impl Locked<'_> {
         if let Some(credits) = self.credits_landed(id) {
             self.put_credits(id, credits);
         }
-    }
-
-    /// The peer rang.
-    pub(in super::super) fn answered(&mut self, id: ConnectionId, number: u64) -> Result<(), &'static str> {
-        let connection = self.state.connections.get_mut(&id);
-        if let Some(rings) = connection.and_then(Connection::rings) {
-            rings.sleeping.rung(number)?;
-            self.state.awake.insert(id);
-        }
-        Ok(())
-    }
-
-    /// Announces the sleep of all connections that have to announce it, before the worker is armed.
-    pub(in super::super) fn announce_all(&mut self) {
-        let awake: Vec<_> = self.state.awake.iter().copied().collect();
-        for id in awake {
-            self.announce(id);
-        }
-    }
-
-    fn verdict(&mut self, id: ConnectionId) -> Verdict {
-        match self.state.connections.get_mut(&id) {
-            Some(connection) if connection.gone.is_none() => {
-                connection.rings().map_or(Verdict::Unannounced, Rings::verdict)
-            }
-            _ => Verdict::Unannounced,
-        }
-    }
-
-    /// Whether a side may sleep that has looked for frames in vain.
-    pub(in super::super) fn may_sleep(&mut self, id: ConnectionId) -> Verdict {
-        match self.state.connections.get(&id) {
-            // Its leave is known, and not all that it sent has landed.
-            Some(connection) if connection.bye.is_some() && connection.gone.is_none() => Verdict::Expecting,
-            _ => self.verdict(id),
-        }
-    }
-
-    /// Looks whether what was posted has landed.
-    pub(in super::super) fn look_for_expected(&mut self) {
-        if self.state.expecting.is_empty() && self.state.byes.is_empty() {
-            self.state.expecting_since = None;
-            return;
-        }
-        for id in std::mem::take(&mut self.state.expecting) {
-            if self.verdict(id) == Verdict::Expecting {
-                self.state.expecting.insert(id);
-            } else {
-                self.state.stir(id);
-            }
-        }
-    }
-
-    /// How long a target pauses before it looks again for what lands without a bell; `None`: nothing will.
-    pub(in super::super) fn pause(&mut self) -> Option<Duration> {
-        if self.state.expecting.is_empty() && self.state.byes.is_empty() {
-            return None;
-        }
-        let since = *self.state.expecting_since.get_or_insert_with(Instant::now);
-        Some(if since.elapsed() > SOON {
-            PAUSE
-        } else {
-            Duration::ZERO
-        })
     }
 }
