@@ -98,21 +98,21 @@ impl Host {
         command
     }
 
-    /// Runs a command of the system on this host.
+    /// Runs a command of the system on this host; what it prints.
     ///
     /// # Errors
     /// It fails; with what it said.
-    pub(crate) fn run(&self, program: &str, args: &[&str]) -> Result<(), Failure> {
+    pub(crate) fn run(&self, program: &str, args: &[&str]) -> Result<String, Failure> {
         self.run_with(program, args, "")
     }
 
     /// As [`run`](Self::run), with an input.
-    pub(crate) fn run_with(&self, program: &str, args: &[&str], input: &str) -> Result<(), Failure> {
+    pub(crate) fn run_with(&self, program: &str, args: &[&str], input: &str) -> Result<String, Failure> {
         let mut command = self.command(program);
         command
             .args(args)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
         if let Some(mut to) = child.stdin.take() {
@@ -120,7 +120,7 @@ impl Host {
         }
         let output = child.wait_with_output()?;
         match output.status.success() {
-            true => Ok(()),
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
             false => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 Err(format!("`{program} {}`: {}", args.join(" "), said.trim()).into())
@@ -147,7 +147,8 @@ impl Host {
             let address = format!("{}/24", self.ip);
             self.run("ip", &["address", "add", &address, "dev", interface])?;
         }
-        self.run("ip", &["link", "set", interface, "up"])
+        self.run("ip", &["link", "set", interface, "up"])?;
+        Ok(())
     }
 }
 

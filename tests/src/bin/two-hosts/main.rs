@@ -21,7 +21,7 @@ mod target;
 mod tests;
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -94,7 +94,14 @@ fn run(quick: bool) -> Result<bool, Failure> {
             Err(error) => return skip(&format!("`unshare`: {error}")),
         }
     }
-    let scratch = Scratch::new()?;
+    // This program lies in `TARGET/PROFILE`.
+    let this = std::env::current_exe()?;
+    let target = this
+        .ancestors()
+        .nth(2)
+        .ok_or("this program lies in no target directory")?
+        .to_owned();
+    let scratch = Scratch::new(&target)?;
     let hosts = || -> Result<_, Failure> {
         let (one, other) = (
             Host::new("10.77.0.1", &scratch.0)?,
@@ -107,42 +114,29 @@ fn run(quick: bool) -> Result<bool, Failure> {
         Ok(hosts) => hosts,
         Err(error) => return skip(&error.to_string()),
     };
-    let places = places(&scratch)?;
+    let places = places(&scratch, target)?;
     let mut report = Report::default();
     let examples = examples::Example::all(&places)?;
     for (number, &transport) in TRANSPORTS.iter().enumerate() {
-        for (example, port) in examples.iter().zip(4000 + 10 * number as u16..) {
-            let way = Way {
-                source: &one,
-                target: &other,
-                transport,
-            };
-            report.try_this(&format!("{} over {transport}", example.name), || {
-                example.run(&way, &places, port)
-            });
-        }
         let way = Way {
             source: &one,
             target: &other,
             transport,
         };
+        for (example, port) in examples.iter().zip(4000 + 10 * number as u16..) {
+            report.try_this(&format!("{} over {transport}", example.name), || {
+                example.run(&way, &places, port)
+            });
+        }
         report.try_this(&format!("all to all, started by hand, over {transport}"), || {
             examples::launched(&way, &places)
         });
-        if transport == "ucx-worker" {
-            // Its addresses are not known before, and the tests say beforehand where a target will be.
-            continue;
+        // The addresses of workers are not known before, and the tests say beforehand where a target will be.
+        if transport == "ucx" || (transport == "ucx-put" && !quick) {
+            report.try_this(&format!("tests between processes over {transport}"), || {
+                tests::run(quick, &way)
+            });
         }
-        report.try_this(&format!("tests between processes over {transport}"), || {
-            tests::run(
-                quick,
-                &Way {
-                    source: &one,
-                    target: &other,
-                    transport,
-                },
-            )
-        });
     }
     scenarios::run(quick, [&one, &other], &TRANSPORTS, &places, &mut report);
     scenarios::far_apart(quick, &TRANSPORTS, &places, &mut report)?;
@@ -168,7 +162,7 @@ fn is_root() -> Result<bool, Failure> {
 }
 
 /// Builds what is sent, and says where it is.
-fn places(scratch: &Scratch) -> Result<Places, Failure> {
+fn places(scratch: &Scratch, target: PathBuf) -> Result<Places, Failure> {
     let mut build = examples::cargo();
     let status = build
         .args(["ifunc", "build", "--quiet", "--package", "ifunc-tests-ifuncs"])
@@ -192,13 +186,6 @@ fn places(scratch: &Scratch) -> Result<Places, Failure> {
     if !status.success() {
         return Err(format!("the example that launchers start is not built: {status}").into());
     }
-    // This program lies in `TARGET/PROFILE`.
-    let this = std::env::current_exe()?;
-    let target = this
-        .ancestors()
-        .nth(2)
-        .ok_or("this program lies in no target directory")?
-        .to_owned();
     Ok(Places {
         libraries: target.join("ifunc/release"),
         scratch: scratch.0.clone(),
@@ -206,12 +193,21 @@ fn places(scratch: &Scratch) -> Result<Places, Failure> {
     })
 }
 
-/// A folder that is gone when this program ends well or by itself.
-struct Scratch(std::path::PathBuf);
+/// A folder in cargo's target directory, which is gone when this program ends by itself. What one that was killed left
+/// is removed by the next.
+struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, Failure> {
-        let folder = std::env::temp_dir().join(format!("two-hosts-{}", std::process::id()));
+    fn new(target: &Path) -> Result<Self, Failure> {
+        let all = target.join("two-hosts");
+        std::fs::create_dir_all(&all)?;
+        for left in std::fs::read_dir(&all)?.filter_map(Result::ok) {
+            let name = left.file_name();
+            if !Path::new("/proc").join(&name).exists() {
+                let _ = std::fs::remove_dir_all(left.path());
+            }
+        }
+        let folder = all.join(std::process::id().to_string());
         std::fs::create_dir_all(&folder)?;
         Ok(Self(folder))
     }

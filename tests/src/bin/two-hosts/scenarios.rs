@@ -34,18 +34,23 @@ pub(crate) fn run(
         report.try_this(&name("nothing in the way"), || {
             Ok(way.exchange(places, many, 200_000, PATIENCE, plain)?.to_string())
         });
-        report.try_this(&name("one frame in a hundred lost, each way"), || {
-            lose(hosts, 1)?;
-            let done = way.exchange(places, if quick { 300 } else { 3_000 }, 20_000, PATIENCE, plain);
-            lose_nothing(hosts)?;
-            Ok(done?.to_string())
-        });
-        if !quick {
-            report.try_this(&name("one frame in twenty lost, each way"), || {
-                lose(hosts, 5)?;
-                let done = way.exchange(places, 1_000, 20_000, PATIENCE, plain);
-                lose_nothing(hosts)?;
-                Ok(done?.to_string())
+        if quick && transport == "ucx-worker" {
+            // What differs from `ucx` is how a connection begins.
+            continue;
+        }
+        let losses: &[_] = match quick {
+            true => &[("one frame in twenty lost, each way", 5, 500)],
+            false => &[
+                ("one frame in a hundred lost, each way", 1, 5_000),
+                ("one frame in twenty lost, each way", 5, 1_500),
+            ],
+        };
+        for &(what, percent, messages) in losses {
+            report.try_this(&name(what), || {
+                lose(hosts, percent)?;
+                let done = way.exchange(places, messages, 20_000, PATIENCE, plain);
+                let lost = lose_nothing(hosts);
+                Ok(format!("{}; {} frames were lost", done?, lost?))
             });
         }
         report.try_this(&name("20 Mbit/s, each way"), || {
@@ -80,7 +85,7 @@ pub(crate) fn run(
 /// Takes the target's link down in the middle, for `time`. The figures, and how long after that the source said that the
 /// connection was lost, if it did.
 fn outage(way: &Way<'_>, places: &Places, time: Duration) -> Result<(String, Option<Duration>), Failure> {
-    let (mut down, mut noticed) = (None, None);
+    let (mut down, mut noticed, mut lifting) = (None, None, None);
     let figures = way.exchange(places, 2_000, 20_000, PATIENCE, |line| {
         if line == "at 500" {
             down = Some(Instant::now());
@@ -91,14 +96,26 @@ fn outage(way: &Way<'_>, places: &Places, time: Duration) -> Result<(String, Opt
                 "-c",
                 &format!("sleep {} && exec ip link set {INTERFACE} up", time.as_secs_f64()),
             ]);
-            up.spawn()?;
+            lifting = Some(up.spawn()?);
         }
         if line.starts_with("lost ") && noticed.is_none() {
             noticed = down.map(|at| at.elapsed());
         }
         Ok(())
-    })?;
-    Ok((figures.to_string(), noticed))
+    });
+    if let Some(mut lifting) = lifting {
+        let _ = lifting.kill();
+        lifting.wait()?;
+    }
+    link(way.target, true)?;
+    match down {
+        Some(_) => Ok((figures?.to_string(), noticed)),
+        None => Err(format!(
+            "the link was never down: {:?}",
+            figures.map(|figures| figures.to_string())
+        )
+        .into()),
+    }
 }
 
 /// Numbered messages between two hosts with a relay between them that takes its time.
