@@ -21,7 +21,7 @@ pub(crate) struct Host {
 }
 
 /// The namespaces of a host. Processes and users are those of this one.
-const NAMESPACES: [&str; 4] = ["--net", "--mount", "--ipc", "--uts"];
+pub(crate) const NAMESPACES: [&str; 4] = ["--net", "--mount", "--ipc", "--uts"];
 
 impl Host {
     /// A host that reaches nobody.

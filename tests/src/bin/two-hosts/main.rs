@@ -73,26 +73,19 @@ fn main() -> ExitCode {
 
 /// Everything; whether all of it passed.
 fn run(quick: bool) -> Result<bool, Failure> {
-    if !is_root()? && std::env::var_os(INSIDE).is_none() {
+    if std::env::var_os(INSIDE).is_none() && makes_namespaces(&[]).is_err() {
         // A user may be root among namespaces of their own, where the kernel allows that.
-        let allowed = Command::new("unshare")
-            .args(["--user", "--map-root-user", "true"])
-            .output();
-        match allowed {
-            Ok(output) if output.status.success() => {
-                let mut again = Command::new("unshare");
-                again
-                    .args(["--user", "--map-root-user"])
-                    .arg(std::env::current_exe()?);
-                return Err(again
-                    .args(quick.then_some("--quick"))
-                    .env(INSIDE, "1")
-                    .exec()
-                    .into());
-            }
-            Ok(output) => return skip(String::from_utf8_lossy(&output.stderr).trim()),
-            Err(error) => return skip(&format!("`unshare`: {error}")),
+        let root = ["--user", "--map-root-user"];
+        if let Err(why) = makes_namespaces(&root) {
+            return skip(&why);
         }
+        let mut again = Command::new("unshare");
+        again.args(root).arg(std::env::current_exe()?);
+        return Err(again
+            .args(quick.then_some("--quick"))
+            .env(INSIDE, "1")
+            .exec()
+            .into());
     }
     // This program lies in `TARGET/PROFILE`.
     let this = std::env::current_exe()?;
@@ -157,8 +150,15 @@ fn skip(why: &str) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn is_root() -> Result<bool, Failure> {
-    Ok(rustix::process::geteuid().is_root())
+/// Whether the kernel makes the namespaces of a host for this user; what it says otherwise.
+fn makes_namespaces(before: &[&str]) -> Result<(), String> {
+    let mut unshare = Command::new("unshare");
+    let output = unshare.args(before).args(hosts::NAMESPACES).arg("true").output();
+    let output = output.map_err(|error| format!("`unshare` does not start: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
 }
 
 /// Builds what is sent, and says where it is.
