@@ -165,13 +165,18 @@ pub(crate) fn launched(way: &Way<'_>, places: &Places) -> Result<String, Failure
     let (mut one, mut other) = (start(way.source, "0")?, start(way.target, "1")?);
     one.end()?;
     other.end()?;
-    for program in [&one, &other] {
-        if !program.said.iter().any(|line| line.contains("as it must be")) {
-            return Err(format!("it said {:?}", program.said).into());
-        }
-    }
+    let well = |program: &Program| {
+        program
+            .said
+            .iter()
+            .find(|line| line.contains("as it must be"))
+            .cloned()
+    };
+    let (Some(note), Some(_)) = (well(&one), well(&other)) else {
+        return Err(format!("they said {:?}, {:?}", one.said, other.said).into());
+    };
     match std::fs::read_dir(&meeting)?.count() {
-        0 => Ok(one.said.concat()),
+        0 => Ok(note),
         left => Err(format!("{left} entries are left where they met").into()),
     }
 }
