@@ -28,16 +28,21 @@ pub(crate) fn run(quick: bool, way: &Way<'_>) -> Result<String, Failure> {
         "--manifest-path",
     ]);
     command.arg(manifest);
-    for test in if quick {
-        &["mixed"][..]
-    } else {
-        &["mixed", "restart", "mismatch"]
-    } {
+    let tests: &[&str] = match (quick, way.transport) {
+        (true, _) => &["mixed"],
+        // UCX 1.13 emulates puts over TCP, and aborts its process when it cannot confirm one because the peer was killed
+        // (`ucp_put_handler`: "unexpected error: Endpoint timeout"): no targets are killed there.
+        (false, "ucx-put") => &["mixed", "mismatch"],
+        (false, _) => &["mixed", "restart", "mismatch"],
+    };
+    for test in tests {
         command.args(["--test", test]);
     }
     command.env("IFUNC_TRANSPORT", way.transport);
     command.env("E2E_HOST", way.target.ip);
-    command.env("E2E_ENTER", way.target.enter().join(" "));
+    // A target ends with the test that started it, also where that is aborted.
+    let enter = format!("setpriv --pdeathsig KILL {}", way.target.enter().join(" "));
+    command.env("E2E_ENTER", enter);
     let mut tests = Program::start("tests", &mut command, PATIENCE)?;
     tests.end()?;
     let results = tests.said.iter().filter(|line| line.starts_with("test result: "));
