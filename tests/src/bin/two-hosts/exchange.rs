@@ -119,6 +119,11 @@ impl Way<'_> {
 }
 
 impl Figures {
+    /// How long the sending took, from the first message to the last answer.
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_millis(self.ms)
+    }
+
     /// Reads `sent 5 executed 5 …`.
     fn parse(line: &str) -> Result<Self, Failure> {
         let mut figures = Self::default();
