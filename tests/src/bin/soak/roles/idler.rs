@@ -11,8 +11,12 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
     let serving = match address.starts_with("loopback:") {
         true => {
             // SAFETY: the only source is this process itself.
-            let builder = unsafe { Target::builder().accept_code() };
-            Some(builder.listen(address)?.spawn(Book::default())?)
+            let mut target = unsafe { Target::builder().accept_code() }.listen(address)?;
+            let stop = target.stop_handle();
+            // Not `spawn`: the books are too large for a thread's stack.
+            let mut book = Box::<Book>::default();
+            let thread = std::thread::spawn(move || target.serve(&mut *book));
+            Some((stop, thread))
         }
         false => None,
     };
@@ -31,8 +35,9 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         drop(books.call(&turn::payload(turn::GOODBYE, 0, 0))?.wait()?);
     }
     drop(sources);
-    if let Some(serving) = serving {
-        serving.stop().map_err(|error| error.to_string())?;
+    if let Some((stop, thread)) = serving {
+        stop.stop();
+        thread.join().map_err(|_| "the target panicked")??;
     }
     say("done");
     Ok(())
