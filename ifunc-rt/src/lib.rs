@@ -24,6 +24,18 @@
 //! thread per process notices connections that come and go. A process that forks (a daemon) does so before it listens or
 //! connects: a child has neither that thread nor the connections.
 //!
+//! What a target does is counted ([`Target::stats`], [`Source::target_stats`], `cargo ifunc top`), and told by `tracing`:
+//!
+//! | level | what | fields |
+//! |---|---|---|
+//! | `ERROR`, `WARN` | what keeps a target or a source from doing its work; images that were refused; sources that broke the protocol; who can reach an address | `source`, `name`, `reason`, … |
+//! | `INFO` | connections that come, go and come back, each in a span `connection` | `source` (its number), `uid`, `pid`, `over` (what carries it) |
+//! | `DEBUG` | images installed and evicted, invocations that failed, panics and where they were | `name`, `bytes`, `ifunc`, `why`, … |
+//! | `TRACE` | a span `invocation` around each, within that of its connection | `ifunc`, `sequence`, `payload_bytes`, and at its end `answer_bytes` or `failed` |
+//!
+//! Targets are the module paths, below `ifunc_rt`; what ifuncs log themselves has the target `ifunc`. While nobody wants
+//! `TRACE`, an invocation costs one comparison.
+//!
 //! What travels, and who checks what, is drawn in `docs/architecture.md`.
 
 #[cfg(test)]

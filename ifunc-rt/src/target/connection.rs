@@ -9,7 +9,7 @@ use ifunc_abi::image::Flags;
 use ifunc_abi::status::{Rejection, Status};
 
 use super::Host;
-use super::invoke::{Failed, Invocation, invoke, invoke_in_span};
+use super::invoke::{Failed, Invocation, invoke, invoke_watched};
 use super::policy::{ImageInfo, SourceInfo};
 use super::replies::Replies;
 use super::stats::{About, HandleBook, Pages, SourceBook};
@@ -432,7 +432,6 @@ impl State {
             scratch,
             copy_payloads,
             span,
-            book,
             ..
         } = self;
         let assembled = header.flags.has(FrameFlags::ASSEMBLED);
@@ -472,28 +471,30 @@ impl State {
             sender: source.connection,
         };
         let room = replies.answer_room(header.token);
-        let begin = counters.begin();
-        let outcome = if tracing::level_enabled!(tracing::Level::TRACE) {
-            invoke_in_span(span, session, &invocation, arrived.sequence, room)
+        let watched = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
+        let outcome = if watched {
+            invoke_watched(span, counters, session, &invocation, arrived.sequence, room)
         } else {
             invoke(session, &invocation, room)
         };
-        if let Some(begin) = begin {
-            counters.time(book.book().timing(), begin.elapsed());
-        }
         failpoint!("target.answer");
         if assembled {
             assembly.clear();
         }
-        if let Ok(answer_len) = outcome {
-            counters.executed(size, answer_len);
+        match outcome {
+            Ok(answer_len) => {
+                counters.executed(size, answer_len);
+                Ok(answer_len)
+            }
+            Err(failed) => {
+                counters.failed(size);
+                let Failed { why, detail } = *failed;
+                tracing::debug!(
+                    parent: &*span, ifunc = %image.name, source = source.connection, %why, "invocation failed"
+                );
+                Err(Box::new(Unwell::Told(Status::Failed(why), detail)))
+            }
         }
-        outcome.map_err(|failed| {
-            counters.failed(size);
-            let Failed { why, detail } = *failed;
-            tracing::debug!(parent: &*span, ifunc = %image.name, source = source.connection, %why, "invocation failed");
-            Box::new(Unwell::Told(Status::Failed(why), detail))
-        })
     }
 
     fn install(

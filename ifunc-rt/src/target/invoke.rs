@@ -2,12 +2,14 @@
 
 use std::ffi::c_void;
 use std::fmt::{self, Write as _};
+use std::time::Instant;
 
 use ifunc_abi::ABI_VERSION;
 use ifunc_abi::context::{self, Context};
 use ifunc_abi::image::Flags;
 use ifunc_abi::status::{Failure, PanicDetail};
 
+use super::stats::HandleCounters;
 use crate::exec::entry::{Escape, Session};
 use crate::load::install::Installed;
 
@@ -32,11 +34,12 @@ struct Caller<'a> {
     sender: u64,
 }
 
-/// As [`invoke`], in a span of its own.
+/// As [`invoke`]; timed, if that is due, and in a span of its own, if somebody traces.
 #[cold]
 #[inline(never)]
-pub(super) fn invoke_in_span(
+pub(super) fn invoke_watched(
     connection: &tracing::Span,
+    counters: &HandleCounters,
     session: &mut Session<'_>,
     invocation: &Invocation<'_>,
     sequence: u32,
@@ -51,7 +54,14 @@ pub(super) fn invoke_in_span(
         answer_bytes = tracing::field::Empty,
         failed = tracing::field::Empty,
     );
-    let outcome = span.in_scope(|| invoke(session, invocation, room));
+    let outcome = span.in_scope(|| {
+        let begin = counters.is_due().then(Instant::now);
+        let outcome = invoke(session, invocation, room);
+        if let Some(begin) = begin {
+            counters.time(begin.elapsed());
+        }
+        outcome
+    });
     match &outcome {
         Ok(answer) => span.record("answer_bytes", answer),
         Err(failed) => span.record("failed", tracing::field::display(failed.why)),

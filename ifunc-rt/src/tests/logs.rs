@@ -53,11 +53,24 @@ impl Subscriber for Log {
         lines.push((*event.metadata().level(), line.0));
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn new_span(&self, about: &Attributes<'_>) -> Id {
+        let mut line = Line(format!("span {}", about.metadata().name()));
+        if let Some(parent) = about.parent() {
+            write!(line.0, " in {}", parent.into_u64()).unwrap();
+        }
+        about.record(&mut line);
+        let mut lines = self.lines.lock().unwrap();
+        lines.push((*about.metadata().level(), line.0));
+        Id::from_u64(lines.len() as u64)
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut line = Line(String::new());
+        values.record(&mut line);
+        let at = span.into_u64() as usize - 1;
+        self.lines.lock().unwrap()[at].1 += &line.0;
+    }
+
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
@@ -101,5 +114,39 @@ fn a_panic_is_told_to_who_asks_and_escaped() {
             assert!(line.contains("panics+[0x2e]") && line.contains("x.rs"), "{line}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_invocation_is_a_span_of_its_connection_for_those_who_trace() {
+    let spans = |level: Level| {
+        let log = Log::new(level);
+        tracing::subscriber::with_default(log.clone(), || {
+            let address = unique("loopback");
+            let mut target = accepting().listen(&address).unwrap();
+            let source = source(&address);
+            let add = source.load_bytes(&images::add().encode().unwrap()).unwrap();
+            finish(&mut target, add.try_call(&5u64.to_le_bytes()).unwrap()).unwrap();
+            finish(&mut target, add.try_call(b"bad").unwrap()).unwrap_err();
+        });
+        let lines = log.lines.lock().unwrap();
+        let spans = lines.iter().filter(|(_, line)| line.starts_with("span "));
+        spans.map(|(_, line)| line.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(spans(Level::DEBUG).len(), 1);
+    match &spans(Level::TRACE)[..] {
+        [connection, well, unwell] => {
+            assert!(
+                connection.starts_with("span connection source=1 "),
+                "{connection}"
+            );
+            assert!(connection.contains(" over="), "{connection}");
+            assert!(well.starts_with("span invocation in "), "{well}");
+            let fields = |line: &str| line.split_once(" ifunc=").unwrap().1.to_owned();
+            assert_eq!(fields(well), "add sequence=2 payload_bytes=8 answer_bytes=8");
+            let failed = "add sequence=3 payload_bytes=3 failed=the payload does not decode";
+            assert_eq!(fields(unwell), failed);
+        }
+        other => panic!("{other:#?}"),
     }
 }

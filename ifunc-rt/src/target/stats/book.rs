@@ -97,10 +97,6 @@ impl Book {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::target) fn timing(&self) -> Timing {
-        self.timing
-    }
-
     /// Which snapshot this is.
     pub(in crate::target) fn next_snapshot(&self) -> u64 {
         self.snapshots.fetch_add(1, Relaxed) + 1

@@ -2,7 +2,7 @@
 //! deals with a connection. Whoever reads adds up what all have counted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::stats::{Counts, IfuncCounts, Reason, Tally, Times, Timing};
@@ -109,6 +109,7 @@ pub(in crate::target) struct HandleCounters {
     failed: Counter,
     /// The number of the next invocation that is timed.
     next_timed: Counter,
+    timing: Timing,
     times: std::sync::Arc<SharedTimes>,
     pub(super) id: ImageId,
 }
@@ -128,15 +129,16 @@ impl HandleCounters {
             answer_bytes: Counter::default(),
             failed: Counter::default(),
             next_timed,
+            timing,
             times,
             id,
         }
     }
 
-    /// When it begins, if it is to be timed.
+    /// Whether the next invocation is to be timed.
     #[inline]
-    pub(in crate::target) fn begin(&self) -> Option<Instant> {
-        (self.hits.get() >= self.next_timed.get()).then(Instant::now)
+    pub(in crate::target) fn is_due(&self) -> bool {
+        self.hits.get() >= self.next_timed.get()
     }
 
     /// An invocation has ended well.
@@ -157,10 +159,10 @@ impl HandleCounters {
 
     /// An invocation that began has ended. Told before it is counted.
     #[cold]
-    pub(in crate::target) fn time(&self, timing: Timing, took: Duration) {
+    pub(in crate::target) fn time(&self, took: Duration) {
         self.times
             .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-        let next = match timing {
+        let next = match self.timing {
             Timing::Sampled if self.hits.get() + 1 >= SAMPLE => SAMPLE,
             _ => 1,
         };
@@ -219,8 +221,8 @@ mod tests {
         let times = std::sync::Arc::new(SharedTimes::default());
         let counters = HandleCounters::new([0; 32], times.clone(), timing);
         for _ in 0..invocations {
-            if counters.begin().is_some() {
-                counters.time(timing, Duration::from_nanos(7));
+            if counters.is_due() {
+                counters.time(Duration::from_nanos(7));
             }
             counters.executed(3, 0);
         }

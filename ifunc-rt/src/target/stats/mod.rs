@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub(crate) use book::Book;
 pub(super) use book::{About, HandleBook, SourceBook};
+pub(super) use counters::HandleCounters;
 pub(super) use pages::Pages;
 
 use ifunc_abi::stats::Stats;
