@@ -34,6 +34,14 @@ fn what_the_tests_need_is_there() {
     }
     let text = ran(&mut command(&checkout(), &["doctor"])).well().out;
     assert!(text.starts_with("toolchain\n  ok       rustc "), "{text}");
+    // What UCX says of itself, where it is.
+    match mark(&report, "UCX") {
+        "ok" => {
+            assert_eq!(mark(&report, "UCX transports"), "ok", "{text}");
+            assert!(text.contains("tcp/lo"), "{text}");
+        }
+        _ => assert!(text.contains("only networks need it: "), "{text}"),
+    }
     assert!(text.contains("nothing necessary is missing"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }

@@ -10,6 +10,7 @@ mod limits;
 mod optional;
 mod report;
 mod toolchain;
+mod ucx;
 
 use std::io::Write;
 
@@ -20,12 +21,13 @@ use finding::{Finding, Mark};
 /// An area: its name and its checks.
 type Area = (&'static str, fn() -> Vec<Finding>);
 
-const AREAS: [Area; 5] = [
+const AREAS: [Area; 6] = [
     ("toolchain", toolchain::checks),
     ("kernel", kernel::checks),
     ("limits", limits::checks),
     ("environment", environment::checks),
     ("optional", optional::checks),
+    ("networks", ucx::checks),
 ];
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {

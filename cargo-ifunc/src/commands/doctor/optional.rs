@@ -1,6 +1,4 @@
-//! What is good to have: debuggers, profilers, networks.
-
-use std::ffi::{CStr, c_char};
+//! What is good to have: debuggers, profilers.
 
 use super::finding::{Finding, said, setting};
 
@@ -18,7 +16,6 @@ pub(super) fn checks() -> Vec<Finding> {
             "names injected functions in profiles: `apt-get install linux-perf` (Debian), `dnf install perf` (Fedora)",
         ),
         perf_events(setting("kernel/perf_event_paranoid")),
-        ucx(ucx_version()),
     ]
 }
 
@@ -59,35 +56,6 @@ fn perf_events(paranoid: Option<i64>) -> Finding {
     }
 }
 
-/// Opens UCX, if it is there, and asks it for its version.
-fn ucx_version() -> Option<String> {
-    // SAFETY: opening it runs the initialisers of a well-known library that programs of this machine open all the time;
-    // nothing else of this process uses what they set.
-    let library = unsafe { libloading::Library::new("libucp.so.0") }.ok()?;
-    // SAFETY: UCX declares it `const char *ucp_get_version_string(void)`, in every version with this soname.
-    let version =
-        unsafe { library.get::<unsafe extern "C" fn() -> *const c_char>(b"ucp_get_version_string\0") };
-    // SAFETY: as declared; it has no precondition.
-    let text = unsafe { version.ok()?() };
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: UCX returns a string literal of the library, which is open until the end of this function.
-    let text = unsafe { CStr::from_ptr(text) };
-    Some(text.to_string_lossy().into_owned())
-}
-
-fn ucx(version: Option<String>) -> Finding {
-    match version {
-        Some(version) => Finding::ok("UCX", version),
-        None => Finding::none(
-            "UCX",
-            "no `libucp.so.0`",
-            "only networks need it: `apt-get install libucx0` (Debian), `dnf install ucx` (Fedora)",
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::finding::Mark;
@@ -100,7 +68,6 @@ mod tests {
             ptrace(Some(1)),
             perf_events(Some(4)),
             perf_events(None),
-            ucx(None),
         ] {
             assert_eq!(finding.mark, Mark::None, "{finding:?}");
             assert!(finding.help.is_some());
@@ -110,7 +77,6 @@ mod tests {
             ptrace(None),
             ptrace(Some(0)),
             perf_events(Some(-1)),
-            ucx(Some("1.18.0".into())),
         ] {
             assert_eq!(finding.mark, Mark::Ok, "{finding:?}");
         }

@@ -1,0 +1,142 @@
+//! UCX, which networks need: its version, what it found on this machine, and what keeps it from being fast.
+
+use ucx_sys::{UCP_FEATURE_AM, UCP_PARAM_FIELD_FEATURES, Ucx, ucp_context_h, ucp_params_t};
+
+use super::finding::{Finding, setting};
+
+/// Versions before this one are known to let puts be seen in another order than they were made in.
+const PUTS_IN_ORDER: (u32, u32) = (1, 16);
+
+pub(super) fn checks() -> Vec<Finding> {
+    let name = "UCX";
+    let ucx = match Ucx::load() {
+        Ok(ucx) => ucx,
+        Err(error) => {
+            let error = error.to_string();
+            let (found, help) = error.split_once("\nhelp: ").unwrap_or((&error, ""));
+            let help = format!("only networks need it: {help}");
+            return vec![Finding::none(name, found, help)];
+        }
+    };
+    let version = ucx.version();
+    let mut findings = vec![Finding::ok(name, version.to_string())];
+    findings.extend(put_order((version.major, version.minor)));
+    let resources = context_info(ucx);
+    findings.push(transports(resources.as_deref().map(listed)));
+    findings.push(cma(
+        resources.as_deref().is_ok_and(|text| text.contains("cma/memory")),
+        setting("kernel/yama/ptrace_scope"),
+    ));
+    findings
+}
+
+fn put_order(version: (u32, u32)) -> Option<Finding> {
+    let (major, minor) = PUTS_IN_ORDER;
+    (version < PUTS_IN_ORDER).then(|| {
+        Finding::warning(
+            "UCX puts",
+            format!("before {major}.{minor}, puts may be seen in another order than they were made in"),
+            "`ucx-put` does not rely on it: it fences, then puts a commit word of its own; programs of yours that put should do the same",
+        )
+    })
+}
+
+/// What UCX prints of a context with its default settings, and those of the environment.
+fn context_info(ucx: &Ucx) -> Result<String, String> {
+    let params = ucp_params_t {
+        field_mask: u64::from(UCP_PARAM_FIELD_FEATURES),
+        features: u64::from(UCP_FEATURE_AM),
+        ..ucp_params_t::default()
+    };
+    let mut context: ucp_context_h = std::ptr::null_mut();
+    // SAFETY: the parameters are as their mask says; a null configuration is the environment's.
+    let status = unsafe { ucx.ucp_init(&raw const params, std::ptr::null(), &raw mut context) };
+    ucx.check(status).map_err(|error| error.to_string())?;
+    // SAFETY: made above, and destroyed below.
+    let text = unsafe { ucx.context_info(context) };
+    // SAFETY: its last use.
+    unsafe { ucx.ucp_cleanup(context) };
+    Ok(text)
+}
+
+/// The transports and devices, such as `tcp/eth0`, in a text of [`Ucx::context_info`]; each once, in their order.
+fn listed(text: &str) -> Vec<&str> {
+    let mut listed: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        // `#      resource 3  :  md 1  dev 2  flags -- tcp/lo`
+        if line.contains(" resource ")
+            && let Some(resource) = line.split_whitespace().last()
+            && resource.contains('/')
+            && !listed.contains(&resource)
+        {
+            listed.push(resource);
+        }
+    }
+    listed
+}
+
+fn transports(listed: Result<Vec<&str>, &String>) -> Finding {
+    let name = "UCX transports";
+    match listed {
+        Ok(listed) if !listed.is_empty() => Finding::ok(name, listed.join(" ")),
+        Ok(_) => Finding::none(
+            name,
+            "UCX does not say",
+            "`ucx_info -d` lists them: `apt-get install ucx-utils` (Debian)",
+        ),
+        Err(error) => Finding::warning(
+            name,
+            format!("UCX cannot be started: {error}"),
+            "`UCX_LOG_LEVEL=info` tells more; `UCX_TLS` and `UCX_NET_DEVICES` leave it something",
+        ),
+    }
+}
+
+/// Whether UCX can copy between processes through the kernel.
+fn cma(found: bool, scope: Option<i64>) -> Finding {
+    let name = "UCX cma";
+    match (found, scope.unwrap_or(0)) {
+        (true, 0) => Finding::ok(
+            name,
+            "large payloads are copied once between processes of this host",
+        ),
+        (_, scope @ 1..) => Finding::none(
+            name,
+            format!("kernel.yama.ptrace_scope = {scope}: processes may not copy from each other"),
+            "UCX copies large payloads through shared memory instead, twice: `sysctl -w kernel.yama.ptrace_scope=0`",
+        ),
+        _ => Finding::none(
+            name,
+            "not among UCX's transports",
+            "UCX copies large payloads through shared memory instead, twice; a container needs `process_vm_readv` (CAP_SYS_PTRACE) for it",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Mark;
+    use super::*;
+
+    #[test]
+    fn resources_are_read_from_what_ucx_prints() {
+        let text = "#    md 0  :  component 0  self \n\
+                    #      resource 0  :  md 0  dev 0  flags -- self/memory\n\
+                    #      resource 1  :  md 1  dev 1  flags -- tcp/lo\n\
+                    #      resource 2  :  md 1  dev 1  flags -- tcp/lo\n";
+        assert_eq!(listed(text), ["self/memory", "tcp/lo"]);
+        assert_eq!(transports(Ok(listed(text))).found, "self/memory tcp/lo");
+        assert_eq!(transports(Ok(Vec::new())).mark, Mark::None);
+        assert_eq!(transports(Err(&"No such device".into())).mark, Mark::Warning);
+    }
+
+    #[test]
+    fn what_is_slow_or_out_of_order_is_told() {
+        assert!(put_order((1, 13)).is_some_and(|finding| finding.mark == Mark::Warning));
+        assert_eq!(put_order((1, 16)), None);
+        assert_eq!(put_order((2, 0)), None);
+        assert_eq!(cma(true, None).mark, Mark::Ok);
+        assert!(cma(true, Some(1)).found.contains("ptrace_scope = 1"));
+        assert_eq!(cma(false, Some(0)).mark, Mark::None);
+    }
+}
