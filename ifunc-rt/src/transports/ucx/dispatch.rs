@@ -207,6 +207,7 @@ impl Locked<'_> {
             (Notice::Bell, Stage::Put(_)) => self.answered(id, number),
             (Notice::Refused, Stage::Calling) => {
                 connection.stage = match judge_refusal(way, body) {
+                    Ok(why) if number == 1 => Stage::Busy(why),
                     Ok(why) => Stage::Refused(why),
                     Err(misheard) => Stage::Misheard(misheard),
                 };

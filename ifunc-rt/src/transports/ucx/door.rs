@@ -13,6 +13,7 @@ use super::handshake::{Hello, Misheard, VERSION, Way, Welcome, refusal};
 use super::header::{Head, Notice};
 use super::inbox::Data;
 use super::table::{ConnectionId, Stage};
+use crate::transports::no_more_than;
 
 /// How long a guest may say nothing.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -151,8 +152,19 @@ impl Locked<'_> {
         if way == Way::Messages || hello.is_err() {
             door.guests.retain(|(guest, _)| *guest != id);
         }
+        let most = door.most;
+        let taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Offered(_) | Stage::Put(_));
+        let live = state.connections.values();
+        let live = live.filter(|c| taken(&c.stage) && c.gone.is_none() && c.left.is_none());
+        let is_full = hello.is_ok() && live.count() >= most;
+        if is_full && way == Way::Puts {
+            door.guests.retain(|(guest, _)| *guest != id);
+        }
         let mut in_terms_of = way;
+        // The others are no better at the next attempt.
+        let busy = hello.is_ok();
         let why = match hello {
+            Ok(_) if is_full => no_more_than(most),
             Ok(_) if way == Way::Puts => return self.invite(id, welcome),
             Ok(_) if door.waiting.len() < MOST_WAITING => {
                 door.waiting.push_back(id);
@@ -177,13 +189,13 @@ impl Locked<'_> {
             }
             Err(Misheard::Nonsense(why)) => return Err(why),
         };
-        self.turn_away(id, in_terms_of, &why);
+        self.turn_away(id, in_terms_of, &why, busy);
         Ok(())
     }
 
-    /// Tells a guest that it is not taken.
-    pub(super) fn turn_away(&mut self, id: ConnectionId, way: Way, why: &str) {
-        self.say(id, Notice::Refused, 0, &refusal(way, why));
+    /// Tells a guest that it is not taken; `busy`: at this moment.
+    pub(super) fn turn_away(&mut self, id: ConnectionId, way: Way, why: &str, busy: bool) {
+        self.say(id, Notice::Refused, busy.into(), &refusal(way, why));
         // It leaves when it has heard that; until then it is a guest, but it has said what it had to say.
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.stage = Stage::TurnedAway;

@@ -5,7 +5,7 @@
 //! Welcome   magic (8), version (u32), number (u32), epoch (u64), largest payload, image, answer (u64 each),
 //!           slots and data bytes to target, to source (u32 each); if frames are put, the target's ring
 //! Memory    the source's ring, if frames are put
-//! Refused   magic (8), version (u32), 0 (u32), why (UTF-8)
+//! Refused   magic (8), version (u32), 0 (u32), why (UTF-8); the notice's number is 1 if it is for this moment
 //! ```
 //!
 //! The number is what the sender knows the connection by: every message to it says so. The address is that of a source that

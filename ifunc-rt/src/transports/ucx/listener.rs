@@ -132,6 +132,7 @@ impl Door {
                 to_target: config.to_target,
                 to_source: config.to_source,
             },
+            most: config.max_connections,
             guests: VecDeque::new(),
             waiting: VecDeque::new(),
             armed: false,

@@ -271,6 +271,7 @@ fn verdict(
             return link.ok_or(protocol("it left at once"));
         }
         (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
+        (Some(Stage::Busy(reason)), _) => ConnectError::Busy { address, reason },
         (Some(Stage::Misheard(Misheard::Version(theirs))), _) => ConnectError::Version {
             address,
             theirs,

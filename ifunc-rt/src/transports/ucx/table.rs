@@ -78,6 +78,8 @@ pub(super) struct Door {
     pub(super) listener: Option<ucp_listener_h>,
     /// What everybody is told.
     pub(super) welcome: Welcome,
+    /// Most connections at a time.
+    pub(super) most: usize,
     /// Connected, but they have not said what they are, and since when.
     pub(super) guests: VecDeque<(ConnectionId, Instant)>,
     /// Connections that the target has not taken yet.
@@ -93,6 +95,8 @@ pub(super) enum Stage {
     Calling,
     /// The target did not take it.
     Refused(String),
+    /// The target did not take it at this moment.
+    Busy(String),
     /// The target said something else.
     Misheard(Misheard),
     /// A target waits to hear what its guest is.

@@ -40,6 +40,7 @@ impl Locked<'_> {
                     id,
                     Way::Puts,
                     &format!("it has no memory for a ring: {doing}: {status}"),
+                    true,
                 );
             }
         }
