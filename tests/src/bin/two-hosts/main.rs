@@ -2,10 +2,10 @@
 //! numbered messages over ways that lose, slow down, stop and delay what is sent.
 //!
 //! ```text
-//! two-hosts [--quick]
+//! two-hosts [--quick | --only PART]
 //! ```
 //!
-//! `cargo xtask two-hosts` builds and starts it. It needs a kernel that lets this user make namespaces, `ip`, `tc`, `nft` and the
+//! With `--only`, messages over the ways whose names contain it, such as `ucx, the link`. `cargo xtask two-hosts` builds and starts it. It needs a kernel that lets this user make namespaces, `ip`, `tc`, `nft` and the
 //! programs of util-linux; where there are none it says so and ends well, with nothing passed.
 
 mod badly;
@@ -46,8 +46,9 @@ const INSIDE: &str = "TWO_HOSTS_INSIDE";
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => run(false),
-        ["--quick"] => run(true),
+        [] => run(false, ""),
+        ["--quick"] => run(true, ""),
+        ["--only", part] => run(false, part),
         ["target", address] => target::run(address).map(|()| true),
         ["source", address, libraries, messages, largest] => match (messages.parse(), largest.parse()) {
             (Ok(messages), Ok(largest)) => {
@@ -59,7 +60,11 @@ fn main() -> ExitCode {
             Ok(ms) => relay::run(one, other, Duration::from_millis(ms)).map(|()| true),
             Err(_) => Err("how many milliseconds?".into()),
         },
-        _ => Err(format!("unknown arguments: {}\nhelp: two-hosts [--quick]", args.join(" ")).into()),
+        _ => Err(format!(
+            "unknown arguments: {}\nhelp: two-hosts [--quick | --only PART]",
+            args.join(" ")
+        )
+        .into()),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -72,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 /// Everything; whether all of it passed.
-fn run(quick: bool) -> Result<bool, Failure> {
+fn run(quick: bool, only: &str) -> Result<bool, Failure> {
     if std::env::var_os(INSIDE).is_none() && makes_namespaces(&[]).is_err() {
         // A user may be root among namespaces of their own, where the kernel allows that.
         let root = ["--user", "--map-root-user"];
@@ -83,6 +88,7 @@ fn run(quick: bool) -> Result<bool, Failure> {
         again.args(root).arg(std::env::current_exe()?);
         return Err(again
             .args(quick.then_some("--quick"))
+            .args(["--only", only].iter().filter(|_| !only.is_empty()))
             .env(INSIDE, "1")
             .exec()
             .into());
@@ -108,8 +114,15 @@ fn run(quick: bool) -> Result<bool, Failure> {
         Err(error) => return skip(&error.to_string()),
     };
     let places = places(&scratch, target)?;
-    let mut report = Report::default();
-    let examples = examples::Example::all(&places)?;
+    let mut report = Report {
+        only: only.into(),
+        ..Report::default()
+    };
+    let examples = match only {
+        "" => examples::Example::all(&places)?,
+        // Made for who looks for the reason of a failure: the ways between the hosts.
+        _ => Vec::new(),
+    };
     for (number, &transport) in TRANSPORTS.iter().enumerate() {
         let way = Way {
             source: &one,
