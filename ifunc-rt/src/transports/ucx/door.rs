@@ -165,7 +165,9 @@ impl Locked<'_> {
         let busy = hello.is_ok();
         let why = match hello {
             Ok(_) if is_full => no_more_than(most),
-            Ok(_) if way == Way::Puts => return self.invite(id, welcome),
+            Ok(_) if way == Way::Puts && door.waiting.len() < MOST_WAITING => {
+                return self.invite(id, welcome);
+            }
             Ok(_) if door.waiting.len() < MOST_WAITING => {
                 door.waiting.push_back(id);
                 if let Some(connection) = self.state.connections.get_mut(&id) {
@@ -201,6 +203,7 @@ impl Locked<'_> {
             connection.stage = Stage::TurnedAway;
         }
         if let Some(door) = &mut self.state.door {
+            door.guests.retain(|(guest, _)| *guest != id);
             door.guests.push_back((id, Instant::now()));
         }
     }

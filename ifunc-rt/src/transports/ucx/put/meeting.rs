@@ -33,9 +33,6 @@ impl Locked<'_> {
             }
             Err(Refused { doing, status }) => {
                 tracing::warn!(doing, %status, "refused a connection: there is no memory for its ring");
-                if let Some(door) = &mut self.state.door {
-                    door.guests.retain(|(guest, _)| *guest != id);
-                }
                 self.turn_away(
                     id,
                     Way::Puts,
