@@ -146,6 +146,7 @@ impl Roster {
         self.rest_all(listener, all)
     }
 
+    #[expect(clippy::vec_box, reason = "they move on, from list to list")]
     fn rest_all(&mut self, listener: &mut dyn Listener, mut connections: Vec<Box<Connection>>) -> bool {
         if connections.is_empty() {
             return true;
