@@ -345,6 +345,13 @@ impl Locked<'_> {
         let over = self.carried_by(id);
         tracing::info!(over, "connected by UCX");
         let version = self.ucx().version();
+        if self.state.way == Way::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
+            tracing::warn!(
+                over,
+                %version,
+                "puts over TCP are messages that UCX answers: UCX 1.13 may end this process when the peer dies; use `ucx://` over TCP"
+            );
+        }
         if self.state.way == Way::Puts && reorders((version.major, version.minor), &over) {
             tracing::warn!(
                 over,
