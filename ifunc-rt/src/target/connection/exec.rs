@@ -1,0 +1,130 @@
+//! `Exec`: an invocation, from its payload to its answer.
+
+use ifunc_abi::frame::{FrameFlags, Header};
+use ifunc_abi::status::{Rejection, Status};
+
+use super::binding::bound;
+use super::state::State;
+use super::{Argument, End, broke};
+use crate::exec::entry::Session;
+use crate::load::Refusal;
+use crate::target::Host;
+use crate::target::invoke::{Failed, Invocation, invoke, invoke_watched};
+use crate::target::replies::Replies;
+use crate::transports::Arrived;
+
+/// An `Exec` that has no answer.
+pub(super) enum Unwell {
+    /// The source is told why.
+    Told(Status, Vec<u8>),
+    /// The connection is over.
+    Over(Box<End>),
+}
+
+impl From<Refusal> for Box<Unwell> {
+    fn from(refusal: Refusal) -> Self {
+        Box::new(Unwell::Told(
+            Status::Rejected(refusal.reason),
+            refusal.detail.as_bytes().to_vec(),
+        ))
+    }
+}
+
+impl State {
+    pub(super) fn exec(
+        &mut self,
+        replies: &mut Replies,
+        host: &Host,
+        session: &mut Session<'_>,
+        argument: Argument,
+        header: Header,
+        arrived: &Arrived<'_>,
+    ) -> Result<usize, Box<Unwell>> {
+        let Self {
+            source,
+            bindings,
+            assembly,
+            scratch,
+            copy_payloads,
+            span,
+            ..
+        } = self;
+        let assembled = header.flags.has(FrameFlags::ASSEMBLED);
+        // Borrowed, not cloned: a reference count costs as much as the rest of a small invocation.
+        let bound = match bound(bindings, host, argument, header.handle) {
+            Ok(bound) => bound,
+            Err(refusal) => {
+                if assembled {
+                    assembly.clear();
+                }
+                return Err(refusal.into());
+            }
+        };
+        let (image, counters) = (&*bound.image, &*bound.book.counters);
+        let (payload, size) = if assembled {
+            let whole = assembly
+                .finish(&arrived.body)
+                .map_err(|error| Box::new(Unwell::Over(broke(error))))?;
+            (whole.as_slice().as_ptr(), whole.len())
+        } else if *copy_payloads || !arrived.body.as_ptr().addr().is_multiple_of(image.payload_align) {
+            scratch.resize(arrived.body.len());
+            arrived.body.copy_to_slice(scratch.as_mut_slice());
+            (scratch.as_slice().as_ptr(), scratch.len())
+        } else {
+            (arrived.body.as_ptr(), arrived.body.len())
+        };
+        if size as u64 > host.limits.max_payload {
+            let limit = host.limits.max_payload;
+            let detail = format!("a payload of {size} bytes, the limit is {limit}");
+            return Err(Refusal::new(Rejection::TooLarge, detail).into());
+        }
+        let invocation = Invocation {
+            image,
+            payload,
+            size,
+            target: argument.target,
+            sender: source.connection,
+        };
+        let room = replies.answer_room(header.token);
+        let watched = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
+        let outcome = if watched {
+            invoke_watched(span, counters, session, &invocation, arrived.sequence, room)
+        } else {
+            invoke(session, &invocation, room)
+        };
+        failpoint!("target.answer");
+        if assembled {
+            assembly.clear();
+        }
+        match outcome {
+            Ok(answer_len) => {
+                counters.executed(size, answer_len);
+                Ok(answer_len)
+            }
+            Err(failed) => {
+                counters.failed(size);
+                let Failed { why, detail } = *failed;
+                tracing::debug!(
+                    parent: &*span, ifunc = %image.name, source = source.connection, %why, "invocation failed"
+                );
+                Err(Box::new(Unwell::Told(Status::Failed(why), detail)))
+            }
+        }
+    }
+
+    /// Counts an `Exec` that has no answer.
+    #[cold]
+    pub(super) fn count_unwell(&self, status: Status, payload: usize, detail: usize) {
+        let link = &self.book.link;
+        match status {
+            // Its handle has counted the rest.
+            Status::Failed(why) => link.failed.count(why),
+            Status::Rejected(why) => {
+                link.rejected.count(why);
+                link.bytes_in.add(payload as u64);
+            }
+            Status::Executed => {}
+        }
+        link.bytes_out.add(detail as u64);
+    }
+}

@@ -1,0 +1,146 @@
+//! `Install`: an image is judged, and bound to a handle.
+
+use std::sync::Arc;
+
+use ifunc_abi::frame::{FrameFlags, Header, InstallHead};
+use ifunc_abi::image::Flags;
+use ifunc_abi::status::Rejection;
+
+use super::binding::{Binding, Bound, not_shareable, too_many_handles};
+use super::state::State;
+use super::{Argument, End, broke};
+use crate::load::Refusal;
+use crate::load::install::{Installed, judge, resolve};
+use crate::target::Host;
+use crate::target::policy::ImageInfo;
+use crate::target::stats::About;
+use crate::transports::Arrived;
+
+impl State {
+    pub(super) fn install(
+        &mut self,
+        host: &Host,
+        argument: Argument,
+        header: Header,
+        arrived: &Arrived<'_>,
+    ) -> Result<Result<(), Refusal>, Box<End>> {
+        let handle = header.handle as usize;
+        let mut body = Vec::new();
+        if header.flags.has(FrameFlags::ASSEMBLED) {
+            let whole = self.assembly.finish(&arrived.body).map_err(broke)?;
+            body.extend_from_slice(whole.as_slice());
+            self.assembly.clear();
+        } else if self.rebinds_the_same(handle, arrived) {
+            self.book.link.bytes_in.add(arrived.body.len() as u64);
+            return Ok(Ok(()));
+        } else {
+            // Out of the transport's memory: what is hashed, judged and run from here on is this copy.
+            arrived.body.copy_to(&mut body);
+        }
+        self.book.link.bytes_in.add(body.len() as u64);
+        if handle >= host.max_handles {
+            self.book.refused(Rejection::TooLarge, None);
+            return Ok(Err(too_many_handles(host, header.handle)));
+        }
+        let (head, _signature, image) = InstallHead::split(&body).map_err(broke)?;
+        if self.bindings.len() <= handle {
+            self.bindings.resize_with(handle + 1, || Binding::Free);
+        }
+        // What the handle stood for goes first: its room may be what the new image needs.
+        self.bindings[handle] = Binding::Free;
+        let mut about = None;
+        let (binding, result) = match self.accept(host, argument, &head.id, image, &mut about) {
+            Ok(installed) => {
+                let about = About {
+                    id: &installed.id,
+                    name: &installed.name,
+                    size: image.len(),
+                };
+                let book = self.book.bound(header.handle, about);
+                let image = installed;
+                (Binding::Bound(Bound { image, book }), Ok(()))
+            }
+            Err(refusal) => {
+                let (reason, detail) = (refusal.reason, &refusal.detail);
+                let name = about.map(|about| about.name);
+                tracing::warn!(parent: &self.span, source = self.source.connection, name, %reason, %detail, "image refused");
+                self.book.refused(reason, about);
+                (Binding::Refused(refusal.clone()), Err(refusal))
+            }
+        };
+        failpoint!("target.install");
+        self.bindings[handle] = binding;
+        Ok(result)
+    }
+
+    /// An `Install` of the id that the handle already stands for; its image is not looked at.
+    fn rebinds_the_same(&self, handle: usize, arrived: &Arrived<'_>) -> bool {
+        let Some(Binding::Bound(bound)) = self.bindings.get(handle) else {
+            return false;
+        };
+        let mut id = [0; 32];
+        let same = arrived.body.prefix(&mut id) && id == bound.image.id;
+        if same {
+            self.book.bound_again(&bound.book);
+        }
+        same
+    }
+
+    /// Installs an image; `about` says what it is, once that is known to be true.
+    fn accept<'a>(
+        &self,
+        host: &Host,
+        argument: Argument,
+        id: &'a [u8; 32],
+        bytes: &'a [u8],
+        about: &mut Option<About<'a>>,
+    ) -> Result<Arc<Installed>, Refusal> {
+        if bytes.len() as u64 > host.limits.max_image {
+            let detail = format!(
+                "an image of {} bytes, the limit is {}",
+                bytes.len(),
+                host.limits.max_image
+            );
+            return Err(Refusal::new(Rejection::TooLarge, detail));
+        }
+        if blake3::hash(bytes) != *id {
+            return Err(Refusal::new(
+                Rejection::IdMismatch,
+                "the bytes were changed on the way, or the source is wrong",
+            ));
+        }
+        let image = judge(bytes, host.max_image_memory)?;
+        *about = Some(About {
+            id,
+            name: image.name(),
+            size: bytes.len(),
+        });
+        if image.target() != 0 && image.target() != argument.target_type.fingerprint {
+            return Err(Refusal::new(Rejection::TargetType, argument.target_type.text));
+        }
+        if argument.shared && !image.flags().has(Flags::SHARED) {
+            return Err(not_shareable());
+        }
+        host.policy
+            .accepts(
+                &self.source,
+                &ImageInfo {
+                    name: image.name(),
+                    id,
+                    len: bytes.len(),
+                },
+            )
+            .map_err(|why| Refusal::new(Rejection::Policy, why))?;
+        // What names stand for does not change while a target lives: what was resolved once need not be again.
+        if let Some(installed) = host.cache().get(id) {
+            return Ok(installed);
+        }
+        let got = resolve(&image, &host.names)?;
+        // Meanwhile another thread may have installed it.
+        let mut cache = host.cache();
+        match cache.get(id) {
+            Some(installed) => Ok(installed),
+            None => cache.insert(*id, &image, &got),
+        }
+    }
+}
