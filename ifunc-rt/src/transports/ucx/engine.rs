@@ -11,12 +11,9 @@ use ucx_sys::*;
 
 use super::borrowed::{Borrowed, Stray, Terms, Unfit};
 use super::handshake::Way;
-use super::header::{HEADER, Head};
-use super::inbox::{Data, Inbox, on_failure, on_knock, on_message, on_received, on_sent};
-use super::parcel::{Parcel, Purpose};
+use super::inbox::{Inbox, on_message};
 use super::settings::Settings;
 use super::table::{ConnectionId, State};
-use crate::transports::address::WorkerAddress;
 use crate::transports::bell::sleep_on;
 
 /// The active message's id.
@@ -244,7 +241,7 @@ impl<'a> Locked<'a> {
     }
 
     /// What UCX would say of a worker that is not used any more.
-    fn is_open(&self) -> Result<(), Status> {
+    pub(super) fn is_open(&self) -> Result<(), Status> {
         if self.state.closed {
             return Err(self.engine.ucx.status(UCS_ERR_CANCELED));
         }
@@ -270,6 +267,16 @@ impl Locked<'_> {
 
     pub(super) fn worker(&self) -> ucp_worker_h {
         self.engine.worker
+    }
+
+    /// The id of the active messages that come here.
+    pub(super) fn am_id(&self) -> u16 {
+        self.engine.am_id
+    }
+
+    /// As UCX's callbacks get it.
+    pub(super) fn inbox_ptr(&self) -> *mut c_void {
+        self.engine.inbox_ptr()
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
@@ -340,239 +347,6 @@ impl Locked<'_> {
                 return true;
             }
             sleep_on(self.engine.bell(), deadline.min(now + SLICE));
-        }
-    }
-
-    /// An endpoint for a source.
-    pub(super) fn connect(&mut self, address: &SockAddr) -> Result<ucp_ep_h, Status> {
-        self.endpoint(ucp_ep_params_t {
-            field_mask: u64::from(UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR),
-            flags: UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
-            sockaddr: address.as_ucs(),
-            ..ucp_ep_params_t::default()
-        })
-    }
-
-    /// An endpoint to a worker whose address came by other means. Nobody is asked yet.
-    pub(super) fn connect_to_worker(&mut self, address: &WorkerAddress) -> Result<ucp_ep_h, Status> {
-        self.endpoint(ucp_ep_params_t {
-            field_mask: u64::from(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS),
-            address: address.as_bytes().as_ptr().cast(),
-            ..ucp_ep_params_t::default()
-        })
-    }
-
-    /// The worker's address, which others connect to.
-    pub(super) fn address(&mut self) -> Result<WorkerAddress, Refused> {
-        let refused = |status| Refused {
-            doing: "asking UCX for the address of its worker",
-            status,
-        };
-        let ucx = self.engine.ucx;
-        let (mut address, mut len) = (std::ptr::null_mut(), 0);
-        // SAFETY: the worker is alive and this thread's; both are written.
-        let status =
-            unsafe { ucx.ucp_worker_get_address(self.engine.worker, &raw mut address, &raw mut len) };
-        ucx.check(status).map_err(refused)?;
-        // SAFETY: UCX wrote an address of that length, which stays until it is released below.
-        let found = WorkerAddress::new(self.engine.am_id, unsafe {
-            std::slice::from_raw_parts(address.cast(), len)
-        });
-        // SAFETY: the worker's own, and used for the last time.
-        unsafe { ucx.ucp_worker_release_address(self.engine.worker, address) };
-        found.ok_or_else(|| refused(ucx.status(UCS_ERR_EXCEEDS_LIMIT)))
-    }
-
-    /// An endpoint for somebody who knocked. Uses the request up.
-    pub(super) fn accept(&mut self, request: ucp_conn_request_h) -> Result<ucp_ep_h, Status> {
-        self.endpoint(ucp_ep_params_t {
-            field_mask: u64::from(UCP_EP_PARAM_FIELD_CONN_REQUEST),
-            conn_request: request,
-            ..ucp_ep_params_t::default()
-        })
-    }
-
-    fn endpoint(&mut self, mut params: ucp_ep_params_t) -> Result<ucp_ep_h, Status> {
-        params.field_mask |= u64::from(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER);
-        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler = ucp_err_handler_t {
-            cb: Some(on_failure),
-            arg: self.engine.inbox_ptr(),
-        };
-        self.is_open()?;
-        let mut ep = std::ptr::null_mut();
-        // SAFETY: the worker is alive and this thread's; the parameters are as their mask says.
-        let status = unsafe {
-            self.engine
-                .ucx
-                .ucp_ep_create(self.engine.worker, &raw const params, &raw mut ep)
-        };
-        self.engine.ucx.check(status).map(|()| ep)
-    }
-
-    /// Listens.
-    pub(super) fn listen(&mut self, address: &SockAddr) -> Result<ucp_listener_h, Status> {
-        let params = ucp_listener_params_t {
-            field_mask: u64::from(UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER),
-            sockaddr: address.as_ucs(),
-            conn_handler: ucp_listener_conn_handler_t {
-                cb: Some(on_knock),
-                arg: self.engine.inbox_ptr(),
-            },
-            ..ucp_listener_params_t::default()
-        };
-        let mut listener = std::ptr::null_mut();
-        // SAFETY: as above; the inbox outlives the listener.
-        let status = unsafe {
-            self.engine
-                .ucx
-                .ucp_listener_create(self.engine.worker, &raw const params, &raw mut listener)
-        };
-        self.engine.ucx.check(status).map(|()| listener)
-    }
-
-    /// Sends `len` bytes of the parcel's body over `ep`.
-    pub(super) fn send(
-        &mut self,
-        connection: ConnectionId,
-        ep: ucp_ep_h,
-        am_id: Option<u16>,
-        mut parcel: Box<Parcel>,
-        head: Head,
-        len: usize,
-    ) -> Result<(), Status> {
-        self.is_open()?;
-        parcel.set_header(&head.encode());
-        parcel.purpose = Purpose::Sending { connection, len };
-        let (header, body) = (parcel.memory.as_slice().as_ptr(), parcel.body(len).as_ptr());
-        let parcel = Box::into_raw(parcel);
-        let params = ucp_request_param_t {
-            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-            // So that the receiver is told which endpoint it is of. Notices are never fetched.
-            flags: UCP_AM_SEND_FLAG_REPLY
-                | if head.is_notice() {
-                    UCP_AM_SEND_FLAG_EAGER
-                } else {
-                    0
-                },
-            cb: ucp_request_param_t__bindgen_ty_1 { send: Some(on_sent) },
-            user_data: parcel.cast(),
-            ..ucp_request_param_t::default()
-        };
-        // SAFETY: the endpoint is alive, its worker this thread's; header and body stay where they are, in the parcel, until
-        // the operation has ended.
-        let request = unsafe {
-            self.engine.ucx.ucp_am_send_nbx(
-                ep,
-                am_id.unwrap_or(self.engine.am_id).into(),
-                header.cast(),
-                HEADER,
-                body.cast(),
-                len,
-                &raw const params,
-            )
-        };
-        if UCS_PTR_IS_PTR(request)
-            && let Some(connection) = self.state.connections.get_mut(&connection)
-        {
-            connection.under_way.begin(len);
-        }
-        self.under_way(parcel, request)
-    }
-
-    /// Fetches a body. `Ok(Some)`: it is here.
-    pub(super) fn fetch(
-        &mut self,
-        what: *mut c_void,
-        len: usize,
-        purpose: Purpose,
-    ) -> Result<Option<Box<Parcel>>, Status> {
-        self.is_open()?;
-        let mut parcel = self.inbox().parcel(len);
-        parcel.purpose = purpose;
-        let body = parcel.body_mut(len).as_mut_ptr();
-        let parcel = Box::into_raw(parcel);
-        let params = ucp_request_param_t {
-            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-            cb: ucp_request_param_t__bindgen_ty_1 {
-                recv_am: Some(on_received),
-            },
-            user_data: parcel.cast(),
-            ..ucp_request_param_t::default()
-        };
-        // SAFETY: the worker is alive and this thread's; `what` is of a message that was kept, and used for the first time;
-        // the body stays where it is, in the parcel, until the operation has ended.
-        let request = unsafe {
-            self.engine.ucx.ucp_am_recv_data_nbx(
-                self.engine.worker,
-                what,
-                body.cast(),
-                len,
-                &raw const params,
-            )
-        };
-        if request.is_null() {
-            // SAFETY: made from a box above; UCX is done with it and will not call back.
-            return Ok(Some(unsafe { Box::from_raw(parcel) }));
-        }
-        self.under_way(parcel, request).map(|()| None)
-    }
-
-    /// Closes an endpoint by force: it asks nobody, and what was not sent is dropped. The operation, if it has not ended.
-    pub(super) fn close(&mut self, ep: ucp_ep_h) -> Option<*mut Parcel> {
-        if self.state.closed {
-            return None;
-        }
-        let mut parcel = self.inbox().parcel(0);
-        parcel.purpose = Purpose::Closing;
-        let parcel = Box::into_raw(parcel);
-        let params = ucp_request_param_t {
-            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-            flags: UCP_EP_CLOSE_FLAG_FORCE,
-            cb: ucp_request_param_t__bindgen_ty_1 { send: Some(on_sent) },
-            user_data: parcel.cast(),
-            ..ucp_request_param_t::default()
-        };
-        // SAFETY: the endpoint is alive and used for the last time; its worker is this thread's.
-        let request = unsafe { self.engine.ucx.ucp_ep_close_nbx(ep, &raw const params) };
-        if UCS_PTR_IS_PTR(request) {
-            self.state.closing += 1;
-        }
-        if let Err(status) = self.under_way(parcel, request) {
-            tracing::debug!(%status, "closing an endpoint");
-        }
-        UCS_PTR_IS_PTR(request).then_some(parcel)
-    }
-
-    /// Keeps the parcel of an operation that has begun, and takes back that of one that is over.
-    fn under_way(&mut self, parcel: *mut Parcel, request: ucs_status_ptr_t) -> Result<(), Status> {
-        if UCS_PTR_IS_PTR(request) {
-            self.state.parcels.insert(parcel);
-            return Ok(());
-        }
-        // SAFETY: made from a box by the caller; UCX is done with it and will not call back.
-        let parcel = unsafe { Box::from_raw(parcel) };
-        self.inbox().give(parcel);
-        self.engine.ucx.check_ptr(request)
-    }
-
-    /// The parcel of an operation that has ended.
-    pub(super) fn ended(&mut self, parcel: *mut Parcel) -> Option<Box<Parcel>> {
-        self.state.parcels.remove(&parcel).then(|| {
-            // SAFETY: it was made from a box, and UCX, which had it, has said that it is done.
-            unsafe { Box::from_raw(parcel) }
-        })
-    }
-
-    /// Gives the memory of data back.
-    pub(super) fn discard(&mut self, data: Data) {
-        match data {
-            Data::Copied(parcel, _) => self.inbox().give(parcel),
-            Data::Kept(..) | Data::Fetchable(..) if self.state.closed => {}
-            // SAFETY: the worker is alive and this thread's; the data were kept, and this is their last use.
-            Data::Kept(data, _) | Data::Fetchable(data, _) => unsafe {
-                self.engine.ucx.ucp_am_data_release(self.engine.worker, data);
-            },
         }
     }
 }
