@@ -103,17 +103,20 @@ impl Locked<'_> {
         offer: &Offer,
     ) -> Result<(), Refused> {
         let key = offer.padded_key();
+        let mut taken = std::ptr::null_mut();
         // SAFETY: the endpoint is alive and its worker this thread's. UCX is not told how long the key is: what it may read behind
         // it is there.
         let status = unsafe {
             self.ucx()
-                .ucp_ep_rkey_unpack(ep, key.as_ptr().cast(), &raw mut memory.key)
+                .ucp_ep_rkey_unpack(ep, key.as_ptr().cast(), &raw mut taken)
         };
-        memory.remote = offer.address;
         self.ucx().check(status).map_err(|status| Refused {
             doing: "taking the key of the peer's ring",
             status,
-        })
+        })?;
+        // Only now: UCX leaves a key that it has freed behind where it fails, as over the memory of a peer that is gone.
+        (memory.key, memory.remote) = (taken, offer.address);
+        Ok(())
     }
 
     /// Gives memory and key back. The endpoint that the key was used over, and by which the memory was reached, is closed.
