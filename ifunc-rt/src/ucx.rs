@@ -50,7 +50,9 @@
 //! of those afterwards.
 //!
 //! By default calls of ifunc make progress, too, and then the application's callbacks run inside of them, while locks are
-//! held: **such a callback must not call ifunc**, or it waits for itself for ever. Where an application cannot promise that, or
+//! held: **a callback of the application's must not call ifunc**, neither there, where the call would wait for itself and
+//! panics instead, nor in the application's own progress, during which UCX lets nobody make progress again. It may drop what
+//! is ifunc's. Where an application cannot promise that, or
 //! has a lock around its progress, it says [`progress(false)`](WorkerOptions::progress): only it calls
 //! `ucp_worker_progress`. Blocking calls (`wait`, `flush`, a `send` without room, [`Source::over`](crate::Source::over))
 //! then end when *another* thread makes progress, and otherwise at their deadline; on a single thread use
@@ -60,7 +62,9 @@
 //!
 //! Context, worker and endpoints stay the application's. An endpoint that was passed in is never closed by ifunc, nor is its error
 //! handler replaced; it must live as long as the source that goes over it, or until [`Worker::peer_gone`]. Endpoints that
-//! ifunc makes itself, to sources that connected to [`Target::address`](crate::Target::address), it closes.
+//! ifunc makes itself, to sources that connected to [`Target::address`](crate::Target::address), it closes. A target answers a source
+//! that came in over an application's endpoint by the endpoint that UCX names with its message: the application's own to that peer, if it
+//! has made one. Before it closes an endpoint to a peer that may be a source, it says [`Worker::peer_gone`], too.
 //!
 //! Before the application destroys the worker: drop sources, targets and calls, then [`Worker::close`]. `close` alone is enough
 //! for safety: it says goodbye (1 s at most), takes the callback back, and from then on nothing touches the worker; what is
@@ -209,8 +213,9 @@ impl Worker {
         })
     }
 
-    /// The peer of an endpoint is gone, as the application has found out: the connections over it are over. The endpoint is not used
-    /// again, and may be closed.
+    /// The peer of an endpoint is gone, as the application has found out, or the application is about to close the endpoint: the
+    /// connections over it are over, of sources here and of sources that came in by it. The endpoint is not used again, and may
+    /// be closed.
     pub fn peer_gone(&self, ep: ucp_ep_h) {
         self.lent.peer_gone(ep);
     }

@@ -5,8 +5,9 @@
 //! sleeps on three descriptors: UCX's, if its context has one; one that the callbacks ring; and a clock, for what neither
 //! rings for.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -43,8 +44,26 @@ pub(super) struct Borrowed {
     epoll: OwnedFd,
     pub(super) bell: Arc<Bell>,
     clock: OwnedFd,
-    /// What ended on another thread than that one.
+    /// What ended where the worker could not be used.
     strays: Mutex<Vec<Stray>>,
+    /// There are some.
+    has_strays: AtomicBool,
+}
+
+thread_local! {
+    /// The worker, by the address of its [`Borrowed`], on which this thread makes progress in a call of ours.
+    static WORKING_ON: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Until it is dropped, this thread makes progress in a call of ours.
+pub(super) struct Working {
+    before: usize,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        WORKING_ON.set(self.before);
+    }
 }
 
 /// Something that ended where its worker could not be used.
@@ -116,6 +135,7 @@ impl Borrowed {
             bell,
             clock,
             strays: Mutex::default(),
+            has_strays: AtomicBool::new(false),
         })
     }
 
@@ -123,6 +143,19 @@ impl Borrowed {
     pub(super) fn is_here(&self) -> bool {
         self.thread
             .is_none_or(|thread| thread == std::thread::current().id())
+    }
+
+    /// This thread makes progress on the worker, under the engine's lock: callbacks of the application's may run in that.
+    pub(super) fn work(&self) -> Working {
+        let here = std::ptr::from_ref(self).addr();
+        Working {
+            before: WORKING_ON.replace(here),
+        }
+    }
+
+    /// Whether this thread is in a callback that runs while the engine's lock is held, by itself.
+    pub(super) fn is_in_callback(&self) -> bool {
+        WORKING_ON.get() == std::ptr::from_ref(self).addr()
     }
 
     /// Whether every thread may.
@@ -137,6 +170,7 @@ impl Borrowed {
     /// Leaves something to whoever uses the worker next.
     pub(super) fn leave(&self, stray: Stray) {
         self.strays().push(stray);
+        self.has_strays.store(true, Ordering::Release);
     }
 
     fn strays(&self) -> std::sync::MutexGuard<'_, Vec<Stray>> {
@@ -144,10 +178,12 @@ impl Borrowed {
     }
 
     pub(super) fn take_strays(&self) -> Vec<Stray> {
-        if self.thread.is_none() {
+        if !self.has_strays.load(Ordering::Acquire) {
             return Vec::new();
         }
-        std::mem::take(&mut *self.strays())
+        let mut strays = self.strays();
+        self.has_strays.store(false, Ordering::Release);
+        std::mem::take(&mut *strays)
     }
 
     fn wind(&self) {
@@ -232,10 +268,10 @@ impl Engine {
         let Some(borrowed) = self.borrowed() else {
             return true;
         };
-        let Some(mut locked) = self.lock_here() else {
+        if !borrowed.is_here() {
             return false;
-        };
-        locked.let_go(borrowed);
+        }
+        self.lock().let_go(borrowed);
         true
     }
 }

@@ -259,6 +259,8 @@ impl Locked<'_> {
                 }
                 if status != UCS_OK {
                     self.end(id, Gone::Closed);
+                } else if owes && self.state.way == Way::Puts {
+                    self.answer(id);
                 } else if owes {
                     self.credit(id);
                 }

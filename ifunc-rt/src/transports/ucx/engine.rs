@@ -167,9 +167,10 @@ impl Engine {
         self.borrowed.as_ref()
     }
 
-    /// As [`lock`](Self::lock); `None` on a thread that may not use the worker.
+    /// As [`lock`](Self::lock); `None` where the worker may not be used.
     pub(super) fn lock_here(&self) -> Option<Locked<'_>> {
-        let here = self.borrowed.as_ref().is_none_or(Borrowed::is_here);
+        let may = |borrowed: &Borrowed| borrowed.is_here() && !borrowed.is_in_callback();
+        let here = self.borrowed.as_ref().is_none_or(may);
         here.then(|| self.lock())
     }
 
@@ -192,8 +193,13 @@ impl Engine {
     }
 
     /// # Panics
-    /// On a thread that may not use the worker.
+    /// On a thread that may not use the worker, and in a callback of the application's that runs in a call of ours.
     pub(super) fn lock(&self) -> Locked<'_> {
+        // It would wait for itself.
+        assert!(
+            !self.borrowed.as_ref().is_some_and(Borrowed::is_in_callback),
+            "a callback of the application's calls ifunc while ifunc makes progress on the same UCX worker; help: note what happened and call ifunc when progress has returned, or lend the worker with `progress(false)`"
+        );
         let mut locked = Locked {
             engine: self,
             // What is kept is whole between any two statements that could panic.
@@ -251,7 +257,8 @@ impl<'a> Locked<'a> {
     /// Has UCX forget the active message.
     pub(super) fn unregister(&mut self) {
         if let Err(Refused { doing, status }) = self.engine.register(None) {
-            tracing::warn!(doing, %status, "a worker keeps a callback");
+            tracing::warn!(doing, %status, "a worker keeps a callback, and its memory");
+            self.state.keeps_callback = true;
         }
     }
 }
@@ -310,6 +317,7 @@ impl Locked<'_> {
         if !may || self.state.closed {
             return false;
         }
+        let _working = self.borrowed().map(Borrowed::work);
         // SAFETY: the worker is alive, and this thread's by the lock.
         unsafe { self.engine.ucx.ucp_worker_progress(self.engine.worker) > 0 }
     }
@@ -361,6 +369,9 @@ impl Drop for Engine {
                 tracing::error!(
                     "a UCX worker of UCS_THREAD_MODE_SINGLE was left on another thread than its own: it keeps a callback, and its memory"
                 );
+                return;
+            }
+            if state.keeps_callback {
                 return;
             }
             // SAFETY: made from a box by `borrow`, as all parcels are; nobody has the engine, and the worker's callbacks for

@@ -11,6 +11,7 @@ use ucx_sys::{
     UCS_OK, Ucx, ucp_am_recv_param_t, ucp_conn_request_h, ucp_ep_h, ucs_status_t,
 };
 
+use super::handshake::LONGEST;
 use super::header::{HEADER, Head};
 use super::parcel::{Parcel, Pool};
 use crate::transports::bell::Bell;
@@ -198,9 +199,15 @@ pub(super) unsafe extern "C" fn on_message(
         unsafe { std::ptr::copy_nonoverlapping(header.cast::<u8>(), bytes.as_mut_ptr(), HEADER) };
         Head::decode(&bytes)
     });
+    // Notices are looked at as a whole; the longest says the address of a worker.
+    let copied = if head.as_ref().is_some_and(Head::is_notice) {
+        LONGEST
+    } else {
+        COPIED
+    };
     let (data, kept) = if says(UCP_AM_RECV_ATTR_FLAG_RNDV) {
         (Data::Fetchable(data, len), true)
-    } else if len > COPIED
+    } else if len > copied
         && !inbox.copies()
         && says(UCP_AM_RECV_ATTR_FLAG_DATA)
         && data.addr().is_multiple_of(BODY_ALIGN)

@@ -61,11 +61,16 @@ impl Locked<'_> {
     pub(super) fn peer_gone(&mut self, ep: ucp_ep_h) {
         self.look();
         self.state.lost.insert(ep.addr());
-        for connection in self.state.connections.values_mut() {
+        let mut over = Vec::new();
+        for (&id, connection) in &mut self.state.connections {
             if connection.ep == ep && !connection.own {
                 connection.ep = std::ptr::null_mut();
                 connection.end(Gone::Closed);
+                over.push(id);
             }
+        }
+        for id in over {
+            self.state.stir(id);
         }
     }
 

@@ -55,9 +55,6 @@ impl Probes {
     }
 }
 
-/// The first version in which the lanes of puts may have a setting.
-const RMA_LANES: (u32, u32) = (1, 14);
-
 /// The last version in which a program names a transport's setting without its prefix.
 const NO_PREFIX: (u32, u32) = (1, 13);
 
@@ -104,14 +101,7 @@ impl Settings {
             peer_timeout,
         };
         for (prefix, name, value) in self::settings(peer_timeout) {
-            // UCX warns of settings that it does not have.
-            let since = if name.starts_with("MAX_RMA_") {
-                RMA_LANES
-            } else {
-                (0, 0)
-            };
-            let version = (ucx.version().major, ucx.version().minor);
-            if version >= since && is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
+            if is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
                 settings.set(prefix, name, &value);
             }
         }

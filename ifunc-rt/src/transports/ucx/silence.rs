@@ -17,6 +17,8 @@ use rustix::net::{Shutdown, shutdown};
 
 /// How often sockets are looked at, as a part of the time after which a peer is given up.
 const PART: u32 = 4;
+/// The longest silence that is waited for: any longer is as good as for ever, and the clock must be able to count it.
+const MOST: Duration = Duration::from_secs(1 << 30);
 /// How deep epoll instances are in each other: the worker's, a transport's.
 const DEPTH: u32 = 3;
 
@@ -35,7 +37,7 @@ impl Watch {
         let chosen = ["KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT"];
         let is_chosen = |name: &&str| std::env::var_os(format!("UCX_TCP_{name}")).is_some();
         (!chosen.iter().any(is_chosen)).then(|| Self {
-            timeout,
+            timeout: timeout.min(MOST),
             next: None,
             unanswered: BTreeMap::new(),
         })
@@ -142,5 +144,16 @@ mod tests {
             unanswered: BTreeMap::new(),
         };
         assert_eq!(watch.hang_up(outer.as_fd()), 0);
+    }
+
+    #[test]
+    fn sockets_are_not_looked_at_all_the_time_however_long_the_time_is() {
+        for timeout in [Duration::from_secs(2), Duration::MAX] {
+            let Some(mut watch) = Watch::new(timeout) else {
+                return;
+            };
+            assert!(watch.is_due());
+            assert!(!watch.is_due(), "{timeout:?}");
+        }
     }
 }

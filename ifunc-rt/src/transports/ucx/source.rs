@@ -135,6 +135,8 @@ pub(crate) struct Over {
 pub(crate) struct Calling {
     over: Over,
     id: ConnectionId,
+    /// What became of it was said: the connection is a link's, or no more.
+    told: bool,
 }
 
 impl std::fmt::Debug for Over {
@@ -182,6 +184,7 @@ impl Over {
         Ok(Calling {
             over: self.clone(),
             id,
+            told: false,
         })
     }
 }
@@ -191,7 +194,11 @@ impl Calling {
     pub(crate) fn poll(&mut self) -> Option<Result<Link, ConnectError>> {
         let mut locked = self.over.engine.lock();
         locked.progress();
-        is_decided(&locked, self.id).then(|| verdict(&self.over.engine, locked, self.id, Over::NAME.into()))
+        if !is_decided(&locked, self.id) {
+            return None;
+        }
+        self.told = true;
+        Some(verdict(&self.over.engine, locked, self.id, Over::NAME.into()))
     }
 
     /// For another attempt.
@@ -202,11 +209,8 @@ impl Calling {
 
 impl Drop for Calling {
     fn drop(&mut self) {
-        // What became a link is the link's.
-        if let Some(mut locked) = self.over.engine.lock_here()
-            && !is_decided(&locked, self.id)
-        {
-            locked.forget(self.id);
+        if !self.told {
+            self.over.engine.leave(self.id);
         }
     }
 }

@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) events: Vec<Event>,
     /// The worker is the application's again, and not used any more.
     pub(super) closed: bool,
+    /// UCX did not forget the callback of a worker that is not used any more: what it refers to has to stay.
+    pub(super) keeps_callback: bool,
     /// Endpoints of the application's of which it said that their peers are gone.
     pub(super) lost: BTreeSet<usize>,
     /// Over whose silence connections of TCP end; `None` where that is not our business.
@@ -132,7 +134,7 @@ pub(super) struct Connection {
     pub(super) stage: Stage,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
-    /// Credits are to be sent when there are fewer of those.
+    /// Credits are to be sent, or where frames are put a bell, when there are fewer of those.
     pub(super) owes_credits: bool,
     /// In their order.
     pub(super) arrived: VecDeque<Frame>,

@@ -19,18 +19,31 @@ pub(super) const SOON: Duration = Duration::from_millis(1);
 pub(super) const PAUSE: Duration = Duration::from_millis(2);
 
 impl Locked<'_> {
-    /// Rings, if the peer announced that it sleeps. Behind whatever it has to see.
-    pub(super) fn answer(&mut self, id: ConnectionId) {
+    /// Rings, if the peer announced that it sleeps: behind whatever it has to see, or when it has taken some of what was said
+    /// before.
+    pub(in super::super) fn answer(&mut self, id: ConnectionId) {
         // What was posted is there before this is looked at.
         fence(Ordering::SeqCst);
         let Some(rings) = self.state.connections.get_mut(&id).and_then(Connection::rings) else {
             return;
         };
         let announced = rings.view.announced();
-        if announced != rings.answered {
-            rings.answered = announced;
-            self.say(id, Notice::Bell, announced, &[]);
+        if announced == rings.answered {
+            return;
         }
+        let size = rings.peer.size();
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        if !connection.under_way.has_room(size, 0) {
+            // A peer may announce what it likes as often as it likes, and take none of the bells.
+            connection.owes_credits = true;
+            return;
+        }
+        if let Some(rings) = connection.rings() {
+            rings.answered = announced;
+        }
+        self.say(id, Notice::Bell, announced, &[]);
     }
 
     /// Announces to the peer that this side is about to sleep, unless it knows.

@@ -150,6 +150,12 @@ impl View {
         self.word(ANNOUNCED).load(Ordering::Acquire)
     }
 
+    /// As if the peer had announced this.
+    #[cfg(test)]
+    pub(in super::super) fn pretend_announced(&self, number: u64) {
+        self.word(ANNOUNCED).store(number, Ordering::Release);
+    }
+
     /// Frames committed by this side.
     pub(in super::super) fn frames_posted(&self) -> u32 {
         self.word(POSTED).load(Ordering::Relaxed) as u32

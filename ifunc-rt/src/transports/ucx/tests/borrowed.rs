@@ -1,11 +1,13 @@
 //! Workers of an application's: who may use them, who makes progress, and what is left when they go.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ucx_sys::*;
 
 use super::*;
 use crate::transports::ConnectError;
+use crate::transports::ucx::table::Stage;
 use crate::transports::ucx::{Calling, Lent, Terms, Unfit};
 
 /// An application: a context and a worker, and endpoints to others.
@@ -260,6 +262,158 @@ fn an_application_makes_progress_while_others_wait() {
         assert!(lent_here.let_go() && lent_there.let_go());
         ended.store(true, Ordering::Relaxed);
     });
+    drop((listener, over));
+    here.end();
+    there.end();
+}
+
+/// What a callback of the application's tries, and what came of it.
+struct Attempt {
+    lent: Lent,
+    left: RefCell<Option<Link>>,
+    said: RefCell<Option<String>>,
+}
+
+/// `ucp_am_recv_callback_t`, with an [`Attempt`] as `arg`.
+unsafe extern "C" fn calls_back(
+    arg: *mut std::ffi::c_void,
+    _: *const std::ffi::c_void,
+    _: usize,
+    _: *mut std::ffi::c_void,
+    _: usize,
+    _: *const ucp_am_recv_param_t,
+) -> ucs_status_t {
+    // SAFETY: the test's, which looks at it when progress has returned.
+    let attempt = unsafe { &*arg.cast::<Attempt>() };
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attempt.lent.poll()));
+    let said = panic.map_err(|panic| (*panic.downcast_ref::<&str>().unwrap()).to_owned());
+    attempt.said.replace(said.err());
+    drop(attempt.left.take());
+    UCS_OK
+}
+
+#[test]
+fn a_callback_that_calls_back_is_told_so_and_may_drop_what_it_has() {
+    const THEIRS: u32 = 5;
+    if !has_ucx() {
+        return;
+    }
+    let [here, there] = [(); 2].map(|()| Application::new(UCS_THREAD_MODE_MULTI, UCP_FEATURE_AM));
+    let (ep, lent_here, lent_there) = (
+        here.endpoint(&there),
+        here.lend(true).unwrap(),
+        there.lend(true).unwrap(),
+    );
+    let back = there.endpoint(&here);
+    let over = lent_here.over(ep);
+    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let (source, mut target) = meet(&mut *listener, over.call().unwrap());
+    let attempt = Attempt {
+        lent: lent_here.clone(),
+        left: RefCell::new(Some(source)),
+        said: RefCell::default(),
+    };
+    let handler = ucp_am_handler_param_t {
+        field_mask: u64::from(
+            UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        ),
+        id: THEIRS,
+        cb: Some(calls_back),
+        arg: (&raw const attempt).cast_mut().cast(),
+        ..ucp_am_handler_param_t::default()
+    };
+    let params = ucp_request_param_t::default();
+    // SAFETY: both workers are alive; nothing is sent from memory that is not there.
+    unsafe {
+        let ucx = here.ucx;
+        ucx.check(ucx.ucp_worker_set_am_recv_handler(here.worker, &raw const handler))
+            .unwrap();
+        ucx.ucp_am_send_nbx(
+            back,
+            THEIRS,
+            std::ptr::null(),
+            0,
+            std::ptr::null(),
+            0,
+            &raw const params,
+        );
+    }
+    let said = wait_for("the callback", || {
+        lent_there.poll();
+        lent_here.poll();
+        attempt.said.take()
+    });
+    assert!(said.contains("help: note what happened"), "{said}");
+    wait_for("the leave of what it dropped", || {
+        lent_here.poll();
+        lent_there.poll();
+        receive(&mut target).is_err().then_some(())
+    });
+    drop((target, attempt));
+    assert!(lent_here.let_go() && lent_there.let_go());
+    drop((listener, over));
+    here.end();
+    there.end();
+}
+
+#[test]
+fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
+    if !has_ucx() {
+        return;
+    }
+    let [here, there] = [(); 2].map(|()| Application::new(UCS_THREAD_MODE_SINGLE, UCP_FEATURE_AM));
+    let (ep, lent_here, lent_there) = (
+        here.endpoint(&there),
+        here.lend(true).unwrap(),
+        there.lend(true).unwrap(),
+    );
+    let over = lent_here.over(ep);
+    let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
+    let calling = over.call().unwrap();
+    let mut target = wait_for("the target", || {
+        lent_here.poll();
+        listener.accept()
+    });
+    wait_for("the welcome", || {
+        lent_there.poll();
+        lent_here.poll();
+        let locked = lent_here.0.lock();
+        let mut connections = locked.state.connections.values();
+        connections
+            .all(|connection| matches!(connection.stage, Stage::Open { .. }))
+            .then_some(())
+    });
+    drop(calling);
+    wait_for("its leave", || {
+        lent_here.poll();
+        lent_there.poll();
+        receive(&mut target).is_err().then_some(())
+    });
+    wait_for("the end of it", || {
+        lent_there.poll();
+        lent_here.poll();
+        lent_here.0.lock().state.connections.is_empty().then_some(())
+    });
+
+    // A target that rests hears of what the application knows.
+    let (source, mut target) = meet(&mut *listener, over.call().unwrap());
+    let mut keys = Vec::new();
+    target.rx.rest();
+    listener.ready(&mut keys);
+    keys.clear();
+    let theirs = {
+        let locked = lent_there.0.lock();
+        let connections = locked.state.connections.values();
+        let ep = connections
+            .map(|connection| connection.ep)
+            .find(|ep| !ep.is_null());
+        ep.unwrap()
+    };
+    lent_there.peer_gone(theirs);
+    listener.ready(&mut keys);
+    assert!(keys.contains(&target.key) && receive(&mut target).is_err());
+    drop((source, target));
+    assert!(lent_here.let_go() && lent_there.let_go());
     drop((listener, over));
     here.end();
     there.end();

@@ -3,6 +3,7 @@
 use ucx_sys::Ucx;
 
 use super::*;
+use crate::transports::address::WorkerAddress;
 use crate::transports::config::PEER_TIMEOUT;
 use crate::transports::ucx::engine::{Engine, Locked};
 use crate::transports::ucx::handshake::{Hello, LONGEST};
@@ -213,6 +214,44 @@ fn who_breaks_the_protocol_is_thrown_out() {
         stranger.post(frame(1, 1), b"x");
         stranger.post(Head::notice(Notice::Bye, 0, 0, none), b"");
     });
+}
+
+/// A host with many devices has a long address, and a hello that says it is no shorter.
+#[test]
+fn a_source_whose_address_is_long_is_let_in() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&Address::UcxWorker(None), small()).unwrap();
+    let Address::UcxWorker(Some(to)) = address(&*listener) else {
+        panic!("{}", listener.address())
+    };
+    let ucx = Ucx::load().unwrap();
+    let settings = Settings::new(ucx, None, PEER_TIMEOUT).unwrap();
+    let engine = Engine::new(ucx, &settings, Way::Messages).unwrap();
+    let id = {
+        let mut locked = engine.lock();
+        let own = locked.address().unwrap();
+        // UCX knows where its address ends.
+        let mut bytes = own.as_bytes().to_vec();
+        bytes.resize(4000, 0);
+        let ep = locked.connect_to_worker(&to).unwrap();
+        let id = locked.state.insert(ep, true, Stage::Calling);
+        let hello = Hello {
+            number: id.0,
+            address: WorkerAddress::new(own.am_id(), &bytes),
+        };
+        locked.say(id, Notice::Hello, 0, &hello.encode(Way::Messages));
+        id
+    };
+    let mut link = None;
+    wait_for("the welcome", || {
+        link = link.take().or_else(|| listener.accept());
+        let mut locked = engine.lock();
+        locked.progress();
+        matches!(locked.state.connections[&id].stage, Stage::Open { .. }).then_some(())
+    });
+    assert!(link.is_some());
 }
 
 #[test]

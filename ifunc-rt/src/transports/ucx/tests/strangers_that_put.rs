@@ -5,6 +5,7 @@ use ifunc_abi::frame::commit_word as first_word;
 use super::strangers::{Stranger, frame, throws_out_by};
 use super::*;
 use crate::transports::ConnectError;
+use crate::transports::ucx::engine::Locked;
 use crate::transports::ucx::header::{Credits, Head, Notice};
 use crate::transports::ucx::put::layout::{CREDITS, Layout, commit_word};
 use crate::transports::ucx::put::ring::HEADER_AT;
@@ -102,6 +103,45 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
         listener.accept();
         stranger.look(|locked| locked.state.connections[&stranger.id].gone.clone())
     });
+}
+
+/// A peer that announces a sleep whenever it is looked at, and takes none of the bells, takes no memory; one that takes them
+/// gets the last.
+#[test]
+fn who_always_sleeps_is_not_rung_without_limit() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(Way::Puts), small()).unwrap();
+    let source = Stranger::new(&address(&*listener));
+    source.hello();
+    let mut link = wait_for("the handshake", || {
+        source.look(|_| ());
+        listener.accept()
+    });
+    let under_way = |locked: &Locked<'_>| locked.state.parcels.len();
+    {
+        let mut locked = source.engine.lock();
+        let view = {
+            let connection = locked.state.connections.get_mut(&source.id).unwrap();
+            connection.rings().unwrap().view
+        };
+        let before = under_way(&locked);
+        for number in 1..=1000 {
+            view.pretend_announced(number);
+            locked.answer(source.id);
+        }
+        let more = under_way(&locked) - before;
+        assert!(more <= 2 * 2, "{more} bells that nobody takes are under way");
+        let connection = &locked.state.connections[&source.id];
+        assert!(connection.owes_credits, "not one too many");
+    }
+    let gone = wait_for("the target to hear a bell for nothing", || {
+        source.look(|_| ());
+        listener.accept();
+        link.rx.peek().map(drop).err()
+    });
+    assert!(matches!(gone, Gone::Malformed(_)), "{gone}");
 }
 
 #[test]
