@@ -146,7 +146,8 @@ impl Connection {
 
     /// Whether a look would find something. If not, the source gets its credits.
     pub(super) fn has_work(&mut self) -> bool {
-        let some = self.order.has_parked() || !matches!(self.rx.peek(), Ok(None));
+        let some =
+            self.order.has_parked() || self.replies.owes_report() || !matches!(self.rx.peek(), Ok(None));
         if !some {
             self.rx.settle();
         }
@@ -187,7 +188,13 @@ impl Connection {
                 done += 1;
                 continue;
             }
-            let Some(arrived) = rx.peek()? else { break };
+            let Some(arrived) = rx.peek()? else {
+                // Nobody may send another frame for the report to go before.
+                if replies.owes_report() {
+                    *stalled = !replies.admit(0)?;
+                }
+                break;
+            };
             match order.turn(arrived.sequence) {
                 Turn::Now => {
                     let header = Header::parse(arrived.words).map_err(broke)?;
@@ -252,7 +259,13 @@ impl Share {
             (true, true) => bytes + assembly.len(),
             _ => bytes,
         };
-        self.0 += if install { INSTALL } else { 1 } + bytes / (SHARE_BYTES / SHARE);
+        let frames = match header.kind {
+            Kind::Install => INSTALL,
+            // Everything is added up, of all sources.
+            Kind::Stats => SHARE,
+            _ => 1,
+        };
+        self.0 += frames + bytes / (SHARE_BYTES / SHARE);
     }
 
     fn is_used_up(&self) -> bool {

@@ -27,15 +27,17 @@ const PAUSES: usize = 32;
 struct Crew<'a> {
     host: &'a Host,
     bells: &'a Bells,
-    argument: Argument,
+    argument: Common,
     state: Mutex<State<'a>>,
     /// Rung for those that wait.
     summons: Condvar,
 }
 
-// SAFETY: the one pointer is to target arguments that are `Sync` and borrowed for longer than the crew lives (`serve_shared`);
-// the rest is `Sync` by itself.
-unsafe impl Sync for Crew<'_> {}
+/// What the invocations of all threads run on.
+struct Common(Argument);
+
+// SAFETY: the pointer is to target arguments that are `Sync` and borrowed for longer than the crew lives (`serve_shared`).
+unsafe impl Sync for Common {}
 
 struct State<'a> {
     roster: &'a mut Roster,
@@ -96,7 +98,7 @@ impl Target {
         let crew = Crew {
             host,
             bells,
-            argument,
+            argument: Common(argument),
             state: Mutex::new(State {
                 roster,
                 listener: &mut **listener,
@@ -112,13 +114,13 @@ impl Target {
             for mut entry in entries {
                 let crew = &crew;
                 let name = thread::Builder::new().name("ifunc-serve".into());
-                let started = name.spawn_scoped(scope, move || crew.work(&mut entry));
+                let started = name.spawn_scoped(scope, move || crew.work_or_end(&mut entry));
                 if let Err(error) = started {
                     let what = "start a thread that serves";
                     crew.end(Over::Failed(TargetError::Os { what, error }));
                 }
             }
-            crew.work(entry);
+            crew.work_or_end(entry);
         });
         let state = crew.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.listener.disarm();
@@ -173,6 +175,13 @@ impl<'a> Crew<'a> {
         state.over.is_some() || self.bells.stopped()
     }
 
+    /// [`work`](Self::work); a panic ends it for all, who would wait for this thread otherwise.
+    fn work_or_end(&self, entry: &mut Entry) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(entry))) {
+            self.end(Over::Panicked(panic));
+        }
+    }
+
     /// What each thread does.
     fn work(&self, entry: &mut Entry) {
         let mut session = entry.session();
@@ -198,7 +207,7 @@ impl<'a> Crew<'a> {
             self.leave_watch(&mut state);
             drop(state);
             let polled = catch_unwind(AssertUnwindSafe(|| {
-                connection.poll(self.host, &mut session, self.argument)
+                connection.poll(self.host, &mut session, self.argument.0)
             }));
             match polled {
                 Ok(Ok(done)) => {
@@ -251,7 +260,7 @@ impl<'a> Crew<'a> {
     /// This thread is about to be away: somebody else must see what comes.
     fn leave_watch(&self, state: &mut State<'_>) {
         state.looking -= 1;
-        if state.looking > 0 || state.asleep && state.roster.all_rest() {
+        if state.looking > 0 || state.asleep && state.roster.all_rest() && self.is_watched(state) {
             return;
         }
         if state.waiting > state.summoned {
@@ -260,6 +269,16 @@ impl<'a> Crew<'a> {
         } else if state.asleep {
             self.bells.kick();
         }
+    }
+
+    /// Whether who sleeps on the bell sees what comes from now on.
+    fn is_watched(&self, state: &mut State<'_>) -> bool {
+        let State { roster, listener, .. } = state;
+        if listener.stays_armed() {
+            return true;
+        }
+        listener.arm();
+        !roster.gather(&mut **listener, self.host)
     }
 
     /// Sleeps on the bell, or waits if somebody does already. The last to do so puts all connections to rest.

@@ -33,6 +33,13 @@ struct Report {
     detail: Vec<u8>,
 }
 
+impl Report {
+    /// Bytes of its body.
+    fn len(&self) -> usize {
+        size_of::<u32>() + self.detail.len()
+    }
+}
+
 impl Replies {
     /// Answers of at most `max_answer` bytes over `tx`; `private`ly written for a source that is not trusted with
     /// half-written ones.
@@ -59,9 +66,15 @@ impl Replies {
         self.room
     }
 
+    /// Whether a report waits for room.
+    pub(super) fn owes_report(&self) -> bool {
+        self.report.is_some()
+    }
+
     /// Whether what stalled is still without room. Asked before sleep.
     pub(super) fn is_full(&mut self) -> bool {
-        matches!(self.tx.reserve(self.room, 8), Ok(None))
+        let room = self.report.as_ref().map_or(self.room, Report::len);
+        matches!(self.tx.reserve(room, 8), Ok(None))
     }
 
     /// Where an invocation that was admitted writes its answer; `None` if nobody wants one.

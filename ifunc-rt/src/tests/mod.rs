@@ -11,6 +11,7 @@ mod hostile_images;
 pub(crate) mod images;
 mod logs;
 mod progress;
+mod reports;
 mod running;
 mod serving;
 mod sessions;

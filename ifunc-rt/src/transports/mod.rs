@@ -355,6 +355,10 @@ pub(crate) trait Listener: Send {
     /// links rest and are quiet, nothing is `ready`, nobody is to be accepted; then it may sleep.
     fn arm(&mut self);
 
+    /// Whether who sleeps on the bell is rung although other threads have [accepted](Self::accept) and asked what is
+    /// [ready](Self::ready) since [`arm`](Self::arm). If not, they arm again before they rely on it.
+    fn stays_armed(&self) -> bool;
+
     /// Takes the announcement back.
     fn disarm(&mut self);
 }

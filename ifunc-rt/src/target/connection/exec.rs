@@ -74,6 +74,9 @@ impl State {
             (arrived.body.as_ptr(), arrived.body.len())
         };
         if size as u64 > host.limits.max_payload {
+            if assembled {
+                assembly.clear();
+            }
             let limit = host.limits.max_payload;
             let detail = format!("a payload of {size} bytes, the limit is {limit}");
             return Err(Refusal::new(Rejection::TooLarge, detail).into());

@@ -73,6 +73,9 @@ struct ShmListener {
     name: String,
     /// How often `ready` was asked.
     looks: u32,
+    /// Somebody may sleep on the bell, who is the one to take rings out of it: a ring that another thread took would leave him
+    /// asleep, and the announcement gone.
+    armed: bool,
     door: Arc<Door>,
     /// Freed behind the door's end.
     _place: Place,
@@ -114,6 +117,7 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
     let listener = ShmListener {
         name: name.to_owned(),
         looks: 0,
+        armed: false,
         door: Arc::clone(&door),
         _place: place,
     };
@@ -342,7 +346,10 @@ impl Listener for ShmListener {
     fn ready(&mut self, keys: &mut Vec<Key>) {
         // Sources of other users ring over their sockets, whether the target sleeps or not.
         self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS_AT_SOCKETS) && self.door.strangers.load(Ordering::Relaxed) > 0 {
+        if self.looks.is_multiple_of(LOOKS_AT_SOCKETS)
+            && !self.armed
+            && self.door.strangers.load(Ordering::Relaxed) > 0
+        {
             self.door.bells.silence();
         }
         self.door.roll.take(|bit| keys.push(Key(bit as u64)));
@@ -353,11 +360,17 @@ impl Listener for ShmListener {
     }
 
     fn arm(&mut self) {
+        self.armed = true;
         self.door.bells.silence();
         self.door.roll.announce(true);
     }
 
+    fn stays_armed(&self) -> bool {
+        true
+    }
+
     fn disarm(&mut self) {
+        self.armed = false;
         self.door.roll.announce(false);
     }
 }

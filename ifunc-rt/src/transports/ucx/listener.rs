@@ -196,6 +196,11 @@ impl Listener for UcxListener {
         std::thread::sleep(pause.unwrap_or_default());
     }
 
+    fn stays_armed(&self) -> bool {
+        // UCX rings once, and whoever lets it work takes the ring's cause.
+        false
+    }
+
     fn disarm(&mut self) {
         if let Some(door) = &mut self.engine.lock().state.door {
             door.armed = false;
