@@ -260,7 +260,7 @@ impl<'a> Crew<'a> {
     /// This thread is about to be away: somebody else must see what comes.
     fn leave_watch(&self, state: &mut State<'_>) {
         state.looking -= 1;
-        if state.looking > 0 || state.asleep && state.roster.all_rest() && self.is_watched(state) {
+        if state.looking > 0 || state.asleep && state.roster.all_rest() {
             return;
         }
         if state.waiting > state.summoned {
@@ -269,16 +269,6 @@ impl<'a> Crew<'a> {
         } else if state.asleep {
             self.bells.kick();
         }
-    }
-
-    /// Whether who sleeps on the bell sees what comes from now on.
-    fn is_watched(&self, state: &mut State<'_>) -> bool {
-        let State { roster, listener, .. } = state;
-        if listener.stays_armed() {
-            return true;
-        }
-        listener.arm();
-        !roster.gather(&mut **listener, self.host)
     }
 
     /// Sleeps on the bell, or waits if somebody does already. The last to do so puts all connections to rest.

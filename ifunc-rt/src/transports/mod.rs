@@ -351,13 +351,10 @@ pub(crate) trait Listener: Send {
     fn fence(&self);
 
     /// Stops the bell, and announces that the target is about to sleep on it: from now until [`disarm`](Self::disarm) it
-    /// rings for whatever happens to links that rest, and for new ones. What happened before is still to be asked for: all
+    /// rings for whatever happens to links that rest, and for new ones, also where another thread that looks meanwhile is the
+    /// first to see it. What happened before is still to be asked for: all
     /// links rest and are quiet, nothing is `ready`, nobody is to be accepted; then it may sleep.
     fn arm(&mut self);
-
-    /// Whether who sleeps on the bell is rung although other threads have [accepted](Self::accept) and asked what is
-    /// [ready](Self::ready) since [`arm`](Self::arm). If not, they arm again before they rely on it.
-    fn stays_armed(&self) -> bool;
 
     /// Takes the announcement back.
     fn disarm(&mut self);

@@ -151,11 +151,6 @@ impl Listener for LoopbackListener {
         self.door.stirred.arm(true);
     }
 
-    fn stays_armed(&self) -> bool {
-        // Only `arm` takes a ring out of the bell.
-        true
-    }
-
     fn disarm(&mut self) {
         self.door.stirred.arm(false);
     }

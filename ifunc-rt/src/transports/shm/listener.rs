@@ -365,10 +365,6 @@ impl Listener for ShmListener {
         self.door.roll.announce(true);
     }
 
-    fn stays_armed(&self) -> bool {
-        true
-    }
-
     fn disarm(&mut self) {
         self.armed = false;
         self.door.roll.announce(false);

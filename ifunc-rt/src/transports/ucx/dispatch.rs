@@ -70,7 +70,22 @@ impl Locked<'_> {
         {
             self.see_off();
         }
+        self.wake_the_target();
         some
+    }
+
+    /// Rings for a target that sleeps, if there is something for it.
+    fn wake_the_target(&mut self) {
+        let some_rested = !self.state.ready.is_empty();
+        let Some(door) = &mut self.state.door else { return };
+        if !door.asleep || !some_rested && door.waiting.is_empty() {
+            return;
+        }
+        door.asleep = false;
+        match self.borrowed() {
+            Some(borrowed) => borrowed.bell.ring(),
+            None => self.wake(),
+        }
     }
 
     fn message(&mut self, from: ucp_ep_h, head: Option<Head>, data: Data) {

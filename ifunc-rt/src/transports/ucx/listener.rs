@@ -136,6 +136,7 @@ impl Door {
             guests: VecDeque::new(),
             waiting: VecDeque::new(),
             armed: false,
+            asleep: false,
         }
     }
 }
@@ -189,21 +190,16 @@ impl Listener for UcxListener {
             locked.wake();
         }
         if let Some(door) = &mut locked.state.door {
-            door.armed = true;
+            (door.armed, door.asleep) = (true, true);
         }
         drop(locked);
         // Others may use the engine meanwhile.
         std::thread::sleep(pause.unwrap_or_default());
     }
 
-    fn stays_armed(&self) -> bool {
-        // UCX rings once, and whoever lets it work takes the ring's cause.
-        false
-    }
-
     fn disarm(&mut self) {
         if let Some(door) = &mut self.engine.lock().state.door {
-            door.armed = false;
+            (door.armed, door.asleep) = (false, false);
         }
     }
 }

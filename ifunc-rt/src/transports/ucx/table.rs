@@ -88,6 +88,8 @@ pub(super) struct Door {
     pub(super) waiting: VecDeque<ConnectionId>,
     /// The worker is armed: it must not be looked at before the sleep, or what wakes it would be taken away.
     pub(super) armed: bool,
+    /// Somebody may sleep on the bell. What another thread makes UCX take in meanwhile does not ring by itself.
+    pub(super) asleep: bool,
 }
 
 /// How far a connection is.
