@@ -51,10 +51,10 @@
 //!
 //! By default calls of ifunc make progress, too, and then the application's callbacks run inside of them, while locks are
 //! held: **a callback of the application's must not call ifunc**, neither there, where the call would wait for itself and
-//! panics instead, nor in the application's own progress, during which UCX lets nobody make progress again. It may drop what
-//! is ifunc's. Where an application cannot promise that, or
-//! has a lock around its progress, it says [`progress(false)`](WorkerOptions::progress): only it calls
-//! `ucp_worker_progress`. Blocking calls (`wait`, `flush`, a `send` without room, [`Source::over`](crate::Source::over))
+//! panics instead, nor in the application's own progress, during which UCX lets nobody make progress again. Where an
+//! application cannot promise that, or has a lock around its progress, it says
+//! [`progress(false)`](WorkerOptions::progress): only it calls `ucp_worker_progress`. Its callbacks may then call what does not
+//! wait, unless several threads use the worker: two of them would take UCX's lock and ifunc's in opposite orders. Blocking calls (`wait`, `flush`, a `send` without room, [`Source::over`](crate::Source::over))
 //! then end when *another* thread makes progress, and otherwise at their deadline; on a single thread use
 //! [`Worker::call`], [`Call::try_wait`](crate::Call::try_wait) and [`Target::poll`](crate::Target::poll).
 //!

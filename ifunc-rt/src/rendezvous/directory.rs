@@ -156,7 +156,7 @@ impl Directory {
     /// What the file holds now.
     fn look(&self, file: &Path) -> Result<Look, RendezvousError> {
         // An NFS client that remembers that there was no such name asks again once the folder was opened.
-        match File::open(&self.folder) {
+        match open_folder(&self.folder) {
             Ok(folder) => judge(&folder, &self.folder)?,
             Err(error) if is_gone(&error) => return Ok(Look::Nothing),
             Err(error) => return Err(RendezvousError::io("open", &self.folder)(error)),
@@ -182,13 +182,19 @@ impl Directory {
             }
             _ => {}
         }
-        match File::open(&self.folder) {
+        match open_folder(&self.folder) {
             Ok(folder) => judge(&folder, &self.folder),
             // Removed by who was the last one: made again.
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => Err(RendezvousError::io("open", &self.folder)(error)),
         }
     }
+}
+
+/// Opens the folder itself: a link in its place would be somebody's who may lead elsewhere behind the judgement.
+fn open_folder(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits()).unwrap_or_default();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Whether nobody but this user could have written there.

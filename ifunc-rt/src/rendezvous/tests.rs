@@ -165,6 +165,18 @@ fn a_folder_that_others_write_to_is_refused() {
     std::os::unix::fs::symlink("elsewhere", folder.join("0")).unwrap();
     assert!(matches!(meeting.find(0, SHORT), Err(RendezvousError::Io { .. })));
     drop(published);
+    // Nor is one in place of the folder, which could lead elsewhere a moment later.
+    std::os::unix::fs::symlink("ifunc-open", scratch.0.join("ifunc-link")).unwrap();
+    let by_link = Rendezvous::in_directory(&scratch.0, "link").unwrap();
+    for said in [
+        by_link.find(0, SHORT).unwrap_err(),
+        by_link.publish(1, "shm:y").unwrap_err(),
+    ] {
+        assert!(
+            matches!(said, RendezvousError::Io { doing: "open", .. }),
+            "{said}"
+        );
+    }
     let name = |job: &str| Rendezvous::in_directory(Path::new("/"), job).is_ok();
     assert!(name("a b") && !name("") && !name("a\nb") && !name(&"a".repeat(257)));
 }

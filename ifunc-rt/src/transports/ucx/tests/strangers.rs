@@ -3,6 +3,7 @@
 use ucx_sys::Ucx;
 
 use super::*;
+use crate::transports::ConnectError;
 use crate::transports::address::WorkerAddress;
 use crate::transports::config::PEER_TIMEOUT;
 use crate::transports::ucx::engine::{Engine, Locked};
@@ -252,6 +253,24 @@ fn a_source_whose_address_is_long_is_let_in() {
         matches!(locked.state.connections[&id].stage, Stage::Open { .. }).then_some(())
     });
     assert!(link.is_some());
+}
+
+/// An address that was kept in a file, and whose target has ended since.
+#[test]
+fn the_address_of_a_worker_that_is_gone_is_told_in_time() {
+    if !has_ucx() {
+        return;
+    }
+    let listener = listen(&Address::UcxWorker(None), small()).unwrap();
+    let to = address(&*listener);
+    drop(listener);
+    let began = Instant::now();
+    let error = connect(&to, began + Duration::from_secs(10))
+        .map(drop)
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}: {error}");
 }
 
 #[test]
