@@ -264,6 +264,11 @@ pub(crate) struct Peer {
 pub(crate) trait Waiter: Send + Sync {
     /// Sleeps until the peer rang, is gone, `woken` is readable, or `until`. May wake for nothing. The caller has armed.
     fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
+        self.sleep_on_bell(until, woken);
+    }
+
+    /// What [`sleep`](Self::sleep) does where a transport knows nothing better.
+    fn sleep_on_bell(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
         if self.is_gone() {
             return;
         }

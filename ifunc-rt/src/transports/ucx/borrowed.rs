@@ -18,7 +18,6 @@ use rustix::time::{
 };
 use ucx_sys::*;
 
-use super::arming::try_arm;
 use super::engine::{Engine, LINGER, Locked, Refused};
 use super::header::HEADER;
 use super::table::ConnectionId;
@@ -216,13 +215,8 @@ impl Locked<'_> {
         self.inbox().ring_for_the_next();
         if borrowed.terms.progress && !self.state.closed {
             borrowed.wind();
-            if borrowed.terms.wakeup {
-                let armed = try_arm(self, Locked::arm_worker, |locked| {
-                    locked.progress();
-                });
-                if armed.is_err() {
-                    borrowed.bell.ring();
-                }
+            if borrowed.terms.wakeup && self.try_arm().is_err() {
+                borrowed.bell.ring();
             }
         }
         // What came before the callbacks were told to ring.

@@ -354,6 +354,7 @@ impl Locked<'_> {
             if done(self) {
                 return true;
             }
+            std::thread::sleep(self.nap());
             sleep_on(self.engine.bell(), deadline.min(now + SLICE));
         }
     }

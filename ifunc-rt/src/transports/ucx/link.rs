@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
@@ -14,6 +14,7 @@ use super::header::Head;
 use super::inbox::Data;
 use super::parcel::Parcel;
 use super::table::{Connection, ConnectionId, Frame, Stage};
+use crate::transports::bell::sleep_on;
 use crate::transports::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
@@ -326,6 +327,20 @@ impl Sleeper {
 }
 
 impl Waiter for Sleeper {
+    fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
+        let engine = &self.0.engine;
+        let nap = engine.lock_here().map_or(Duration::ZERO, |locked| locked.nap());
+        if nap.is_zero() {
+            return self.sleep_on_bell(until, woken);
+        }
+        // The bell rings, for those who have nothing but the descriptor.
+        let until = until.min(Instant::now() + nap);
+        match woken {
+            Some(woken) => drop(sleep_on(woken, until)),
+            None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
+        }
+    }
+
     fn attention(&self) -> Option<Duration> {
         Some(Self::slice())
     }

@@ -185,7 +185,7 @@ impl Listener for UcxListener {
             locked.announce_all();
         }
         locked.arm();
-        let pause = locked.pause();
+        let (pause, nap) = (locked.pause(), locked.nap());
         if pause.is_some() {
             locked.wake();
         }
@@ -194,7 +194,7 @@ impl Listener for UcxListener {
         }
         drop(locked);
         // Others may use the engine meanwhile.
-        std::thread::sleep(pause.unwrap_or_default());
+        std::thread::sleep(pause.unwrap_or_default().max(nap));
     }
 
     fn disarm(&mut self) {

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) watch: Option<Watch>,
     /// It was said that the worker cannot be armed.
     pub(super) unarmed: bool,
+    /// How often in succession the worker could not be armed because of messages that peers have no room for.
+    pub(super) stuck: u32,
     last: u32,
 }
 
