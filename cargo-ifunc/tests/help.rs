@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use common::{IMAGES, Ran, TARGET, c_ifunc, ifunc, ran, write};
+use common::{IMAGES, Killed, Ran, TARGET, c_ifunc, ifunc, ran, write};
 
 /// The examples at the end of a help text, without their comments.
 fn examples(help: &str) -> Vec<String> {
@@ -123,12 +123,14 @@ fn a_strangers_first_minutes_and_every_example() {
     // What `top` looks at: the project's own target. Its address is changed to one that nobody else has.
     let address = format!("shm:help-{}", std::process::id());
     let target = Path::new(IMAGES).join("run/hello/target");
-    let mut target = Command::new(&target)
-        .env("IFUNC_ADDR", &address)
-        .env("IFUNC_LIB_DIR", Path::new(IMAGES).join("release"))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", target.display()));
+    let _target = Killed(
+        Command::new(&target)
+            .env("IFUNC_ADDR", &address)
+            .env("IFUNC_LIB_DIR", Path::new(IMAGES).join("release"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", target.display())),
+    );
     let mut run = 0;
     for name in subcommands() {
         let help = ifunc(&project, &[&name, "--help"]).well().out;
@@ -147,8 +149,6 @@ fn a_strangers_first_minutes_and_every_example() {
             run += 1;
         }
     }
-    let _ = target.kill();
-    let _ = target.wait();
     let _ = writeln!(out, "examples of --help that were run: {run}");
     assert!(wave.is_file());
     let tests = shell(&project, "cargo ifunc test").well().out;

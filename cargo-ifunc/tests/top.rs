@@ -4,11 +4,11 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{checkout, command, ifunc};
+use common::{Killed, checkout, command, ifunc};
 use ifunc_abi::image::{ARCH_X86_64, ImageParts};
 use ifunc_rt::stats::Stats;
 use ifunc_rt::{Serving, Source, SourceOptions, Target, TargetBuilder};
@@ -183,15 +183,6 @@ fn errors_say_what_to_do() {
     top(&address).failed(1, &["does not answer", "help: it is stopped"]);
     for bad in ["0", "x", "-1", "1e9"] {
         ifunc(&checkout(), &["top", "shm:x", &format!("--interval={bad}")]).failed(2, &["seconds"]);
-    }
-}
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

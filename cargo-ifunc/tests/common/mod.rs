@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
 /// Where all tests build, whatever file they are in: what their projects depend on is compiled once.
@@ -15,6 +15,16 @@ pub(crate) const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/projects/
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|failed| failed.into_inner())
+}
+
+/// A process that is killed when its test is done with it, however it is done.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// What a run of the command gave.

@@ -48,8 +48,9 @@ pub struct PageHead {
     /// Where in it this page begins: where it was asked to, or 0 if the target had no such snapshot (any more) and took a
     /// new one.
     pub offset: U32,
-    /// Zero.
-    pub reserved_too: U32,
+    /// How long this snapshot is told again before a new one is taken, in microseconds: it was asked for too soon after the one
+    /// before. 0: it was taken for this question, or this is not its first page.
+    pub again_for: U32,
     /// Number of the snapshot on this connection: pages of two do not fit together.
     pub snapshot: U64,
 }
@@ -363,7 +364,7 @@ mod tests {
             reserved: U16::ZERO,
             total: U32::new(total),
             offset: U32::new(offset),
-            reserved_too: U32::ZERO,
+            again_for: U32::ZERO,
             snapshot: U64::new(1),
         };
         let page = |total, offset, part: &[u8]| [head(total, offset).as_bytes(), part].concat();

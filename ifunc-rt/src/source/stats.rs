@@ -1,6 +1,7 @@
 //! What the target has counted, asked for page by page.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::stats::{MAX_BYTES, PageHead, Stats, VERSION};
 use ifunc_abi::status::{Rejection, Status};
@@ -42,6 +43,20 @@ pub enum StatsError {
     Source(#[from] Error),
 }
 
+/// Longest pause before a target that wants to be left alone is asked again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What a page was.
+enum Read {
+    /// The last one: this is what they say.
+    All(Box<Stats>),
+    /// There are more.
+    Part,
+    /// The first of a snapshot that was taken for an earlier question, and does not hold what was sent since; how long to
+    /// wait before the target takes another.
+    TooSoon(Duration),
+}
+
 /// The pages that have come.
 struct Reading {
     bytes: Vec<u8>,
@@ -51,6 +66,9 @@ struct Reading {
 impl Source {
     /// What the target has counted so far: per source, per ifunc, in all. It is asked behind everything that this source has sent, so
     /// that is in it; of a target that does nothing but serve others it is no more than a busy moment. Waits for `timeout` at most.
+    ///
+    /// A target counts up anew for one connection every 50 ms at most, less often if it has very much to list: whoever asks
+    /// more often than that waits.
     ///
     /// # Errors
     /// A target that does [not share](crate::TargetBuilder::share_stats) what it counts, or has another version; one that is gone or does
@@ -72,16 +90,21 @@ impl Source {
             if matches!(page, Err(Error::Timeout { .. })) {
                 self.lock().abandon(token);
             }
-            if let Some(stats) = reading.page(&page?)? {
-                return Ok(stats);
+            match reading.page(&page?)? {
+                Read::All(stats) => return Ok(*stats),
+                Read::Part => {}
+                Read::TooSoon(pause) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    thread::sleep(pause.min(LONGEST_PAUSE).min(left));
+                }
             }
         }
     }
 }
 
 impl Reading {
-    /// Takes in a page; the snapshot, if it is the last.
-    fn page(&mut self, completion: &Completion) -> Result<Option<Stats>, StatsError> {
+    /// Takes in a page.
+    fn page(&mut self, completion: &Completion) -> Result<Read, StatsError> {
         let detail = || String::from_utf8_lossy(completion.bytes()).into_owned();
         match completion.status {
             Status::Executed => {}
@@ -104,16 +127,19 @@ impl Reading {
         if head.offset == 0 {
             // The first page, or the target has begun anew, as one does that was restarted.
             self.bytes.clear();
+            if head.again_for != 0 {
+                return Ok(Read::TooSoon(Duration::from_micros(head.again_for.get().into())));
+            }
             self.snapshot = head.snapshot.get();
         } else if head.snapshot != self.snapshot || head.offset.get() as usize != self.bytes.len() {
             return Err(malformed(&"a page of another snapshot"));
         }
         self.bytes.extend_from_slice(part);
         if self.bytes.len() < total {
-            return Ok(None);
+            return Ok(Read::Part);
         }
         Stats::decode(&self.bytes)
-            .map(Some)
+            .map(|stats| Read::All(Box::new(stats)))
             .map_err(|error| malformed(&error))
     }
 }

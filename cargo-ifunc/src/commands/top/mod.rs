@@ -47,12 +47,12 @@ pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
     let mut looks = 0;
     loop {
         let began = Instant::now();
-        let now = look(&source, args, shell)?;
+        let now = look(&source, args, &mut screen, shell)?;
         let rates = Rates::between(before.as_ref(), &now);
         if args.json {
             json::print(&now, &rates)?;
         } else {
-            screen.show(&table::lines(&now, &rates, screen.rows(args.lines)))?;
+            screen.show(&table::lines(&now, &rates, screen.room(), args.lines))?;
         }
         looks += 1;
         if count.is_some_and(|count| looks >= count) {
@@ -64,32 +64,41 @@ pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
 }
 
 /// One answer. A target that is gone is waited for, and so is one that does not answer, unless one look is all that is wanted.
-fn look(source: &Source, args: &TopArgs, shell: &mut Shell) -> Result<Stats, Failure> {
+fn look(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shell) -> Result<Stats, Failure> {
     let address = &args.address;
     let mut silent = Duration::ZERO;
     let mut away: Option<Instant> = None;
     loop {
         match source.target_stats(ANSWER) {
             Ok(stats) => {
-                if away.is_some() {
+                if away.is_some() && !noted(screen, args, "it is back")? {
                     shell.status("Back", format_args!("the target at `{address}`"));
                 }
                 return Ok(stats);
             }
             Err(StatsError::Source(Error::Timeout { .. })) if !args.once => {
                 silent += ANSWER;
-                shell.warning(format_args!(
-                    "the target at `{address}` has not answered for {} s: it is stopped, busy with one long invocation, or nobody \
-                     polls it",
-                    silent.as_secs()
-                ));
+                let silent = silent.as_secs();
+                let note = format!(
+                    "No answer for {silent} s: it is stopped, busy with one invocation, or nobody polls it"
+                );
+                if !noted(screen, args, &note)? {
+                    shell.warning(format_args!(
+                        "the target at `{address}` has not answered for {silent} s: it is stopped, busy with one long invocation, or \
+                         nobody polls it"
+                    ));
+                }
             }
             Err(StatsError::Source(Error::Indeterminate { .. } | Error::PeerGone { .. }))
                 if !args.once && away.is_none_or(|since| since.elapsed() < PATIENCE) =>
             {
-                if away.is_none() {
-                    away = Some(Instant::now());
-                    let patience = PATIENCE.as_secs();
+                let patience = PATIENCE.as_secs();
+                let first = away.is_none();
+                let since = away.get_or_insert_with(Instant::now).elapsed().as_secs();
+                let gone = format!(
+                    "The target went away {since} s ago; waiting up to {patience} s for it to come back"
+                );
+                if !noted(screen, args, &gone)? && first {
                     shell.warning(format_args!(
                         "the target at `{address}` went away; waiting up to {patience} s for it to come back"
                     ));
@@ -99,6 +108,11 @@ fn look(source: &Source, args: &TopArgs, shell: &mut Shell) -> Result<Stats, Fai
             Err(error) => return Err(Failure::Said(explain(address, &error))),
         }
     }
+}
+
+/// Says it below the last look, if that stands on a terminal.
+fn noted(screen: &mut Screen, args: &TopArgs, what: &str) -> Result<bool, Failure> {
+    Ok(!args.json && screen.note(what)?)
 }
 
 /// Why there is no answer, and what to do about it.

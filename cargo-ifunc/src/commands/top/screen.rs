@@ -1,8 +1,10 @@
 //! Where a look is shown: in place on a terminal, one behind the other elsewhere.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
-use anstyle::Style;
+use anstream::ColorChoice;
+use anstyle::{AnsiColor, Style};
 
 /// A line: its words, and how they look.
 #[derive(Debug)]
@@ -11,68 +13,147 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-pub(super) struct Screen {
-    terminal: bool,
-    /// Lines of the look before, which stand above the cursor.
-    drawn: usize,
+/// The room that a look has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Characters of a line.
+    pub(super) columns: usize,
+    /// Lines of all of it; `None`: as many as there are.
+    pub(super) lines: Option<usize>,
 }
 
-/// Lines of each table where nobody says how high the terminal is.
-const USUAL_LINES: usize = 20;
-/// Lines that are not of the tables' rows: the head, two rows of names, blanks, the cursor's own.
-const OTHER_LINES: usize = 10;
+pub(super) struct Screen {
+    /// Whether lines that were written can be written anew.
+    in_place: bool,
+    colored: bool,
+    /// Lines that stand above the cursor.
+    drawn: usize,
+    /// Of them, those of a note.
+    noted: usize,
+    /// Columns and lines of the terminal, when it was last drawn on.
+    size: Option<(usize, usize)>,
+}
+
+const NOTE: Style = AnsiColor::Yellow.on_default().bold();
 
 impl Screen {
     pub(super) fn new() -> Self {
+        let out = io::stdout();
+        // Such as an editor's window: it has no cursor to move.
+        let dumb = std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
         Self {
-            terminal: io::stdout().is_terminal(),
+            in_place: out.is_terminal() && !dumb,
+            colored: anstream::AutoStream::choice(&out) != ColorChoice::Never,
             drawn: 0,
+            noted: 0,
+            size: None,
         }
     }
 
+    /// Columns and lines, of a terminal that says how large it is.
     fn size(&self) -> Option<(usize, usize)> {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-        let (columns, rows) = (size.ws_col.into(), size.ws_row.into());
-        (self.terminal && columns > 0 && rows > 0).then_some((columns, rows))
+        let (columns, lines) = (size.ws_col.into(), size.ws_row.into());
+        (self.in_place && columns > 0 && lines > 0).then_some((columns, lines))
     }
 
-    /// Most rows of each of the two tables.
-    pub(super) fn rows(&self, asked: Option<usize>) -> usize {
-        let fits = |(_, rows): (usize, usize)| (rows.saturating_sub(OTHER_LINES) / 2).max(1);
-        asked.unwrap_or_else(|| self.size().map_or(USUAL_LINES, fits))
+    pub(super) fn room(&self) -> Room {
+        match self.size() {
+            // The cursor has a line of its own, and so has a note.
+            Some((columns, lines)) => Room {
+                columns,
+                lines: Some(lines.saturating_sub(2)),
+            },
+            None => Room {
+                columns: usize::MAX,
+                lines: None,
+            },
+        }
     }
 
     /// Shows a look, in the place of the one before.
     pub(super) fn show(&mut self, lines: &[Line]) -> io::Result<()> {
-        let size = self.size();
-        let mut out = anstream::stdout().lock();
-        if let Some((columns, rows)) = size {
-            // What has scrolled away cannot be drawn over.
-            let shown = &lines[..lines.len().min(rows.saturating_sub(1))];
-            if self.drawn > 0 {
-                write!(out, "\x1b[{}A\r\x1b[J", self.drawn)?;
-            }
-            for line in shown {
-                // One that wraps would be two to go up.
-                print(&mut out, line.style, clipped(&line.text, columns))?;
-            }
-            self.drawn = shown.len();
-        } else {
+        let Some(size) = self.size() else {
+            let mut text = String::new();
             for line in lines {
-                print(&mut out, line.style, &line.text)?;
+                self.add(&mut text, line.style, &line.text, "");
             }
-            writeln!(out)?;
+            text.push('\n');
+            return written(&text);
+        };
+        // What has scrolled away cannot be drawn over.
+        let shown = &lines[..lines.len().min(size.1.saturating_sub(2))];
+        let mut text = self.top(size);
+        for line in shown {
+            // One that wraps would be two to go up.
+            self.add(&mut text, line.style, &clipped(&line.text, size.0), ERASE_LINE);
         }
-        out.flush()
+        text.push_str(ERASE_BELOW);
+        (self.drawn, self.noted) = (shown.len(), 0);
+        written(&text)
+    }
+
+    /// Says something below the last look, in the place of what was said there before. Whether it could: elsewhere than on
+    /// a terminal it cannot.
+    pub(super) fn note(&mut self, what: &str) -> io::Result<bool> {
+        let Some(size) = self.size() else {
+            return Ok(false);
+        };
+        let mut text = match self.size == Some(size) {
+            true => up(self.noted),
+            // What stood there has been wrapped in other places.
+            false => self.top(size) + ERASE_BELOW,
+        };
+        self.add(&mut text, NOTE, &clipped(what, size.0), ERASE_LINE);
+        text.push_str(ERASE_BELOW);
+        self.drawn += 1 - self.noted;
+        self.noted = 1;
+        written(&text).map(|()| true)
+    }
+
+    /// Goes to where the look before begins.
+    fn top(&mut self, size: (usize, usize)) -> String {
+        let known = self.size.replace(size);
+        if known.is_none_or(|known| known == size) {
+            return up(self.drawn);
+        }
+        // The terminal has broken the lines anew: nobody knows where they are.
+        (self.drawn, self.noted) = (0, 0);
+        "\x1b[H\x1b[2J".into()
+    }
+
+    fn add(&self, to: &mut String, style: Style, text: &str, end: &str) {
+        // To a string nothing fails.
+        let _ = match self.colored {
+            true => writeln!(to, "{style}{text}{style:#}{end}"),
+            false => writeln!(to, "{text}{end}"),
+        };
     }
 }
 
-fn print(out: &mut impl Write, style: Style, text: &str) -> io::Result<()> {
-    writeln!(out, "{style}{text}{style:#}")
+const ERASE_LINE: &str = "\x1b[K";
+const ERASE_BELOW: &str = "\x1b[J";
+
+fn up(lines: usize) -> String {
+    match lines {
+        0 => "\r".into(),
+        _ => format!("\x1b[{lines}A\r"),
+    }
+}
+
+/// All at once: nobody sees half of it.
+fn written(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// What fits into so many columns: every character that is shown takes one.
-fn clipped(text: &str, columns: usize) -> &str {
-    let end = text.char_indices().nth(columns).map_or(text.len(), |(at, _)| at);
-    &text[..end]
+pub(super) fn clipped(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(columns.saturating_sub(1)).collect();
+    short.push('…');
+    short
 }

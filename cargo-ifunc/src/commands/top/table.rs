@@ -7,7 +7,7 @@ use ifunc_rt::stats::{IfuncStats, Reason, SourceStats, Stats, Tally};
 
 use super::figures::{bytes, count, nanoseconds, uptime};
 use super::rates::{Rates, hex};
-use super::screen::Line;
+use super::screen::{Line, Room, clipped};
 
 const HEAD: Style = AnsiColor::Green.on_default().bold();
 const NAMES: Style = Style::new().bold();
@@ -19,76 +19,103 @@ const VERBS: usize = 12;
 /// Longest text of a peer's, in characters.
 const LONGEST: usize = 40;
 
-/// The head and both tables, of at most `rows` rows each.
-pub(super) fn lines(stats: &Stats, rates: &Rates, rows: usize) -> Vec<Line> {
-    let mut lines = head(stats, rates);
+/// Rows of each table where nobody says how many, and no terminal how high it is.
+const USUAL_ROWS: usize = 20;
+/// Lines of both tables that are not rows: their names, and a blank before each.
+const FRAME: usize = 4;
+
+/// The head and both tables, of at most `asked` rows each, or of as many as fit.
+pub(super) fn lines(stats: &Stats, rates: &Rates, room: Room, asked: Option<usize>) -> Vec<Line> {
+    let mut lines = head(stats, rates, room.columns);
+    let (ifunc_rows, source_rows) = match (asked, room.lines) {
+        (Some(rows), _) => (rows, rows),
+        (None, None) => (USUAL_ROWS, USUAL_ROWS),
+        (None, Some(all)) => shared(
+            all.saturating_sub(lines.len() + FRAME),
+            stats.ifuncs.len().max(1),
+            stats.sources.len(),
+        ),
+    };
     lines.push(line(PLAIN, String::new()));
-    ifuncs(stats, rates, rows, &mut lines);
+    ifuncs(stats, rates, ifunc_rows, room.columns, &mut lines);
     lines.push(line(PLAIN, String::new()));
-    sources(stats, rates, rows, &mut lines);
+    sources(stats, rates, source_rows, room.columns, &mut lines);
     lines
+}
+
+/// How many of `ifuncs` and of `sources` are shown where both have so many lines together. What one does not need is the other's.
+fn shared(lines: usize, ifuncs: usize, sources: usize) -> (usize, usize) {
+    let half = lines / 2;
+    let for_ifuncs = ifuncs.min(half.max(lines.saturating_sub(sources)));
+    // Where not all are shown, a line says so.
+    let rows = |room: usize, all: usize| match all <= room {
+        true => all,
+        false => room.saturating_sub(1).max(1),
+    };
+    (rows(for_ifuncs, ifuncs), rows(lines - for_ifuncs, sources))
 }
 
 fn line(style: Style, text: String) -> Line {
     Line { style, text }
 }
 
-fn head(stats: &Stats, rates: &Rates) -> Vec<Line> {
+fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
     let Stats { total, code, .. } = stats;
     let us = stats
         .sources
         .iter()
         .find(|source| source.connection == stats.asked_by);
-    let lanes = us.map_or_else(String::new, |us| escaped(&us.lanes.join(" ")));
-    let installed = count(code.images as f64);
+    let lanes = us.map_or_else(String::new, |us| escaped(&us.lanes.join(" "), LONGEST));
+    let mut head = Vec::new();
+    let target = [
+        escaped(&stats.address, LONGEST),
+        format!("process {}", stats.pid),
+        format!("up {}", uptime(stats.uptime_ns)),
+        format!("ifunc-rt {}", escaped(&stats.runtime, LONGEST)),
+        format!("seen over {lanes}"),
+    ];
+    said(HEAD, "Target", ", ", &target, columns, &mut head);
+    let traffic = [
+        format!("{} invocations/s", count(rates.invocations)),
+        format!("{} frames/s", count(rates.frames)),
+        format!("{}/s in", bytes(rates.bytes_in)),
+        format!("{}/s out", bytes(rates.bytes_out)),
+        format!("{} frames so far", count(total.frames as f64)),
+    ];
+    said(PLAIN, "Traffic", ", ", &traffic, columns, &mut head);
+    let memory = format!("{} of {}", bytes(code.used as f64), bytes(code.limit as f64));
+    let sources = [
+        format!("{} connected", stats.sources.len()),
+        format!("{} so far", stats.connected),
+        format!("{} images in {memory} for code", count(code.images as f64)),
+    ];
+    said(PLAIN, "Sources", ", ", &sources, columns, &mut head);
     let mut trouble = Vec::new();
     for (what, tally) in [("rejected", &total.rejected), ("images refused", &total.refused)] {
         trouble.extend(reasons(what, tally));
     }
     trouble.extend(reasons("failed", &total.failed));
-    let mut head = vec![
-        line(
-            HEAD,
-            format!(
-                "{:>VERBS$} {}, process {}, up {}, ifunc-rt {}, seen over {lanes}",
-                "Target",
-                escaped(&stats.address),
-                stats.pid,
-                uptime(stats.uptime_ns),
-                escaped(&stats.runtime)
-            ),
-        ),
-        line(
-            PLAIN,
-            format!(
-                "{:>VERBS$} {} invocations/s, {} frames/s, {}/s in, {}/s out; {} frames so far",
-                "Traffic",
-                count(rates.invocations),
-                count(rates.frames),
-                bytes(rates.bytes_in),
-                bytes(rates.bytes_out),
-                count(total.frames as f64)
-            ),
-        ),
-        line(
-            PLAIN,
-            format!(
-                "{:>VERBS$} {} connected, {} so far; {installed} images in {} of {} for code",
-                "Sources",
-                stats.sources.len(),
-                stats.connected,
-                bytes(code.used as f64),
-                bytes(code.limit as f64)
-            ),
-        ),
-    ];
-    if !trouble.is_empty() {
-        head.push(line(
-            PLAIN,
-            format!("{:>VERBS$} {}", "Trouble", trouble.join("; ")),
-        ));
-    }
+    said(PLAIN, "Trouble", "; ", &trouble, columns, &mut head);
     head
+}
+
+/// A verb and what it is about, on as many lines as it takes; nothing about nothing.
+fn said(style: Style, verb: &str, between: &str, parts: &[String], columns: usize, lines: &mut Vec<Line>) {
+    let Some((first, rest)) = parts.split_first() else {
+        return;
+    };
+    let mut text = format!("{verb:>VERBS$} {first}");
+    for part in rest {
+        // With what stands before it, and may stand behind.
+        if text.chars().count() + part.chars().count() + 2 * between.len() - 1 > columns {
+            lines.push(line(style, format!("{text}{}", between.trim_end())));
+            text = format!("{:VERBS$} {part}", "");
+        } else {
+            text.push_str(between);
+            text.push_str(part);
+        }
+    }
+    lines.push(line(style, text));
 }
 
 /// `rejected: 3 Policy, 1 Unbound`; nothing if there is nothing.
@@ -100,7 +127,7 @@ fn reasons<R: Reason>(what: &str, tally: &Tally<R>) -> Option<String> {
     (!said.is_empty()).then(|| format!("{what}: {}", said.join(", ")))
 }
 
-fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, lines: &mut Vec<Line>) {
+fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, columns: usize, lines: &mut Vec<Line>) {
     let rate = |ifunc: &IfuncStats| rates.ifuncs.get(&hex(&ifunc.id)).copied().unwrap_or(0.0);
     let mut sorted: Vec<&IfuncStats> = stats.ifuncs.iter().collect();
     // Behind what is done now, in the order in which they came: most hits first.
@@ -108,11 +135,12 @@ fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, lines: &mut Vec<Line>) {
     let names = [
         "IFUNC", "/S", "IN/S", "HITS", "FAILED", "REFUSED", "P50", "P99", "MAX", "SIZE", "BOUND", "ID",
     ];
-    let mut table = Table::new(&names, &[0, 11]);
+    let mut table = Table::new(&names, &[0, 11], &[10, 9, 11, 2, 8, 5, 4, 7, 6, 3]);
+    let longest = longest(columns);
     for ifunc in sorted.iter().take(rows) {
         let counts = &ifunc.counts;
         let id = hex(&ifunc.id);
-        let name = escaped(&ifunc.name);
+        let name = escaped(&ifunc.name, longest);
         let time = |ns: Option<u64>| ns.map_or_else(|| "-".into(), nanoseconds);
         table.row(
             if ifunc.installed { PLAIN } else { DIM },
@@ -136,20 +164,21 @@ fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, lines: &mut Vec<Line>) {
             ],
         );
     }
-    table.end(sorted.len().saturating_sub(rows), lines);
+    table.end(sorted.len().saturating_sub(rows), columns, lines);
     if sorted.is_empty() {
         lines.push(line(DIM, "(none has come yet)".into()));
     }
 }
 
-fn sources(stats: &Stats, rates: &Rates, rows: usize, lines: &mut Vec<Line>) {
+fn sources(stats: &Stats, rates: &Rates, rows: usize, columns: usize, lines: &mut Vec<Line>) {
     let rate = |source: &SourceStats| rates.sources.get(&source.connection).copied().unwrap_or(0.0);
     let mut sorted: Vec<&SourceStats> = stats.sources.iter().collect();
     sorted.sort_by(|a, b| descending(rate(a), rate(b)));
     let names = [
         "SOURCE", "PID", "UID", "/S", "IN/S", "EXECUTED", "FAILED", "REJECTED", "STALLS", "UP", "OVER",
     ];
-    let mut table = Table::new(&names, &[0, 10]);
+    let mut table = Table::new(&names, &[0, 10], &[2, 8, 4, 9, 7, 6, 1, 10, 5]);
+    let longest = longest(columns);
     for source in sorted.iter().take(rows) {
         let counts = &source.counts;
         let number = source.connection;
@@ -173,11 +202,11 @@ fn sources(stats: &Stats, rates: &Rates, rows: usize, lines: &mut Vec<Line>) {
                     stalls
                 },
                 uptime(source.connected_ns),
-                escaped(&source.lanes.join(" ")),
+                escaped(&source.lanes.join(" "), longest),
             ],
         );
     }
-    table.end(sorted.len().saturating_sub(rows), lines);
+    table.end(sorted.len().saturating_sub(rows), columns, lines);
 }
 
 fn descending(a: f64, b: f64) -> Ordering {
@@ -185,24 +214,29 @@ fn descending(a: f64, b: f64) -> Ordering {
 }
 
 /// A text of a peer's: printable ASCII, and not long.
-fn escaped(text: &str) -> String {
+fn escaped(text: &str, longest: usize) -> String {
     let escaped: String = text.escape_default().collect();
-    if escaped.len() <= LONGEST {
-        return escaped;
-    }
-    format!("{}…", &escaped[..LONGEST - 1])
+    clipped(&escaped, longest)
+}
+
+/// Longest text of a peer's in a table that is not wider than this.
+fn longest(columns: usize) -> usize {
+    (columns / 4).clamp(12, LONGEST)
 }
 
 struct Table<'a, const N: usize> {
     /// Columns that are aligned to the left; the others are numbers.
     left: &'a [usize],
+    /// Columns that are left out where there is no room for all, the first first.
+    dispensable: &'a [usize],
     rows: Vec<(Style, [String; N])>,
 }
 
 impl<'a, const N: usize> Table<'a, N> {
-    fn new(names: &[&str; N], left: &'a [usize]) -> Self {
+    fn new(names: &[&str; N], left: &'a [usize], dispensable: &'a [usize]) -> Self {
         Self {
             left,
+            dispensable,
             rows: vec![(NAMES, names.map(str::to_owned))],
         }
     }
@@ -212,20 +246,28 @@ impl<'a, const N: usize> Table<'a, N> {
     }
 
     /// Aligns what was put in; `more` rows were left out.
-    fn end(self, more: usize, lines: &mut Vec<Line>) {
+    fn end(self, more: usize, columns: usize, lines: &mut Vec<Line>) {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|(_, cells)| cells[column].chars().count());
             cells.max().unwrap_or(0)
         };
         let widths: [usize; N] = std::array::from_fn(width);
+        let mut shown: Vec<usize> = (0..N).collect();
+        for left_out in self.dispensable {
+            let blanks = 2 * (shown.len() - 1);
+            if shown.iter().map(|column| widths[*column]).sum::<usize>() + blanks <= columns {
+                break;
+            }
+            shown.retain(|column| column != left_out);
+        }
         for (style, cells) in &self.rows {
             let mut text = String::new();
-            for (column, cell) in cells.iter().enumerate() {
-                let width = widths[column];
-                if column > 0 {
+            for (at, column) in shown.iter().enumerate() {
+                let (cell, width) = (&cells[*column], widths[*column]);
+                if at > 0 {
                     text.push_str("  ");
                 }
-                text += &match self.left.contains(&column) {
+                text += &match self.left.contains(column) {
                     true => format!("{cell:<width$}"),
                     false => format!("{cell:>width$}"),
                 };
@@ -233,7 +275,7 @@ impl<'a, const N: usize> Table<'a, N> {
             lines.push(line(*style, text.trim_end().to_owned()));
         }
         if more > 0 {
-            lines.push(line(DIM, format!("(and {more} more)")));
+            lines.push(line(DIM, format!("… and {more} more")));
         }
     }
 }
@@ -264,7 +306,11 @@ mod tests {
             ..Stats::default()
         };
         let text = |rows| {
-            let lines = lines(&stats, &Rates::between(None, &stats), rows);
+            let room = Room {
+                columns: usize::MAX,
+                lines: None,
+            };
+            let lines = lines(&stats, &Rates::between(None, &stats), room, Some(rows));
             lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
         };
         let all = text(9);
@@ -276,6 +322,74 @@ mod tests {
         );
         assert!(all[row("often")].contains("50.0 k"), "{all:?}");
         assert!(all.iter().all(|line| line.chars().count() < 200), "{all:?}");
-        assert!(text(1).iter().any(|line| line == "(and 2 more)"));
+        assert!(text(1).iter().any(|line| line == "… and 2 more"));
+    }
+
+    #[test]
+    fn a_look_fits_on_its_terminal_and_no_number_is_cut() {
+        let mut stats = Stats {
+            address: "ucx://127.0.0.1:34567".into(),
+            uptime_ns: 100_000_000_000_000,
+            asked_by: 1,
+            ..Stats::default()
+        };
+        stats.total.rejected.add(ifunc_rt::Rejection::Policy, 123_456_789);
+        stats.total.refused.add(ifunc_rt::Rejection::MissingImport, 17);
+        stats.total.failed.add(ifunc_rt::Failure::Panic, 1_234);
+        for number in 0..30 {
+            let mut ifunc = IfuncStats {
+                name: format!("{}_{number}", "long".repeat(number as usize)),
+                installed: true,
+                id: [number; 32],
+                size: 123_456,
+                ..IfuncStats::default()
+            };
+            ifunc.counts.hits = 123_456_789;
+            ifunc.counts.times.record(123_456);
+            stats.ifuncs.push(ifunc);
+        }
+        let source = |connection| SourceStats {
+            connection,
+            uid: Some(1000),
+            pid: Some(4_194_303),
+            lanes: vec!["tcp/enp0s31f6".into(), "rc_verbs/mlx5_0:1".into()],
+            connected_ns: 100_000_000_000_000,
+            stalled: true,
+            ..SourceStats::default()
+        };
+        stats.sources = (1..50).map(source).collect();
+        for columns in 60..220 {
+            for height in [22, 48] {
+                let room = Room {
+                    columns,
+                    lines: Some(height),
+                };
+                let lines = lines(&stats, &Rates::between(None, &stats), room, None);
+                let text: Vec<_> = lines.iter().map(|line| &*line.text).collect();
+                assert!(text.len() <= height, "{columns}×{height}: {text:#?}");
+                assert!(
+                    text.iter().all(|line| line.chars().count() <= columns),
+                    "{columns}×{height}: {text:#?}"
+                );
+                let last = text.last().unwrap();
+                assert!(last.starts_with("… and "), "{last}");
+                let all = text
+                    .iter()
+                    .any(|line| line.contains(" UID ") && line.contains(" OVER"));
+                assert!(all || columns < 140, "{columns}: {text:#?}");
+                assert!(!all || columns > 80, "{columns}: {text:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_one_table_does_not_need_is_the_others() {
+        assert_eq!(shared(20, 3, 4), (3, 4));
+        assert_eq!(shared(20, 10, 10), (10, 10));
+        assert_eq!(shared(20, 11, 10), (9, 10));
+        assert_eq!(shared(20, 2, 300), (2, 17));
+        assert_eq!(shared(20, 300, 2), (17, 2));
+        assert_eq!(shared(20, 300, 300), (9, 9));
+        assert_eq!(shared(0, 1, 1), (1, 1));
     }
 }

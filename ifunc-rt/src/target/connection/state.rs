@@ -106,7 +106,9 @@ impl State {
                 }
                 let (status, page) = if self.may_ask {
                     let (book, room) = (self.book.book(), replies.room());
-                    self.pages.page(book, self.source.connection, header.handle, room)
+                    let now = std::time::Instant::now();
+                    self.pages
+                        .page(book, self.source.connection, header.handle, room, now)
                 } else {
                     let why = "this target does not tell what it counts; help: `Target::builder().share_stats(true)` on the target";
                     (Status::Rejected(Rejection::Policy), why.into())
