@@ -110,8 +110,6 @@ impl DebugInfo {
 #[derive(Debug)]
 pub(crate) struct Debugger {
     info: DebugInfo,
-    /// Of the stack that images run on: lowest address, and the canonical frame address of `X_main`.
-    stack: Range<usize>,
 }
 
 /// Where an image was installed.
@@ -138,19 +136,18 @@ impl Default for Debugger {
     fn default() -> Self {
         Self {
             info: DebugInfo::none(),
-            stack: 0..0,
         }
     }
 }
 
 impl Debugger {
-    /// As the program or the environment wants it, for images that run on a stack of these addresses.
-    pub(crate) fn new(info: DebugInfo, stack: Range<usize>) -> Self {
+    /// As the program or the environment wants it.
+    pub(crate) fn new(info: DebugInfo) -> Self {
         let info = info.or_environment();
         if info.perf {
             perf::start();
         }
-        Self { info, stack }
+        Self { info }
     }
 
     /// Tells of an image that was installed.
@@ -168,7 +165,7 @@ impl Debugger {
                 .companion
                 .as_ref()
                 .and_then(|companion| symfile::placed(companion, place))
-                .unwrap_or_else(|| symfile::named(place, &self.stack));
+                .unwrap_or_else(|| symfile::named(place));
             described._registration = Some(gdb::Registration::new(symfile));
         }
         if self.info.perf {

@@ -3,7 +3,6 @@
 //! Both are ELF relocatable files whose sections have addresses. Nothing in them is left to relocate: gdb takes address 0
 //! for that of code which is not there only in a file without relocations.
 
-use std::ops::Range;
 use std::sync::LazyLock;
 
 use object::elf::{self, FileHeader64, Ident, SectionHeader64, Sym64};
@@ -13,7 +12,7 @@ use object::{LittleEndian as LE, SectionIndex};
 
 use super::Place;
 use super::companion::Companion;
-use crate::exec::ARCH;
+use crate::exec::{ARCH, stacks};
 
 /// What is behind the name of an image's entry.
 const MAIN: &str = ifunc_abi::symbols::MAIN_SUFFIX;
@@ -101,13 +100,12 @@ pub(super) fn empty() -> &'static [u8] {
     &FILE
 }
 
-/// The file of an image of which nothing is known but its name: one function, `NAME_main`, as long as the code. `stack`
-/// is where images run, from its lowest address to the canonical frame address of `X_main`.
-pub(super) fn named(place: &Place<'_>, stack: &Range<usize>) -> Box<[u8]> {
+/// The file of an image of which nothing is known but its name: one function, `NAME_main`, as long as the code.
+pub(super) fn named(place: &Place<'_>) -> Box<[u8]> {
     let name = place.image.name();
     let len = place.image.rx().len() as u64;
     let entry = u64::from(place.image.entry());
-    let frame = frame(place.base as u64, len, stack);
+    let frame = frame(place.base as u64, len);
     let strings = STRINGS.len() + name.len() + MAIN.len() + 1;
 
     let frame_at = HEADER;
@@ -155,23 +153,15 @@ pub(super) fn named(place: &Place<'_>, stack: &Range<usize>) -> Box<[u8]> {
 }
 
 /// Call frame information that takes all that an image has on the stack for one frame, the first that there is: nothing
-/// is known of those in it. Where the stack pointer is not on that stack (a callback that outlived its invocation) the
-/// caller is looked for directly behind the stack pointer, which is right at a function's start.
+/// is known of those in it. Which stack it is on, the debugger finds in the [list](stacks) of them. Where the stack pointer is on
+/// none of those (a callback that outlived its invocation) the caller is looked for directly behind the stack pointer, which is
+/// right at a function's start.
 ///
 /// On return to the shim, no register but the stack pointer has a known value, and its call frame information needs no
 /// other.
-fn frame(base: u64, len: u64, stack: &Range<usize>) -> Vec<u8> {
-    const STACK_POINTER: u8 = 7;
+fn frame(base: u64, len: u64) -> Vec<u8> {
     const RETURN_ADDRESS: u8 = 16;
-    let [low, room] = [stack.start, stack.len()].map(|n| (n as u64).to_le_bytes());
-    let mut expression = vec![0x70 + STACK_POINTER, 0, 0x0e]; // DW_OP_breg7 0, DW_OP_const8u
-    expression.extend_from_slice(&low);
-    expression.extend_from_slice(&[0x1c, 0x12, 0x30, 0x2a, 0x16, 0x0e]); // minus, dup, lit0, ge, swap, const8u
-    expression.extend_from_slice(&room);
-    expression.extend_from_slice(&[0x2d, 0x1a, 0x28, 5, 0]); // lt, and, bra +5
-    expression.extend_from_slice(&[0x70 + STACK_POINTER, 8, 0x2f, 9, 0]); // DW_OP_breg7 8, skip +9
-    expression.push(0x0e); // const8u
-    expression.extend_from_slice(&(stack.end as u64).to_le_bytes());
+    let expression = frame_address();
 
     let mut out = Vec::with_capacity(128);
     // A common information entry: version 1, no augmentation, alignment factors 1 and -8; the return address lies below
@@ -193,6 +183,36 @@ fn frame(base: u64, len: u64, stack: &Range<usize>) -> Vec<u8> {
         out.extend_from_slice(&entry);
     }
     out
+}
+
+/// The expression that finds the canonical frame address: `for (s = *first; s; s = *s) if (s->low <= sp && sp < s->frame) return
+/// s->frame; return sp + 8`.
+fn frame_address() -> Vec<u8> {
+    const ADDRESS: u8 = 0x0e; // DW_OP_const8u
+    const DEREF: u8 = 0x06;
+    const DUP: u8 = 0x12;
+    const DROP: u8 = 0x13;
+    const PICK: u8 = 0x15;
+    const AND: u8 = 0x1a;
+    const PLUS: u8 = 0x23; // DW_OP_plus_uconst
+    const IF: u8 = 0x28; // DW_OP_bra
+    const AT_LEAST: u8 = 0x2a; // DW_OP_ge
+    const BELOW: u8 = 0x2d; // DW_OP_lt
+    const GO: u8 = 0x2f; // DW_OP_skip
+    const STACK_POINTER: u8 = 0x70 + 7; // DW_OP_breg7
+    let mut code = vec![ADDRESS];
+    code.extend_from_slice(&(stacks::first() as u64).to_le_bytes());
+    code.push(DEREF);
+    let next = code.len();
+    // Behind each jump its way from the byte that follows it.
+    code.extend_from_slice(&[DUP, IF, 6, 0, DROP, STACK_POINTER, 8, GO, 27, 0]);
+    code.extend_from_slice(&[STACK_POINTER, 0, PICK, 1, PLUS, stacks::LOW, DEREF, AT_LEAST]);
+    code.extend_from_slice(&[STACK_POINTER, 0, PICK, 2, PLUS, stacks::FRAME, DEREF, BELOW]);
+    code.extend_from_slice(&[AND, IF, 4, 0, DEREF, GO]);
+    let back = next as i16 - (code.len() as i16 + 2);
+    code.extend_from_slice(&back.to_le_bytes());
+    code.extend_from_slice(&[PLUS, stacks::FRAME, DEREF]);
+    code
 }
 
 /// The file of an image whose companion is there: its sections at their addresses, and every address in it written.

@@ -8,6 +8,7 @@ use ifunc_abi::context::Context;
 
 use super::arch::FloatControl;
 use super::stack::Stack;
+use super::stacks::Listing;
 
 /// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
 const HOST_STACK_ROOM: usize = 256 * 1024;
@@ -79,6 +80,8 @@ thread_local! {
 pub(crate) struct Entry {
     /// Boxed: the imports find it by address while an invocation runs.
     frame: Box<Frame>,
+    // Debuggers know of the stack for as long as it is there.
+    _listing: Listing,
     _stack: Stack,
     sequence: u64,
 }
@@ -99,16 +102,11 @@ impl Entry {
             escape: UnsafeCell::new(None),
         });
         Ok(Self {
+            _listing: Listing::new(frame.stack()),
             frame,
             _stack: stack,
             sequence: 0,
         })
-    }
-
-    /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
-    /// `X_main` is called: the canonical frame address of `X_main`'s frame, as call frame information names it.
-    pub(crate) fn stack(&self) -> std::ops::Range<usize> {
-        self.frame.stack_low..self.frame.stack_top - 2 * size_of::<usize>()
     }
 
     /// Makes this the line of the current thread for a batch of invocations.
@@ -158,7 +156,7 @@ impl Session<'_> {
 impl Session<'_> {
     /// What the last invocation left on its stack, from the word at address `from`; nothing if that is not on it.
     pub(crate) fn left_behind(&mut self, from: usize) -> impl Iterator<Item = usize> {
-        let stack = self.entry.stack();
+        let stack = self.entry.frame.stack();
         let from = Some(from).filter(|from| stack.contains(from) && from.is_multiple_of(align_of::<usize>()));
         (from.unwrap_or(stack.end)..stack.end)
             .step_by(size_of::<usize>())
@@ -174,6 +172,12 @@ impl Drop for Session<'_> {
 }
 
 impl Frame {
+    /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
+    /// `X_main` is called: the canonical frame address of `X_main`'s frame, as call frame information names it.
+    fn stack(&self) -> std::ops::Range<usize> {
+        self.stack_low..self.stack_top - 2 * size_of::<usize>()
+    }
+
     fn is(&self, side: Side) -> bool {
         self.published.load(Ordering::Relaxed) as u8 == side as u8
     }

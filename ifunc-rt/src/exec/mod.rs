@@ -4,6 +4,7 @@ pub(crate) mod arena;
 pub(crate) mod entry;
 pub(crate) mod host;
 mod stack;
+pub(crate) mod stacks;
 
 #[cfg(target_arch = "x86_64")]
 #[path = "x86_64.rs"]

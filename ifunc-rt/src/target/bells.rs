@@ -1,8 +1,9 @@
 //! What a target sleeps on: its listener's bell and its stop.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use rustix::event::{EventfdFlags, Timespec, epoll};
 
@@ -18,6 +19,28 @@ pub(super) struct Bells {
 struct Stop {
     flag: AtomicBool,
     bell: OwnedFd,
+    /// The threads that serve. One may be there twice.
+    threads: Mutex<Vec<ThreadId>>,
+}
+
+impl Stop {
+    fn threads(&self) -> MutexGuard<'_, Vec<ThreadId>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// While it lives, the thread that made it is one of those that serve.
+#[derive(Debug)]
+pub(super) struct Enlisted(Arc<Stop>);
+
+impl Drop for Enlisted {
+    fn drop(&mut self) {
+        let here = thread::current().id();
+        let mut threads = self.0.threads();
+        if let Some(at) = threads.iter().position(|&thread| thread == here) {
+            threads.swap_remove(at);
+        }
+    }
 }
 
 /// Ends [`Target::serve`](super::Target::serve), from any thread.
@@ -30,6 +53,17 @@ impl StopHandle {
         self.0.flag.store(true, Ordering::Release);
         // Fails only when the counter is full, and then it is readable already.
         let _ = rustix::io::write(&self.0.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Makes the calling thread one of those that serve.
+    pub(super) fn enlist(&self) -> Enlisted {
+        self.0.threads().push(thread::current().id());
+        Enlisted(self.0.clone())
+    }
+
+    /// Whether the calling thread is one of those that serve.
+    pub(super) fn is_served_here(&self) -> bool {
+        self.0.threads().contains(&thread::current().id())
     }
 }
 
@@ -47,6 +81,7 @@ impl Bells {
             stop: Arc::new(Stop {
                 flag: AtomicBool::new(false),
                 bell,
+                threads: Mutex::default(),
             }),
         })
     }
@@ -68,6 +103,11 @@ impl Bells {
 
     pub(super) fn stop_handle(&self) -> StopHandle {
         StopHandle(self.stop.clone())
+    }
+
+    /// As [`StopHandle::enlist`].
+    pub(super) fn enlist(&self) -> Enlisted {
+        self.stop_handle().enlist()
     }
 
     /// Sleeps until a bell rings, or for `timeout`.

@@ -68,6 +68,11 @@ pub enum TargetError {
         /// What it holds.
         value: String,
     },
+    /// Other threads than the calling one were to serve on a UCX worker that belongs to one thread.
+    #[error(
+        "a target on a UCX worker of UCS_THREAD_MODE_SINGLE is served by the worker's thread alone; help: `serve` or `poll` there, or make the worker UCS_THREAD_MODE_MULTI"
+    )]
+    OneThread,
     /// The kernel refused memory or a descriptor.
     #[error("cannot {what}: {error}")]
     Os {

@@ -72,12 +72,16 @@ impl Target {
     /// An idle target sleeps and costs no CPU. While there is work, one thread more than there is work for looks around.
     ///
     /// # Errors
-    /// The kernel's: no thread, no stack for it, no waiting.
+    /// The kernel's: no thread, no stack for it, no waiting. [`TargetError::OneThread`], if there are several and the target is on
+    /// a worker of an application's that only one may use.
     pub fn serve_shared<T: TargetArgs + Sync + 'static>(
         &mut self,
         target: &T,
         threads: usize,
     ) -> Result<(), TargetError> {
+        if threads > 1 && !self.listener.serves_any_thread() {
+            return Err(TargetError::OneThread);
+        }
         let argument = Argument {
             target_type: self.target_type::<T>(),
             target: (&raw const *target).cast_mut().cast(),
@@ -149,7 +153,7 @@ impl Target {
     /// ```
     ///
     /// # Errors
-    /// The kernel refuses a thread.
+    /// As [`spawn`](Self::spawn).
     pub fn spawn_shared<T: TargetArgs + Send + Sync + 'static>(
         self,
         value: Arc<T>,
@@ -184,6 +188,7 @@ impl<'a> Crew<'a> {
 
     /// What each thread does.
     fn work(&self, entry: &mut Entry) {
+        let _here = self.bells.enlist();
         let mut session = entry.session();
         let mut state = self.lock();
         state.looking += 1;

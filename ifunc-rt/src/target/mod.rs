@@ -115,7 +115,7 @@ impl Target {
         ifunc::host::set_guard(guard);
         let entry =
             Entry::new(builder.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
-        let debugger = Debugger::new(builder.debug, entry.stack());
+        let debugger = Debugger::new(builder.debug);
         let (address, timing) = (listener.address(), builder.timing);
         let book = Book::new(address, timing, builder.code_bytes, builder.max_images);
         let cache = Cache::new(builder.code_bytes, builder.max_images, debugger, book.clone())

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Serving<T> {
     address: String,
     stop: StopHandle,
-    thread: ThreadId,
     ended: Receiver<Result<T, ServeError<T>>>,
     taken: bool,
 }
@@ -67,7 +66,7 @@ impl Target {
     /// ```
     ///
     /// # Errors
-    /// The kernel refuses a thread.
+    /// The kernel refuses a thread. [`TargetError::OneThread`], if the target is on a worker of an application's that only one may use.
     pub fn spawn<T: TargetArgs + Send + 'static>(self, value: T) -> Result<Serving<T>, TargetError> {
         self.spawn_with(value, |target, value| target.serve(value))
     }
@@ -78,12 +77,16 @@ impl Target {
         mut value: T,
         serve: impl FnOnce(&mut Self, &mut T) -> Result<(), TargetError> + Send + 'static,
     ) -> Result<Serving<T>, TargetError> {
+        if !self.listener.serves_any_thread() {
+            return Err(TargetError::OneThread);
+        }
         let address = self.address();
         let stop = self.stop_handle();
         let (end, ended) = channel();
         let serve = {
-            let address = address.clone();
+            let (address, stop) = (address.clone(), stop.clone());
             move || {
+                let _here = stop.enlist();
                 let served = catch_unwind(AssertUnwindSafe(|| serve(&mut self, &mut value)));
                 // Its sources learn that it is gone, and its address is free, before anybody is told. That may run code of the
                 // host's, too.
@@ -100,7 +103,7 @@ impl Target {
                 let _ = end.send(Err(ServeError { address, why, value }));
             }
         };
-        let thread = thread::Builder::new()
+        thread::Builder::new()
             .name("ifunc-serve".into())
             .spawn(serve)
             .map_err(|error| TargetError::Os {
@@ -110,7 +113,6 @@ impl Target {
         Ok(Serving {
             address,
             stop,
-            thread: thread.thread().id(),
             ended,
             taken: false,
         })
@@ -155,10 +157,7 @@ impl<T> Serving<T> {
     /// As [`stop`](Self::stop); and when what it owned was returned already.
     pub fn stop_timeout(&mut self, timeout: Duration) -> Option<Result<T, ServeError<T>>> {
         assert!(!self.taken, "what this target owned was returned already");
-        assert!(
-            thread::current().id() != self.thread,
-            "an invocation waits for its own end"
-        );
+        assert!(!self.stop.is_served_here(), "an invocation waits for its own end");
         self.stop.stop();
         match self.ended.recv_timeout(timeout) {
             Ok(ended) => {
@@ -175,7 +174,7 @@ impl<T> Drop for Serving<T> {
     fn drop(&mut self) {
         self.stop.stop();
         // An invocation that drops it ends behind this, and so does the target.
-        if self.taken || thread::current().id() == self.thread {
+        if self.taken || self.stop.is_served_here() {
             return;
         }
         if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(PATIENCE) {

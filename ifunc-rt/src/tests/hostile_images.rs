@@ -11,7 +11,6 @@ use proptest::test_runner::{Config, TestRunner};
 use super::{images, tell};
 use crate::debug::{DebugInfo, Debugger};
 use crate::exec::arena::Arena;
-use crate::exec::entry::Entry;
 use crate::load::install::{judge, resolve};
 use crate::load::names::HostNames;
 
@@ -87,7 +86,7 @@ fn mutated_images_are_refused_or_installed_whole() {
         bytes.len() - image.rx().len() - image.rw().len()
     };
     let names = HostNames::new().unwrap();
-    let debugger = Debugger::new(DebugInfo::default(), Entry::new(1 << 20).unwrap().stack());
+    let debugger = Debugger::new(DebugInfo::default());
     let mut arena = Arena::new(1 << 20).unwrap();
     let mut stages = BTreeMap::<Stage, u64>::new();
     let mut outcomes = BTreeMap::<String, u64>::new();

@@ -1,15 +1,16 @@
 //! Targets that serve on several threads.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ifunc_abi::image::{Flags, ImageParts};
 
 use super::images;
 use super::running::{accepting, between_processes, place, roomy, source, unique};
-use crate::{Error, Loaded, Rejection, ServeEnd, Source, Target, TargetBuilder};
+use crate::{Error, Loaded, Rejection, ServeEnd, Serving, Source, Target, TargetBuilder};
 
 const THREADS: usize = 4;
 const SOURCES: u64 = 8;
@@ -65,6 +66,13 @@ fn every_connection_keeps_its_order() {
     order_holds(&unique("shm"), roomy(), 100);
     // Where every answer waits for room.
     order_holds(&unique("shm"), accepting().credits(8).ring(1 << 16), 50);
+}
+
+#[test]
+fn every_connection_over_ucx_keeps_its_order() {
+    if ucx_sys::Ucx::load().is_ok() {
+        order_holds("ucx://127.0.0.1:0", accepting(), 20);
+    }
 }
 
 /// How many are inside of `meet`.
@@ -216,4 +224,54 @@ fn a_panic_of_the_host_ends_all_threads() {
     ));
     let error = serving.stop().unwrap_err();
     assert!(matches!(error.why, ServeEnd::Panicked(_)), "{error}");
+}
+
+/// The target that `stops` would stop.
+static HELD: Mutex<Option<Serving<Arc<AtomicU64>>>> = Mutex::new(None);
+/// Those inside of `stops`, and what it was told.
+static STOPPING: Mutex<(usize, Vec<String>)> = Mutex::new((0, Vec::new()));
+
+/// Tries to stop the target when there are as many inside as there are threads.
+extern "C" fn stops() {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    STOPPING.lock().unwrap().0 += 1;
+    while STOPPING.lock().unwrap().0 < THREADS && Instant::now() < deadline {
+        thread::yield_now();
+    }
+    let mut held = HELD.lock().unwrap();
+    let serving = held.as_mut().unwrap();
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        serving.stop_timeout(Duration::from_secs(1)).is_some()
+    }));
+    let said = match ended {
+        Ok(ended) => format!("no panic, {ended}"),
+        Err(panic) => (*panic.downcast_ref::<&str>().unwrap()).to_owned(),
+    };
+    STOPPING.lock().unwrap().1.push(said);
+}
+
+#[test]
+fn an_invocation_that_stops_its_own_target_is_told_so_on_every_thread() {
+    let builder = accepting().allow("meet", (stops as extern "C" fn()) as *const std::ffi::c_void);
+    let serving = builder
+        .listen(&unique("shm"))
+        .unwrap()
+        .spawn_shared(Arc::new(AtomicU64::new(0)), THREADS)
+        .unwrap();
+    let address = serving.address().to_owned();
+    *HELD.lock().unwrap() = Some(serving);
+    let sources: Vec<_> = (0..THREADS).map(|_| source(&address)).collect();
+    let handles: Vec<_> = sources
+        .iter()
+        .map(|source| load(source, images::meets()))
+        .collect();
+    let calls: Vec<_> = handles.iter().map(|meets| meets.call(b"").unwrap()).collect();
+    for call in calls {
+        call.wait_timeout_or_fail();
+    }
+    let said = STOPPING.lock().unwrap().1.clone();
+    assert_eq!(said, ["an invocation waits for its own end"; THREADS]);
+    // It serves on, and is stopped from here.
+    let serving = HELD.lock().unwrap().take().unwrap();
+    serving.stop().unwrap();
 }

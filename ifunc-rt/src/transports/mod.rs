@@ -363,4 +363,9 @@ pub(crate) trait Listener: Send {
 
     /// Takes the announcement back.
     fn disarm(&mut self);
+
+    /// Whether any thread may use the listener and its links, or only that which made them.
+    fn serves_any_thread(&self) -> bool {
+        true
+    }
 }

@@ -11,6 +11,7 @@ use ucx_sys::{
     ucp_listener_attr_t, ucp_listener_h,
 };
 
+use super::borrowed::Borrowed;
 use super::engine::{Engine, Locked, Refused};
 use super::handshake::{Way, Welcome};
 use super::settings::{Settings, judge};
@@ -201,6 +202,10 @@ impl Listener for UcxListener {
         if let Some(door) = &mut self.engine.lock().state.door {
             (door.armed, door.asleep) = (false, false);
         }
+    }
+
+    fn serves_any_thread(&self) -> bool {
+        self.engine.borrowed().is_none_or(Borrowed::is_anywhere)
     }
 }
 

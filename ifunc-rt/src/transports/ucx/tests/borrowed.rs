@@ -1,11 +1,13 @@
 //! Workers of an application's: who may use them, who makes progress, and what is left when they go.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ucx_sys::*;
 
 use super::*;
+use crate::TargetError;
 use crate::transports::ConnectError;
 use crate::transports::ucx::table::Stage;
 use crate::transports::ucx::{Calling, Lent, Terms, Unfit};
@@ -417,6 +419,49 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     drop((listener, over));
     here.end();
     there.end();
+}
+
+#[test]
+fn a_worker_of_one_thread_is_served_by_no_others() {
+    if !has_ucx() {
+        return;
+    }
+    for (thread_mode, one) in [(UCS_THREAD_MODE_SINGLE, true), (UCS_THREAD_MODE_MULTI, false)] {
+        let application = Application::new(thread_mode, UCP_FEATURE_AM);
+        // SAFETY: both live until `end`, which is called behind `close`; this thread alone uses them, and who serves.
+        let lent = unsafe {
+            crate::ucx::Worker::from_raw(
+                application.context,
+                application.worker,
+                crate::ucx::WorkerOptions::new(9),
+            )
+        };
+        let lent = lent.unwrap();
+        let listen = || crate::Target::builder().listen_on(&lent).unwrap();
+        let value = Arc::new(AtomicU64::new(0));
+        let refused = |end: Option<TargetError>| match end {
+            Some(error @ TargetError::OneThread) => {
+                assert!(one && error.to_string().contains("UCS_THREAD_MODE_MULTI"));
+            }
+            None => assert!(!one),
+            Some(other) => panic!("{other}"),
+        };
+        refused(listen().spawn(0u64).map(|serving| drop(serving.stop())).err());
+        refused(
+            listen()
+                .spawn_shared(value.clone(), 2)
+                .map(|serving| drop(serving.stop()))
+                .err(),
+        );
+        for (threads, fits) in [(1, true), (2, !one)] {
+            let mut target = listen();
+            target.stop_handle().stop();
+            let served = target.serve_shared(&*value, threads);
+            assert_eq!(served.is_ok(), fits, "{served:?}");
+        }
+        lent.close().unwrap();
+        application.end();
+    }
 }
 
 #[test]
