@@ -107,6 +107,10 @@ fn failed(status: Status, address: &str) -> ConnectError {
                 "`{address}` rejected the connection: too many are being made to it at this moment, or it stops listening; help: try again in a moment"
             ),
         },
+        UCS_ERR_UNREACHABLE if address.starts_with("ucx-worker:") => ConnectError::Ucx {
+            doing: "connecting by UCX",
+            problem: "destination is unreachable; help: the target whose address this is may have ended (a target that starts again has another address), or both sides have no transport in common: see UCX_TLS and UCX_NET_DEVICES of both".into(),
+        },
         UCS_ERR_UNREACHABLE => ConnectError::Ucx {
             doing: "connecting by UCX",
             problem: "destination is unreachable; help: both sides need a transport in common that takes connections, such as tcp: see UCX_TLS and UCX_NET_DEVICES of both".into(),

