@@ -43,8 +43,9 @@ cargo xtask COMMAND
   faults [--quick] [--only CELL]...
             kill, stop and restart sources and targets in every state of their connection, on every transport; --quick: less of
             it, and shorter stops; --only: the cells whose names begin so (shm/target/kill/mid-frame; `*` is any part)
-  two-hosts [--quick]
-            the examples, tests and numbered messages between two network namespaces, over good ways and bad ones
+  two-hosts [--quick | --only PART]
+            the examples, tests and numbered messages between two network namespaces, over good ways and bad ones; --only: what
+            has PART in its name, such as `ucx, the link`
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri

@@ -177,6 +177,10 @@ fn counted(command: &mut Command) -> (Counts, Vec<String>, Result<(), String>) {
 pub(crate) fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<(), String> {
     eprintln!("    {}", shown(command));
     let name = shown(command);
+    if std::env::var_os("UCX_LOG_FILE").is_none() {
+        // UCX warns on standard output otherwise, in the middle of the lines of others.
+        command.env("UCX_LOG_FILE", "stderr");
+    }
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()

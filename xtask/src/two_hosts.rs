@@ -7,18 +7,17 @@ use crate::steps::{Steps, cargo, lines, status};
 
 /// The command, whose last line is its program's: how many passed.
 pub(crate) fn command(options: &[String]) -> ExitCode {
-    let quick = match options.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => false,
-        ["--quick"] => true,
+    match options.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] | ["--quick"] | ["--only", _] => {}
         _ => {
             eprintln!(
-                "error: unknown arguments: {}\nhelp: cargo xtask two-hosts [--quick]",
+                "error: unknown arguments: {}\nhelp: cargo xtask two-hosts [--quick | --only PART]",
                 options.join(" ")
             );
             return ExitCode::from(2);
         }
-    };
-    match debian::ensure().and_then(|_| status(&mut program(quick))) {
+    }
+    match debian::ensure().and_then(|_| status(&mut program(options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -31,7 +30,7 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
 pub(crate) fn quick(steps: &mut Steps) {
     steps.step("two hosts, made of network namespaces", || {
         let (mut counts, mut why) = (None, None);
-        lines(&mut program(true), |line| {
+        lines(&mut program(&["--quick".into()]), |line| {
             if line.starts_with("NOT TRIED") {
                 why = Some(line.to_owned());
             }
@@ -44,7 +43,7 @@ pub(crate) fn quick(steps: &mut Steps) {
     });
 }
 
-fn program(quick: bool) -> Command {
+fn program(options: &[String]) -> Command {
     let mut command = cargo([
         "run",
         "--quiet",
@@ -55,6 +54,6 @@ fn program(quick: bool) -> Command {
         "two-hosts",
         "--",
     ]);
-    command.args(quick.then_some("--quick"));
+    command.args(options);
     command
 }

@@ -22,6 +22,10 @@ pub(super) fn checks() -> Vec<Finding> {
     let mut findings = vec![Finding::ok(name, version.to_string())];
     findings.extend(put_order((version.major, version.minor)));
     let resources = context_info(ucx);
+    let puts = std::env::var_os("IFUNC_TRANSPORT").is_some_and(|value| value == "ucx-put");
+    if puts && let Ok(text) = &resources {
+        findings.extend(puts_without_hardware(&listed(text)));
+    }
     findings.push(transports(resources.as_deref().map(listed)));
     findings.push(cma(
         resources.as_deref().is_ok_and(|text| text.contains("cma/memory")),
@@ -37,6 +41,20 @@ fn put_order(version: (u32, u32)) -> Option<Finding> {
             "UCX puts",
             format!("before {major}.{minor}, puts may be seen in another order than they were made in"),
             "`ucx-put` does not rely on it: it fences, then puts a commit word of its own; programs of yours that put should do the same",
+        )
+    })
+}
+
+/// What `ucx-put` between hosts is, where this host has no device that puts by itself.
+fn puts_without_hardware(listed: &[&str]) -> Option<Finding> {
+    // InfiniBand and RoCE, Cray and EFA.
+    let hardware = ["rc_", "dc_", "ugni_", "srd"];
+    let puts = |resource: &&str| hardware.iter().any(|name| resource.starts_with(name));
+    (!listed.iter().any(puts)).then(|| {
+        Finding::warning(
+            "UCX ucx-put",
+            "no RDMA device: between hosts, puts are messages over TCP, and UCX 1.13 may end a process whose peer has died",
+            "`IFUNC_TRANSPORT=ucx`, or addresses `ucx://`, which are also faster over TCP",
         )
     })
 }
@@ -135,6 +153,9 @@ mod tests {
         assert!(put_order((1, 13)).is_some_and(|finding| finding.mark == Mark::Warning));
         assert_eq!(put_order((1, 16)), None);
         assert_eq!(put_order((2, 0)), None);
+        assert_eq!(puts_without_hardware(&["tcp/lo", "rc_mlx5/mlx5_0:1"]), None);
+        let finding = puts_without_hardware(&["self/memory", "tcp/eth0", "sysv/memory"]).expect("a warning");
+        assert!(finding.mark == Mark::Warning && finding.help.is_some_and(|help| help.contains("ucx://")));
         assert_eq!(cma(true, None).mark, Mark::Ok);
         assert!(cma(true, Some(1)).found.contains("ptrace_scope = 1"));
         assert_eq!(cma(false, Some(0)).mark, Mark::None);

@@ -1,5 +1,7 @@
 //! What is done about what happened.
 
+use std::sync::Once;
+
 use ucx_sys::{UCS_OK, lanes, ucp_ep_h, ucs_status_t};
 
 use super::credits::{Incoming, Outgoing};
@@ -363,11 +365,14 @@ impl Locked<'_> {
         tracing::info!(over, "connected by UCX");
         let version = self.ucx().version();
         if self.state.way == Way::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
-            tracing::warn!(
-                over,
-                %version,
-                "puts over TCP are messages that UCX answers: UCX 1.13 may end this process when the peer dies; use `ucx://` over TCP"
-            );
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                tracing::warn!(
+                    over,
+                    %version,
+                    "puts over TCP are messages that UCX answers: UCX 1.13 may end this process when a peer dies; help: `ucx://`, which is also faster over TCP"
+                );
+            });
         }
         if self.state.way == Way::Puts && reorders((version.major, version.minor), &over) {
             tracing::warn!(

@@ -30,6 +30,7 @@ use super::address::{HostPort, WorkerAddress};
 use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
 mod arming;
+mod attempts;
 mod borrowed;
 mod credits;
 mod dispatch;

@@ -98,6 +98,17 @@ fn unheard(fd: RawFd) -> Option<Duration> {
         .then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
 }
 
+/// Whether a socket of this process sends again what it has sent, such as a first word to a host that does not answer. The
+/// sockets by which UCX connects are in no epoll instance of the worker's.
+pub(super) fn resends() -> bool {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
+        return false;
+    };
+    open.flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .any(|fd| unheard(fd).is_some())
+}
+
 /// The descriptors in an epoll instance and in those that are in it.
 fn collect(epoll: RawFd, depth: u32, found: &mut BTreeSet<RawFd>) {
     let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{epoll}")) else {

@@ -9,6 +9,7 @@ use ucx_sys::{
     UCS_ERR_REJECTED, UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE, Ucx, ucp_ep_h,
 };
 
+use super::attempts::{self, Attempt};
 use super::engine::{Engine, Locked, Refused};
 use super::handshake::{Hello, Misheard, VERSION, Way};
 use super::header::Notice;
@@ -36,13 +37,16 @@ pub(super) fn connect(
         source,
     })?;
     judge(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
-    let engine = engine(ucx, Some(to.ip()), config, way)?;
-    let mut locked = engine.lock();
-    let ep = locked
-        .connect(&SockAddr::new(to))
-        .map_err(refused("connecting by UCX"))?;
-    let id = locked.state.insert(ep, true, Stage::Calling);
-    call(&engine, locked, id, None, address, deadline)
+    attempts::until(deadline, |attempt| {
+        let engine = engine(ucx, Some(to.ip()), config, way)?;
+        let mut locked = engine.lock();
+        let ep = locked
+            .connect(&SockAddr::new(to))
+            .map_err(refused("connecting by UCX"))?;
+        let id = locked.state.insert(ep, true, Stage::Calling);
+        say_hello(&mut locked, id, None);
+        hear(&engine, locked, id, address.clone(), attempt)
+    })
 }
 
 /// Connects to the target whose worker has this address.
@@ -52,19 +56,24 @@ pub(super) fn connect_to_worker(
     deadline: Instant,
 ) -> Result<Link, ConnectError> {
     let address = Address::UcxWorker(Some(to.clone())).to_string();
-    let engine = engine(load()?, None, config, Way::Messages)?;
-    let mut locked = engine.lock();
-    let own = locked
-        .address()
-        .map_err(|Refused { doing, status }| refused(doing)(status))?;
-    let ep = locked
-        .connect_to_worker(to)
-        .map_err(|status| failed(status, &address))?;
-    let id = locked.state.insert(ep, true, Stage::Calling);
-    if let Some(connection) = locked.state.connections.get_mut(&id) {
-        connection.am_id = Some(to.am_id());
-    }
-    call(&engine, locked, id, Some(own), address, deadline)
+    let ucx = load()?;
+    attempts::until(deadline, |attempt| {
+        // The target hears of the end of an attempt by the end of its worker.
+        let engine = engine(ucx, None, config, Way::Messages)?;
+        let mut locked = engine.lock();
+        let own = locked
+            .address()
+            .map_err(|Refused { doing, status }| refused(doing)(status))?;
+        let ep = locked
+            .connect_to_worker(to)
+            .map_err(|status| failed(status, &address))?;
+        let id = locked.state.insert(ep, true, Stage::Calling);
+        if let Some(connection) = locked.state.connections.get_mut(&id) {
+            connection.am_id = Some(to.am_id());
+        }
+        say_hello(&mut locked, id, Some(own));
+        hear(&engine, locked, id, address.clone(), attempt)
+    })
 }
 
 fn load() -> Result<&'static Ucx, ConnectError> {
@@ -177,8 +186,10 @@ impl Over {
 
     /// Connects to the target on the worker at the other end.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, ConnectError> {
-        let (locked, id) = self.begin()?;
-        call(&self.engine, locked, id, None, Self::NAME.into(), deadline)
+        let (mut locked, id) = self.begin()?;
+        say_hello(&mut locked, id, None);
+        locked.work_until(in_time(deadline), |locked| is_decided(locked, id));
+        verdict(&self.engine, locked, id, Self::NAME.into())
     }
 
     /// Says hello, and waits for nothing.
@@ -219,19 +230,21 @@ impl Drop for Calling {
     }
 }
 
-/// Says hello over the endpoint of a new connection, and hears what becomes of it.
-fn call(
+/// Hears what becomes of a connection, or that this attempt gets nowhere.
+fn hear(
     engine: &Arc<Engine>,
     mut locked: Locked<'_>,
     id: ConnectionId,
-    own: Option<WorkerAddress>,
     address: String,
-    deadline: Instant,
+    attempt: &mut Attempt,
 ) -> Result<Link, ConnectError> {
-    say_hello(&mut locked, id, own);
-    let deadline = deadline.max(Instant::now() + GRACE);
-    locked.work_until(deadline, |locked| is_decided(locked, id));
+    let deadline = in_time(attempt.deadline);
+    locked.work_until(deadline, |locked| is_decided(locked, id) || attempt.is_hopeless());
     verdict(engine, locked, id, address)
+}
+
+fn in_time(deadline: Instant) -> Instant {
+    deadline.max(Instant::now() + GRACE)
 }
 
 fn say_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddress>) {

@@ -40,6 +40,8 @@ pub(crate) fn run(quick: bool, way: &Way<'_>) -> Result<String, Failure> {
     }
     command.env("IFUNC_TRANSPORT", way.transport);
     command.env("E2E_HOST", way.target.ip);
+    // Not in the middle of what the harness says.
+    command.env("UCX_LOG_FILE", "stderr");
     // A target ends with the test that started it, also where that is aborted.
     let enter = format!("setpriv --pdeathsig KILL {}", way.target.enter().join(" "));
     command.env("E2E_ENTER", enter);
