@@ -31,8 +31,7 @@ fn image(name: &str, well: bool) -> Vec<u8> {
 
 fn builder() -> TargetBuilder {
     // SAFETY: the images of these tests.
-    let builder = unsafe { Target::builder().accept_code_if(|_, image| image.name != "refused") };
-    builder
+    unsafe { Target::builder().accept_code_if(|_, image| image.name != "refused") }
 }
 
 fn start(builder: TargetBuilder, address: &str) -> Serving<u64> {
