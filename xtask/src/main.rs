@@ -9,6 +9,7 @@ mod debian;
 mod faults;
 mod launcher;
 mod lint;
+mod loom;
 mod miri;
 mod package;
 mod readme;
@@ -49,6 +50,7 @@ cargo xtask COMMAND
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
+  loom      the models of what threads and processes share, in every order of their steps; minutes
   ucx-bindings [--check]
             make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
   help      this text
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         ["build-time"] => &[build_time::run],
         ["build-time", "--release"] => &[build_time::release],
         ["miri"] => &[miri::run],
+        ["loom"] => &[loom::run],
         ["ucx-bindings"] => &[ucx_bindings::write],
         ["ucx-bindings", "--check"] => &[ucx_bindings::check],
         ["help" | "--help" | "-h"] => {

@@ -37,16 +37,17 @@ pub struct Call<A> {
     /// 0 when the completion was taken.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
-    task: Task,
+    /// Made when it has to wait as a future: most calls never do, and a call is moved about.
+    task: Option<Box<Task>>,
 }
 
 impl<A> Call<A> {
     pub(super) fn new(handle: Handle, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
         Self {
-            task: Task::with_timeout(handle.timeout()),
             handle,
             token,
             decode,
+            task: None,
         }
     }
 
@@ -56,7 +57,7 @@ impl<A> Call<A> {
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.leave();
-        self.task.set_timeout(timeout);
+        self.handle.set_timeout(timeout);
         self
     }
 
@@ -65,11 +66,7 @@ impl<A> Call<A> {
     /// # Errors
     /// Everything that can become of an invocation but an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        let timeout = self
-            .task
-            .timeout()
-            .unwrap_or_else(|| self.handle.source().lock().options().timeout);
-        self.wait_timeout(timeout)
+        self.wait_for(None)
     }
 
     /// Waits for the answer for `timeout`. After [`Error::Timeout`] it may be waited for again.
@@ -80,18 +77,33 @@ impl<A> Call<A> {
     /// # Panics
     /// When the result was taken already.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
+        self.wait_for(Some(timeout))
+    }
+
+    fn wait_for(&mut self, timeout: Option<Duration>) -> Result<A, Error> {
         assert!(self.token != 0, "the result of this call was taken already");
-        let deadline = after(timeout);
         self.leave();
-        let result = self
-            .handle
-            .source()
-            .shared()
-            .wait(self.token, deadline, self.handle.name());
+        // The clock is only looked at when there is something to wait for.
+        let first = self.handle.source().lock().try_take(self.token);
+        let completion = match first {
+            Some(result) => {
+                self.token = 0;
+                result.map_err(|error| *error)?
+            }
+            None => self.wait_longer(timeout)?,
+        };
+        self.finish(completion)
+    }
+
+    #[inline(never)]
+    fn wait_longer(&mut self, timeout: Option<Duration>) -> Result<Completion, Error> {
+        let deadline = timeout.map_or_else(|| self.handle.deadline(), after);
+        let shared = self.handle.source().shared();
+        let result = shared.wait(self.token, deadline, self.handle.name());
         if !matches!(result, Err(Error::Timeout { .. })) {
             self.token = 0;
         }
-        self.finish(result?)
+        result
     }
 
     /// Waits for the answer and returns its bytes undecoded: for what an ifunc that returns nothing gave to
@@ -111,13 +123,11 @@ impl<A> Call<A> {
         let token = std::mem::take(&mut this.token);
         // SAFETY: `this` is never used again and never dropped, so the handle is moved out once.
         let handle = unsafe { std::ptr::read(&raw const this.handle) };
-        // SAFETY: as above: the task is moved out once.
-        let task = unsafe { std::ptr::read(&raw const this.task) };
         Call {
             handle,
             token,
             decode: |bytes| Ok(bytes.to_vec()),
-            task,
+            task: None,
         }
     }
 
@@ -137,7 +147,11 @@ impl<A> Call<A> {
         let result = result?;
         self.leave();
         self.token = 0;
-        Some(result.and_then(|completion| self.finish(completion)))
+        Some(
+            result
+                .map_err(|error| *error)
+                .and_then(|completion| self.finish(completion)),
+        )
     }
 
     fn finish(&self, completion: Completion) -> Result<A, Error> {
@@ -153,11 +167,13 @@ impl<A> Call<A> {
 
 impl<A> Call<A> {
     /// Waits no more as a future.
+    #[inline]
     fn leave(&mut self) {
-        if self.task.waits() {
-            self.task.leave(&mut self.handle.source().lock());
+        if let Some(mut task) = self.task.take()
+            && task.waits()
+        {
+            task.leave(&mut self.handle.source().lock());
         }
-        self.task.restart();
     }
 }
 
@@ -176,15 +192,25 @@ impl<A> Future for Call<A> {
         let this = self.get_mut();
         let token = this.token;
         assert!(token != 0, "the result of this call was taken already");
+        if this.task.is_none() {
+            let first = this.handle.source().lock().try_take(token);
+            if let Some(result) = first {
+                this.token = 0;
+                let result = result.map_err(|error| *error);
+                return Poll::Ready(result.and_then(|completion| this.finish(completion)));
+            }
+        }
         let (shared, what) = (this.handle.source().shared(), this.handle.name());
+        let task = this
+            .task
+            .get_or_insert_with(|| Box::new(Task::with_timeout(this.handle.timeout())));
         let result = ready!(
-            this.task
-                .poll(shared, context, what, Want::Completion(token), |connection| {
-                    connection.try_take(token).transpose()
-                })
+            task.poll(shared, context, what, Want::Completion(token), |connection| {
+                connection.try_take(token).transpose().map_err(|error| *error)
+            })
         );
         match &result {
-            Err(Error::Timeout { .. } | Error::NoThread { .. }) => this.task.restart(),
+            Err(Error::Timeout { .. } | Error::NoThread { .. }) => task.restart(),
             _ => this.token = 0,
         }
         Poll::Ready(result.and_then(|completion| this.finish(completion)))
@@ -195,7 +221,9 @@ impl<A> Drop for Call<A> {
     fn drop(&mut self) {
         if self.token != 0 {
             let mut state = self.handle.source().lock();
-            self.task.leave(&mut state);
+            if let Some(task) = &mut self.task {
+                task.leave(&mut state);
+            }
             state.abandon(self.token);
         }
     }

@@ -54,11 +54,15 @@ impl Handle {
         }
     }
 
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = Some(timeout);
+    }
+
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    fn deadline(&self) -> Instant {
+    pub(super) fn deadline(&self) -> Instant {
         match self.timeout {
             Some(timeout) => after(timeout),
             None => self.source().shared().deadline(),

@@ -2,9 +2,7 @@
 //! wake-up that is lost would be a deadlock, which loom reports. The waiting is the real one ([`wait`]), the connection a
 //! model: a queue, an announcement of sleep and a bell.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p ifunc-rt --lib --release model
-//! ```
+//! `cargo xtask loom` runs it.
 
 use std::collections::VecDeque;
 use std::task::{Wake, Waker};

@@ -304,9 +304,7 @@ impl<T> With<T> for UnsafeCell<T> {
 
 #[cfg(all(test, loom))]
 mod model {
-    //! ```text
-    //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p ifunc-rt --lib --release model
-    //! ```
+    //! `cargo xtask loom` runs it.
 
     use loom::sync::Arc;
     use loom::thread;

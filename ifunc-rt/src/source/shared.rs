@@ -102,7 +102,7 @@ impl SharedConnection {
     /// Waits for a completion.
     pub(super) fn wait(&self, token: u64, deadline: Instant, what: &str) -> Result<Completion, Error> {
         self.retry(deadline, what, Want::Completion(token), |connection| {
-            connection.try_take(token).transpose()
+            connection.try_take(token).transpose().map_err(|error| *error)
         })
     }
 

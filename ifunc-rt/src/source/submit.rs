@@ -118,7 +118,7 @@ impl Future for Flush<'_> {
         };
         let want = Want::Completion(token);
         let done = ready!(this.task.poll(this.shared, context, FLUSH, want, |connection| {
-            connection.try_take(token).transpose()
+            connection.try_take(token).transpose().map_err(|error| *error)
         }));
         // What may still come is abandoned when this is dropped.
         if !matches!(done, Err(Error::Timeout { .. } | Error::NoThread { .. })) {

@@ -172,17 +172,6 @@ impl Task {
         self.first = None;
     }
 
-    /// Waits for `timeout` from when it is polled next.
-    pub(super) fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = Some(timeout);
-        self.first = None;
-    }
-
-    /// How long it waits, if it was told.
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.timeout
-    }
-
     /// Whether it waits.
     pub(super) fn waits(&self) -> bool {
         self.began.is_some()

@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
 
@@ -172,7 +171,7 @@ impl Connection {
         } = self;
         let mut done = 0;
         let mut share = Share::default();
-        *stalled = false;
+        let was_stalled = std::mem::take(stalled);
         while !share.is_used_up() {
             if let Some(parked) = order.take_next() {
                 let header = Header::parse(parked.words).map_err(broke)?;
@@ -184,7 +183,7 @@ impl Connection {
                 let sequence = order.advance();
                 let arrived = parked.arrived(sequence);
                 share.take(header, arrived.body.len(), &state.assembly);
-                state.frame(replies, host, session, argument, header, &arrived)?;
+                state.frame(replies, host, session, &argument, header, &arrived)?;
                 done += 1;
                 continue;
             }
@@ -205,7 +204,7 @@ impl Connection {
                     // Before it runs: whatever happens then, it is not run twice.
                     order.advance();
                     share.take(header, arrived.body.len(), &state.assembly);
-                    state.frame(replies, host, session, argument, header, &arrived)?;
+                    state.frame(replies, host, session, &argument, header, &arrived)?;
                     done += 1;
                 }
                 Turn::Later => order
@@ -218,7 +217,7 @@ impl Connection {
         if !share.is_used_up() {
             rx.settle();
         }
-        if *stalled || state.book.link.stalled.load(Relaxed) {
+        if *stalled || was_stalled {
             state.book.link.stalled(*stalled);
         }
         *busy |= done > 0;
@@ -253,19 +252,19 @@ struct Share(usize);
 
 impl Share {
     fn take(&mut self, header: Header, bytes: usize, assembly: &Assembly) {
-        let install = header.kind == Kind::Install;
-        let bytes = match (install, header.flags.has(FrameFlags::ASSEMBLED)) {
-            // Hashed, judged and copied as a whole.
-            (true, true) => bytes + assembly.len(),
-            _ => bytes,
-        };
-        let frames = match header.kind {
-            Kind::Install => INSTALL,
+        self.0 += 1 + bytes / (SHARE_BYTES / SHARE);
+        match header.kind {
+            Kind::Install => {
+                self.0 += INSTALL - 1;
+                if header.flags.has(FrameFlags::ASSEMBLED) {
+                    // Hashed, judged and copied as a whole.
+                    self.0 += assembly.len() / (SHARE_BYTES / SHARE);
+                }
+            }
             // Everything is added up, of all sources.
-            Kind::Stats => SHARE,
-            _ => 1,
-        };
-        self.0 += frames + bytes / (SHARE_BYTES / SHARE);
+            Kind::Stats => self.0 += SHARE - 1,
+            _ => {}
+        }
     }
 
     fn is_used_up(&self) -> bool {

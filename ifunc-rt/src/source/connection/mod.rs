@@ -14,7 +14,7 @@ use std::time::Instant;
 use ifunc_abi::frame::{Header, Kind};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use pending::{Again, Pendings, What};
+use pending::{Again, Outcome, Pendings, What};
 use sending::Job;
 use waiting::Waiting;
 
@@ -310,6 +310,7 @@ impl Connection {
     }
 
     /// Whether nothing waits to be sent.
+    #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty()
     }
@@ -326,7 +327,7 @@ impl Connection {
     }
 
     /// What is known of a token: taken, if it is done.
-    pub(super) fn try_take(&mut self, token: u64) -> Option<Result<Completion, Error>> {
+    pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
         self.progress();
         self.drive();
         self.pending.take(token)

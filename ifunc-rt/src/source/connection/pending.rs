@@ -41,6 +41,9 @@ pub(super) struct Again {
     pub(super) payload: Vec<u8>,
 }
 
+/// What became of it. An error is large and rare, and what is here is moved about.
+pub(in crate::source) type Outcome = Result<Completion, Box<Error>>;
+
 #[derive(Debug)]
 enum State {
     Free,
@@ -53,7 +56,7 @@ enum State {
         /// If it may be run again.
         again: Option<Again>,
     },
-    Done(Result<Completion, Error>),
+    Done(Outcome),
     /// Nobody waits any more.
     Abandoned,
 }
@@ -95,7 +98,7 @@ impl Pendings {
     }
 
     /// It is done. Returns the sequence of its frame, if somebody waited.
-    pub(super) fn complete(&mut self, token: u64, result: Result<Completion, Error>) -> Option<u32> {
+    pub(super) fn complete(&mut self, token: u64, result: Outcome) -> Option<u32> {
         let place = find(&mut self.places, token)?;
         match place.state {
             State::Waiting { sequence, .. } => {
@@ -137,7 +140,7 @@ impl Pendings {
     }
 
     /// Its result, once.
-    pub(super) fn take(&mut self, token: u64) -> Option<Result<Completion, Error>> {
+    pub(super) fn take(&mut self, token: u64) -> Option<Outcome> {
         let state = self.state(token)?;
         if !matches!(state, State::Done(_)) {
             return None;
@@ -172,7 +175,7 @@ impl Pendings {
                 State::Waiting {
                     what, again: None, ..
                 } => {
-                    place.state = State::Done(Err(verdict(token, *what)));
+                    place.state = State::Done(Err(Box::new(verdict(token, *what))));
                     self.woken.extend(place.waker.take());
                 }
                 State::Abandoned => {
@@ -219,7 +222,7 @@ const fn token_of(index: u32, serial: u32) -> u64 {
 mod tests {
     use super::*;
 
-    fn done() -> Result<Completion, Error> {
+    fn done() -> Outcome {
         Ok(Completion::executed())
     }
 
@@ -267,7 +270,7 @@ mod tests {
         assert_eq!(lost, [again]);
         assert!(matches!(
             table.take(other),
-            Some(Err(Error::Indeterminate { .. }))
+            Some(Err(error)) if matches!(*error, Error::Indeterminate { .. })
         ));
         assert!(table.take_again(again).is_some());
         assert!(table.take_again(again).is_none());

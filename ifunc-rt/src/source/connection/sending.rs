@@ -23,7 +23,17 @@ pub(super) struct Job {
 
 impl Connection {
     /// Connected, nothing large under way, and the handle's image installed. `false`: not now.
+    #[inline]
     pub(super) fn ready(&mut self, handle: u32) -> Result<bool, Error> {
+        let installed = self.handles[handle as usize].installed == self.generation;
+        if installed && self.link.is_some() && self.is_idle() {
+            return Ok(true);
+        }
+        self.make_ready(handle)
+    }
+
+    #[cold]
+    fn make_ready(&mut self, handle: u32) -> Result<bool, Error> {
         Ok(self.link.is_some() && self.drive() && self.installed(handle)? && self.drive())
     }
 
@@ -45,7 +55,8 @@ impl Connection {
         while let Some(token) = self.resend.pop_front() {
             if let Some(what) = self.pending.waiting(token) {
                 let what = self.name(what);
-                self.pending.complete(token, Err(Error::Indeterminate { what }));
+                let error = Error::Indeterminate { what };
+                self.pending.complete(token, Err(Box::new(error)));
             }
         }
     }
@@ -124,10 +135,13 @@ impl Connection {
 
     /// Sends on what is under way: fragments, calls to be sent again, handles to be released. `false`: no room for all
     /// of it now.
+    #[inline]
     pub(super) fn drive(&mut self) -> bool {
-        if self.is_idle() {
-            return true;
-        }
+        self.is_idle() || self.drive_on()
+    }
+
+    #[cold]
+    fn drive_on(&mut self) -> bool {
         match self.try_drive() {
             Ok(done) => done,
             Err(gone) => {
@@ -175,7 +189,7 @@ impl Connection {
                         Ok(false) => return Ok(false),
                         Err(error) => {
                             self.resend.pop_front();
-                            self.pending.complete(token, Err(error));
+                            self.pending.complete(token, Err(Box::new(error)));
                             continue;
                         }
                     }
@@ -208,8 +222,8 @@ impl Connection {
         let len = payload.len() as u64;
         if len > limit {
             let ifunc = self.name(What::Ifunc(handle));
-            self.pending
-                .complete(token, Err(Error::PayloadTooLarge { ifunc, len, limit }));
+            let error = Error::PayloadTooLarge { ifunc, len, limit };
+            self.pending.complete(token, Err(Box::new(error)));
         } else {
             self.start(Header::new(Kind::Exec, handle, token), payload);
             if let Some(job) = &mut self.job {

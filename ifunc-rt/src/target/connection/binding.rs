@@ -31,12 +31,12 @@ pub(super) struct Bound {
 pub(super) fn bound<'a>(
     bindings: &'a [Binding],
     host: &Host,
-    argument: Argument,
+    argument: &Argument,
     handle: u32,
 ) -> Result<&'a Bound, Refusal> {
     let Argument {
         target_type, shared, ..
-    } = argument;
+    } = *argument;
     match bindings.get(handle as usize) {
         Some(Binding::Bound(Bound { image, .. }))
             if image.target != 0 && image.target != target_type.fingerprint =>

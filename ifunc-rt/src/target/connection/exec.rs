@@ -36,7 +36,7 @@ impl State {
         replies: &mut Replies,
         host: &Host,
         session: &mut Session<'_>,
-        argument: Argument,
+        argument: &Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<usize, Box<Unwell>> {

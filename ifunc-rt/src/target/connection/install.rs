@@ -20,7 +20,7 @@ impl State {
     pub(super) fn install(
         &mut self,
         host: &Host,
-        argument: Argument,
+        argument: &Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<Result<(), Refusal>, Box<End>> {
@@ -90,7 +90,7 @@ impl State {
     fn accept<'a>(
         &self,
         host: &Host,
-        argument: Argument,
+        argument: &Argument,
         id: &'a [u8; 32],
         bytes: &'a [u8],
         about: &mut Option<About<'a>>,

@@ -38,7 +38,7 @@ impl State {
         replies: &mut Replies,
         host: &Host,
         session: &mut Session<'_>,
-        argument: Argument,
+        argument: &Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<(), Box<End>> {
@@ -62,7 +62,7 @@ impl State {
         &mut self,
         replies: &mut Replies,
         host: &Host,
-        argument: Argument,
+        argument: &Argument,
         header: Header,
         arrived: &Arrived<'_>,
     ) -> Result<(), Box<End>> {

@@ -1,8 +1,6 @@
 //! The hand-over between resting and being looked at, checked by loom in every order that the memory model allows.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p ifunc-rt --lib --release model
-//! ```
+//! `cargo xtask loom` runs it.
 //!
 //! A target and two sources. Each source publishes twice, as a ring does: a store, a barrier, a look at its flag. The target
 //! looks, rests, and sleeps. A hand-over that is lost would be a deadlock, which loom reports. (The barrier of publishing is

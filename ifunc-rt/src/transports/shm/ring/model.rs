@@ -1,9 +1,7 @@
 //! The protocol of the rings, checked by loom in every order that the memory model allows: publication,
 //! credits, the sleep and the wake-up, the end of a peer.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p ifunc-rt --lib --release model
-//! ```
+//! `cargo xtask loom` runs it.
 //!
 //! The barriers are fences on both sides here, as where the kernel refuses `membarrier`, which is equivalent
 //! to a fence at whatever place the other thread is just then.
