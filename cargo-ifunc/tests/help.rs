@@ -58,6 +58,8 @@ fn shell(folder: &Path, line: &str) -> Ran {
         .args(["-ec", line])
         .current_dir(folder)
         .env("PATH", std::env::join_paths(paths).expect("a path"))
+        // Nobody debugs it.
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .stdin(Stdio::null());
     for name in [
         "CARGO_TARGET_DIR",

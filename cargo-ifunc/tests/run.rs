@@ -11,7 +11,11 @@ use std::process::Stdio;
 use common::{Ran, TARGET, c_ifunc, checkout, command, ifunc_manifest, ran, turn, write};
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
-    ran(command(folder, args).env("CARGO_TARGET_DIR", TARGET))
+    let mut command = command(folder, args);
+    // Nobody debugs what is made here.
+    ran(command
+        .env("CARGO_TARGET_DIR", TARGET)
+        .env("CARGO_PROFILE_DEV_DEBUG", "0"))
 }
 
 /// Whether these lines stand in `out`, in this order.

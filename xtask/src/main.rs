@@ -34,7 +34,8 @@ cargo xtask COMMAND
   needs     install what the tests need
   lint      formatting, clippy and the documentation, warnings denied
   package   pack what is published, and build what was packed by itself
-  readme    compile README.md's rust blocks, run its sh blocks in a fresh clone
+  readme [--here]
+            compile README.md's rust blocks, run its sh blocks in a fresh clone; --here: in this checkout, which is one
   ci        test, lint, package and readme
   corpus [--full]
             send what compilers make of many sources to another process, and compare; --full: with every setting
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         ["lint"] => &[lint::run],
         ["package"] => &[package::run],
         ["readme"] => &[readme::run],
+        ["readme", "--here"] => &[readme::here],
         ["ci"] => &[test::run, lint::run, package::run, readme::run],
         ["corpus"] => &[corpus::run],
         ["corpus", "--full"] => &[corpus::full],

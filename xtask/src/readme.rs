@@ -10,6 +10,15 @@ use crate::steps::{Steps, cargo, status};
 /// Compiles the rust blocks, each as a library of its own; runs the sh blocks, one behind the other in one shell each,
 /// in a fresh clone of what is committed.
 pub(crate) fn run(steps: &mut Steps) {
+    all(steps, false);
+}
+
+/// The same, in the checkout: it is a fresh clone itself, and what it takes was built already.
+pub(crate) fn here(steps: &mut Steps) {
+    all(steps, true);
+}
+
+fn all(steps: &mut Steps, here: bool) {
     let Ok(text) = fs::read_to_string(crate::root().join("README.md")) else {
         steps.step("README.md", || Err("README.md cannot be read".into()));
         return;
@@ -22,8 +31,11 @@ pub(crate) fn run(steps: &mut Steps) {
         .iter()
         .filter(|block| block.language() == "sh" && !block.is_only_read())
         .collect();
-    let clone = crate::scratch().join("clone");
-    if run.is_empty() || !steps.step("fresh clone", || fresh_clone(&clone)) {
+    let clone = match here {
+        true => crate::root().to_owned(),
+        false => crate::scratch().join("clone"),
+    };
+    if run.is_empty() || !here && !steps.step("fresh clone", || fresh_clone(&clone)) {
         return;
     }
     for block in run {
