@@ -339,7 +339,7 @@ pub(crate) struct Link {
 ///
 /// Links that [rest](Inbound::rest) cost nothing: a look is a look at the others, and at what `ready` says.
 pub(crate) trait Listener: Send {
-    /// The address to be given to [`connect`], as text.
+    /// The address that a source connects to, as text.
     fn address(&self) -> String;
 
     /// A connection that was made meanwhile. Never blocks; costs one load when there is none.

@@ -1,6 +1,6 @@
 //! Where frames lie in a ring, by the count of both sides.
 //!
-//! A frame has one line for its header, whose last [`WORDS`] bytes are the three words; the body begins in the next line, or, if it
+//! A frame has one line for its header, whose last [`WORDS`](ifunc_abi::frame::WORDS) bytes are the three words; the body begins in the next line, or, if it
 //! is at most [`INLINE`] bytes, at the beginning of the same. A body that does not fit behind its header before the ring ends begins
 //! at the ring's beginning, and the lines between are left out: they count as taken. Nothing of this is said anywhere: both
 //! sides compute it from the length.
