@@ -66,7 +66,13 @@ pub(crate) fn run(
                 Some(_) => Err("the connection was given up".into()),
             }
         });
-        if !quick {
+        if !quick && transport == "ucx-put" {
+            // As where a peer is killed: UCX 1.13 ends the process of a target whose answer to an emulated put cannot be sent.
+            println!(
+                "NOT TRIED: {}: over TCP UCX 1.13 ends the process of one side when it gives the other up",
+                name("the link down for 25 s")
+            );
+        } else if !quick {
             report.try_this(&name("the link down for 25 s"), || {
                 let (figures, noticed) = outage(&way, places, Duration::from_secs(25))?;
                 match noticed {
