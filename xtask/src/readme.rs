@@ -44,11 +44,15 @@ fn all(steps: &mut Steps, here: bool) {
             bash.args(["-euo", "pipefail", "-c", &block.text])
                 .current_dir(&clone)
                 .stdin(Stdio::null());
-            // The clone builds in its own folder, as its reader's would.
+            // The clone builds in its own folder, as its reader's would; the checkout as it was built before.
+            let kept: &[&str] = match here {
+                true => &["CARGO_HOME", "CARGO_INCREMENTAL"],
+                false => &["CARGO_HOME"],
+            };
             for (name, _) in std::env::vars_os() {
                 if name
                     .to_str()
-                    .is_some_and(|name| name.starts_with("CARGO") && name != "CARGO_HOME")
+                    .is_some_and(|name| name.starts_with("CARGO") && !kept.contains(&name))
                 {
                     bash.env_remove(name);
                 }
