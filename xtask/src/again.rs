@@ -42,9 +42,9 @@ fn over_ucx() -> impl Iterator<Item = &'static str> {
         .filter(|name| name.starts_with("ucx"))
 }
 
-/// Some of the end-to-end tests.
+/// Some of the end-to-end tests, of the whole workspace: with its features, nothing is compiled again.
 fn tests(names: &[&str]) -> Command {
-    let mut command = cargo(["test", "--package", "ifunc-tests", "--locked", "--no-fail-fast"]);
+    let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
     for name in names {
         command.args(["--test", name]);
     }

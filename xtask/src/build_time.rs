@@ -144,9 +144,7 @@ fn used_by_children() -> Result<Duration, String> {
 
 /// Where a binary of this workspace lies.
 fn built(name: &str, profile: Profile) -> PathBuf {
-    let scratch = crate::scratch();
-    let target = scratch.parent().unwrap_or(&scratch);
-    target.join(profile.folder).join(name)
+    crate::target().join(profile.folder).join(name)
 }
 
 /// A package of one ifunc, with a workspace of its own.

@@ -1,6 +1,6 @@
 //! `cargo xtask corpus`
 
-use crate::steps::{Steps, cargo, output};
+use crate::steps::{Steps, cargo, last_line, output};
 
 /// Every case once, and all settings on a few of them.
 pub(crate) fn run(steps: &mut Steps) {
@@ -15,8 +15,6 @@ pub(crate) fn full(steps: &mut Steps) {
 fn corpus(steps: &mut Steps, args: &[&str]) {
     steps.step("the corpus, sent to another process", || {
         let driver = ["run", "--quiet", "--locked", "--package", "corpus-driver"];
-        let said = output(cargo(driver).args(args))?;
-        let counts = said.lines().rfind(|line| !line.trim().is_empty());
-        Ok(counts.unwrap_or_default().to_owned())
+        output(cargo(driver).args(args)).map(|said| last_line(&said))
     });
 }

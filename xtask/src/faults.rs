@@ -3,30 +3,23 @@
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::steps::{Steps, cargo, output, status};
+use crate::steps::{Steps, cargo, end, ifunc, last_line, output, status};
+use crate::test::between_processes;
 
 /// What the tests' own run takes: all of shared memory, one cell of each state of the others.
-pub(crate) fn quick(steps: &mut Steps, transports: &[&str]) {
+pub(crate) fn quick(steps: &mut Steps) {
     steps.step("faults, in short", || {
         let mut args = vec!["--quick"];
-        for transport in transports {
+        for transport in between_processes() {
             args.extend(["--only", transport]);
         }
-        let said = output(&mut driver(&args)?)?;
-        let counts = said.lines().rfind(|line| !line.trim().is_empty());
-        Ok(counts.unwrap_or_default().to_owned())
+        output(&mut driver(&args)?).map(|said| last_line(&said))
     });
 }
 
 /// The matrix, with the arguments of the command line. The last line on standard output says how many cells passed.
 pub(crate) fn command(args: &[String]) -> ExitCode {
-    match driver(args).and_then(|mut driver| status(&mut driver)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    end(driver(args).and_then(|mut driver| status(&mut driver)))
 }
 
 /// Builds what it needs. The features are those of the whole workspace, so that of what the tests were built from only
@@ -46,21 +39,13 @@ fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
         "--bin",
         "fault-target",
     ]))?;
-    status(&mut cargo([
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "cargo-ifunc",
-        "--",
-        "ifunc",
+    status(&mut ifunc(&[
         "build",
         "--quiet",
         "--package",
         "ifunc-tests-ifuncs",
     ]))?;
-    let scratch = crate::scratch();
-    let target = scratch.parent().unwrap_or(&scratch);
+    let target = crate::target();
     let mut driver = Command::new(target.join("debug/faults"));
     driver
         .args(args)

@@ -1,10 +1,11 @@
 //! The example that a launcher starts, started by Open MPI's.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::debian;
-use crate::steps::{Steps, cargo, lines, output};
-use crate::test::transports;
+use crate::steps::{Steps, cargo, ifunc, lines, status};
+use crate::test::between_processes;
 
 /// How many processes: more than there are cores, on most machines that run this.
 const RANKS: &str = "4";
@@ -14,54 +15,57 @@ pub(crate) fn run(steps: &mut Steps) {
     if !debian::exists("mpirun") {
         return;
     }
-    for &transport in transports().iter().filter(|name| **name != "loopback") {
-        steps.step(
-            &format!("all to all, started by mpirun, over {transport}"),
-            || {
-                output(&mut cargo([
-                    "build",
-                    "--quiet",
-                    "--locked",
-                    "--package",
-                    "ifunc-rt",
-                    "--example",
-                    "launcher",
-                ]))?;
-                let mut build = cargo([
-                    "run",
-                    "--quiet",
-                    "--locked",
-                    "--package",
-                    "cargo-ifunc",
-                    "--",
-                    "ifunc",
-                    "build",
-                ]);
-                output(build.args(["--quiet", "--package", "example-01-hello-ifuncs"]))?;
-                let target = crate::scratch();
-                let target = target.parent().ok_or("no target directory")?;
-                let meeting = crate::scratch().join("meeting");
-                std::fs::create_dir_all(&meeting)
-                    .map_err(|e| format!("cannot create `{}`: {e}", meeting.display()))?;
-                let mut mpirun = Command::new("mpirun");
-                // Root is who runs in containers.
-                mpirun.args(["--allow-run-as-root", "--oversubscribe", "-n", RANKS]);
-                mpirun.arg(target.join("debug/examples/launcher"));
-                mpirun.env("IFUNC_RENDEZVOUS", &meeting);
-                mpirun.env("IFUNC_LIB_DIR", target.join("ifunc/release"));
-                mpirun.env("IFUNC_TRANSPORT", transport);
-                mpirun.stdin(std::process::Stdio::null());
-                let mut well = 0;
-                lines(&mut mpirun, |line| {
-                    well += u32::from(line.contains("as it must be"))
-                })?;
-                let left = std::fs::read_dir(&meeting).map_or(0, Iterator::count);
-                match (well.to_string() == RANKS, left) {
-                    (true, 0) => Ok(format!("{RANKS} processes, nothing left behind")),
-                    (true, left) => Err(format!("{left} entries are left in `{}`", meeting.display())),
-                    (false, _) => Err(format!("{well} of {RANKS} processes said that all was well")),
-                }
-            },
-        );
+    let built = steps.step("the example that a launcher starts", || {
+        let example = [
+            "build",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--example",
+            "launcher",
+        ];
+        status(&mut cargo(example))?;
+        status(&mut ifunc(&[
+            "build",
+            "--quiet",
+            "--package",
+            "example-01-hello-ifuncs",
+        ]))?;
+        Ok(String::new())
+    });
+    if built {
+        for transport in between_processes() {
+            let name = format!("all to all, started by mpirun, over {transport}");
+            steps.step(&name, || all_to_all(transport));
+        }
     }
+}
+
+fn all_to_all(transport: &str) -> Result<String, String> {
+    let meeting = crate::scratch().join("meeting");
+    std::fs::create_dir_all(&meeting).map_err(|e| format!("cannot create `{}`: {e}", meeting.display()))?;
+    let mut well = 0;
+    lines(&mut mpirun(transport, &meeting), |line| {
+        well += u32::from(line.contains("as it must be"))
+    })?;
+    let left = std::fs::read_dir(&meeting).map_or(0, Iterator::count);
+    match (well.to_string() == RANKS, left) {
+        (true, 0) => Ok(format!("{RANKS} processes, nothing left behind")),
+        (true, left) => Err(format!("{left} entries are left in `{}`", meeting.display())),
+        (false, _) => Err(format!("{well} of {RANKS} processes said that all was well")),
+    }
+}
+
+fn mpirun(transport: &str, meeting: &Path) -> Command {
+    let target = crate::target();
+    let mut mpirun = Command::new("mpirun");
+    // Root is who runs in containers.
+    mpirun
+        .args(["--allow-run-as-root", "--oversubscribe", "-n", RANKS])
+        .arg(target.join("debug/examples/launcher"))
+        .env("IFUNC_RENDEZVOUS", meeting)
+        .env("IFUNC_LIB_DIR", target.join("ifunc/release"))
+        .env("IFUNC_TRANSPORT", transport)
+        .stdin(Stdio::null());
+    mpirun
 }

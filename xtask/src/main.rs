@@ -51,7 +51,7 @@ cargo xtask COMMAND
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
-  loom      the models of what threads and processes share, in every order of their steps; minutes
+  loom      the models of what threads and processes share, in every order of their steps
   ucx-bindings [--check]
             make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
   help      this text
@@ -59,14 +59,12 @@ cargo xtask COMMAND
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(("soak", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return soak(options);
-    }
-    if let Some(("two-hosts", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return two_hosts::command(options);
-    }
-    if let Some(("faults", options)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return faults::command(options);
+    // Those that have options of their own, and end with their program's last line.
+    match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("soak", options)) => return soak::command(options),
+        Some(("two-hosts", options)) => return two_hosts::command(options),
+        Some(("faults", options)) => return faults::command(options),
+        _ => {}
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => &[test::run],
@@ -105,26 +103,17 @@ fn main() -> ExitCode {
     steps.summary()
 }
 
-/// `cargo xtask soak`, whose last line is its program's.
-fn soak(options: &[String]) -> ExitCode {
-    let run = soak::judge(options).and_then(|()| soak::run(options));
-    match run {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// The checkout.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+/// Cargo's target directory.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
 /// A folder for what these commands make, in cargo's target directory.
 fn scratch() -> PathBuf {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir));
-    target.join("xtask")
+    target().join("xtask")
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask package`: what would be published builds by itself.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::steps::{Steps, cargo, output, status};
@@ -22,17 +22,13 @@ pub(crate) fn run(steps: &mut Steps) {
             "packages, built from what is in them",
             cargo(["build", "--workspace", "--locked"])
                 .current_dir(&folder)
-                .env("CARGO_TARGET_DIR", target()),
+                .env("CARGO_TARGET_DIR", crate::target()),
         );
     if built {
         steps.step("a project of the packaged command", || {
             new_project(&names, &folder)
         });
     }
-}
-
-fn target() -> PathBuf {
-    crate::scratch().parent().map(Path::to_owned).unwrap_or_default()
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -71,7 +67,7 @@ fn published() -> Result<Vec<String>, String> {
 /// Makes the packages, and a workspace of what is in them.
 fn pack(names: &[String], folder: &Path) -> Result<(), String> {
     let mut package = cargo(["package", "--locked", "--no-verify"]);
-    package.env("CARGO_TARGET_DIR", target());
+    package.env("CARGO_TARGET_DIR", crate::target());
     for name in names {
         package.args(["--package", name]);
     }
@@ -93,7 +89,7 @@ fn pack(names: &[String], folder: &Path) -> Result<(), String> {
         let unpacked = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
         let mut tar = Command::new("tar");
         tar.arg("-xzf")
-            .arg(target().join("package").join(format!("{unpacked}.crate")));
+            .arg(crate::target().join("package").join(format!("{unpacked}.crate")));
         status(tar.current_dir(folder).stdin(Stdio::null()))?;
         manifest.push_str(&format!("{name} = {{ path = \"{unpacked}\" }}\n"));
     }
@@ -114,7 +110,7 @@ fn pack(names: &[String], folder: &Path) -> Result<(), String> {
 fn new_project(names: &[String], folder: &Path) -> Result<String, String> {
     let project = crate::scratch().join("packaged-hello");
     let _ = fs::remove_dir_all(&project);
-    let mut new = Command::new(target().join("debug/cargo-ifunc"));
+    let mut new = Command::new(crate::target().join("debug/cargo-ifunc"));
     new.args(["ifunc", "new"]).arg(&project).stdin(Stdio::null());
     status(&mut new)?;
     let manifest = read(&project.join("Cargo.toml"))?;
@@ -131,6 +127,8 @@ fn new_project(names: &[String], folder: &Path) -> Result<String, String> {
             .arg(format!("patch.crates-io.{name}.path={package:?}"));
     }
     write(&project.join("Cargo.lock"), &read(&folder.join("Cargo.lock"))?)?;
-    check.current_dir(&project).env("CARGO_TARGET_DIR", target());
+    check
+        .current_dir(&project)
+        .env("CARGO_TARGET_DIR", crate::target());
     status(&mut check).map(|()| format!("`{line}`"))
 }

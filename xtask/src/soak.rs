@@ -1,8 +1,8 @@
 //! `cargo xtask soak`: builds the program and the ifuncs, and runs it. What it does is in `tests/src/bin/soak`.
 
-use std::process::Command;
+use std::process::{Command, ExitCode, Stdio};
 
-use crate::steps::{cargo, output, status};
+use crate::steps::{cargo, end, ifunc, last_line, output, status};
 
 /// The options that stand alone, and those that have a value.
 const FLAGS: &[&str] = &["--quick"];
@@ -15,8 +15,13 @@ const VALUES: &[&str] = &[
     "--seed",
 ];
 
+/// The command, whose last line is its program's: how many passed.
+pub(crate) fn command(options: &[String]) -> ExitCode {
+    end(judge(options).and_then(|()| run(options)).map(drop))
+}
+
 /// Whether the program knows these options: it takes a while to be built.
-pub(crate) fn judge(args: &[String]) -> Result<(), String> {
+fn judge(args: &[String]) -> Result<(), String> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         if VALUES.contains(&arg) {
@@ -28,7 +33,8 @@ pub(crate) fn judge(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the soak. A quick one is of the program as the tests have built it; ifuncs are always optimised.
+/// Runs the soak. A quick one is of the program as the tests have built it, with the features of the whole workspace; ifuncs
+/// are always optimised.
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let quick = args.iter().any(|arg| arg == "--quick");
     let profile = if quick { "dev" } else { "release" };
@@ -36,35 +42,24 @@ pub(crate) fn run(args: &[String]) -> Result<String, String> {
         "build",
         "--quiet",
         "--locked",
-        "--package",
-        "ifunc-tests",
+        "--workspace",
         "--bin",
         "soak",
         "--profile",
         profile,
     ]))?;
-    status(&mut cargo([
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "cargo-ifunc",
-        "--",
-        "ifunc",
+    status(&mut ifunc(&[
         "build",
         "--quiet",
         "--package",
         "ifunc-tests-ifuncs",
     ]))?;
-    let target = crate::scratch();
-    let target = target.parent().ok_or("the target directory has no name")?;
+    let target = crate::target();
     let mut soak = Command::new(target.join(if quick { "debug" } else { "release" }).join("soak"));
     soak.args(args)
         .env("IFUNC_LIB_DIR", target.join("ifunc/release"))
-        .stdin(std::process::Stdio::null());
-    let said = output(&mut soak)?;
-    let counts = said.lines().rfind(|line| !line.trim().is_empty());
-    Ok(counts.unwrap_or_default().to_owned())
+        .stdin(Stdio::null());
+    output(&mut soak).map(|said| last_line(&said))
 }
 
 #[cfg(test)]

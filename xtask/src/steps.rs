@@ -121,6 +121,32 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
+/// This checkout's `cargo ifunc ARGS`.
+pub(crate) fn ifunc(args: &[&str]) -> Command {
+    let mut command = cargo([
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "cargo-ifunc",
+        "--",
+        "ifunc",
+    ]);
+    command.args(args);
+    command
+}
+
+/// How a command of ours ends that is no list of steps.
+pub(crate) fn end(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Runs a command to its end.
 pub(crate) fn status(command: &mut Command) -> Result<(), String> {
     eprintln!("    {}", shown(command));
@@ -142,6 +168,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
         all.push('\n');
     });
     result.map(|()| all)
+}
+
+/// The last line that says something: programs that count end with what they counted.
+pub(crate) fn last_line(said: &str) -> String {
+    let line = said.lines().rfind(|line| !line.trim().is_empty());
+    line.unwrap_or_default().trim().to_owned()
 }
 
 /// What tests say beside how they went, and the summary repeats.

@@ -10,7 +10,7 @@ use crate::debian;
 use crate::faults;
 use crate::launcher;
 use crate::soak;
-use crate::steps::{Steps, cargo, output};
+use crate::steps::{Steps, cargo, ifunc, last_line, output};
 use crate::text_search;
 use crate::two_hosts;
 use crate::ucx_bindings;
@@ -23,6 +23,11 @@ const MANY: usize = 1000;
 pub(crate) fn transports() -> &'static [&'static str] {
     const ALL: [&str; 4] = ["shm", "loopback", "ucx", "ucx-put"];
     &ALL[..if debian::is_debian() { 4 } else { 2 }]
+}
+
+/// Those of them that cross between processes.
+pub(crate) fn between_processes() -> impl Iterator<Item = &'static str> {
+    transports().iter().copied().filter(|name| *name != "loopback")
 }
 
 /// What must be there first.
@@ -50,22 +55,11 @@ pub(crate) fn run(steps: &mut Steps) {
     again::brief(steps);
     ucx_bindings::check_if_possible(steps);
     corpus::run(steps);
-    faults::quick(
-        steps,
-        if debian::is_debian() {
-            &["shm", "ucx", "ucx-put"]
-        } else {
-            &["shm"]
-        },
-    );
+    faults::quick(steps);
     for &transport in transports() {
         steps.step(&format!("01-hello over {transport}"), || {
             let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport]))?;
-            let line = said
-                .lines()
-                .rfind(|line| !line.trim().is_empty())
-                .unwrap_or_default();
-            Ok(line.trim().to_owned())
+            Ok(last_line(&said))
         });
     }
     for &transport in transports() {
@@ -98,20 +92,6 @@ pub(crate) fn run(steps: &mut Steps) {
     build_time::run(steps);
 }
 
-fn ifunc(args: &[&str]) -> std::process::Command {
-    let mut command = cargo([
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "cargo-ifunc",
-        "--",
-        "ifunc",
-    ]);
-    command.args(args);
-    command
-}
-
 /// A folder with at least [`MANY`] real files: the C headers, which are there wherever there is a C compiler, or what
 /// else a machine has many of.
 fn many_files() -> Result<PathBuf, String> {
@@ -124,13 +104,7 @@ fn many_files() -> Result<PathBuf, String> {
     .into_iter()
     .map(PathBuf::from)
     .collect();
-    folders.push(
-        crate::scratch()
-            .parent()
-            .map(Path::to_owned)
-            .unwrap_or_default()
-            .join("debug/deps"),
-    );
+    folders.push(crate::target().join("debug/deps"));
     folders
         .into_iter()
         .find(|folder| count(folder, MANY) >= MANY)

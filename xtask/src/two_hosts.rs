@@ -1,9 +1,9 @@
 //! `cargo xtask two-hosts`
 
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use crate::debian;
-use crate::steps::{Steps, cargo, lines, status};
+use crate::steps::{Steps, cargo, end, lines, status};
 
 /// The command, whose last line is its program's: how many passed.
 pub(crate) fn command(options: &[String]) -> ExitCode {
@@ -17,20 +17,16 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    match debian::ensure().and_then(|_| status(&mut program(options))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    end(debian::ensure()
+        .and_then(|_| program(options))
+        .and_then(|mut program| status(&mut program)))
 }
 
 /// What takes seconds, as a step.
 pub(crate) fn quick(steps: &mut Steps) {
     steps.step("two hosts, made of network namespaces", || {
         let (mut counts, mut why) = (None, None);
-        lines(&mut program(&["--quick".into()]), |line| {
+        lines(&mut program(&["--quick".into()])?, |line| {
             if line.starts_with("NOT TRIED") {
                 why = Some(line.to_owned());
             }
@@ -43,17 +39,21 @@ pub(crate) fn quick(steps: &mut Steps) {
     });
 }
 
-fn program(options: &[String]) -> Command {
-    let mut command = cargo([
-        "run",
+/// Builds it, with the features of the whole workspace: of what the tests were built from nothing is compiled again.
+fn program(options: &[String]) -> Result<Command, String> {
+    let build = [
+        "build",
         "--quiet",
         "--locked",
-        "--package",
-        "ifunc-tests",
+        "--workspace",
         "--bin",
         "two-hosts",
-        "--",
-    ]);
-    command.args(options);
+    ];
+    status(&mut cargo(build))?;
+    let mut command = Command::new(crate::target().join("debug/two-hosts"));
     command
+        .args(options)
+        .current_dir(crate::root())
+        .stdin(Stdio::null());
+    Ok(command)
 }

@@ -48,9 +48,9 @@ impl Example {
         ];
         let mut all = Vec::new();
         for (name, args, writes) in examples {
-            let mut command = cargo();
+            let mut command = cargo_ifunc();
             command
-                .args(["ifunc", "run", name, "--transport", "loopback", "--"])
+                .args(["run", name, "--transport", "loopback", "--"])
                 .args(&args);
             let output = command.output()?;
             if !output.status.success() {
@@ -181,12 +181,26 @@ pub(crate) fn launched(way: &Way<'_>, places: &Places) -> Result<String, Failure
     }
 }
 
-/// `cargo`, whose next word is a subcommand of this checkout's `cargo ifunc`.
+/// `cargo` in this checkout.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["run", "--quiet", "--locked", "--package", "cargo-ifunc", "--"]);
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     command.stdin(Stdio::null());
+    command
+}
+
+/// This checkout's `cargo ifunc`, without what it is to do.
+pub(crate) fn cargo_ifunc() -> Command {
+    let mut command = cargo();
+    command.args([
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "cargo-ifunc",
+        "--",
+        "ifunc",
+    ]);
     command
 }
 

@@ -176,26 +176,23 @@ fn makes_namespaces(before: &[&str]) -> Result<(), String> {
 
 /// Builds what is sent, and says where it is.
 fn places(scratch: &Scratch, target: PathBuf) -> Result<Places, Failure> {
-    let mut build = examples::cargo();
+    let mut build = examples::cargo_ifunc();
     let status = build
-        .args(["ifunc", "build", "--quiet", "--package", "ifunc-tests-ifuncs"])
+        .args(["build", "--quiet", "--package", "ifunc-tests-ifuncs"])
         .status()?;
     if !status.success() {
         return Err(format!("the ifuncs of the tests are not built: {status}").into());
     }
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args([
+    // With the features of the whole workspace: what was built before is not compiled again.
+    let example = [
         "build",
         "--quiet",
         "--locked",
-        "--package",
-        "ifunc-rt",
+        "--workspace",
         "--example",
         "launcher",
-    ]);
-    let status = build
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-        .status()?;
+    ];
+    let status = examples::cargo().args(example).status()?;
     if !status.success() {
         return Err(format!("the example that launchers start is not built: {status}").into());
     }

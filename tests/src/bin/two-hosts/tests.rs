@@ -18,16 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) fn run(quick: bool, way: &Way<'_>) -> Result<String, Failure> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command: Command = way.source.command(cargo);
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    // With the features of the whole workspace: what was built before is not compiled again.
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     command.args([
         "test",
         "--quiet",
         "--locked",
         "--offline",
         "--no-fail-fast",
-        "--manifest-path",
+        "--workspace",
     ]);
-    command.arg(manifest);
     let tests: &[&str] = match (quick, way.transport) {
         (true, _) => &["mixed"],
         // UCX 1.13 emulates puts over TCP, and aborts its process when it cannot confirm one because the peer was killed
