@@ -24,9 +24,10 @@
 //! | `Fragment` | → target | 0 | length of the whole | part of the body of the next `Exec` or `Install` |
 //! | `Sync` | → target | 0 | completion's | – |
 //! | `Stats` | → target | where the wanted page begins | completion's | – |
+//! | `Batch` | → target | 0 | 0 | invocations: see [`batch`](crate::batch) |
 //! | `Completion` | → source | status | the request's | answer or detail |
 //! | `Report` | → source | status | the sequence of the frame that failed | handle (u32), then the detail |
-
+//! | `Completions` | → source | 0 | 0 | what became of requests: see [`batch`](crate::batch) |
 //!
 //! `Sync` completes when everything before it was consumed. A `Report` tells what became of a frame that wanted no completion and did not end
 //! well.
@@ -61,10 +62,14 @@ pub enum Kind {
     Sync = 5,
     /// Tell a page of what was counted; from 0, of a new snapshot. The answer's format is in `stats`.
     Stats = 6,
+    /// Many `Exec`s.
+    Batch = 7,
     /// What became of a request.
     Completion = 16,
     /// What became of a request that wanted no completion.
     Report = 17,
+    /// Many `Completion`s.
+    Completions = 18,
 }
 
 impl Kind {
@@ -79,8 +84,10 @@ impl Kind {
             4 => Self::Fragment,
             5 => Self::Sync,
             6 => Self::Stats,
+            7 => Self::Batch,
             16 => Self::Completion,
             17 => Self::Report,
+            18 => Self::Completions,
             _ => return None,
         })
     }

@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod about;
+pub mod batch;
 pub mod context;
 pub mod frame;
 pub mod image;

@@ -116,7 +116,7 @@ impl State {
                 self.book.link.bytes_out.add(page.len() as u64);
                 replies.complete(header.token, status, &page)
             }
-            Kind::Exec | Kind::Completion | Kind::Report => {
+            Kind::Exec | Kind::Batch | Kind::Completion | Kind::Report | Kind::Completions => {
                 Err(broke(format!("a source sent a {:?}", header.kind)))
             }
         }

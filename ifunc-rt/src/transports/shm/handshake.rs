@@ -32,7 +32,7 @@ use crate::transports::RingSize;
 /// `ifunc_abi::frame` or `ifunc_abi::status` makes it another.
 ///
 /// 2: a panic's body names calls. 3: sources may ask with `Stats`. 4: a target that looks no more is told on a board.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 const MAGIC: [u8; 8] = *b"ifuncshm";
 const HEAD: usize = 16;

@@ -24,7 +24,7 @@ use crate::transports::address::WorkerAddress;
 /// Version of the handshake, the header and the notices, and of what the bodies of frames hold.
 ///
 /// 2: sources may ask with `Stats`. 3: connections have numbers.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// Longest body of a notice; what is longer was not sent by us.
 pub(super) const LONGEST: usize = size_of::<Opening>() + WorkerAddress::LONGEST;
 
