@@ -2,6 +2,7 @@
 //! a second or two.
 
 mod again;
+mod bench;
 mod blocks;
 mod build_time;
 mod corpus;
@@ -48,6 +49,8 @@ cargo xtask COMMAND
   two-hosts [--quick | --only PART]
             the examples, tests and numbered messages between two network namespaces, over good ways and bad ones; --only: what
             has PART in its name, such as `ucx, the link`
+  bench [--quick] [--only FIGURE]... [--json FILE]
+            measure the runtime beside what a user would pick instead, both in one run on two cores; --quick: whether it works
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Some(("soak", options)) => return soak::command(options),
         Some(("two-hosts", options)) => return two_hosts::command(options),
         Some(("faults", options)) => return faults::command(options),
+        Some(("bench", options)) => return bench::command(options),
         _ => {}
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {

@@ -1,0 +1,55 @@
+//! `floors`: a cache line that crosses between the two cores.
+
+use anyhow::Result;
+
+use super::Figure;
+use crate::Bench;
+use crate::cores::Cores;
+use crate::program::Program;
+use crate::row::Row;
+use crate::slots::{Sample, Side, Slot, take_turns};
+
+pub(crate) const FIGURE: Figure = Figure {
+    id: "floors",
+    title: "a cache line from core to core, one way: one that both write, and one per direction",
+    run,
+};
+
+/// Cache lines between two cores.
+pub(crate) struct Lines(Program);
+
+impl Lines {
+    /// One line that both write in turn, or one line per direction: the floor of any ring.
+    pub(crate) fn new(cores: Cores, lines: usize) -> Result<Self> {
+        let (peer, lines) = (cores.target.to_string(), lines.to_string());
+        let env = [("BENCH_PEER_CPU", &*peer), ("BENCH_LINES", &*lines)];
+        Ok(Self(Program::start("lines", cores.source, &env)?))
+    }
+}
+
+impl Side for Lines {
+    fn slot(&mut self, slot: Slot) -> Result<Sample> {
+        self.0.ask(&slot)
+    }
+}
+
+fn run(bench: &mut Bench) -> Result<()> {
+    let (mut one, mut two) = (Lines::new(bench.cores, 1)?, Lines::new(bench.cores, 2)?);
+    let slot = Slot {
+        operations: 0,
+        size: 8,
+        fresh: true,
+    };
+    let series = take_turns(&bench.plan, slot, [&mut one, &mut two])?;
+    for (case, series) in ["one line", "one line per direction"].into_iter().zip(series) {
+        bench.rows.push(Row {
+            figure: FIGURE.id.into(),
+            case: case.into(),
+            size: 8,
+            ours: series.median(),
+            unit: "ns".into(),
+            ..Row::default()
+        });
+    }
+    Ok(())
+}

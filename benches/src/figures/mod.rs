@@ -1,0 +1,19 @@
+//! What is measured: one file per figure, or per family of figures that are measured alike.
+
+mod floors;
+
+use anyhow::Result;
+
+use crate::Bench;
+
+/// A figure.
+pub(crate) struct Figure {
+    /// Its name in the results.
+    pub(crate) id: &'static str,
+    /// What it is, in a line.
+    pub(crate) title: &'static str,
+    pub(crate) run: fn(&mut Bench) -> Result<()>,
+}
+
+/// All of them, in the order in which they are measured.
+pub(crate) const FIGURES: &[Figure] = &[floors::FIGURE];

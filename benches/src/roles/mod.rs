@@ -1,0 +1,18 @@
+//! What the programs do that are measured, one file per role.
+
+mod lines;
+
+use anyhow::{Result, bail};
+
+use crate::program::Starter;
+
+/// By its name, as [`Program::start`](crate::program::Program::start) has it.
+const ROLES: &[(&str, fn(Starter) -> Result<()>)] = &[("lines", lines::run)];
+
+/// Is the role.
+pub(crate) fn run(name: &str) -> Result<()> {
+    match ROLES.iter().find(|(role, _)| *role == name) {
+        Some((_, run)) => run(Starter::new()?),
+        None => bail!("there is no role `{name}`"),
+    }
+}
