@@ -6,8 +6,11 @@ use anyhow::{Result, bail};
 
 use crate::program::Starter;
 
+/// What a role does until its starter has no more questions.
+type Role = fn(Starter) -> Result<()>;
+
 /// By its name, as [`Program::start`](crate::program::Program::start) has it.
-const ROLES: &[(&str, fn(Starter) -> Result<()>)] = &[("lines", lines::run)];
+const ROLES: &[(&str, Role)] = &[("lines", lines::run)];
 
 /// Is the role.
 pub(crate) fn run(name: &str) -> Result<()> {
