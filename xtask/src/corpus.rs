@@ -17,7 +17,14 @@ pub(crate) fn full(steps: &mut Steps) {
 fn corpus(steps: &mut Steps, args: &[&str]) {
     steps.step("the corpus, sent to another process", || {
         // With the features of the whole workspace: what the tests were built from is not compiled again.
-        let driver = ["build", "--quiet", "--locked", "--workspace", "--bin", "corpus-driver"];
+        let driver = [
+            "build",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--bin",
+            "corpus-driver",
+        ];
         status(&mut cargo(driver))?;
         let mut driver = Command::new(crate::target().join("debug/corpus-driver"));
         driver.args(args).current_dir(crate::root()).stdin(Stdio::null());

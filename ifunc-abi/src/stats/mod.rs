@@ -159,7 +159,8 @@ pub enum Timing {
 
 /// What was counted of one connection, or of all.
 ///
-/// Every `Exec` frame is one of `executed`, `failed` and `rejected`; `frames` counts these and all others.
+/// Every `Exec` frame and every entry of a `Batch` is one of `executed`, `failed` and `rejected`. `frames` counts frames of all
+/// kinds: a batch is one, however many entries it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Frames from sources, of any kind.

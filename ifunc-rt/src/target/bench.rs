@@ -21,6 +21,25 @@ pub(crate) struct Bench {
     entry: Entry,
 }
 
+/// A connection that is looked at by hand.
+pub(crate) struct Looked {
+    connection: Connection,
+    /// What its invocations run on.
+    pub(crate) value: u64,
+}
+
+impl Looked {
+    /// Whether a look would find something.
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.connection.has_work()
+    }
+
+    /// Whether there is nothing to do before something happens.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.connection.is_quiet()
+    }
+}
+
 struct NeverWaits(OwnedFd);
 
 impl Waiter for NeverWaits {
@@ -44,7 +63,7 @@ impl Waiter for NeverWaits {
 impl Bench {
     pub(crate) fn new() -> Self {
         let limits = Limits {
-            max_payload: 1 << 20,
+            max_payload: 1 << 12,
             max_image: 1 << 20,
             max_answer: 1 << 10,
         };
@@ -74,42 +93,48 @@ impl Bench {
 
     /// Looks at every frame of `rx`; an error says why the connection was closed before the last.
     pub(crate) fn look(&mut self, tx: Box<dyn Outbound>, rx: Box<dyn Inbound>) -> Result<(), String> {
-        let peer = Peer {
-            uid: Some(rustix::process::geteuid().as_raw()),
-            pid: None,
-        };
+        let mut looked = self.connect(tx, rx, rustix::process::geteuid().as_raw());
+        while self.turn(&mut looked)? > 0 {}
+        Ok(())
+    }
+
+    /// A connection of a source whose user is `uid`.
+    pub(crate) fn connect(&mut self, tx: Box<dyn Outbound>, rx: Box<dyn Inbound>, uid: u32) -> Looked {
         let link = Link {
             tx,
             rx,
             waiter: std::sync::Arc::new(NeverWaits(eventfd(0, EventfdFlags::CLOEXEC).unwrap())),
-            peer,
+            peer: Peer {
+                uid: Some(uid),
+                pid: None,
+            },
             limits: self.host.limits,
             epoch: 0,
             key: Key(0),
         };
-        let mut connection = Connection::new(1, link, &self.host);
-        let mut value = 0u64;
+        Looked {
+            connection: Connection::new(1, link, &self.host),
+            value: 0,
+        }
+    }
+
+    /// A turn of it: how much was dealt with, or why it is over.
+    pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
         let target_type = TargetType {
             fingerprint: fingerprint::of("u64"),
             text: "u64",
         };
         let argument = Argument {
             target_type,
-            target: (&raw mut value).cast(),
+            target: (&raw mut looked.value).cast(),
             shared: false,
         };
-        let mut session = self.entry.session();
-        loop {
-            match connection.poll(&self.host, &mut session, argument) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(end) => {
-                    return Err(match *end {
-                        End::Left => "left".into(),
-                        End::Broke(why) => why,
-                    });
-                }
-            }
-        }
+        let polled = looked
+            .connection
+            .poll(&self.host, &mut self.entry.session(), argument);
+        polled.map_err(|end| match *end {
+            End::Left => "left".into(),
+            End::Broke(why) => why,
+        })
     }
 }

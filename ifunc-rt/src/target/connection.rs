@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
 
+use self::batch::Look;
 use self::state::State;
 use super::Host;
 use super::policy::SourceInfo;
@@ -17,6 +18,7 @@ use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};
 
+mod batch;
 mod binding;
 mod exec;
 mod install;
@@ -50,7 +52,7 @@ pub(super) struct Argument {
     pub(super) shared: bool,
 }
 
-/// How much of a connection is looked at before the next one has its turn: so many frames, or bodies of
+/// How much of a connection is looked at before the next one has its turn: so many frames and entries of batches, or bodies of
 /// [`SHARE_BYTES`] bytes.
 const SHARE: usize = 64;
 /// How many frames an image counts for, however small it is.
@@ -102,6 +104,7 @@ impl Connection {
                 bindings: Vec::new(),
                 assembly: Assembly::default(),
                 scratch: AlignedBuffer::default(),
+                batch_at: 0,
                 copy_payloads,
                 may_ask,
                 pages: Pages::default(),
@@ -145,15 +148,14 @@ impl Connection {
 
     /// Whether a look would find something. If not, the source gets its credits.
     pub(super) fn has_work(&mut self) -> bool {
-        let some =
-            self.order.has_parked() || self.replies.owes_report() || !matches!(self.rx.peek(), Ok(None));
+        let some = self.order.has_parked() || self.replies.owes() || !matches!(self.rx.peek(), Ok(None));
         if !some {
             self.rx.settle();
         }
         some
     }
 
-    /// Looks at a fair share of what has arrived, and returns how many frames were dealt with.
+    /// Looks at a fair share of what has arrived, and returns how many frames and entries of batches were dealt with.
     pub(super) fn poll(
         &mut self,
         host: &Host,
@@ -169,31 +171,36 @@ impl Connection {
             busy,
             ..
         } = self;
-        let mut done = 0;
         let mut share = Share::default();
         let was_stalled = std::mem::take(stalled);
         while !share.is_used_up() {
-            if let Some(parked) = order.take_next() {
+            if let Some(parked) = order.parked() {
                 let header = Header::parse(parked.words).map_err(broke)?;
                 if !replies.admit(header.token)? {
-                    order.park_again(parked);
                     *stalled = true;
                     break;
                 }
-                let sequence = order.advance();
-                let arrived = parked.arrived(sequence);
-                share.take(header, arrived.body.len(), &state.assembly);
-                state.frame(replies, host, session, &argument, header, &arrived)?;
-                done += 1;
+                let sequence = order.next();
+                if header.kind == Kind::Batch {
+                    // It stays where it is until it is through.
+                    let arrived = parked.arrived(sequence);
+                    let look =
+                        state.batch(replies, host, session, &argument, header, &arrived, &mut share)?;
+                    if look != Look::Through {
+                        *stalled = look == Look::Stalled;
+                        break;
+                    }
+                    order.take_next();
+                    order.advance();
+                } else if let Some(parked) = order.take_next() {
+                    order.advance();
+                    let arrived = parked.arrived(sequence);
+                    share.take_frame(header, arrived.body.len(), &state.assembly);
+                    state.frame(replies, host, session, &argument, header, &arrived)?;
+                }
                 continue;
             }
-            let Some(arrived) = rx.peek()? else {
-                // Nobody may send another frame for the report to go before.
-                if replies.owes_report() {
-                    *stalled = !replies.admit(0)?;
-                }
-                break;
-            };
+            let Some(arrived) = rx.peek()? else { break };
             match order.turn(arrived.sequence) {
                 Turn::Now => {
                     let header = Header::parse(arrived.words).map_err(broke)?;
@@ -201,11 +208,20 @@ impl Connection {
                         *stalled = true;
                         break;
                     }
-                    // Before it runs: whatever happens then, it is not run twice.
-                    order.advance();
-                    share.take(header, arrived.body.len(), &state.assembly);
-                    state.frame(replies, host, session, &argument, header, &arrived)?;
-                    done += 1;
+                    if header.kind == Kind::Batch {
+                        let look =
+                            state.batch(replies, host, session, &argument, header, &arrived, &mut share)?;
+                        if look != Look::Through {
+                            *stalled = look == Look::Stalled;
+                            break;
+                        }
+                        order.advance();
+                    } else {
+                        // Before it runs: whatever happens then, it is not run twice.
+                        order.advance();
+                        share.take_frame(header, arrived.body.len(), &state.assembly);
+                        state.frame(replies, host, session, &argument, header, &arrived)?;
+                    }
                 }
                 Turn::Later => order
                     .park(&arrived)
@@ -214,14 +230,18 @@ impl Connection {
             }
             rx.release();
         }
+        // Nobody may send another frame for it to go before.
+        if replies.owes() && !*stalled {
+            *stalled = !replies.flush()?;
+        }
         if !share.is_used_up() {
             rx.settle();
         }
         if *stalled || was_stalled {
             state.book.link.stalled(*stalled);
         }
-        *busy |= done > 0;
-        Ok(done)
+        *busy |= share.done > 0;
+        Ok(share.done)
     }
 
     /// Announces that nobody looks here until the listener says so. It holds behind the listener's fence.
@@ -235,7 +255,7 @@ impl Connection {
         if self.stalled {
             self.replies.is_full()
         } else {
-            self.rx.is_quiet()
+            self.order.parked().is_none() && self.rx.is_quiet()
         }
     }
 
@@ -246,29 +266,41 @@ impl Connection {
     }
 }
 
-/// What a connection has used of its turn, in frames.
+/// What a connection has used of its turn.
 #[derive(Default)]
-struct Share(usize);
+struct Share {
+    /// In frames.
+    used: usize,
+    /// Frames and entries of batches that were dealt with.
+    done: usize,
+}
 
 impl Share {
-    fn take(&mut self, header: Header, bytes: usize, assembly: &Assembly) {
-        self.0 += 1 + bytes / (SHARE_BYTES / SHARE);
+    /// For an entry of a batch, or a small frame.
+    fn take(&mut self, bytes: usize) {
+        self.used += 1 + bytes / (SHARE_BYTES / SHARE);
+        self.done += 1;
+    }
+
+    /// For a frame that is no batch.
+    fn take_frame(&mut self, header: Header, bytes: usize, assembly: &Assembly) {
+        self.take(bytes);
         match header.kind {
             Kind::Install => {
-                self.0 += INSTALL - 1;
+                self.used += INSTALL - 1;
                 if header.flags.has(FrameFlags::ASSEMBLED) {
                     // Hashed, judged and copied as a whole.
-                    self.0 += assembly.len() / (SHARE_BYTES / SHARE);
+                    self.used += assembly.len() / (SHARE_BYTES / SHARE);
                 }
             }
             // Everything is added up, of all sources.
-            Kind::Stats => self.0 += SHARE - 1,
+            Kind::Stats => self.used += SHARE - 1,
             _ => {}
         }
     }
 
     fn is_used_up(&self) -> bool {
-        self.0 >= SHARE
+        self.used >= SHARE
     }
 }
 

@@ -178,8 +178,8 @@ impl Target {
     }
 
     /// Looks once at every connection that has something to do, and runs what has arrived, a fair share of each: 64 frames,
-    /// fewer where they are large or bring images. Returns how many frames were dealt with; never blocks. Connections that had
-    /// nothing for a while cost nothing until they have.
+    /// fewer where they are large or bring images. Returns how many were dealt with; never blocks. An invocation that
+    /// came in one frame with others counts as a frame. Connections that had nothing for a while cost nothing until they have.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
         let argument = Argument {
             target_type: self.target_type::<T>(),

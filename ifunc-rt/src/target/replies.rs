@@ -3,24 +3,36 @@
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
+use self::gathered::Gathered;
 use super::connection::End;
 use crate::transports::{Gone, Outbound};
 use crate::wire::buffer::AlignedBuffer;
+
+mod gathered;
 
 /// Room for the reason why there is no answer, where answers themselves are smaller.
 const DETAIL_ROOM: usize = 1024;
 
 /// The way back to a source.
 pub(super) struct Replies {
-    tx: Box<dyn Outbound>,
+    way: Way,
     max_answer: usize,
     /// What must be there before anything runs that may have to be answered: an answer, or the reason why there is
     /// none. What ran cannot be run again for want of it.
     room: usize,
     /// Answers are written here first, where the source cannot change them while they are written.
     private: Option<AlignedBuffer>,
-    /// A report that found no room yet.
+    /// What became of entries of batches, not sent yet.
+    gathered: Gathered,
+    /// A report that found no room yet. It goes behind what is gathered.
     report: Option<Report>,
+    /// Something is gathered, or a report waits.
+    owes: bool,
+}
+
+/// Frames back.
+struct Way {
+    tx: Box<dyn Outbound>,
     /// The source left. What it had sent is run all the same; what it would be told goes nowhere.
     nobody_listens: bool,
 }
@@ -46,19 +58,30 @@ impl Replies {
     pub(super) fn new(tx: Box<dyn Outbound>, max_answer: u64, private: bool) -> Self {
         let max_body = tx.max_body();
         let max_answer = usize::try_from(max_answer).unwrap_or(usize::MAX).min(max_body);
+        let room = max_answer.max(DETAIL_ROOM).min(max_body);
         Self {
-            tx,
+            way: Way {
+                tx,
+                nobody_listens: false,
+            },
             max_answer,
-            room: max_answer.max(DETAIL_ROOM).min(max_body),
+            room,
             private: private.then(AlignedBuffer::default),
+            gathered: Gathered::new(max_body, room),
             report: None,
-            nobody_listens: false,
+            owes: false,
         }
     }
 
     /// Whether a frame that wants to be told something (`token` is not 0) can be looked at now.
     pub(super) fn admit(&mut self, token: u64) -> Result<bool, Box<End>> {
-        Ok(self.flush()? && (token == 0 || self.reserve(self.room)?))
+        Ok((!self.owes || self.flush()?) && (token == 0 || self.way.reserve(self.room)?))
+    }
+
+    /// Whether an entry of a batch can be looked at now, whatever it wants to be told. It needs no room on the way: what
+    /// becomes of it is gathered.
+    pub(super) fn admit_entry(&mut self) -> Result<bool, Box<End>> {
+        Ok((self.report.is_none() && !self.gathered.is_full()) || self.flush()?)
     }
 
     /// Longest body of a completion.
@@ -66,20 +89,24 @@ impl Replies {
         self.room
     }
 
-    /// Whether a report waits for room.
-    pub(super) fn owes_report(&self) -> bool {
-        self.report.is_some()
+    /// Whether something waits to be sent: a report, or what is gathered.
+    pub(super) fn owes(&self) -> bool {
+        self.owes
     }
 
     /// Whether what stalled is still without room. Asked before sleep.
     pub(super) fn is_full(&mut self) -> bool {
-        let room = self.report.as_ref().map_or(self.room, Report::len);
-        matches!(self.tx.reserve(room, 8), Ok(None))
+        let room = match (self.gathered.next(), &self.report) {
+            (Some((_, body)), _) => body.len(),
+            (None, Some(report)) => report.len(),
+            (None, None) => self.room,
+        };
+        matches!(self.way.tx.reserve(room, 8), Ok(None))
     }
 
     /// Where an invocation that was admitted writes its answer; `None` if nobody wants one.
     pub(super) fn answer_room(&mut self, token: u64) -> Option<&mut [u8]> {
-        if token == 0 || self.nobody_listens {
+        if token == 0 || self.way.nobody_listens {
             return None;
         }
         match &mut self.private {
@@ -87,11 +114,11 @@ impl Replies {
                 private.resize(self.max_answer);
                 Some(private.as_mut_slice())
             }
-            None => match self.tx.reserve(self.room, 8) {
+            None => match self.way.tx.reserve(self.room, 8) {
                 Ok(room) => room.map(|room| &mut room[..self.max_answer]),
                 // It left since its frame was admitted.
                 Err(_) => {
-                    self.nobody_listens = true;
+                    self.way.nobody_listens = true;
                     None
                 }
             },
@@ -100,7 +127,7 @@ impl Replies {
 
     /// Sends the answer that was written to [`answer_room`](Self::answer_room).
     pub(super) fn answer(&mut self, token: u64, len: usize) -> Result<(), Box<End>> {
-        if token == 0 || self.nobody_listens {
+        if token == 0 || self.way.nobody_listens {
             return Ok(());
         }
         if let Some(private) = self.private.take() {
@@ -108,15 +135,34 @@ impl Replies {
             self.private = Some(private);
             return sent;
         }
-        self.tx
+        self.way
+            .tx
             .commit(Header::new(Kind::Completion, Status::Executed.code(), token), len);
         Ok(())
     }
 
+    /// As [`answer_room`](Self::answer_room), for an entry of a batch.
+    pub(super) fn entry_room(&mut self, token: u64) -> Option<&mut [u8]> {
+        if token == 0 || self.way.nobody_listens {
+            return None;
+        }
+        Some(&mut self.gathered.room()[..self.max_answer])
+    }
+
+    /// Gathers the answer that was written to [`entry_room`](Self::entry_room).
+    pub(super) fn gather_answer(&mut self, token: u64, len: usize) -> Result<(), Box<End>> {
+        if token == 0 || self.way.nobody_listens {
+            return Ok(());
+        }
+        self.gather(token, Status::Executed, len)
+    }
+
     /// Tells the source what became of a request that was admitted, if it asked.
     pub(super) fn complete(&mut self, token: u64, status: Status, body: &[u8]) -> Result<(), Box<End>> {
+        debug_assert!(!self.owes, "what came before was told before");
         let body = &body[..body.len().min(self.room)];
-        self.send(Header::new(Kind::Completion, status.code(), token), &[body])
+        self.way
+            .send(Header::new(Kind::Completion, status.code(), token), &[body])
             .map(drop)
     }
 
@@ -139,24 +185,75 @@ impl Replies {
                 status,
                 detail,
             });
+            self.owes = true;
             self.flush()?;
         }
         Ok(())
     }
 
-    /// Sends the report that waits, if one does; `false` while there is no room for it.
-    fn flush(&mut self) -> Result<bool, Box<End>> {
-        let Some(report) = self.report.take() else {
-            return Ok(true);
-        };
-        let header = Header::new(Kind::Report, report.status.code(), report.sequence.into());
-        let sent = self.send(header, &[&report.handle.to_le_bytes(), &report.detail])?;
-        if !sent {
-            self.report = Some(report);
+    /// As [`conclude`](Self::conclude), for an entry of a batch.
+    pub(super) fn conclude_entry(
+        &mut self,
+        sequence: u32,
+        entry: Header,
+        status: Status,
+        detail: &[u8],
+    ) -> Result<(), Box<End>> {
+        if entry.token == 0 {
+            return self.conclude(sequence, entry, status, detail);
         }
-        Ok(sent)
+        if self.way.nobody_listens {
+            return Ok(());
+        }
+        let room = self.gathered.room();
+        let len = detail.len().min(room.len());
+        room[..len].copy_from_slice(&detail[..len]);
+        self.gather(entry.token, status, len)
     }
 
+    fn gather(&mut self, token: u64, status: Status, len: usize) -> Result<(), Box<End>> {
+        self.gathered.push(token, status, len);
+        self.owes = true;
+        if self.gathered.is_full() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends what waits; `false` while there is no room for it.
+    pub(super) fn flush(&mut self) -> Result<bool, Box<End>> {
+        let Self {
+            way,
+            gathered,
+            report,
+            owes,
+            ..
+        } = self;
+        while let Some((header, body)) = gathered.next() {
+            if !way.send(header, &[body])? {
+                return Ok(false);
+            }
+            gathered.sent();
+        }
+        if let Some(Report {
+            sequence,
+            handle,
+            status,
+            detail,
+        }) = report
+        {
+            let header = Header::new(Kind::Report, status.code(), (*sequence).into());
+            if !way.send(header, &[&handle.to_le_bytes(), detail])? {
+                return Ok(false);
+            }
+            *report = None;
+        }
+        *owes = false;
+        Ok(true)
+    }
+}
+
+impl Way {
     /// Sends a frame; `false` if there is no room for it. To nobody, it is sent at once.
     fn send(&mut self, header: Header, parts: &[&[u8]]) -> Result<bool, Box<End>> {
         let len = parts.iter().map(|part| part.len()).sum();

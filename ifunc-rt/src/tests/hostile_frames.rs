@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use ifunc_abi::batch::Entry;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use ifunc_abi::stats::{PageHead, Stats};
 use ifunc_abi::status::Status;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{images, tell};
 use crate::target::bench::Bench;
@@ -22,6 +23,12 @@ pub(crate) struct Raw {
     sequence: u32,
     words: [u64; 2],
     body: Vec<u8>,
+}
+
+impl Raw {
+    pub(super) fn sequence(&self) -> u32 {
+        self.sequence
+    }
 }
 
 /// Delivers what it was given, body aligned as transports do, until it is through.
@@ -75,7 +82,7 @@ impl Inbound for Script {
     fn rest(&mut self) {}
 
     fn is_quiet(&mut self) -> bool {
-        false
+        self.current.is_none() && self.frames.len() == 0
     }
 }
 
@@ -100,6 +107,21 @@ impl Outbound for Ear {
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
         assert!(len <= self.room.len());
+        self.sequence += 1;
+        if header.kind == Kind::Completions {
+            assert_eq!(header, Header::new(Kind::Completions, 0, 0));
+            for (status, token, body) in completions(&self.room[..len]) {
+                assert_ne!(token, 0, "nobody asked");
+                assert!(status != Status::Executed || body.len() <= 8);
+                *self
+                    .said
+                    .lock()
+                    .unwrap()
+                    .entry(format!("in a batch, {status}"))
+                    .or_default() += 1;
+            }
+            return self.sequence;
+        }
         assert!(matches!(header.kind, Kind::Completion | Kind::Report));
         let status = Status::from_code(header.handle).expect("a target sends statuses that exist");
         // Longer than an answer of these ifuncs.
@@ -111,7 +133,6 @@ impl Outbound for Ear {
             *self.said.lock().unwrap().entry("counters".into()).or_default() += 1;
         }
         *self.said.lock().unwrap().entry(status.to_string()).or_default() += 1;
-        self.sequence += 1;
         self.sequence
     }
 }
@@ -122,6 +143,34 @@ pub(super) fn honest(sequence: u32, header: Header, body: Vec<u8>) -> Raw {
         words: header.words(),
         body,
     }
+}
+
+/// A body of entries.
+pub(super) fn batch<'a>(entries: impl IntoIterator<Item = (u32, u64, &'a [u8])>) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (handle, token, payload) in entries {
+        let end = body.len() + Entry::room(payload.len()).unwrap();
+        body.extend_from_slice(Entry::new(handle, payload.len() as u32, token).as_bytes());
+        body.extend_from_slice(payload);
+        body.resize(end, 0);
+    }
+    body
+}
+
+/// What a body of `Completions` says: statuses, tokens, answers or details.
+pub(super) fn completions(mut body: &[u8]) -> Vec<(Status, u64, Vec<u8>)> {
+    let mut all = Vec::new();
+    while !body.is_empty() {
+        let (head, rest) = Entry::read_from_prefix(body).expect("a head");
+        let len = head.len.get() as usize;
+        let room = Entry::room(len).unwrap() - Entry::SIZE;
+        let (here, behind) = rest.split_at_checked(room).expect("as long as it says");
+        assert!(here[len..].iter().all(|&byte| byte == 0), "zeros behind");
+        let status = Status::from_code(head.code.get()).expect("a target sends statuses that exist");
+        all.push((status, head.token.get(), here[..len].to_vec()));
+        body = behind;
+    }
+    all
 }
 
 /// What an honest source would send.
@@ -136,6 +185,14 @@ fn conversation() -> Vec<Raw> {
     };
     let counts = install(images::counts());
     let (first, last) = counts.split_at(100);
+    let number = 3u64.to_le_bytes();
+    let many = [
+        (0, 20, &number[..]),
+        (1, 21, &[]),
+        (0, 0, &number),
+        (9, 22, b"lost"),
+        (0, 23, &number),
+    ];
     vec![
         honest(1, Header::new(Kind::Install, 0, 0), install(images::add())),
         honest(2, Header::new(Kind::Exec, 0, 7), 5u64.to_le_bytes().to_vec()),
@@ -155,28 +212,62 @@ fn conversation() -> Vec<Raw> {
             },
             last.to_vec(),
         ),
-        honest(8, Header::new(Kind::Unbind, 1, 0), vec![]),
-        honest(9, Header::new(Kind::Sync, 0, 10), vec![]),
-        honest(10, Header::new(Kind::Stats, 0, 11), vec![]),
-        honest(11, Header::new(Kind::Stats, 40, 12), vec![]),
+        honest(8, Header::new(Kind::Batch, 0, 0), batch(many)),
+        honest(9, Header::new(Kind::Unbind, 1, 0), vec![]),
+        honest(10, Header::new(Kind::Sync, 0, 10), vec![]),
+        honest(11, Header::new(Kind::Stats, 0, 11), vec![]),
+        honest(12, Header::new(Kind::Stats, 40, 12), vec![]),
+        honest(13, Header::new(Kind::Batch, 0, 0), batch(many)),
     ]
 }
 
 #[derive(Clone, Debug)]
 enum Mutation {
-    Flip { frame: usize, bit: usize },
-    FlipBody { frame: usize, bit: usize },
-    Truncate { frame: usize, len: usize },
-    Lengthen { frame: usize, by: usize },
-    Sequence { frame: usize, to: u32 },
-    Handle { frame: usize, to: u32 },
-    Swap { a: usize, b: usize },
-    Repeat { frame: usize },
-    Drop { frame: usize },
+    Flip {
+        frame: usize,
+        bit: usize,
+    },
+    FlipBody {
+        frame: usize,
+        bit: usize,
+    },
+    Truncate {
+        frame: usize,
+        len: usize,
+    },
+    Lengthen {
+        frame: usize,
+        by: usize,
+    },
+    Sequence {
+        frame: usize,
+        to: u32,
+    },
+    Handle {
+        frame: usize,
+        to: u32,
+    },
+    /// The handle or the length of an entry of a batch.
+    Entry {
+        frame: usize,
+        begin: usize,
+        field: usize,
+        to: u32,
+    },
+    Swap {
+        a: usize,
+        b: usize,
+    },
+    Repeat {
+        frame: usize,
+    },
+    Drop {
+        frame: usize,
+    },
 }
 
 fn mutation() -> impl Strategy<Value = Mutation> {
-    let frame = 0..11usize;
+    let frame = 0..13usize;
     prop_oneof![
         (frame.clone(), 0..128usize).prop_map(|(frame, bit)| Mutation::Flip { frame, bit }),
         (frame.clone(), any::<usize>()).prop_map(|(frame, bit)| Mutation::FlipBody { frame, bit }),
@@ -186,6 +277,18 @@ fn mutation() -> impl Strategy<Value = Mutation> {
             .prop_map(|(frame, to)| Mutation::Sequence { frame, to }),
         (frame.clone(), prop_oneof![0..5u32, any::<u32>()])
             .prop_map(|(frame, to)| Mutation::Handle { frame, to }),
+        (
+            any::<bool>(),
+            0..5usize,
+            any::<bool>(),
+            prop_oneof![0..40u32, any::<u32>()]
+        )
+            .prop_map(|(last, entry, len, to)| Mutation::Entry {
+                frame: if last { 12 } else { 7 },
+                begin: [0, 24, 40, 64, 88][entry],
+                field: if len { 4 } else { 0 },
+                to,
+            }),
         (frame.clone(), frame.clone()).prop_map(|(a, b)| Mutation::Swap { a, b }),
         frame.clone().prop_map(|frame| Mutation::Repeat { frame }),
         frame.prop_map(|frame| Mutation::Drop { frame }),
@@ -214,6 +317,20 @@ fn mutate(frames: &mut Vec<Raw>, mutation: &Mutation) {
         Mutation::Handle { frame, to } => {
             let words = &mut frames[at(frame)].words;
             words[0] = words[0] & 0xffff_ffff | u64::from(to) << 32;
+        }
+        Mutation::Entry {
+            frame,
+            begin,
+            field,
+            to,
+        } => {
+            let body = &mut frames[at(frame)].body;
+            if let Some(field) = body
+                .get_mut(begin + field..)
+                .and_then(|rest| rest.first_chunk_mut())
+            {
+                *field = to.to_le_bytes();
+            }
         }
         Mutation::Swap { a, b } => frames.swap(at(a), at(b)),
         Mutation::Repeat { frame } => {
@@ -281,6 +398,10 @@ fn mutated_frames_are_refused_or_harmless() {
         "failed: the ifunc panicked",
         "rejected: the image's bytes do not have the id",
         "rejected: no image is bound",
+        "in a batch, executed",
+        "in a batch, failed: the ifunc panicked",
+        "in a batch, failed: the payload does not decode",
+        "in a batch, rejected: no image is bound",
     ] {
         assert!(
             said.keys().any(|key| key.starts_with(reached)),

@@ -173,6 +173,38 @@ pub(crate) fn counts() -> ImageParts {
     }
 }
 
+/// Answers as many bytes as the payload says, each the lowest byte of that number: `mov rax, [rdi] ; …`.
+pub(crate) fn fills() -> ImageParts {
+    let rx = vec![
+        0x48, 0x8b, 0x07, // mov rax, [rdi]
+        0x48, 0x8b, 0x79, 0x10, // mov rdi, [rcx+16]
+        0x48, 0x85, 0xff, 0x74, 0x0f, // test rdi, rdi ; jz done
+        0x48, 0x89, 0x41, 0x20, // mov [rcx+32], rax
+        0x48, 0x3b, 0x41, 0x18, 0x77, 0x05, // cmp rax, [rcx+24] ; ja done
+        0x48, 0x89, 0xc1, 0xf3, 0xaa, // mov rcx, rax ; rep stosb
+        0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
+    ];
+    ImageParts {
+        name: "fills".into(),
+        target: 0,
+        rx,
+        ..add()
+    }
+}
+
+/// Wants its payload at a multiple of 64, and fails elsewhere: `test dil, 63 ; jnz bad ; xor eax, eax ; ret ; bad: mov eax, 1 ; ret`.
+pub(crate) fn wants_alignment() -> ImageParts {
+    ImageParts {
+        name: "wants_alignment".into(),
+        target: 0,
+        payload_align_log2: 6,
+        rx: vec![
+            0x40, 0xf6, 0xc7, 0x3f, 0x75, 0x03, 0x31, 0xc0, 0xc3, 0xb8, 1, 0, 0, 0, 0xc3,
+        ],
+        ..add()
+    }
+}
+
 /// Everything an image can have, for mutations: imports, both kinds of relocations, read-write pages.
 pub(crate) fn everything() -> ImageParts {
     ImageParts {

@@ -1,5 +1,6 @@
 //! The runtime against itself, with images made by hand: what needs neither the builder nor a second process.
 
+mod batches;
 mod both_ways;
 mod cancelling;
 mod crowds;

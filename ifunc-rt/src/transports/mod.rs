@@ -195,6 +195,15 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// A part of it: `len` bytes from `at` on; `None` if there are fewer.
+    pub(crate) fn part(&self, at: usize, len: usize) -> Option<Self> {
+        if self.len.checked_sub(at)? < len {
+            return None;
+        }
+        // SAFETY: `at` is at most `len`, and the part lies within what stays readable by the constructor's contract.
+        Some(unsafe { Self::new(self.ptr.add(at), len) })
+    }
+
     /// Copies the first bytes to `out`; `false` if there are fewer than it holds.
     pub(crate) fn prefix(&self, out: &mut [u8]) -> bool {
         if self.len < out.len() {

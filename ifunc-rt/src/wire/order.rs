@@ -103,7 +103,15 @@ impl Order {
         Ok(())
     }
 
-    /// The parked frame whose turn it is. It must be given back by [`park_again`](Self::park_again) or [`advance`](Self::advance)d over.
+    /// The parked frame whose turn it is, if it is parked.
+    pub(crate) fn parked(&self) -> Option<&Parked> {
+        if self.parked.is_empty() {
+            return None;
+        }
+        self.parked.get(&self.next)
+    }
+
+    /// Takes it. It must be [`advance`](Self::advance)d over.
     pub(crate) fn take_next(&mut self) -> Option<Parked> {
         if self.parked.is_empty() {
             return None;
@@ -111,12 +119,6 @@ impl Order {
         let parked = self.parked.remove(&self.next)?;
         self.bytes -= parked.body.len();
         Some(parked)
-    }
-
-    /// Gives a frame back that could not be looked at yet.
-    pub(crate) fn park_again(&mut self, parked: Parked) {
-        self.bytes += parked.body.len();
-        self.parked.insert(self.next, parked);
     }
 
     /// The frame whose turn it is has been dealt with, or is about to be. Returns its number.

@@ -1,4 +1,4 @@
-//! `Exec`: an invocation, from its payload to its answer.
+//! An invocation, from its payload to its answer: an `Exec`, or an entry of a batch.
 
 use ifunc_abi::frame::{FrameFlags, Header};
 use ifunc_abi::status::{Rejection, Status};
@@ -13,7 +13,7 @@ use crate::target::invoke::{Failed, Invocation, invoke, invoke_watched};
 use crate::target::replies::Replies;
 use crate::transports::Arrived;
 
-/// An `Exec` that has no answer.
+/// An invocation that has no answer.
 pub(super) enum Unwell {
     /// The source is told why.
     Told(Status, Vec<u8>),
@@ -31,7 +31,8 @@ impl From<Refusal> for Box<Unwell> {
 }
 
 impl State {
-    pub(super) fn exec(
+    /// Runs what `header` and `arrived` ask for; `BATCHED`, they are an entry's, and so is its answer's way.
+    pub(super) fn exec<const BATCHED: bool>(
         &mut self,
         replies: &mut Replies,
         host: &Host,
@@ -88,7 +89,12 @@ impl State {
             target: argument.target,
             sender: source.connection,
         };
-        let room = replies.answer_room(header.token);
+        let room = if BATCHED {
+            counters.batched();
+            replies.entry_room(header.token)
+        } else {
+            replies.answer_room(header.token)
+        };
         let watched = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
         let outcome = if watched {
             invoke_watched(span, counters, session, &invocation, arrived.sequence, room)
@@ -115,7 +121,7 @@ impl State {
         }
     }
 
-    /// Counts an `Exec` that has no answer.
+    /// Counts an invocation that has no answer.
     #[cold]
     pub(super) fn count_unwell(&self, status: Status, payload: usize, detail: usize) {
         let link = &self.book.link;

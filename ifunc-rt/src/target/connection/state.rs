@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) bindings: Vec<Binding>,
     pub(super) assembly: Assembly,
     pub(super) scratch: AlignedBuffer,
+    /// How far the batch whose turn it is was dealt with, in bytes of its body; 0 if there is none.
+    pub(super) batch_at: usize,
     pub(super) copy_payloads: bool,
     /// Whether it may ask what was counted.
     pub(super) may_ask: bool,
@@ -32,7 +34,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Deals with a frame that was admitted.
+    /// Deals with a frame that was admitted, and is no batch.
     pub(super) fn frame(
         &mut self,
         replies: &mut Replies,
@@ -43,11 +45,14 @@ impl State {
         arrived: &Arrived<'_>,
     ) -> Result<(), Box<End>> {
         match header.kind {
-            Kind::Exec => match self.exec(replies, host, session, argument, header, arrived) {
+            Kind::Exec => match self.exec::<false>(replies, host, session, argument, header, arrived) {
                 Ok(answer_len) => replies.answer(header.token, answer_len),
                 Err(unwell) => match *unwell {
                     Unwell::Told(status, detail) => {
                         self.count_unwell(status, arrived.body.len(), detail.len());
+                        if matches!(status, Status::Rejected(_)) {
+                            self.book.link.other_frames.add(1);
+                        }
                         replies.conclude(arrived.sequence, header, status, &detail)
                     }
                     Unwell::Over(end) => Err(end),

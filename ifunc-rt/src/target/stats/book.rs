@@ -263,7 +263,7 @@ pub(in crate::target) struct HandleBook {
 
 impl Drop for HandleBook {
     fn drop(&mut self) {
-        let counted = self.counters.counts();
+        let (counted, frames) = (self.counters.counts(), self.counters.frames());
         let mut guard = self.book.ledger();
         let ledger = &mut *guard;
         if let Some(entry) = ledger.ifuncs.get_mut(&self.counters.id) {
@@ -275,13 +275,14 @@ impl Drop for HandleBook {
             source.handles.remove(&self.handle);
             past = &mut source.past;
         }
-        add_invocations(past, &counted);
+        add_invocations(past, &counted, frames);
     }
 }
 
-/// Adds what a handle counted to what its connection did. Why they failed, the connection counts itself.
-pub(super) fn add_invocations(counts: &mut Counts, of_handle: &IfuncCounts) {
-    counts.frames += of_handle.hits;
+/// Adds what a handle counted to what its connection did, and how many of the invocations were `frames` of their own. Why
+/// they failed, the connection counts itself.
+pub(super) fn add_invocations(counts: &mut Counts, of_handle: &IfuncCounts, frames: u64) {
+    counts.frames += frames;
     counts.executed += of_handle.hits.saturating_sub(of_handle.failed);
     counts.bytes_in += of_handle.payload_bytes;
     counts.bytes_out += of_handle.answer_bytes;

@@ -59,7 +59,7 @@ impl Reasons {
 /// What a connection counts of everything that no image runs for.
 #[derive(Debug, Default)]
 pub(in crate::target) struct LinkCounters {
-    /// Frames that are no `Exec`.
+    /// Frames that no image ran for.
     pub(in crate::target) other_frames: Counter,
     /// Bytes of images, and of payloads that were not run.
     pub(in crate::target) bytes_in: Counter,
@@ -83,15 +83,14 @@ impl LinkCounters {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        let rejected = self.rejected.tally();
         Counts {
-            frames: self.other_frames.get() + rejected.total(),
+            frames: self.other_frames.get(),
             bytes_in: self.bytes_in.get(),
             bytes_out: self.bytes_out.get(),
             installs: self.installs.get(),
             executed: 0,
             failed: self.failed.tally(),
-            rejected,
+            rejected: self.rejected.tally(),
             refused: self.refused.tally(),
             stalls: self.stalls.get(),
         }
@@ -107,6 +106,8 @@ pub(in crate::target) struct HandleCounters {
     payload_bytes: Counter,
     answer_bytes: Counter,
     failed: Counter,
+    /// Invocations that came in batches.
+    batched: Counter,
     /// The number of the next invocation that is timed.
     next_timed: Counter,
     timing: Timing,
@@ -128,6 +129,7 @@ impl HandleCounters {
             payload_bytes: Counter::default(),
             answer_bytes: Counter::default(),
             failed: Counter::default(),
+            batched: Counter::default(),
             next_timed,
             timing,
             times,
@@ -155,6 +157,17 @@ impl HandleCounters {
     pub(in crate::target) fn failed(&self, payload: usize) {
         self.executed(payload, 0);
         self.failed.add(1);
+    }
+
+    /// The next invocation is no frame of its own. Told before it is counted.
+    #[inline]
+    pub(in crate::target) fn batched(&self) {
+        self.batched.add(1);
+    }
+
+    /// Frames that were invocations.
+    pub(super) fn frames(&self) -> u64 {
+        self.hits.get().saturating_sub(self.batched.get())
     }
 
     /// An invocation that began has ended. Told before it is counted.

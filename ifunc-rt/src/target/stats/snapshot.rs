@@ -25,7 +25,7 @@ impl Book {
             counts.merge(&source.past);
             for handle in source.handles.values() {
                 let counted = handle.counts();
-                add_invocations(&mut counts, &counted);
+                add_invocations(&mut counts, &counted, handle.frames());
                 of_ifuncs.entry(handle.id).or_default().merge(&counted);
             }
             total.merge(&counts);

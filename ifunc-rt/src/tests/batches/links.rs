@@ -1,0 +1,202 @@
+//! Batches over transports, from a source that reads what it is told when the test says so.
+
+use std::time::{Duration, Instant};
+
+use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::status::Status;
+
+use super::{ADD, batch, install, told};
+use crate::Target;
+use crate::tests::images::{self, Add};
+use crate::tests::running::{accepting, source, unique};
+use crate::transports::{self, Link};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A source without any of its code.
+struct Bare(Link);
+
+impl Bare {
+    fn connect(target: &Target) -> Self {
+        let to = target.address().parse().unwrap();
+        Self(transports::connect(&to, Instant::now() + PATIENCE).unwrap())
+    }
+
+    /// Sends a frame as soon as the target has taken what was sent before.
+    fn send(&mut self, target: &mut Target, value: &mut u64, header: Header, body: &[u8]) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(room) = self.0.tx.reserve(body.len(), 8).unwrap() {
+                room.copy_from_slice(body);
+                self.0.tx.commit(header, body.len());
+                return;
+            }
+            target.poll(value);
+            assert!(Instant::now() < deadline);
+        }
+    }
+
+    fn send_batch(&mut self, target: &mut Target, value: &mut u64, entries: &[(u32, u64, [u8; 8])]) {
+        let body = batch(
+            entries
+                .iter()
+                .map(|(handle, token, payload)| (*handle, *token, &payload[..])),
+        );
+        self.send(target, value, Header::new(Kind::Batch, 0, 0), &body);
+    }
+
+    /// Reads everything that was said.
+    fn hear(&mut self, heard: &mut Vec<(Status, u64, Vec<u8>)>) {
+        while let Some(arrived) = self.0.rx.peek().unwrap() {
+            let mut body = Vec::new();
+            arrived.body.copy_to(&mut body);
+            heard.extend(told(&[(Header::parse(arrived.words).unwrap(), body)]));
+            self.0.rx.release();
+        }
+        self.0.rx.settle();
+    }
+}
+
+fn smallest(transport: &str) -> Target {
+    // An answer may be as long as a frame: half a ring.
+    accepting()
+        .credits(2)
+        .ring(1 << 16)
+        .max_answer(1 << 20)
+        .listen(&unique(transport))
+        .unwrap()
+}
+
+const FILLS: u32 = 1;
+const LONGEST: u64 = 1 << 15;
+
+/// How long the answers are of the batch's invocations.
+fn answer_len(token: u64) -> u64 {
+    match token % 7 {
+        1 => LONGEST,
+        3 => 20_000,
+        5 => LONGEST + 1,
+        _ => 100,
+    }
+}
+
+#[test]
+fn who_does_not_read_waits_and_nobody_else() {
+    for transport in ["loopback", "shm"] {
+        let mut target = smallest(transport);
+        let mut value = 0;
+        let mut deaf = Bare::connect(&target);
+        for (handle, image) in [(ADD, images::add()), (FILLS, images::fills())] {
+            let header = Header::new(Kind::Install, handle, 0);
+            deaf.send(&mut target, &mut value, header, &install(image));
+        }
+        const COUNT: u64 = 300;
+        let entries: Vec<_> = (1..=COUNT)
+            .flat_map(|token| {
+                let fills = (FILLS, token, answer_len(token).to_le_bytes());
+                [fills, (ADD, 0, 1u64.to_le_bytes())]
+            })
+            .collect();
+        deaf.send_batch(&mut target, &mut value, &entries);
+        while target.poll(&mut value) > 0 {}
+        let ran = value;
+        assert!(
+            ran > 0 && ran < 64,
+            "{transport}: as much as there is room for, and not {ran}"
+        );
+        assert_eq!(target.stats().total.frames, 2, "the batch is not through");
+        assert!(target.stats().sources[0].stalled);
+
+        // Others are served, and a target whose others are through sleeps.
+        let other = source(&target.address());
+        let add = other
+            .register_bytes::<Add>(&images::add().encode().unwrap())
+            .unwrap();
+        let mut call = add.try_call(&1000).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let sum = loop {
+            target.poll(&mut value);
+            if let Some(sum) = call.try_wait() {
+                break sum.unwrap();
+            }
+            assert!(Instant::now() < deadline);
+        };
+        assert_eq!(sum, ran + 1000);
+        while target.poll(&mut value) > 0 {}
+        assert!(target.arm(), "{transport}: nothing to do");
+        target.disarm();
+        assert_eq!(target.poll(&mut value), 0);
+
+        // It reads, bit by bit, and a sync behind the batch says when all of it was run.
+        let mut heard = Vec::new();
+        let mut sent = false;
+        let last =
+            |heard: &[(Status, u64, Vec<u8>)]| heard.last().is_some_and(|(_, token, _)| *token == u64::MAX);
+        while !last(&heard) {
+            deaf.hear(&mut heard);
+            if !sent && deaf.0.tx.reserve(0, 8).unwrap().is_some() {
+                deaf.0.tx.commit(Header::new(Kind::Sync, 0, u64::MAX), 0);
+                sent = true;
+            }
+            target.poll(&mut value);
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!(value, 1000 + COUNT);
+        assert_eq!(heard.len() as u64, COUNT + 1);
+        for (token, (status, of, body)) in (1..=COUNT).zip(heard) {
+            assert_eq!(of, token);
+            if answer_len(token) > LONGEST {
+                assert_eq!(status, Status::Failed(crate::Failure::Answer));
+            } else {
+                assert_eq!(status, Status::Executed);
+                assert_eq!(body.len() as u64, answer_len(token));
+                assert!(body.iter().all(|&byte| byte == answer_len(token) as u8));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
+    for transport in ["loopback", "shm"] {
+        let mut target = smallest(transport);
+        let mut value = 0;
+        let [mut many, mut few] = [(); 2].map(|()| Bare::connect(&target));
+        for source in [&mut many, &mut few] {
+            let header = Header::new(Kind::Install, ADD, 0);
+            source.send(&mut target, &mut value, header, &install(images::add()));
+        }
+        while target.poll(&mut value) > 0 {}
+        let entries: Vec<_> = (1..=1000u64)
+            .map(|token| (ADD, token % 2, 1u64.to_le_bytes()))
+            .collect();
+        many.send_batch(&mut target, &mut value, &entries);
+        let one = 1u64.to_le_bytes();
+        few.send(&mut target, &mut value, Header::new(Kind::Exec, ADD, 0), &one);
+        while value == 0 {
+            target.poll(&mut value);
+        }
+        // The turn of both, in either order.
+        target.poll(&mut value);
+        let ran = target
+            .stats()
+            .sources
+            .iter()
+            .map(|source| source.counts.executed)
+            .collect::<Vec<_>>();
+        assert!(
+            ran.contains(&1) && ran.iter().all(|&ran| ran <= 128),
+            "{transport}: {ran:?}"
+        );
+        // Its source leaves. What it had sent is run all the same.
+        drop(many);
+        let deadline = Instant::now() + PATIENCE;
+        while target.connections() > 1 {
+            target.poll(&mut value);
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!(value, 1001, "{transport}");
+        assert_eq!(target.stats().total.executed, 1001);
+        drop(few);
+    }
+}

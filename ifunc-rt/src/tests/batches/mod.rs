@@ -1,0 +1,309 @@
+//! Batches, written by hand, as a target deals with them.
+
+mod links;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ifunc_abi::frame::{Header, InstallHead, Kind};
+use ifunc_abi::image::ImageParts;
+use ifunc_abi::stats::Counts;
+use ifunc_abi::status::Status;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use zerocopy::IntoBytes;
+
+use super::hostile_frames::{Raw, Script, batch, completions, honest};
+use super::images;
+use crate::target::bench::Bench;
+use crate::transports::{Gone, Outbound};
+use crate::{Failure, Rejection};
+
+/// Frames that a source was sent, as far as it gives room for them.
+#[derive(Default)]
+struct Heard {
+    room: usize,
+    frames: Vec<(Header, Vec<u8>)>,
+    left: bool,
+    /// Longest body that room was asked for.
+    longest: usize,
+}
+
+/// A source that gives room for a frame when the test says so.
+#[derive(Clone)]
+struct Ear(Arc<Mutex<Heard>>);
+
+impl Ear {
+    fn new(room: usize) -> Self {
+        Self(Arc::new(Mutex::new(Heard {
+            room,
+            ..Heard::default()
+        })))
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().unwrap()
+    }
+}
+
+struct Mouth {
+    to: Ear,
+    body: Vec<u8>,
+}
+
+impl Outbound for Mouth {
+    fn max_body(&self) -> usize {
+        self.body.len()
+    }
+
+    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
+        let mut heard = self.to.heard();
+        if heard.left {
+            return Err(Gone::Closed);
+        }
+        heard.longest = heard.longest.max(len);
+        Ok((heard.room > 0).then_some(&mut self.body[..len]))
+    }
+
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
+        let mut heard = self.to.heard();
+        heard.room -= 1;
+        heard.frames.push((header, self.body[..len].to_vec()));
+        heard.frames.len() as u32
+    }
+}
+
+/// What a source is told, frame by frame or many at once: reports have no token.
+fn told(frames: &[(Header, Vec<u8>)]) -> Vec<(Status, u64, Vec<u8>)> {
+    let one = |(header, body): &(Header, Vec<u8>)| match header.kind {
+        Kind::Completions => completions(body),
+        Kind::Completion => vec![(
+            Status::from_code(header.handle).unwrap(),
+            header.token,
+            body.clone(),
+        )],
+        Kind::Report => vec![(Status::from_code(header.handle).unwrap(), 0, body.clone())],
+        kind => panic!("{kind:?}"),
+    };
+    frames.iter().flat_map(one).collect()
+}
+
+/// Handles of [`installs`], and others.
+const ADD: u32 = 0;
+const PANICS: u32 = 1;
+const COUNTS: u32 = 2;
+const FILLS: u32 = 3;
+const ALIGNED: u32 = 4;
+const REFUSED: u32 = 5;
+const UNBOUND: u32 = 6;
+const TOO_MANY: u32 = 64;
+
+fn install(image: ImageParts) -> Vec<u8> {
+    let image = image.encode().unwrap();
+    let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes());
+    [head.as_bytes(), &image].concat()
+}
+
+fn installs() -> Vec<(Header, Vec<u8>)> {
+    let mut refused = images::everything();
+    refused.imports[0].symbol = "nobody_has_this".into();
+    let images = [
+        images::add(),
+        images::panics(),
+        images::counts(),
+        images::fills(),
+        images::wants_alignment(),
+        refused,
+    ];
+    (0..)
+        .zip(images)
+        .map(|(handle, image)| (Header::new(Kind::Install, handle, 0), install(image)))
+        .collect()
+}
+
+fn numbered(frames: Vec<(Header, Vec<u8>)>) -> Vec<Raw> {
+    (1..)
+        .zip(frames)
+        .map(|(sequence, (header, body))| honest(sequence, header, body))
+        .collect()
+}
+
+#[derive(Clone, Debug)]
+struct Invocation {
+    handle: u32,
+    asks: bool,
+    payload: Vec<u8>,
+}
+
+fn invocation() -> impl Strategy<Value = Invocation> {
+    let number = |up_to: u64| (0..up_to).prop_map(|number: u64| number.to_le_bytes().to_vec());
+    let what = prop_oneof![
+        6 => (Just(ADD), number(1000)),
+        1 => (Just(ADD), proptest::collection::vec(any::<u8>(), 0..20)),
+        1 => (Just(PANICS), Just(Vec::new())),
+        1 => (Just(COUNTS), Just(Vec::new())),
+        // Some of them are longer than an answer may be.
+        2 => (Just(FILLS), number(1100)),
+        1 => (Just(ALIGNED), proptest::collection::vec(any::<u8>(), 0..200)),
+        1 => (prop_oneof![Just(REFUSED), Just(UNBOUND), Just(TOO_MANY)], number(2)),
+        1 => (Just(ADD), Just(vec![0; 4097])),
+    ];
+    (what, any::<bool>()).prop_map(|((handle, payload), asks)| Invocation {
+        handle,
+        asks,
+        payload,
+    })
+}
+
+/// How a target is given them, and how its source listens.
+#[derive(Clone, Debug)]
+struct Way {
+    uid: u32,
+    max_body: usize,
+    /// Room that is given before each turn, again and again.
+    room: Vec<usize>,
+    /// By which frames overtake each other.
+    order: Vec<u8>,
+}
+
+/// What became of them all.
+#[derive(Debug, PartialEq)]
+struct Became {
+    value: u64,
+    told: Vec<(Status, u64, Vec<u8>)>,
+    counts: Counts,
+}
+
+fn deal(frames: Vec<(Header, Vec<u8>)>, way: &Way) -> Became {
+    let ear = Ear::new(0);
+    let mut raw = numbered([installs(), frames].concat());
+    let mut order = way.order.iter().cycle();
+    raw.sort_by_cached_key(|frame| frame.sequence() as usize + usize::from(*order.next().unwrap_or(&0)));
+    let mouth = Mouth {
+        to: ear.clone(),
+        body: vec![0; way.max_body],
+    };
+    let mut bench = Bench::new();
+    let mut looked = bench.connect(Box::new(mouth), Box::new(Script::new(raw)), way.uid);
+    let mut room = way.room.iter().cycle();
+    let mut idle = 0;
+    for turn in 0.. {
+        assert!(turn < 100_000, "it does not come to an end");
+        let given = *room.next().unwrap();
+        ear.heard().room = given;
+        let done = bench.turn(&mut looked).unwrap();
+        assert!(done <= 64 + 1, "a turn has its end: {done}");
+        // Room was given in vain: nothing is left.
+        // Through, or without room: nothing happens before the source does something.
+        assert!(done > 0 || ear.heard().room > 0 || looked.is_quiet());
+        if done > 0 {
+            idle = 0;
+        } else if ear.heard().room > 0 {
+            idle += 1;
+        }
+        if idle > 2 {
+            break;
+        }
+    }
+    assert!(!looked.has_work());
+    let value = looked.value;
+    drop(looked);
+    let mut counts = bench.stats().total;
+    counts.stalls = 0;
+    let heard = ear.heard();
+    assert!(heard.longest <= (8 << 10) + 16 + 1024, "{}", heard.longest);
+    Became {
+        value,
+        told: told(&heard.frames),
+        counts,
+    }
+}
+
+/// Whatever stands in batches, however they are cut and in whatever order they come, whoever reads or does not: what becomes of
+/// it is what becomes of the same invocations in frames of their own.
+#[test]
+fn entries_mean_what_frames_mean() {
+    let mine = rustix::process::geteuid().as_raw();
+    let way = (
+        prop_oneof![Just(mine), Just(mine + 1)],
+        prop_oneof![Just(1 << 16), Just(1040), Just(2000)],
+        proptest::collection::vec(0..3usize, 1..4)
+            .prop_filter("room, some day", |room| room.iter().any(|&room| room > 0)),
+        prop_oneof![Just(Vec::new()), proptest::collection::vec(0..20u8, 1..20)],
+    )
+        .prop_map(|(uid, max_body, room, order)| Way {
+            uid,
+            max_body,
+            room,
+            order,
+        });
+    let strategy = (
+        proptest::collection::vec(invocation(), 0..150),
+        proptest::collection::vec(0..100usize, 1..6),
+        way,
+    );
+    let config = Config {
+        cases: 200,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let reached = std::cell::RefCell::new(Counts::default());
+    TestRunner::new(config)
+        .run(&strategy, |(invocations, cuts, way)| {
+            let mut token = 0;
+            let entries: Vec<(u32, u64, &[u8])> = invocations
+                .iter()
+                .map(
+                    |Invocation {
+                         handle,
+                         asks,
+                         payload,
+                     }| {
+                        token += u64::from(*asks);
+                        (*handle, if *asks { token } else { 0 }, &payload[..])
+                    },
+                )
+                .collect();
+            let frames = entries
+                .iter()
+                .map(|(handle, token, payload)| (Header::new(Kind::Exec, *handle, *token), payload.to_vec()))
+                .collect();
+            let mut rest = &entries[..];
+            let mut batches = Vec::new();
+            for cut in cuts.iter().cycle().take(cuts.len() + invocations.len()) {
+                let (here, behind) = rest.split_at((*cut).min(rest.len()));
+                batches.push((Header::new(Kind::Batch, 0, 0), batch(here.iter().copied())));
+                rest = behind;
+            }
+            batches.push((Header::new(Kind::Batch, 0, 0), batch(rest.iter().copied())));
+            let count = batches.len() as u64;
+            let plain = Way {
+                order: Vec::new(),
+                room: vec![1 << 10],
+                ..way.clone()
+            };
+            let one_by_one = deal(frames, &plain);
+            let together = deal(batches, &way);
+            prop_assert_eq!(&together.told, &one_by_one.told);
+            prop_assert_eq!(together.value, one_by_one.value);
+            prop_assert_eq!(one_by_one.counts.frames, 6 + invocations.len() as u64);
+            prop_assert_eq!(together.counts.frames, 6 + count);
+            let frames = one_by_one.counts.frames;
+            prop_assert_eq!(
+                &Counts {
+                    frames,
+                    ..together.counts.clone()
+                },
+                &one_by_one.counts
+            );
+            reached.borrow_mut().merge(&together.counts);
+            Ok(())
+        })
+        .unwrap();
+    let reached = reached.into_inner();
+    for why in [Failure::Panic, Failure::Payload, Failure::Answer] {
+        assert!(reached.failed.get(why) > 0, "no case reached {why:?}");
+    }
+    for why in [Rejection::Unbound, Rejection::MissingImport, Rejection::TooLarge] {
+        assert!(reached.rejected.get(why) > 0, "no case reached {why:?}");
+    }
+}
