@@ -26,6 +26,11 @@ impl Cores {
         };
         Ok(Self { source, target })
     }
+
+    /// Whether they share a core, and what is in it.
+    pub(crate) fn are_threads_of_one_core(self) -> bool {
+        siblings(self.source).contains(&self.target)
+    }
 }
 
 /// Keeps the calling thread on a processor.

@@ -2,32 +2,35 @@
 //! starts it.
 //!
 //! Data flows one way: a [figure](figures) starts [programs](program) and lets [slots](slots) of ours and of a peer's take
-//! turns; what comes of it are [rows](row).
+//! turns; what comes of it are [rows](row), of which [reports](report) are made.
 //!
 //! * `figures`: what is measured, one file per figure
 //! * `roles`: what the programs do that are measured: ours, and the peers
 //! * `program`: a role in a process of its own, on a core of its own
 //! * `slots`: two sides in turn, medians and ratios
 //! * `plan`: how much of it
+//! * `bench`: a run, with its `results` so far, its `status` and the `machine` that it is on
+//! * `report`: tables, CSV, and the page with its plots
 
+mod bench;
 mod cores;
 mod figures;
+mod machine;
 mod plan;
 mod program;
+mod report;
+mod results;
 mod roles;
 mod row;
 mod slots;
+mod status;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use cores::Cores;
-use figures::FIGURES;
-use plan::Plan;
-use row::Row;
+use bench::Bench;
 
 #[derive(Parser)]
 #[command(
@@ -59,14 +62,17 @@ struct Run {
     /// These figures alone
     #[arg(long, value_name = "FIGURE")]
     only: Vec<String>,
-    /// Write the rows to this file
+    /// Write the rows to this file, and beside it as comma-separated values, with `.csv` for its extension
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the rows to this file if all figures could be measured; what `render` reads. Not the quick ones or a few
+    #[arg(long, value_name = "FILE", hide = true)]
+    record: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(options) => run(&options),
+        Command::Run(options) => bench::run(&options),
         Command::Role { name } => roles::run(&name),
     };
     match result {
@@ -76,40 +82,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// What a figure has at hand.
-struct Bench {
-    plan: Plan,
-    cores: Cores,
-    rows: Vec<Row>,
-}
-
-fn run(options: &Run) -> Result<()> {
-    for name in &options.only {
-        anyhow::ensure!(
-            FIGURES.iter().any(|figure| figure.id == name),
-            "there is no figure `{name}`; help: {}",
-            FIGURES
-                .iter()
-                .map(|figure| figure.id)
-                .collect::<Vec<_>>()
-                .join(", ")
-        );
-    }
-    let mut bench = Bench {
-        plan: if options.quick { Plan::QUICK } else { Plan::FULL },
-        cores: Cores::choose()?,
-        rows: Vec::new(),
-    };
-    for figure in FIGURES {
-        if options.only.is_empty() || options.only.iter().any(|name| name == figure.id) {
-            eprintln!("==> {}: {}", figure.id, figure.title);
-            (figure.run)(&mut bench)?;
-        }
-    }
-    if let Some(file) = &options.json {
-        std::fs::write(file, serde_json::to_vec_pretty(&bench.rows)?)?;
-    }
-    Ok(())
 }

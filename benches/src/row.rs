@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::Machine;
+use crate::report::format;
+
 /// What was measured, beside what.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
@@ -19,10 +22,10 @@ pub(crate) struct Row {
     /// Median of the peer's.
     pub(crate) peer: Option<f64>,
     /// Who the peer is, and how it was configured.
-    pub peer_name: Option<String>,
+    pub(crate) peer_name: Option<String>,
     /// Median of the ratios ours ÷ peer, each of two slots behind each other.
     pub(crate) ratio: Option<f64>,
-    /// Quartiles of the ratios.
+    /// Quartiles of the ratios; without a peer, of the slots ÷ their median.
     #[serde(default)]
     pub(crate) spread: Option<[f64; 2]>,
     /// The least that this could be on this machine, in the same run.
@@ -34,8 +37,22 @@ pub(crate) struct Row {
     pub(crate) percentiles: [Option<[f64; 3]>; 2],
     /// What carried ours, and the peer, by the transports' own account.
     #[serde(default)]
-    pub carried_by: [Option<String>; 2],
+    pub(crate) carried_by: [Option<String>; 2],
     /// What is to be known about it.
     #[serde(default)]
     pub(crate) note: String,
+    /// Of the figure `machine` alone: what the others were measured on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) machine: Option<Machine>,
+}
+
+impl Row {
+    /// What tells it from the other rows of its figure: `fresh, 4 KiB`.
+    pub(crate) fn name(&self) -> String {
+        let image = self.image.filter(|image| *image != self.size);
+        let image = image.map_or_else(String::new, |image| format!("image of {}", format::bytes(image)));
+        let mut parts = vec![self.case.clone(), format::bytes(self.size), image];
+        parts.retain(|part| !part.is_empty());
+        parts.join(", ")
+    }
 }

@@ -44,6 +44,12 @@ impl Series {
         median(self.0.iter().map(|sample| sample.ns).collect())
     }
 
+    /// Quartiles of the slots ÷ their median: how steady it was.
+    pub(crate) fn spread(&self) -> [f64; 2] {
+        let all: Vec<f64> = self.0.iter().map(|sample| sample.ns).collect();
+        [0.25, 0.75].map(|part| quantile(all.clone(), part) / self.median())
+    }
+
     /// Medians of the slots' percentiles.
     pub(crate) fn percentiles(&self) -> Option<[f64; 3]> {
         let all: Vec<[f64; 3]> = self.0.iter().filter_map(|sample| sample.percentiles).collect();

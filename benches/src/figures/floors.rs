@@ -47,6 +47,7 @@ fn run(bench: &mut Bench) -> Result<()> {
             case: case.into(),
             size: 8,
             ours: series.median(),
+            spread: Some(series.spread()),
             unit: "ns".into(),
             ..Row::default()
         });

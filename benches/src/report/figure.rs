@@ -1,0 +1,129 @@
+//! The table of a figure, and what is to be said under it.
+
+use super::format;
+use super::goals;
+use super::table::{Cell, Look, Side, Table};
+use crate::row::Row;
+
+const COLUMNS: &[(&str, Side)] = &[
+    ("case", Side::Left),
+    ("size", Side::Right),
+    ("image", Side::Right),
+    ("ours", Side::Right),
+    ("peer", Side::Right),
+    ("ours ÷ peer", Side::Right),
+    ("quartiles", Side::Right),
+    ("floor", Side::Right),
+    ("above it", Side::Right),
+    ("goal", Side::Left),
+    ("", Side::Left),
+    ("p50 / p99 / p99.9", Side::Right),
+    ("the peer's", Side::Right),
+    ("peer is", Side::Left),
+];
+
+/// The rows of one figure. Columns in which there is nothing are left out; a peer that is the same in all rows is for
+/// [`notes`].
+pub(crate) fn table(rows: &[&Row]) -> Table {
+    let mut table = Table::new(COLUMNS);
+    let one_peer = the_peer(rows).is_some();
+    for row in rows {
+        let number =
+            |value: Option<f64>| value.map_or_else(String::new, |value| format::value(value, &row.unit));
+        let percentiles =
+            |of: Option<[f64; 3]>| of.map_or_else(String::new, |of| format::percentiles(of, &row.unit));
+        let verdict = goals::judge(row);
+        let look = match verdict {
+            Some(verdict) if verdict.is_met() => Look::Good,
+            Some(_) => Look::Bad,
+            None => Look::Plain,
+        };
+        let peer = row.peer_name.as_deref().unwrap_or_default();
+        let of_peer = |part: f64| format::ratio(part);
+        table.row(vec![
+            row.case.as_str().into(),
+            format::bytes(row.size).into(),
+            // Where it is the size, it stands there.
+            row.image
+                .filter(|image| *image != row.size)
+                .map_or_else(String::new, format::bytes)
+                .into(),
+            format::value(row.ours, &row.unit).into(),
+            number(row.peer).into(),
+            Cell::new(row.ratio.map_or_else(String::new, of_peer), look),
+            row.spread
+                .map_or_else(String::new, |[low, high]| {
+                    format!("{} – {}", of_peer(low), of_peer(high))
+                })
+                .into(),
+            number(row.floor).into(),
+            above_floor(row).into(),
+            goals::of(row).map_or_else(String::new, goals::Goal::text).into(),
+            Cell::new(verdict.map_or_else(String::new, goals::Verdict::text), look),
+            percentiles(row.percentiles[0]).into(),
+            percentiles(row.percentiles[1]).into(),
+            Cell::new(if one_peer { "" } else { peer }, Look::Dim),
+        ]);
+    }
+    table.without_empty_columns()
+}
+
+/// How far a time is from the least that it could be.
+fn above_floor(row: &Row) -> String {
+    match row.floor {
+        Some(floor) if row.unit == "ns" => format::value(row.ours - floor, "ns"),
+        Some(floor) => format!("× {}", format::ratio(row.ours / floor)),
+        None => String::new(),
+    }
+}
+
+/// The peer of all rows that have one.
+fn the_peer<'a>(rows: &[&'a Row]) -> Option<&'a str> {
+    let mut peers = rows.iter().filter_map(|row| row.peer_name.as_deref());
+    let first = peers.next()?;
+    peers.all(|peer| peer == first).then_some(first)
+}
+
+/// What is to be known: the peer, what carried both, and each remark with the sizes that it is about.
+pub(crate) fn notes(rows: &[&Row]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(peer) = the_peer(rows) {
+        notes.push(format!("The peer is {peer}."));
+    }
+    for (side, who) in ["Ours", "The peer"].into_iter().enumerate() {
+        for (carrier, about) in gathered(rows, |row| row.carried_by[side].as_deref().unwrap_or_default()) {
+            notes.push(format!("{who} was carried by {carrier}{about}."));
+        }
+    }
+    for (note, about) in gathered(rows, |row| &row.note) {
+        notes.push(format!("{note}{about}"));
+    }
+    notes
+}
+
+/// Each text once, with what it is about unless that is everything.
+fn gathered<'a>(rows: &[&'a Row], text: impl Fn(&'a Row) -> &'a str) -> Vec<(&'a str, String)> {
+    let mut texts: Vec<(&str, Vec<String>)> = Vec::new();
+    for &row in rows {
+        let said = text(row);
+        if said.is_empty() {
+            continue;
+        }
+        match texts.iter_mut().find(|(text, _)| *text == said) {
+            Some((_, about)) => about.push(row.name()),
+            None => texts.push((said, vec![row.name()])),
+        }
+    }
+    let whole = |about: &[String]| about.len() == rows.len();
+    texts
+        .into_iter()
+        .map(|(text, about)| {
+            let about = match about.as_slice() {
+                all if whole(all) => String::new(),
+                [first, _, .., last] => format!(" ({first} … {last})"),
+                few => format!(" ({})", few.join("; ")),
+            };
+            (text, about)
+        })
+        .collect()
+}

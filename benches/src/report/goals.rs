@@ -1,0 +1,182 @@
+//! What is to be reached, and whether a row does. Nothing fails for a goal that is missed: it is printed.
+
+use super::format;
+use crate::row::Row;
+
+/// UCX reaches more messages per second than this on some processors, between cores that are near. Their goal is another.
+const FAST_PEER: f64 = 30e6;
+
+/// What a row is judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// Ours ÷ the peer's (÷ the floor, where there is no peer) is at most this.
+    AtMost(f64),
+    /// The same, or ours is no more than so many nanoseconds above the floor.
+    NearPeerOrFloor(f64, f64),
+    /// Ours ÷ the peer's is at least this.
+    AtLeast(f64),
+    /// Ours is at most so many nanoseconds more than the peer's.
+    NoMoreThan(f64),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    pub(crate) goal: Goal,
+    /// What is compared: a ratio, or a difference in nanoseconds.
+    pub(crate) value: f64,
+    /// What it may be.
+    pub(crate) limit: f64,
+}
+
+/// The goal of a row; `None`: it is only reported.
+pub(crate) fn of(row: &Row) -> Option<Goal> {
+    // A payload that is never written anew is reported beside the goal's.
+    if row.case.contains("static") {
+        return None;
+    }
+    let fast = row.peer.is_some_and(|peer| peer > FAST_PEER);
+    match row.figure.as_str() {
+        "lat-floor" => Some(Goal::AtMost(1.1)),
+        "lat-am" if row.size <= 16 << 10 => Some(Goal::NearPeerOrFloor(0.75, 20.0)),
+        "lat-am" => Some(Goal::AtMost(0.7)),
+        "rate-am" if row.size <= 64 => Some(Goal::AtLeast(if fast { 1.5 } else { 10.0 })),
+        "rate-am" => Some(Goal::AtLeast(if fast { 1.0 } else { 1.8 })),
+        "lat-ucx" => Some(Goal::AtMost(1.05)),
+        "rate-ucx" => Some(Goal::AtLeast(0.95)),
+        "lat-ucx-sm" => Some(Goal::NoMoreThan(40.0)),
+        "code-every-frame" => Some(Goal::AtMost(1.0)),
+        "first-arrival" if row.size <= 512 => Some(Goal::AtMost(0.1)),
+        "first-arrival" if row.size <= 8 << 10 => Some(Goal::AtMost(1.0 / 6.0)),
+        "host-call" => Some(Goal::AtMost(1.5)),
+        "aggregate" => Some(Goal::AtLeast(20.0)),
+        _ => None,
+    }
+}
+
+/// Whether a row does what is to be reached; `None` where there is no goal, or nothing to compare with.
+pub(crate) fn judge(row: &Row) -> Option<Verdict> {
+    let goal = of(row)?;
+    let ratio = row.ratio.or_else(|| Some(row.ours / row.floor?));
+    let (value, limit) = match goal {
+        Goal::AtMost(limit) | Goal::AtLeast(limit) => (ratio?, limit),
+        Goal::NearPeerOrFloor(limit, above) => {
+            let allowed = row
+                .floor
+                .zip(row.peer)
+                .map(|(floor, peer)| (floor + above) / peer);
+            (ratio?, limit.max(allowed.unwrap_or(limit)))
+        }
+        Goal::NoMoreThan(limit) => (row.ours - row.peer?, limit),
+    };
+    Some(Verdict { goal, value, limit })
+}
+
+impl Goal {
+    /// `≤ 0.75`
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::AtMost(limit) => format!("≤ {}", format::ratio(limit)),
+            Self::NearPeerOrFloor(limit, above) => {
+                format!("≤ {} or floor + {above} ns", format::ratio(limit))
+            }
+            Self::AtLeast(limit) => format!("≥ {}", format::ratio(limit)),
+            Self::NoMoreThan(limit) => format!("≤ {limit} ns more"),
+        }
+    }
+}
+
+impl Verdict {
+    pub(crate) fn is_met(self) -> bool {
+        self.excess() <= 0.0
+    }
+
+    /// By which part of the limit it is missed (in nanoseconds for a difference); negative: what is left.
+    pub(crate) fn excess(self) -> f64 {
+        match self.goal {
+            Goal::AtMost(_) | Goal::NearPeerOrFloor(..) => self.value / self.limit - 1.0,
+            Goal::AtLeast(_) => 1.0 - self.value / self.limit,
+            Goal::NoMoreThan(_) => self.value - self.limit,
+        }
+    }
+
+    /// `met`, or `missed by 4 %`.
+    pub(crate) fn text(self) -> String {
+        match (self.is_met(), self.goal) {
+            (true, _) => "met".into(),
+            (false, Goal::NoMoreThan(_)) => format!("missed by {}", format::value(self.excess(), "ns")),
+            (false, _) => format!("missed by {} %", percent(self.excess() * 100.0)),
+        }
+    }
+
+    /// What is compared, as one writes it.
+    pub(crate) fn value_text(self) -> String {
+        match self.goal {
+            Goal::NoMoreThan(_) => format::value(self.value, "ns"),
+            _ => format::ratio(self.value),
+        }
+    }
+}
+
+/// Whole ones, and a tenth where there is no whole one.
+fn percent(percent: f64) -> String {
+    if percent < 0.95 {
+        format!("{percent:.1}")
+    } else {
+        format!("{percent:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(figure: &str, size: u64, ours: f64, peer: f64) -> Row {
+        Row {
+            figure: figure.into(),
+            size,
+            ours,
+            peer: Some(peer),
+            ratio: Some(ours / peer),
+            unit: "ns".into(),
+            ..Row::default()
+        }
+    }
+
+    fn text(row: &Row) -> String {
+        judge(row).map_or_else(|| "no goal".into(), Verdict::text)
+    }
+
+    #[test]
+    fn latencies_may_be_so_much_and_rates_must_be() {
+        assert_eq!(text(&row("lat-am", 64, 70.0, 100.0)), "met");
+        assert_eq!(text(&row("lat-am", 64, 78.0, 100.0)), "missed by 4 %");
+        assert_eq!(text(&row("lat-am", 1 << 20, 75.0, 100.0)), "missed by 7 %");
+        assert_eq!(text(&row("rate-am", 8, 20e6, 2e6)), "met");
+        assert_eq!(text(&row("rate-am", 8, 9e6, 1e6)), "missed by 10 %");
+        assert_eq!(text(&row("rate-am", 8, 60e6, 40e6)), "met");
+        assert_eq!(text(&row("rate-am", 4096, 5e6, 2e6)), "met");
+        assert_eq!(text(&row("lat-ucx-sm", 8, 300.0, 250.0)), "missed by 10.0 ns");
+        assert_eq!(text(&row("trust", 8, 300.0, 250.0)), "no goal");
+    }
+
+    #[test]
+    fn a_latency_near_the_floor_is_enough() {
+        let mut near = row("lat-am", 8, 95.0, 100.0);
+        assert!(!judge(&near).unwrap().is_met());
+        near.floor = Some(80.0);
+        assert!(judge(&near).unwrap().is_met());
+        // NoMoreThan 16 KiB it is not.
+        near.size = 32 << 10;
+        assert!(!judge(&near).unwrap().is_met());
+    }
+
+    #[test]
+    fn without_a_peer_the_floor_is_the_peer() {
+        let mut alone = row("lat-floor", 8, 150.0, 1.0);
+        (alone.peer, alone.ratio, alone.floor) = (None, None, Some(140.0));
+        assert_eq!(text(&alone), "met");
+        alone.case = "static".into();
+        assert_eq!(text(&alone), "no goal");
+    }
+}

@@ -1,0 +1,13 @@
+//! What is made of rows: tables on the terminal, and CSV. Nothing here measures.
+//!
+//! * `goals`: what is to be reached, and whether a row does
+//! * `format`: numbers with their units
+//! * `table`: columns for terminals and for Markdown; `figure`: the table of a figure
+//! * `terminal`, `csv`: what a run leaves behind, beside its JSON
+
+pub(crate) mod csv;
+mod figure;
+pub(crate) mod format;
+mod goals;
+mod table;
+pub(crate) mod terminal;
