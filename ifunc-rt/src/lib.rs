@@ -67,8 +67,8 @@ pub use load::sets::NamedSet;
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
-    Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Progress, Registered,
-    Source, SourceError, SourceOptions, StatsError,
+    Aggregation, Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Progress,
+    Registered, Source, SourceError, SourceOptions, StatsError,
 };
 pub use target::{
     ImageInfo, ServeEnd, ServeError, Serving, SourceInfo, StatsHandle, StopHandle, Target, TargetBuilder,

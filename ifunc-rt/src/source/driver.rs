@@ -129,7 +129,8 @@ impl Driver {
             return Some(after(Patience::SLICE));
         }
         let often = state.attention().map(after);
-        state.earliest().into_iter().chain(often).min()
+        let batch = state.batch_due();
+        state.earliest().into_iter().chain(often).chain(batch).min()
     }
 }
 

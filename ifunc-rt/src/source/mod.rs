@@ -23,6 +23,7 @@ mod shared;
 mod stats;
 mod submit;
 mod task;
+mod timer;
 mod waiting;
 
 use std::path::Path;
@@ -37,7 +38,7 @@ pub use embed::{EmbeddedImage, include};
 pub use error::{Error, LibraryError};
 pub use handle::{Loaded, Registered};
 pub use message::{LoadedMessage, Message};
-pub use options::{Progress, SourceOptions};
+pub use options::{Aggregation, Progress, SourceOptions};
 pub use stats::StatsError;
 
 use connection::Connection;
@@ -269,6 +270,19 @@ impl Source {
         self.say_reports()
     }
 
+    /// Sends what is open: the batch into which [aggregated](Registered::aggregated) handles put what they send. Waits for room to send
+    /// it, for as long as [`SourceOptions::timeout`] says, and not for the target.
+    ///
+    /// # Errors
+    /// No room until then: it is sent as soon as there is. The target gone.
+    pub fn push(&self) -> Result<(), Error> {
+        if self.lock().try_push() {
+            return Ok(());
+        }
+        let push = |connection: &mut Connection| Ok(connection.try_push().then_some(()));
+        self.shared.retry(self.shared.deadline(), PUSH, Want::Room, push)
+    }
+
     /// Takes the receiving for this source's futures into an event loop of the caller's.
     ///
     /// Blocking waits ([`Call::wait`], [`flush`](Self::flush), a `send` without room) receive themselves: for their own thread and for
@@ -328,6 +342,8 @@ impl Source {
 
 /// What a flush is called in errors.
 const FLUSH: &str = "flush";
+/// And a push.
+const PUSH: &str = "the open batch";
 
 /// Those who use a source: not the thread that receives for futures.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Deadlines of a source, and who makes progress.
+//! Deadlines of a source, who makes progress, and how much travels together.
 
 use std::time::Duration;
 
@@ -25,8 +25,45 @@ pub enum Progress {
     Thread,
 }
 
-/// Deadlines of a [`Source`](super::Source), and who makes progress.
+/// When the open batch of a source is sent, into which its [aggregated](super::Registered::aggregated) handles put what they
+/// send: when it is full, when it is old enough, and whenever it must go first for the sake of order or of somebody who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Aggregation {
+    /// Most bytes of a batch: each invocation takes 16 and its payload, rounded up to 8. Less where the transport takes less
+    /// in one frame. An invocation that fits into no batch travels by itself. Default 8 KiB.
+    pub bytes: usize,
+    /// How long an invocation may lie in a batch that is not full. [`Duration::MAX`]: as long as nobody needs it to be sent, and
+    /// the source has no thread for it. Default 100 µs.
+    pub delay: Duration,
+}
 
+impl Default for Aggregation {
+    fn default() -> Self {
+        Self {
+            bytes: 8 << 10,
+            delay: Duration::from_micros(100),
+        }
+    }
+}
+
+impl Aggregation {
+    /// Sets [`bytes`](Self::bytes).
+    #[must_use]
+    pub fn bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Sets [`delay`](Self::delay).
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+}
+
+/// Deadlines of a [`Source`](super::Source), and who makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceOptions {
@@ -46,6 +83,8 @@ pub struct SourceOptions {
     /// `UCX_TCP_KEEPIDLE`, `UCX_TCP_KEEPINTVL`, `UCX_TCP_KEEPCNT` and the like in the environment win over it. `shm` and
     /// `loopback` do not use it: the kernel tells the end of a process of the same host at once.
     pub peer_timeout: Duration,
+    /// When invocations of [aggregated](super::Registered::aggregated) handles are sent.
+    pub aggregation: Aggregation,
 }
 
 impl Default for SourceOptions {
@@ -56,6 +95,7 @@ impl Default for SourceOptions {
             reconnect: Duration::from_secs(5),
             progress: Progress::Caller,
             peer_timeout: PEER_TIMEOUT,
+            aggregation: Aggregation::default(),
         }
     }
 }
@@ -93,6 +133,13 @@ impl SourceOptions {
     #[must_use]
     pub fn peer_timeout(mut self, timeout: Duration) -> Self {
         self.peer_timeout = timeout;
+        self
+    }
+
+    /// Sets [`aggregation`](Self::aggregation).
+    #[must_use]
+    pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
+        self.aggregation = aggregation;
         self
     }
 

@@ -9,7 +9,8 @@
 //! whether the owner is inside. Between the two the owner has a compiler fence and the others have a barrier on every
 //! thread of the process: one of the two sees the other. The last other thread that was inside owns the value from then
 //! on. After [`MAX_OWNERS`] changes it is clear that the value is really shared; then nobody owns it any more, and it is an ordinary
-//! mutex: an owner that might still be on its way in sees that it is none, or that others wait, without another barrier.
+//! mutex: an owner that might still be on its way in sees that it is none, or that others wait, without another barrier. A
+//! *guest* is another thread that does not become the owner: one that comes seldom, and for the owner's sake.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
@@ -139,11 +140,16 @@ impl<T> Owned<T> {
             }
             mine.inside.store(false, Ordering::Release);
         }
-        self.lock_as_other()
+        self.lock_as_other(true)
+    }
+
+    /// Goes inside as a guest.
+    pub(super) fn lock_as_guest(&self) -> Guard<'_, T> {
+        self.lock_as_other(false)
     }
 
     #[cold]
-    fn lock_as_other(&self) -> Guard<'_, T> {
+    fn lock_as_other(&self, becomes_owner: bool) -> Guard<'_, T> {
         assert!(self.holder.load(Ordering::Relaxed) != this_thread(), "{TWICE}");
         // Whoever stored it had made sure that the last owner was outside, and that it sees on its next way in that it owns
         // nothing: before that one says that it is done, it sees that others wait; behind that, it sees the store of the owner.
@@ -155,7 +161,8 @@ impl<T> Owned<T> {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = self.owner.load(Ordering::Relaxed);
         // SAFETY: as in `lock`.
-        if let Some(owner) = unsafe { owner.as_ref() } {
+        let owner = unsafe { owner.as_ref() };
+        if let Some(owner) = owner {
             let mut looks = 0u32;
             while owner.inside.load(Ordering::Acquire) {
                 looks += 1;
@@ -167,7 +174,11 @@ impl<T> Owned<T> {
             }
         }
         // The owner stays out now: it sees that others wait, or that it does not own any more.
-        if owners.0.len() < MAX_OWNERS {
+        // It may be this thread, which a guest kept from going in as such.
+        let is_owner = owner.is_some_and(|owner| owner.thread == this_thread());
+        if is_owner || !becomes_owner {
+            // It stays the owner.
+        } else if owners.0.len() < MAX_OWNERS {
             let me = Box::into_raw(Box::new(Owner {
                 thread: this_thread(),
                 inside: AtomicBool::new(false),
@@ -330,6 +341,25 @@ mod model {
         });
     }
 
+    #[test]
+    fn one_at_a_time_with_a_guest() {
+        loom::model(|| {
+            let owned = Arc::new(Owned::new(0));
+            *owned.lock() += 1;
+            let guest = {
+                let owned = Arc::clone(&owned);
+                thread::spawn(move || {
+                    *owned.lock_as_guest() += 1;
+                    *owned.lock_as_guest() += 1;
+                })
+            };
+            *owned.lock() += 1;
+            *owned.lock() += 1;
+            guest.join().unwrap();
+            assert_eq!(*owned.lock(), 5);
+        });
+    }
+
     /// Loom reports two threads inside at once as a race on the value.
     #[test]
     fn one_at_a_time_whoever_owns_it() {
@@ -356,7 +386,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
-    use super::{MAX_OWNERS, Owned};
+    use super::{MAX_OWNERS, Ordering, Owned};
 
     #[test]
     fn counts_every_visit() {
@@ -372,6 +402,23 @@ mod tests {
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         }
         assert_eq!(*owned.lock(), 3 * MAX_OWNERS as u64 * 300);
+    }
+
+    #[test]
+    fn a_guest_takes_nothing_from_the_owner() {
+        let owned = Arc::new(Owned::new(0u64));
+        *owned.lock() += 1;
+        let owner = owned.owner.load(Ordering::Relaxed);
+        for _ in 0..2 * MAX_OWNERS {
+            let guest = {
+                let owned = Arc::clone(&owned);
+                thread::spawn(move || (0..100).for_each(|_| *owned.lock_as_guest() += 1))
+            };
+            (0..100).for_each(|_| *owned.lock() += 1);
+            guest.join().unwrap();
+        }
+        assert_eq!(*owned.lock(), 1 + 2 * MAX_OWNERS as u64 * 200);
+        assert_eq!(owned.owner.load(Ordering::Relaxed), owner);
     }
 
     #[test]

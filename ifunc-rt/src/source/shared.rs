@@ -8,6 +8,7 @@ use super::connection::Connection;
 use super::error::Error;
 use super::owned::Owned;
 use super::patience::{Patience, after};
+use super::timer;
 use super::waiting::{Ended, Shared, Waited, Want, wait};
 
 /// The shortest attempt to make a lost link again: a target of this host that is there answers in less than a millisecond.
@@ -124,12 +125,24 @@ impl SharedConnection {
         }
     }
 
-    /// The last who used it has left. What travels in fragments is sent to its end, in a bounded time.
+    /// Sees to it that an open batch is sent in time.
+    pub(super) fn send_in_time(self: &Arc<Self>) {
+        let timer = self.lock().needs_timer();
+        if let Some(timer) = timer
+            && let Err(error) = timer::start(self, timer)
+        {
+            tracing::warn!(%error, "no thread can be started that sends batches in time: they are sent when the source is used");
+            self.lock().timer_failed();
+        }
+    }
+
+    /// The last who used it has left. What is open, and what travels in fragments, is sent to its end, in a bounded time.
     pub(super) fn close(&self) {
         const PATIENCE: Duration = Duration::from_secs(1);
         let until = after(PATIENCE);
         let _ = wait::<_, (), std::convert::Infallible>(self, until, Want::Room, |connection| {
-            Ok((connection.try_drain() || !connection.has_job()).then_some(()))
+            connection.try_push();
+            Ok((connection.try_drain() || !connection.has_unsent()).then_some(()))
         });
         self.lock().close();
     }

@@ -59,6 +59,10 @@ impl<E: FnMut(&mut [u8]) -> Result<usize, Error>> Future for Submit<'_, E> {
                 *this.token.insert(token)
             }
         };
+        if handle.is_aggregated() {
+            this.token = None;
+            return Poll::Ready(Ok(token));
+        }
         let drained = this
             .task
             .poll(shared, context, handle.name(), Want::Room, |connection| {

@@ -103,6 +103,11 @@ pub(super) trait Shared {
     fn lock(&self) -> Inside<'_, Self::State> {
         Inside(ManuallyDrop::new(self.state().lock()))
     }
+
+    /// For a thread that comes seldom, and leaves the lock's advantages to the one that has them.
+    fn lock_as_guest(&self) -> Inside<'_, Self::State> {
+        Inside(ManuallyDrop::new(self.state().lock_as_guest()))
+    }
 }
 
 /// Inside; wakes whom it must on the way out, when it is out: a waker is somebody else's code, and may use the source.

@@ -1,6 +1,7 @@
 //! The source's end of a connection: what was bound, what is under way, what came back, and what becomes of it all when
 //! the target goes away.
 
+mod batch;
 mod pending;
 mod receiving;
 mod room;
@@ -14,6 +15,7 @@ use std::time::Instant;
 use ifunc_abi::frame::{Header, Kind};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use batch::Batch;
 use pending::{Again, Outcome, Pendings, What};
 use sending::Job;
 use waiting::Waiting;
@@ -40,6 +42,10 @@ pub(super) struct Connection {
     order: Order,
     handles: Vec<Slot>,
     unbind: Vec<u32>,
+    /// What travels together and was not sent yet.
+    batch: Batch,
+    /// Something may wait to be sent: `job`, `resend`, `unbind`, a batch that closes.
+    has_more: bool,
     pending: Pendings,
     /// A body that travels in fragments; nothing else is sent before it is through.
     job: Option<Job>,
@@ -49,6 +55,8 @@ pub(super) struct Connection {
     /// The last fire-and-forget frame: its sequence and its handle.
     last_send: Option<(u32, u32)>,
     reports: VecDeque<Report>,
+    /// What a frame held that held many, while it is taken in.
+    many: Vec<(u64, Completion)>,
     waiting: Waiting,
 }
 
@@ -69,6 +77,8 @@ pub(super) enum Report {
 struct Slot {
     library: Arc<Library>,
     users: usize,
+    /// The open batch is one of them.
+    batched: bool,
     /// The generation it was installed in; 0: in none.
     installed: u64,
 }
@@ -81,6 +91,8 @@ pub(super) struct Submission<'a> {
     pub(super) align: usize,
     /// Whether a completion is wanted.
     pub(super) wants: bool,
+    /// Whether it may travel with others.
+    pub(super) aggregated: bool,
     /// Writes the payload.
     pub(super) encode: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
 }
@@ -108,6 +120,7 @@ impl Connection {
                 doing: "making what threads of this process are woken by".into(),
                 source,
             })?;
+        let batch = Batch::new(options.aggregation, &link);
         Ok(Self {
             route,
             options,
@@ -118,12 +131,15 @@ impl Connection {
             order: Order::new(),
             handles: Vec::new(),
             unbind: Vec::new(),
+            batch,
+            has_more: false,
             pending: Pendings::default(),
             job: None,
             bodies: 0,
             resend: VecDeque::new(),
             last_send: None,
             reports: VecDeque::new(),
+            many: Vec::new(),
             waiting,
         })
     }
@@ -158,6 +174,7 @@ impl Connection {
                 self.handles.push(Slot {
                     library,
                     users: 1,
+                    batched: false,
                     installed: 0,
                 });
                 self.handles.len() - 1
@@ -169,17 +186,34 @@ impl Connection {
 
     /// Gives a handle back.
     pub(super) fn unbind(&mut self, handle: u32) {
+        self.release(handle);
+        // At once, if there is room: the target may need the image's.
+        self.drive();
+    }
+
+    /// It has one user less.
+    fn release(&mut self, handle: u32) {
         let slot = &mut self.handles[handle as usize];
         slot.users -= 1;
         if slot.users == 0 && slot.installed == self.generation {
             self.unbind.push(handle);
-            // At once, if there is room: the target may need the image's.
-            self.drive();
+            self.has_more = true;
         }
     }
 
-    /// Sends, if there is room now; `None` if there is not. With `wants` the result is the token, otherwise 0.
+    /// Sends, or puts it into the open batch, if there is room now; `None` if there is not. With `wants` the result is the
+    /// token, otherwise 0.
+    #[inline]
     pub(super) fn try_submit(&mut self, submission: &mut Submission<'_>) -> Result<Option<u64>, Error> {
+        if submission.aggregated {
+            self.try_append(submission)
+        } else {
+            self.try_send(submission)
+        }
+    }
+
+    /// Sends it by itself.
+    fn try_send(&mut self, submission: &mut Submission<'_>) -> Result<Option<u64>, Error> {
         self.progress();
         self.ask();
         if !submission.wants
@@ -270,7 +304,7 @@ impl Connection {
     /// Asks for a completion when everything before was consumed.
     pub(super) fn try_sync(&mut self) -> Result<Option<u64>, Error> {
         self.progress();
-        if self.link.is_none() && self.resend.is_empty() && self.job.is_none() {
+        if self.link.is_none() && self.resend.is_empty() && self.job.is_none() && self.batch.is_empty() {
             // Nothing is under way; what was lost has been reported.
             let token = self.pending.wait_for(What::Flush, None);
             self.pending.complete(token, Ok(Completion::executed()));
@@ -287,6 +321,7 @@ impl Connection {
 
     /// Sends a frame without a body that wants a completion.
     fn question(&mut self, kind: Kind, handle: u32, what: What) -> Result<Option<u64>, Error> {
+        self.close_soon();
         if !self.drive() {
             return Ok(None);
         }
@@ -309,26 +344,28 @@ impl Connection {
         Ok(Some(token))
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether nothing waits to be sent. A batch that is open waits for others.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty()
+        !self.has_more
     }
 
-    /// Whether something large is under way.
-    pub(super) fn has_job(&self) -> bool {
-        self.job.is_some()
+    /// Whether something is still to be sent of what was accepted: something large, or a batch.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.job.is_some() || !self.batch.is_empty()
     }
 
     /// Whether nothing large is still on its way out.
     pub(super) fn try_drain(&mut self) -> bool {
         self.progress();
+        self.close_for(0);
         self.drive()
     }
 
     /// What is known of a token: taken, if it is done.
     pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
         self.progress();
+        self.close_for(token);
         self.drive();
         self.pending.take(token)
     }
@@ -337,8 +374,9 @@ impl Connection {
     pub(super) fn abandon(&mut self, token: u64) {
         let again = self.resend.contains(&token);
         self.resend.retain(|&other| other != token);
-        // A completion comes only over the link that the frame was sent over.
-        self.pending.abandon(token, self.link.is_some() && !again);
+        // A completion comes only over the link that the frame was sent over, or will be.
+        let comes = self.link.is_some() && !again || self.pending.is_in_batch(token);
+        self.pending.abandon(token, comes);
     }
 
     /// Where the target is.

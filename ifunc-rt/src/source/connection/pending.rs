@@ -18,6 +18,8 @@ pub(super) struct Pendings {
 #[derive(Debug)]
 struct Pending {
     serial: u32,
+    /// Its invocation is in the open batch: it was not sent.
+    in_batch: bool,
     state: State,
     /// Who waits, asleep.
     waker: Option<Waker>,
@@ -75,12 +77,14 @@ impl Pendings {
             Some(index) => {
                 let place = &mut self.places[index as usize];
                 place.serial = place.serial.wrapping_add(1).max(1);
+                place.in_batch = false;
                 place.state = state;
                 index
             }
             None => {
                 self.places.push(Pending {
                     serial: 1,
+                    in_batch: false,
                     state,
                     waker: None,
                 });
@@ -95,6 +99,18 @@ impl Pendings {
         if let Some(State::Waiting { sequence, .. }) = self.state(token) {
             *sequence = place;
         }
+    }
+
+    /// Its invocation lies in the open batch, or does not any more.
+    pub(super) fn set_in_batch(&mut self, token: u64, is: bool) {
+        if let Some(place) = find(&mut self.places, token) {
+            place.in_batch = is;
+        }
+    }
+
+    /// Whether its invocation lies in the open batch.
+    pub(super) fn is_in_batch(&mut self, token: u64) -> bool {
+        find(&mut self.places, token).is_some_and(|place| place.in_batch)
     }
 
     /// It is done. Returns the sequence of its frame, if somebody waited.
@@ -162,12 +178,15 @@ impl Pendings {
         }
     }
 
-    /// No completion will come any more. What may be sent again goes on waiting, and is returned; everything else ends with
-    /// `verdict`.
+    /// No completion of what was sent will come any more. What may be sent again goes on waiting, and is returned; everything
+    /// else ends with `verdict`.
     pub(super) fn lose(&mut self, mut verdict: impl FnMut(u64, What) -> Error) -> Vec<u64> {
         let mut again_tokens = Vec::new();
         for (index, place) in self.places.iter_mut().enumerate() {
             let token = token_of(index as u32, place.serial);
+            if place.in_batch {
+                continue;
+            }
             match &place.state {
                 State::Waiting {
                     again: Some(_), age, ..

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ifunc_abi::batch::Entry;
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
@@ -10,11 +11,14 @@ use rustix::time::{ClockId, clock_gettime};
 use super::pending::What;
 use super::{Completion, Connection, Error, Report, name_in};
 use crate::source::completion::explain;
-use crate::transports::{Arrived, Gone};
+use crate::transports::{Arrived, Body, Gone};
 use crate::wire::order::Turn;
 
 /// Most failures of sends that are kept until somebody asks.
 const MAX_REPORTS: usize = 64;
+
+/// Most completions that memory is kept for, from one frame that holds many to the next.
+const MAX_KEPT: usize = 1024;
 
 impl Connection {
     /// Takes in what has come back, and notices a target that went away.
@@ -47,7 +51,7 @@ impl Connection {
         loop {
             if let Some(parked) = self.order.take_next() {
                 let next = self.order.next();
-                let read = read(&parked.arrived(next))?;
+                let read = read(&parked.arrived(next), &mut self.many)?;
                 self.order.advance();
                 self.take_in(read);
                 continue;
@@ -62,7 +66,7 @@ impl Connection {
             received = true;
             let read = match self.order.turn(arrived.sequence) {
                 Turn::Now => {
-                    let read = read(&arrived)?;
+                    let read = read(&arrived, &mut self.many)?;
                     self.order.advance();
                     Some(read)
                 }
@@ -81,19 +85,36 @@ impl Connection {
         }
     }
 
-    pub(super) fn take_in(&mut self, (kind, token, completion): (Kind, u64, Completion)) {
-        self.waiting.received += 1;
-        if kind == Kind::Completion {
-            // Frames are run in order: what was sent before this one was consumed.
-            if let Some(sequence) = self.pending.complete(token, Ok(completion))
-                && self
-                    .last_send
-                    .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)
-            {
-                self.last_send = None;
+    fn take_in(&mut self, read: Read) {
+        match read {
+            Read::Completion(token, completion) => self.completed(token, completion),
+            Read::Many => {
+                let mut many = std::mem::take(&mut self.many);
+                for (token, completion) in many.drain(..) {
+                    self.completed(token, completion);
+                }
+                if many.capacity() <= MAX_KEPT {
+                    self.many = many;
+                }
             }
-            return;
+            Read::Report(completion) => self.told(&completion),
         }
+    }
+
+    fn completed(&mut self, token: u64, completion: Completion) {
+        self.waiting.received += 1;
+        // Frames are run in order: what was sent before this one was consumed.
+        if let Some(sequence) = self.pending.complete(token, Ok(completion))
+            && self
+                .last_send
+                .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)
+        {
+            self.last_send = None;
+        }
+    }
+
+    fn told(&mut self, completion: &Completion) {
+        self.waiting.received += 1;
         // What it means is found out by whoever asks, and never if nobody does: there may be one for every frame.
         if self.reports.len() >= MAX_REPORTS {
             return;
@@ -145,12 +166,13 @@ impl Connection {
             }
         };
         self.resend = self.pending.lose(verdict).into();
+        self.has_more = true;
         self.link_changed(Some(&*link.waiter));
         // Whoever sleeps on it has to make another one.
         link.waiter.close();
     }
 
-    fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: Report) {
         if self.reports.len() < MAX_REPORTS {
             self.reports.push_back(report);
         }
@@ -167,11 +189,48 @@ impl Report {
     }
 }
 
-fn read(arrived: &Arrived<'_>) -> Result<(Kind, u64, Completion), Gone> {
+/// What a frame was.
+enum Read {
+    /// With its token.
+    Completion(u64, Completion),
+    /// Completions, which were read.
+    Many,
+    Report(Completion),
+}
+
+fn read(arrived: &Arrived<'_>, many: &mut Vec<(u64, Completion)>) -> Result<Read, Gone> {
     let header = Header::parse(arrived.words).map_err(|_| Gone::Malformed("words that are no header"))?;
-    if !matches!(header.kind, Kind::Completion | Kind::Report) {
-        return Err(Gone::Malformed("a target sent a request"));
+    let completion = || Ok(Completion::new(status(header.handle)?, &arrived.body));
+    match header.kind {
+        Kind::Completion => Ok(Read::Completion(header.token, completion()?)),
+        Kind::Report => Ok(Read::Report(completion()?)),
+        Kind::Completions => read_many(&arrived.body, many).map(|()| Read::Many),
+        _ => Err(Gone::Malformed("a target sent a request")),
     }
-    let status = Status::from_code(header.handle).ok_or(Gone::Malformed("an unknown status"))?;
-    Ok((header.kind, header.token, Completion::new(status, &arrived.body)))
+}
+
+/// Reads the entries of a frame: each head once, whatever the target does to it meanwhile.
+fn read_many(body: &Body<'_>, many: &mut Vec<(u64, Completion)>) -> Result<(), Gone> {
+    let cut_off = Gone::Malformed("completions that are cut off");
+    many.clear();
+    let mut at = 0;
+    while at < body.len() {
+        let mut head = [0; Entry::SIZE];
+        let part = body.part(at, Entry::SIZE).ok_or_else(|| cut_off.clone())?;
+        part.copy_to_slice(&mut head);
+        let entry: Entry = zerocopy::transmute!(head);
+        let len = entry.len.get() as usize;
+        let answer = body.part(at + Entry::SIZE, len).ok_or_else(|| cut_off.clone())?;
+        many.push((
+            entry.token.get(),
+            Completion::new(status(entry.code.get())?, &answer),
+        ));
+        at += Entry::room(len).ok_or_else(|| cut_off.clone())?;
+    }
+    // A body ends behind the zeros of its last entry.
+    if at == body.len() { Ok(()) } else { Err(cut_off) }
+}
+
+fn status(code: u32) -> Result<Status, Gone> {
+    Status::from_code(code).ok_or(Gone::Malformed("an unknown status"))
 }

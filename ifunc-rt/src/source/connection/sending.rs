@@ -26,7 +26,7 @@ impl Connection {
     #[inline]
     pub(super) fn ready(&mut self, handle: u32) -> Result<bool, Error> {
         let installed = self.handles[handle as usize].installed == self.generation;
-        if installed && self.link.is_some() && self.is_idle() {
+        if installed && self.link.is_some() && self.is_idle() && self.batch.is_empty() {
             return Ok(true);
         }
         self.make_ready(handle)
@@ -34,6 +34,7 @@ impl Connection {
 
     #[cold]
     fn make_ready(&mut self, handle: u32) -> Result<bool, Error> {
+        self.close_soon();
         Ok(self.link.is_some() && self.drive() && self.installed(handle)? && self.drive())
     }
 
@@ -44,6 +45,7 @@ impl Connection {
         self.generation += 1;
         self.order = Order::new();
         self.unbind.clear();
+        self.adopt_batch();
         self.link_changed(None);
         self.drive();
         self.wake_sender();
@@ -131,6 +133,7 @@ impl Connection {
             number: self.bodies,
             again: false,
         });
+        self.has_more = true;
     }
 
     /// Sends on what is under way: fragments, calls to be sent again, handles to be released. `false`: no room for all
@@ -153,6 +156,11 @@ impl Connection {
 
     pub(super) fn try_drive(&mut self) -> Result<bool, Gone> {
         loop {
+            let nothing = self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty();
+            if nothing && !self.batch.closing {
+                self.has_more = false;
+                return Ok(true);
+            }
             let Some(link) = &mut self.link else {
                 return Ok(false);
             };
@@ -199,6 +207,12 @@ impl Connection {
                     self.send_again(token);
                 }
                 self.resend.pop_front();
+            } else if self.batch.closing {
+                if !self.send_batch()? {
+                    return Ok(false);
+                }
+                // Others wait for its end.
+                self.wake_sender();
             } else if let Some(handle) = self.unbind.pop() {
                 if link.tx.reserve(0, 1)?.is_none() {
                     self.unbind.push(handle);
@@ -207,8 +221,6 @@ impl Connection {
                 }
                 link.tx.commit(Header::new(Kind::Unbind, handle, 0), 0);
                 self.handles[handle as usize].installed = 0;
-            } else {
-                return Ok(true);
             }
         }
     }

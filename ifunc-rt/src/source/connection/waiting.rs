@@ -126,7 +126,8 @@ impl Waited for Connection {
                 Some(Ok(false)) | None => {}
             }
         }
-        self.waiting.tasks.expire(&mut self.pending.woken)
+        let due = self.waiting.tasks.expire(&mut self.pending.woken);
+        due.into_iter().chain(self.batch_due()).min()
     }
 
     fn others_wait(&self) -> bool {
@@ -174,6 +175,7 @@ impl Waited for Connection {
 
     fn give_up(&mut self, why: String) {
         self.resend_no_more();
+        self.give_up_batch(&why);
         self.waiting.given_up += 1;
         self.waiting.why = why;
         self.waiting.tried_since = None;
@@ -237,7 +239,7 @@ impl Connection {
     /// Whether somebody must receive for those that do not.
     pub(in crate::source) fn is_watched(&self) -> bool {
         !self.waiting.tasks.waiting.is_empty()
-            || ((self.job.is_some() || self.waiting.always) && self.link.is_some())
+            || ((self.job.is_some() || self.batch.closing || self.waiting.always) && self.link.is_some())
     }
 
     /// Whether anybody waits for anything over a link that has to be looked at whatever its bell says; how often.
@@ -336,6 +338,8 @@ impl Connection {
             self.pending.woken.push(waker);
         }
         self.pending.woken.extend(self.waiting.others.take());
+        self.pending.woken.extend(self.waiting.rooms.wake_all());
+        self.stop_timer();
         // It may follow an event loop.
         let next = self.waiting.helm.pass_on();
         self.pending.woken.extend(next);
