@@ -87,10 +87,8 @@ impl Target {
             target: (&raw const *target).cast_mut().cast(),
             shared: true,
         };
-        let entries = (1..threads)
-            .map(|_| Entry::new(self.stack_bytes))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(TargetError::os("map a stack for injected code"))?;
+        self.move_in()?;
+        let stack_bytes = self.stack_bytes;
         let Self {
             roster,
             host,
@@ -115,10 +113,20 @@ impl Target {
             summons: Condvar::new(),
         };
         thread::scope(|scope| {
-            for mut entry in entries {
+            for _ in 1..threads {
                 let crew = &crew;
                 let name = thread::Builder::new().name("ifunc-serve".into());
-                let started = name.spawn_scoped(scope, move || crew.work_or_end(&mut entry));
+                // Its stack for injected code below its own: see `move_in`.
+                let started = name.spawn_scoped(scope, move || match Entry::new(stack_bytes) {
+                    Ok(mut entry) => crew.work_or_end(&mut entry),
+                    Err(error) => {
+                        let what = "map a stack for injected code";
+                        crew.end(Over::Failed(TargetError::Os {
+                            what,
+                            error: error.into(),
+                        }));
+                    }
+                });
                 if let Err(error) = started {
                     let what = "start a thread that serves";
                     crew.end(Over::Failed(TargetError::Os { what, error }));

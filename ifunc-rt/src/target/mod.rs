@@ -17,6 +17,7 @@ mod stats;
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
@@ -74,6 +75,8 @@ pub struct Target {
     roster: Roster,
     host: Host,
     entry: Entry,
+    /// The thread that mapped the entry's stack.
+    home: ThreadId,
     listener: Box<dyn Listener>,
     bells: Bells,
     stack_bytes: usize,
@@ -134,6 +137,7 @@ impl Target {
                 share_stats: builder.share_stats,
             },
             entry,
+            home: thread::current().id(),
             bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
             listener,
             stack_bytes: builder.stack_bytes,
@@ -214,6 +218,7 @@ impl Target {
         target: &mut T,
         mut done: impl FnMut(&T) -> bool,
     ) -> Result<(), TargetError> {
+        self.move_in()?;
         let mut idle_since: Option<Instant> = None;
         let mut looks = 0u32;
         while !self.bells.stopped() {
@@ -243,6 +248,18 @@ impl Target {
             }
             self.disarm();
             idle_since = None;
+        }
+        Ok(())
+    }
+
+    /// Where another thread has made the target, injected code gets a stack that this one maps. The kernel maps downwards, so it
+    /// lies below the thread's own: debuggers follow a backtrace upwards alone.
+    fn move_in(&mut self) -> Result<(), TargetError> {
+        let here = thread::current().id();
+        if self.home != here {
+            self.entry =
+                Entry::new(self.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
+            self.home = here;
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ fn serve(address: &str, once: bool) -> Result<(), Box<dyn std::error::Error>> {
     let mut target = builder().listen(address)?;
     println!("ifunc: ready {}", target.address());
     let mut said = 0;
-    target.serve_until(&mut state, |state| {
+    let done = |state: &State| {
         let changed = state.changes != said;
         if changed {
             said = state.changes;
@@ -55,6 +55,13 @@ fn serve(address: &str, once: bool) -> Result<(), Box<dyn std::error::Error>> {
             let _ = std::io::stdout().flush();
         }
         changed && once
-    })?;
+    };
+    if std::env::var_os("E2E_THREAD").is_some() {
+        let serve = || target.serve_until(&mut state, done);
+        std::thread::scope(|scope| scope.spawn(serve).join())
+            .map_err(|_| "the thread that serves panicked")??;
+    } else {
+        target.serve_until(&mut state, done)?;
+    }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use application::Application;
 use ifunc_rt::ucx::{Worker, WorkerOptions};
-use ifunc_rt::{Call, Source, SourceOptions, Target};
+use ifunc_rt::{Call, Error, Source, SourceOptions, Target};
 use ifunc_tests::State;
 
 /// The id of ifunc's active messages: the application does not use it.
@@ -116,8 +116,15 @@ fn work(
             sent += 1;
         }
         if called < rounds && calls.len() < AHEAD {
-            called += 1;
-            calls.push(add.call(&called.to_le_bytes())?);
+            // Without waiting for room: the peer, which would make some, may be waiting for us.
+            match add.try_call(&u64::to_le_bytes(called + 1)) {
+                Ok(call) => {
+                    called += 1;
+                    calls.push(call);
+                }
+                Err(Error::WouldBlock { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         // The application's own; with `progress(false)` nobody else's.
         application.progress();
