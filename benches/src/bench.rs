@@ -83,8 +83,8 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         rows.status().say("Wrote", file.display());
     }
     let verb = if plan.quick { "work" } else { "were measured" };
-    let said = format!("{} figures {verb}, {} rows", figures.len(), rows.len());
-    rows.status().say("Finished", said);
+    let said = format!("{} figures {verb}, {} rows\n", figures.len(), rows.len());
+    rows.status().print(said);
     Ok(())
 }
 

@@ -46,6 +46,14 @@ struct Cli {
 enum Command {
     /// Measure
     Run(Run),
+    /// Make the page and its plots from results
+    Render {
+        /// Take these results for the page's; without it, those that it has
+        results: Option<PathBuf>,
+        /// The folder of the page
+        #[arg(long, value_name = "FOLDER", default_value = "docs")]
+        docs: PathBuf,
+    },
     /// Be one of the programs that are measured
     #[command(hide = true)]
     Role {
@@ -73,6 +81,7 @@ struct Run {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(options) => bench::run(&options),
+        Command::Render { results, docs } => report::page::render(results.as_deref(), &docs),
         Command::Role { name } => roles::run(&name),
     };
     match result {

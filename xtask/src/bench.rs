@@ -1,29 +1,160 @@
 //! `cargo xtask bench`: builds the runner and the ifuncs, and runs it. What it does is in `benches`.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::steps::{cargo, end, ifunc, status};
+use crate::steps::{cargo, end, ifunc, last_line, output, status};
 
-/// The command, with the arguments of the runner's `run`.
-pub(crate) fn command(options: &[String]) -> ExitCode {
-    end(run(options))
+/// What a whole run leaves behind, and the page is made of.
+const RESULTS: &str = "docs/performance/results.json";
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    /// To measure, with these options of the runner's.
+    Run { options: Vec<String>, quick: bool },
+    /// To make the page, of these results or those that it has.
+    Render { results: Option<PathBuf> },
 }
 
-fn run(options: &[String]) -> Result<(), String> {
-    status(&mut cargo([
+/// The command.
+pub(crate) fn command(options: &[String]) -> ExitCode {
+    end(judge(options).and_then(|asked| match asked {
+        Asked::Run { options, quick } => run(&options, quick, |bench| status(bench)),
+        Asked::Render { results } => render(results.as_deref()),
+    }))
+}
+
+/// Whether everything works; what it says last.
+pub(crate) fn quick() -> Result<String, String> {
+    let mut said = String::new();
+    run(&["--quick".into()], true, |bench| {
+        said = last_line(&output(bench)?);
+        Ok(())
+    })?;
+    Ok(said)
+}
+
+/// The runner takes a while to be built.
+fn judge(args: &[String]) -> Result<Asked, String> {
+    let mut options = Vec::new();
+    let (mut quick, mut is_kept) = (false, true);
+    let mut left = args.iter();
+    while let Some(arg) = left.next() {
+        match arg.as_str() {
+            "--render" => {
+                let results = left.next().map(PathBuf::from);
+                return match options.is_empty() && left.next().is_none() {
+                    true => Ok(Asked::Render { results }),
+                    false => Err("`--render` stands alone, or with the file to render".into()),
+                };
+            }
+            "--quick" => quick = true,
+            "--only" | "--json" => {
+                let value = left.next().ok_or_else(|| format!("`{arg}` needs a value"))?;
+                is_kept &= arg != "--json";
+                options.extend([arg.clone(), value.clone()]);
+                continue;
+            }
+            _ => return Err(format!("`cargo xtask bench` has no option `{arg}`")),
+        }
+        options.push(arg.clone());
+    }
+    if is_kept {
+        let results = crate::root().join(RESULTS);
+        options.extend(["--record".into(), results.to_string_lossy().into_owned()]);
+    }
+    Ok(Asked::Run { options, quick })
+}
+
+/// A quick run is of the program as the tests have built it, with the features of the whole workspace, and without the peers
+/// that are features; ifuncs are always optimised.
+fn run(
+    options: &[String],
+    quick: bool,
+    start: impl FnOnce(&mut Command) -> Result<(), String>,
+) -> Result<(), String> {
+    let program = match quick {
+        true => built()?,
+        false => {
+            status(&mut cargo([
+                "build",
+                "--locked",
+                "--release",
+                "--package",
+                "ifunc-bench",
+                "--all-features",
+            ]))?;
+            crate::target().join("release/ifunc-bench")
+        }
+    };
+    status(&mut ifunc(&[
         "build",
-        "--locked",
-        "--release",
+        "--quiet",
         "--package",
-        "ifunc-bench",
+        "ifunc-bench-ifuncs",
     ]))?;
-    status(&mut ifunc(&["build", "--package", "ifunc-bench-ifuncs"]))?;
-    let target = crate::target();
-    let mut bench = Command::new(target.join("release/ifunc-bench"));
+    let mut bench = Command::new(program);
     bench
         .arg("run")
         .args(options)
-        .env("IFUNC_LIB_DIR", target.join("ifunc/release"))
+        .env("IFUNC_LIB_DIR", crate::target().join("ifunc/release"))
         .stdin(Stdio::null());
-    status(&mut bench)
+    start(&mut bench)
+}
+
+fn render(results: Option<&Path>) -> Result<(), String> {
+    let mut bench = Command::new(built()?);
+    bench
+        .args(["render", "--docs"])
+        .arg(crate::root().join("docs"))
+        .args(results);
+    status(bench.stdin(Stdio::null()))
+}
+
+/// The runner as the tests have built it.
+fn built() -> Result<PathBuf, String> {
+    status(&mut cargo([
+        "build",
+        "--quiet",
+        "--locked",
+        "--workspace",
+        "--bin",
+        "ifunc-bench",
+    ]))?;
+    Ok(crate::target().join("debug/ifunc-bench"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Asked, judge};
+
+    #[test]
+    fn options_are_judged_before_anything_is_built() {
+        let judge = |text: &str| judge(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(
+            judge("--quick --only lat-am --json x.json"),
+            Ok(Asked::Run {
+                options: ["--quick", "--only", "lat-am", "--json", "x.json"]
+                    .map(str::to_owned)
+                    .into(),
+                quick: true,
+            })
+        );
+        // What is not written elsewhere is kept for the page, if it is whole: the runner judges that.
+        let Ok(Asked::Run { options, .. }) = judge("") else {
+            panic!("to measure")
+        };
+        assert!(options[0] == "--record" && options[1].ends_with("docs/performance/results.json"));
+        assert_eq!(judge("--render"), Ok(Asked::Render { results: None }));
+        let Ok(Asked::Render { results: Some(file) }) = judge("--render /tmp/x.json") else {
+            panic!("to render a file")
+        };
+        assert_eq!(file, Path::new("/tmp/x.json"));
+        assert!(judge("--json").unwrap_err().contains("needs a value"));
+        assert!(judge("--quick --render").unwrap_err().contains("stands alone"));
+        assert!(judge("--fast").unwrap_err().contains("no option `--fast`"));
+    }
 }

@@ -50,7 +50,10 @@ cargo xtask COMMAND
             the examples, tests and numbered messages between two network namespaces, over good ways and bad ones; --only: what
             has PART in its name, such as `ucx, the link`
   bench [--quick] [--only FIGURE]... [--json FILE]
-            measure the runtime beside what a user would pick instead, both in one run on two cores; --quick: whether it works
+            measure the runtime beside what a user would pick instead, both in one run on two cores; --quick: whether it works;
+            --json: the rows, and beside them as CSV. Without it a whole run leaves them where --render reads
+  bench --render [FILE]
+            make docs/performance.md and its plots from what the last whole run has left, or from FILE, which is kept instead
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::again;
+use crate::bench;
 use crate::build_time;
 use crate::corpus;
 use crate::debian;
@@ -87,6 +88,7 @@ pub(crate) fn run(steps: &mut Steps) {
         });
     }
     steps.step("a short soak", || soak::run(&["--quick".to_owned()]));
+    steps.step("every figure, briefly", bench::quick);
     launcher::run(steps);
     two_hosts::quick(steps);
     build_time::run(steps);

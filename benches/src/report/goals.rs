@@ -46,6 +46,8 @@ pub(crate) fn of(row: &Row) -> Option<Goal> {
         "rate-ucx" => Some(Goal::AtLeast(0.95)),
         "lat-ucx-sm" => Some(Goal::NoMoreThan(40.0)),
         "code-every-frame" => Some(Goal::AtMost(1.0)),
+        // Beside code that is not hashed, or not native, it is only reported.
+        "first-arrival" if row.case != "hashed" => None,
         "first-arrival" if row.size <= 512 => Some(Goal::AtMost(0.1)),
         "first-arrival" if row.size <= 8 << 10 => Some(Goal::AtMost(1.0 / 6.0)),
         "host-call" => Some(Goal::AtMost(1.5)),
@@ -76,11 +78,11 @@ impl Goal {
     /// `≤ 0.75`
     pub(crate) fn text(self) -> String {
         match self {
-            Self::AtMost(limit) => format!("≤ {}", format::ratio(limit)),
+            Self::AtMost(limit) => format!("≤ {}", simple(limit)),
             Self::NearPeerOrFloor(limit, above) => {
-                format!("≤ {} or floor + {above} ns", format::ratio(limit))
+                format!("≤ {} or floor + {above} ns", simple(limit))
             }
-            Self::AtLeast(limit) => format!("≥ {}", format::ratio(limit)),
+            Self::AtLeast(limit) => format!("≥ {}", simple(limit)),
             Self::NoMoreThan(limit) => format!("≤ {limit} ns more"),
         }
     }
@@ -115,6 +117,16 @@ impl Verdict {
             Goal::NoMoreThan(_) => format::value(self.value, "ns"),
             _ => format::ratio(self.value),
         }
+    }
+}
+
+/// As one says it: `0.75`, `20`, `1/6`.
+fn simple(limit: f64) -> String {
+    let inverse = 1.0 / limit;
+    if limit < 0.5 && (inverse - inverse.round()).abs() < 1e-9 {
+        format!("1/{inverse:.0}")
+    } else {
+        limit.to_string()
     }
 }
 
@@ -158,6 +170,21 @@ mod tests {
         assert_eq!(text(&row("rate-am", 4096, 5e6, 2e6)), "met");
         assert_eq!(text(&row("lat-ucx-sm", 8, 300.0, 250.0)), "missed by 10.0 ns");
         assert_eq!(text(&row("trust", 8, 300.0, 250.0)), "no goal");
+        let goals = [
+            (200, "hashed"),
+            (4096, "hashed"),
+            (64 << 10, "hashed"),
+            (200, "not hashed"),
+        ];
+        let goals = goals.map(|(size, case)| {
+            let case = case.to_owned();
+            let row = Row {
+                case,
+                ..row("first-arrival", size, 1.0, 9.0)
+            };
+            of(&row).map_or_else(|| "none".into(), Goal::text)
+        });
+        assert_eq!(goals, ["≤ 1/10", "≤ 1/6", "none", "none"]);
     }
 
     #[test]

@@ -175,3 +175,12 @@ pub(super) fn figures(rows: &[Row]) -> Vec<&str> {
     }
     ids
 }
+
+/// The figures with a goal that a row misses.
+pub(super) fn missed(rows: &[Row]) -> Vec<&str> {
+    let misses = |id: &&str| {
+        let mut of = rows.iter().filter(|row| row.figure == **id);
+        of.any(|row| goals::judge(row).is_some_and(|verdict| !verdict.is_met()))
+    };
+    figures(rows).into_iter().filter(misses).collect()
+}

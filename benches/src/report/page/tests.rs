@@ -1,0 +1,70 @@
+//! A small page is compared with how it looked; the tree's page with what the tree's results make of it.
+
+use std::path::Path;
+
+use super::{PAGE, Page, REMARKS, RESULTS, read};
+
+const RESULTS_OF_NO_MACHINE: &str = include_str!("fixture.json");
+
+const SOME_REMARKS: &str = "\
+What stands here is about the file.
+
+## rate-am
+
+The ring was *full*.
+
+Larger ones were tried.
+";
+
+#[test]
+fn a_page_is_made_of_results_and_remarks() {
+    let page = Page::of(RESULTS_OF_NO_MACHINE, SOME_REMARKS).unwrap();
+    insta::assert_snapshot!("page", page.text);
+    let names: Vec<&str> = page.plots.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "latency-shm.svg",
+            "latency-shm-dark.svg",
+            "rate-shm.svg",
+            "rate-shm-dark.svg",
+            "first-arrival.svg",
+            "first-arrival-dark.svg",
+            "calls-shm.svg",
+            "calls-shm-dark.svg",
+        ]
+    );
+    insta::assert_snapshot!("latency-shm.svg", page.plots[0].1);
+}
+
+#[test]
+fn what_is_no_result_or_no_figure_is_said() {
+    let error = |json, remarks| Page::of(json, remarks).err().map(|error| format!("{error:#}"));
+    let said = error("[{}]", "").unwrap_or_default();
+    assert!(said.contains("these are no results"), "{said}");
+    let said = error("[]", "\n## lat-amm\n\nIt is late.\n").unwrap_or_default();
+    assert!(said.contains("speaks of `lat-amm`, which is no figure"), "{said}");
+    assert_eq!(error("[]", ""), None);
+}
+
+/// Whoever edits the page by hand, or the results and not the page, finds out here.
+#[test]
+fn the_page_of_the_tree_is_what_its_results_make() {
+    let docs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));
+    let file = |name: &str| read(&docs.join(name)).unwrap();
+    let page = Page::of(&file(RESULTS), &file(REMARKS)).unwrap();
+    let mut differ: Vec<String> = Vec::new();
+    if page.text != file(PAGE) {
+        differ.push(PAGE.into());
+    }
+    for (name, svg) in &page.plots {
+        let path = format!("performance/{name}");
+        if std::fs::read_to_string(docs.join(&path)).ok().as_ref() != Some(svg) {
+            differ.push(path);
+        }
+    }
+    assert!(
+        differ.is_empty(),
+        "{differ:?} of docs: not what the results make; help: edit results.json, remarks.md or the templates, then `cargo xtask bench --render`"
+    );
+}
