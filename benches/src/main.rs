@@ -7,6 +7,7 @@
 //! * `figures`: what is measured, one file per figure
 //! * `roles`: what the programs do that are measured: ours, and the peers
 //! * `program`: a role in a process of its own, on a core of its own
+//! * `pair`: two programs that send each other messages
 //! * `slots`: two sides in turn, medians and ratios
 //! * `plan`: how much of it
 //! * `bench`: a run, with its `results` so far, its `status` and the `machine` that it is on
@@ -16,6 +17,7 @@ mod bench;
 mod cores;
 mod figures;
 mod machine;
+mod pair;
 mod plan;
 mod program;
 mod report;
@@ -24,6 +26,7 @@ mod roles;
 mod row;
 mod slots;
 mod status;
+mod ticks;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

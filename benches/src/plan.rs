@@ -26,6 +26,15 @@ impl Plan {
         slot: Duration::from_millis(4),
     };
 
+    /// To find out which of several is the better one, or how single operations are spread.
+    pub(crate) fn trial(&self) -> Self {
+        Self {
+            repetitions: 3,
+            slot: self.slot / 8,
+            ..*self
+        }
+    }
+
     /// Every power of two from `first` to `last`; a few of them in a quick run.
     pub(crate) fn sizes(&self, first: usize, last: usize) -> Vec<usize> {
         let step = if self.quick { 6 } else { 1 };

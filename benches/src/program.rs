@@ -2,22 +2,27 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// How long an answer may take, whatever is asked.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that is measured. It is killed when this is dropped.
+/// How long a program that is told nothing more may take to end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A program that is measured. When this is dropped, it is told nothing more, and killed if it does not end.
 pub(crate) struct Program {
     role: String,
     child: Child,
-    questions: ChildStdin,
+    /// `None` only while it is dropped.
+    questions: Option<ChildStdin>,
     answers: ChildStdout,
     /// What was read and belongs to the next answer.
     read: Vec<u8>,
@@ -42,7 +47,7 @@ impl Program {
         Ok(Self {
             role: role.into(),
             child,
-            questions,
+            questions: Some(questions),
             answers,
             read: Vec::new(),
         })
@@ -52,13 +57,25 @@ impl Program {
     pub(crate) fn tell(&mut self, question: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(question)?;
         line.push(b'\n');
-        self.questions
+        let Some(questions) = &mut self.questions else {
+            bail!("`{}` is told nothing more", self.role)
+        };
+        questions
             .write_all(&line)
             .with_context(|| format!("telling `{}`", self.role))
     }
 
     /// The next answer.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
+        self.hear_or(None)
+    }
+
+    /// The next answer of a program that works with another one, whose end is noticed meanwhile.
+    pub(crate) fn hear_beside<T: DeserializeOwned>(&mut self, other: &mut Self) -> Result<T> {
+        self.hear_or(Some(other))
+    }
+
+    fn hear_or<T: DeserializeOwned>(&mut self, mut other: Option<&mut Self>) -> Result<T> {
         let until = Instant::now() + PATIENCE;
         let line = loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -69,26 +86,48 @@ impl Program {
                 tv_sec: left.as_secs() as i64,
                 tv_nsec: left.subsec_nanos().into(),
             };
-            if poll(
-                &mut [PollFd::new(&self.answers.as_fd(), PollFlags::IN)],
-                Some(&left),
-            )? == 0
-            {
+            let ours = PollFd::new(&self.answers, PollFlags::IN);
+            let others = other
+                .as_ref()
+                .map(|other| PollFd::new(&other.answers, PollFlags::empty()));
+            let mut all: Vec<_> = std::iter::once(ours).chain(others).collect();
+            if poll(&mut all, Some(&left))? == 0 {
                 bail!("`{}` has said nothing for {} s", self.role, PATIENCE.as_secs());
+            }
+            if all[0].revents().is_empty() {
+                drop(all);
+                let Some(other) = &mut other else { continue };
+                return Err(other.end());
             }
             let mut buffer = [0; 4096];
             let n = self.answers.read(&mut buffer)?;
             if n == 0 {
-                bail!(
-                    "`{}` ended: {}; its words are above",
-                    self.role,
-                    self.child.wait()?
-                );
+                return Err(self.end());
             }
             self.read.extend_from_slice(&buffer[..n]);
         };
         serde_json::from_slice(&line)
             .with_context(|| format!("`{}` said {:?}", self.role, String::from_utf8_lossy(&line)))
+    }
+
+    /// Why it says no more.
+    fn end(&mut self) -> anyhow::Error {
+        match self.ended() {
+            Some(status) => anyhow::anyhow!("`{}` ended: {status}; its words are above", self.role),
+            None => anyhow::anyhow!("`{}` closed its output, and did not end", self.role),
+        }
+    }
+
+    /// How it ended, if it does within a while.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let until = Instant::now() + FAREWELL;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                Ok(status) => return status,
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Asks, and waits for the answer.
@@ -100,8 +139,12 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Shared memory of System V outlives who is killed.
+        drop(self.questions.take());
+        if self.ended().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -111,13 +154,27 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// On the core that this process was given.
+    /// On the core that this process was given. When the starter ends, so does this process.
     pub(crate) fn new() -> Result<Self> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         let cpu = std::env::var("BENCH_CPU").context("BENCH_CPU says on which processor a role runs")?;
         crate::cores::pin(cpu.parse().context("BENCH_CPU is a number")?)?;
         Ok(Self {
             questions: BufReader::new(std::io::stdin()),
         })
+    }
+
+    /// Whether there is a question, or will be none.
+    pub(crate) fn has_question(&self) -> Result<bool> {
+        if !self.questions.buffer().is_empty() {
+            return Ok(true);
+        }
+        let input = self.questions.get_ref().as_fd();
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        Ok(poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&now))? > 0)
     }
 
     /// The next question; `None`: there will be none.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::report::format;
+use crate::slots::{Series, Slot};
 
 /// What was measured, beside what.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,5 +55,35 @@ impl Row {
         let mut parts = vec![self.case.clone(), format::bytes(self.size), image];
         parts.retain(|part| !part.is_empty());
         parts.join(", ")
+    }
+}
+
+impl Row {
+    /// Of nanoseconds per operation.
+    pub(crate) fn latency(figure: &str, slot: Slot, ours: &Series, peer: Option<&Series>) -> Self {
+        let ratio = peer.map(|peer| ours.ratio(peer));
+        Self {
+            figure: figure.into(),
+            size: slot.size as u64,
+            ours: ours.median(),
+            peer: peer.map(Series::median),
+            ratio: ratio.map(|(ratio, _)| ratio),
+            spread: ratio.map(|(_, spread)| spread),
+            unit: "ns".into(),
+            ..Self::default()
+        }
+    }
+
+    /// Of operations per second: the ratio is that of rates.
+    pub(crate) fn rate(figure: &str, slot: Slot, ours: &Series, peer: Option<&Series>) -> Self {
+        let ratio = peer.map(|peer| peer.ratio(ours));
+        Self {
+            ours: ours.per_second(),
+            peer: peer.map(Series::per_second),
+            ratio: ratio.map(|(ratio, _)| ratio),
+            spread: ratio.map(|(_, spread)| spread),
+            unit: "messages/s".into(),
+            ..Self::latency(figure, slot, ours, None)
+        }
     }
 }

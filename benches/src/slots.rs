@@ -8,12 +8,35 @@ use crate::plan::Plan;
 /// What a slot is told.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Slot {
-    /// How many operations.
+    /// How many operations. [`take_turns`] says so.
     pub(crate) operations: u64,
     /// Bytes of payload.
     pub(crate) size: usize,
-    /// Whether every payload is written anew.
-    pub(crate) fresh: bool,
+    pub(crate) payload: Payload,
+    /// Whether single operations are timed, for percentiles: it costs some nanoseconds of each.
+    pub(crate) timed: bool,
+}
+
+/// What becomes of a payload on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Payload {
+    /// The source writes every byte anew, the target reads every byte.
+    Fresh,
+    /// The source sends what it wrote once, the target reads every byte.
+    Static,
+    /// The source sends what it wrote once, and nobody reads it: what other benchmarks do, for comparison with them.
+    Untouched,
+}
+
+impl Slot {
+    pub(crate) fn new(size: usize, payload: Payload) -> Self {
+        Self {
+            operations: 0,
+            size,
+            payload,
+            timed: false,
+        }
+    }
 }
 
 /// What came of a slot.
@@ -50,6 +73,11 @@ impl Series {
         [0.25, 0.75].map(|part| quantile(all.clone(), part) / self.median())
     }
 
+    /// Median of the slots, in operations per second.
+    pub(crate) fn per_second(&self) -> f64 {
+        1e9 / self.median()
+    }
+
     /// Medians of the slots' percentiles.
     pub(crate) fn percentiles(&self) -> Option<[f64; 3]> {
         let all: Vec<[f64; 3]> = self.0.iter().filter_map(|sample| sample.percentiles).collect();
@@ -76,11 +104,19 @@ pub(crate) fn take_turns<const N: usize>(
     slot: Slot,
     mut sides: [&mut dyn Side; N],
 ) -> Result<[Series; N]> {
-    let mut slots = [slot; N];
-    for (side, slot) in sides.iter_mut().zip(&mut slots) {
-        *slot = warm_up(plan, *slot, *side)?;
-    }
-    let mut series = [const { Series(Vec::new()) }; N];
+    let mut series = take_turns_all(plan, slot, &mut sides)?.into_iter();
+    Ok(std::array::from_fn(|_| {
+        series.next().expect("there is one for each side")
+    }))
+}
+
+/// As [`take_turns`], of any number.
+pub(crate) fn take_turns_all(plan: &Plan, slot: Slot, sides: &mut [&mut dyn Side]) -> Result<Vec<Series>> {
+    let slots: Vec<Slot> = sides
+        .iter_mut()
+        .map(|side| warm_up(plan, slot, *side))
+        .collect::<Result<_>>()?;
+    let mut series = vec![Series(Vec::new()); sides.len()];
     for _ in 0..plan.repetitions {
         for ((side, slot), series) in sides.iter_mut().zip(&slots).zip(&mut series) {
             series.0.push(side.slot(*slot)?);

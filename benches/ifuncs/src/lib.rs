@@ -4,7 +4,7 @@
 use ifunc::prelude::*;
 
 /// What the targets of the benchmarks own.
-#[derive(Debug, Default, Layout)]
+#[derive(Clone, Copy, Debug, Default, Layout)]
 #[repr(C)]
 pub struct Tally {
     /// Invocations.
@@ -20,14 +20,112 @@ pub fn sum(payload: &[u8], tally: &mut Tally) {
     tally.sum = tally.sum.wrapping_add(words(payload));
 }
 
+/// As [`sum`], of a payload that is written where it travels.
+#[ifunc(codec = custom)]
+pub fn sum_fresh(payload: Bytes<'_>, tally: &mut Tally) {
+    tally.count += 1;
+    tally.sum = tally.sum.wrapping_add(words(payload.0));
+}
+
+/// The payload of [`sum_fresh`]: bytes.
+#[derive(Debug)]
+pub struct Bytes<'a>(pub &'a [u8]);
+
+/// What a source makes [`Bytes`] of.
+#[derive(Clone, Copy, Debug)]
+pub struct Fresh {
+    /// How many bytes.
+    pub len: usize,
+    /// Which ones.
+    pub seed: u64,
+}
+
+impl<'a> Payload<'a> for Bytes<'a> {
+    type Source = Fresh;
+    const TEXT: Text = Text::new().str("bytes/1");
+
+    fn bound(source: &Fresh) -> usize {
+        source.len
+    }
+
+    #[inline]
+    fn encode(source: &Fresh, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let out = out.get_mut(..source.len).ok_or(EncodeError::TooLarge)?;
+        source.write(out);
+        Ok(source.len)
+    }
+
+    fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        Ok(Bytes(payload))
+    }
+}
+
+/// From one word of a payload to the next.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Fresh {
+    /// Writes every byte of `out`, which has the length. Peers' sources call the same.
+    #[inline]
+    pub fn write(&self, out: &mut [u8]) {
+        let (words, rest) = out.as_chunks_mut::<8>();
+        let mut value = self.seed;
+        for word in words {
+            *word = value.to_le_bytes();
+            value = value.wrapping_add(STEP);
+        }
+        for byte in rest {
+            *byte = value as u8;
+            value >>= 8;
+        }
+    }
+
+    /// What [`words`] says of it.
+    #[inline]
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        let (words, rest) = ((self.len / 8) as u64, (self.len % 8) as u32);
+        // 0 + 1 + 2 + … times the step; one of the two factors is even.
+        let steps = if words.is_multiple_of(2) {
+            (words / 2).wrapping_mul(words.wrapping_sub(1))
+        } else {
+            words.wrapping_mul(words / 2)
+        };
+        let last = self.seed.wrapping_add(words.wrapping_mul(STEP)) & ((1 << (8 * rest)) - 1);
+        words
+            .wrapping_mul(self.seed)
+            .wrapping_add(steps.wrapping_mul(STEP))
+            .wrapping_add(last)
+    }
+}
+
 /// The sum of little-endian words, the last one filled with zeros. Peers' handlers call the same.
 #[inline]
 #[must_use]
 pub fn words(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    words.iter().fold(u64::from_le_bytes(last), |sum, word| {
-        sum.wrapping_add(u64::from_le_bytes(*word))
-    })
+    let last = rest
+        .iter()
+        .rev()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte));
+    words
+        .iter()
+        .fold(last, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_knows_the_sum_of_what_it_writes() {
+        for len in (0..70).chain([4096, 4099]) {
+            let fresh = Fresh {
+                len,
+                seed: 0xdead_beef_0bad_cafe,
+            };
+            let mut bytes = [0; 4099];
+            fresh.write(&mut bytes[..len]);
+            assert_eq!(fresh.sum(), words(&bytes[..len]), "{len} bytes");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `floors`: a cache line that crosses between the two cores.
+//! `floors`: a cache line that crosses between the two cores, and a copy within one.
 
 use anyhow::Result;
 
@@ -7,11 +7,11 @@ use crate::Bench;
 use crate::cores::Cores;
 use crate::program::Program;
 use crate::row::Row;
-use crate::slots::{Sample, Side, Slot, take_turns};
+use crate::slots::{Payload, Sample, Side, Slot, take_turns};
 
 pub(crate) const FIGURE: Figure = Figure {
     id: "floors",
-    title: "a cache line from core to core, one way: one that both write, and one per direction",
+    title: "a cache line from core to core, one way: one that both write, and one per direction; a copy by one core",
     run,
 };
 
@@ -33,13 +33,24 @@ impl Side for Lines {
     }
 }
 
+/// Copies of the payload by one core, from and to memory that is in its caches if it fits.
+pub(crate) struct Copies(Program);
+
+impl Copies {
+    pub(crate) fn new(cores: Cores) -> Result<Self> {
+        Ok(Self(Program::start("memcpy", cores.source, &[])?))
+    }
+}
+
+impl Side for Copies {
+    fn slot(&mut self, slot: Slot) -> Result<Sample> {
+        self.0.ask(&slot)
+    }
+}
+
 fn run(bench: &mut Bench) -> Result<()> {
     let (mut one, mut two) = (Lines::new(bench.cores, 1)?, Lines::new(bench.cores, 2)?);
-    let slot = Slot {
-        operations: 0,
-        size: 8,
-        fresh: true,
-    };
+    let slot = Slot::new(8, Payload::Fresh);
     let series = take_turns(&bench.plan, slot, [&mut one, &mut two])?;
     for (case, series) in ["one line", "one line per direction"].into_iter().zip(series) {
         bench.rows.push(Row {
@@ -50,6 +61,15 @@ fn run(bench: &mut Bench) -> Result<()> {
             spread: Some(series.spread()),
             unit: "ns".into(),
             ..Row::default()
+        });
+    }
+    let mut copies = Copies::new(bench.cores)?;
+    for size in [64, 4 << 10, 64 << 10, 1 << 20] {
+        let slot = Slot::new(size, Payload::Static);
+        let [series] = take_turns(&bench.plan, slot, [&mut copies])?;
+        bench.rows.push(Row {
+            case: "memcpy".into(),
+            ..Row::latency(FIGURE.id, slot, &series, None)
         });
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! What is measured: one file per figure, or per family of figures that are measured alike.
 
 mod floors;
+mod settings;
+mod shm;
 
 use anyhow::Result;
 
@@ -16,4 +18,4 @@ pub(crate) struct Figure {
 }
 
 /// All of them, in the order in which they are measured.
-pub(crate) const FIGURES: &[Figure] = &[floors::FIGURE];
+pub(crate) const FIGURES: &[Figure] = &[floors::FIGURE, shm::FLOOR, shm::LATENCY, shm::RATE];

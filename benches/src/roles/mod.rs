@@ -1,6 +1,10 @@
 //! What the programs do that are measured, one file per role.
 
+mod exchange;
+mod ifunc;
 mod lines;
+mod memcpy;
+mod ucx;
 
 use anyhow::{Result, bail};
 
@@ -10,7 +14,12 @@ use crate::program::Starter;
 type Role = fn(Starter) -> Result<()>;
 
 /// By its name, as [`Program::start`](crate::program::Program::start) has it.
-const ROLES: &[(&str, Role)] = &[("lines", lines::run)];
+const ROLES: &[(&str, Role)] = &[
+    ("lines", lines::run),
+    ("memcpy", memcpy::run),
+    ("ifunc", ifunc::run),
+    ("ucx-am", ucx::am::run),
+];
 
 /// Is the role.
 pub(crate) fn run(name: &str) -> Result<()> {

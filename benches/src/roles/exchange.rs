@@ -1,0 +1,214 @@
+//! What both programs of a [`Pair`](crate::pair::Pair) do, whatever carries their messages: [`Node`] is what differs.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::pair::{Count, Done, Hello, Met, Pattern, Question};
+use crate::program::Starter;
+use crate::slots::{Payload, Sample, Slot};
+use crate::ticks::Ticks;
+
+/// How long a message may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Looks between two at the clock.
+const LOOKS: u32 = 1 << 16;
+
+/// One of two that send each other messages.
+pub(super) trait Node {
+    /// Where the other one finds this one.
+    fn address(&self) -> Result<String>;
+
+    /// Connects to the other one, which does the same at the same time.
+    fn meet(&mut self, address: &str) -> Result<()>;
+
+    /// What carries messages to the other one.
+    fn carried_by(&self) -> String;
+
+    /// Forgets what was received, and prepares to send payloads of this size.
+    fn begin(&mut self, size: usize, payload: Payload) -> Result<()>;
+
+    /// Sends one. `seed` says which bytes, if they are written anew. What was sent before may be received meanwhile.
+    fn send(&mut self, seed: u64) -> Result<()>;
+
+    /// What was sent: the sum of a payload of this seed.
+    fn sum(&self, seed: u64) -> u64;
+
+    /// Lets happen what has come.
+    fn look(&mut self) -> Result<()>;
+
+    /// What was received since [`begin`](Self::begin).
+    fn received(&self) -> Count;
+
+    /// Waits until the other one, which [looks](Self::look), has received all that was sent.
+    fn flush(&mut self) -> Result<()>;
+}
+
+/// Is one of the two, until the starter has no more questions.
+pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
+    starter.say(&Hello {
+        address: node.address()?,
+    })?;
+    while let Some(question) = starter.next::<Question>()? {
+        match question {
+            Question::Meet { address } => {
+                node.meet(&address)?;
+                starter.say(&Met {
+                    carried_by: node.carried_by(),
+                })?;
+                // The other one may need this one to be met.
+                while !starter.has_question()? {
+                    node.look()?;
+                    std::thread::yield_now();
+                }
+            }
+            Question::Begin {
+                pattern,
+                leads: true,
+                slot,
+            } => {
+                let done = lead(&mut node, pattern, slot)?;
+                starter.say(&done)?;
+            }
+            Question::Begin {
+                pattern,
+                leads: false,
+                slot,
+            } => {
+                let sent = follow(&mut node, pattern, slot)?;
+                let mut patience = Patience::new();
+                while !starter.has_question()? {
+                    node.look()?;
+                    patience.ask()?;
+                }
+                ensure!(
+                    matches!(starter.next()?, Some(Question::Stop)),
+                    "told something else than to stop"
+                );
+                starter.say(&Done {
+                    sample: None,
+                    sent,
+                    received: node.received(),
+                })?;
+            }
+            Question::Stop => bail!("told to stop what was not begun"),
+        }
+    }
+    Ok(())
+}
+
+fn lead(node: &mut impl Node, pattern: Pattern, slot: Slot) -> Result<Done> {
+    node.begin(slot.size, slot.payload)?;
+    // The other one is there.
+    node.flush()?;
+    let mut sent = Sent::default();
+    let mut ticks = slot.timed.then(|| Ticks::with_room_for(slot.operations));
+    let started = Instant::now();
+    match pattern {
+        Pattern::PingPong => {
+            for n in 0..slot.operations {
+                if let Some(ticks) = &mut ticks {
+                    ticks.tick();
+                }
+                sent.send(node)?;
+                wait_for(node, n + 1)?;
+            }
+        }
+        Pattern::Stream => {
+            for _ in 0..slot.operations {
+                if let Some(ticks) = &mut ticks {
+                    ticks.tick();
+                }
+                sent.send(node)?;
+            }
+            node.flush()?;
+        }
+    }
+    let took = started.elapsed();
+    let ways = if pattern == Pattern::PingPong { 2.0 } else { 1.0 };
+    Ok(Done {
+        sample: Some(Sample {
+            ns: took.as_nanos() as f64 / slot.operations as f64 / ways,
+            percentiles: ticks.map(|ticks| ticks.percentiles(took).map(|ns| ns / ways)),
+        }),
+        sent: sent.0,
+        received: node.received(),
+    })
+}
+
+fn follow(node: &mut impl Node, pattern: Pattern, slot: Slot) -> Result<Count> {
+    node.begin(slot.size, slot.payload)?;
+    let mut sent = Sent::default();
+    match pattern {
+        Pattern::PingPong => {
+            for n in 0..slot.operations {
+                wait_for(node, n + 1)?;
+                sent.send(node)?;
+            }
+        }
+        Pattern::Stream => wait_for(node, slot.operations)?,
+    }
+    Ok(sent.0)
+}
+
+/// What was sent.
+#[derive(Default)]
+struct Sent(Count);
+
+impl Sent {
+    #[inline]
+    fn send(&mut self, node: &mut impl Node) -> Result<()> {
+        let seed = self.0.messages.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        node.send(seed)?;
+        self.0.messages += 1;
+        self.0.sum = self.0.sum.wrapping_add(node.sum(seed));
+        Ok(())
+    }
+}
+
+#[inline]
+fn wait_for(node: &mut impl Node, messages: u64) -> Result<()> {
+    let mut patience = Patience::new();
+    while node.received().messages < messages {
+        node.look()?;
+        patience.ask()?;
+    }
+    Ok(())
+}
+
+/// Ends a wait that lasts too long.
+pub(super) struct Patience {
+    looks: u32,
+    until: Option<Instant>,
+}
+
+impl Patience {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            looks: 0,
+            until: None,
+        }
+    }
+
+    /// # Errors
+    /// It was asked for too long.
+    #[inline]
+    pub(super) fn ask(&mut self) -> Result<()> {
+        self.looks += 1;
+        if self.looks < LOOKS {
+            return Ok(());
+        }
+        self.look_at_the_clock()
+    }
+
+    #[cold]
+    fn look_at_the_clock(&mut self) -> Result<()> {
+        self.looks = 0;
+        let now = Instant::now();
+        if now > *self.until.get_or_insert(now + PATIENCE) {
+            bail!("nothing came for {} s", PATIENCE.as_secs());
+        }
+        Ok(())
+    }
+}

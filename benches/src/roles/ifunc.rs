@@ -1,0 +1,165 @@
+//! Our own messages: each of the two programs is source and target, and what is sent is an ifunc's payload.
+
+use anyhow::{Context, Result, ensure};
+use ifunc_bench_ifuncs::{Fresh, Tally, sum, sum_fresh, words};
+use ifunc_rt::{Driver, Registered, Source, Target};
+
+use super::exchange::{self, Node, Patience};
+use crate::pair::Count;
+use crate::program::Starter;
+use crate::slots::Payload;
+
+/// Smaller payloads than these are never fetched.
+const FETCHED: usize = 4 << 10;
+
+/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`.
+pub(super) fn run(starter: Starter) -> Result<()> {
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where to listen")?;
+    exchange::run(starter, Ifuncs::listen(&address)?)
+}
+
+struct Ifuncs {
+    target: Target,
+    tally: Tally,
+    other: Option<Other>,
+    size: usize,
+    payload: Payload,
+    /// What is sent that is not written anew, and its sum.
+    written: (Vec<u8>, u64),
+}
+
+/// The other one, as this one's target.
+struct Other {
+    source: Source,
+    /// Over networks a target fetches large payloads with the source's help.
+    driver: Option<Driver>,
+    fresh: Registered<sum_fresh>,
+    written: Registered<sum>,
+}
+
+impl Ifuncs {
+    fn listen(address: &str) -> Result<Self> {
+        let address = match address {
+            "shm:" => format!("shm:ifunc-bench-{}", std::process::id()),
+            address => address.to_owned(),
+        };
+        // SAFETY: the code that comes is that of `ifunc-bench-ifuncs`; who else could reach the address is a process of this user.
+        let builder = unsafe { Target::builder().accept_code() };
+        Ok(Self {
+            target: builder.listen(&address)?,
+            tally: Tally::default(),
+            other: None,
+            size: 0,
+            payload: Payload::Fresh,
+            written: (Vec::new(), 0),
+        })
+    }
+
+    fn other(&self) -> Result<&Other> {
+        self.other.as_ref().context("the two programs have not met")
+    }
+}
+
+impl Node for Ifuncs {
+    fn address(&self) -> Result<String> {
+        Ok(self.target.address())
+    }
+
+    fn meet(&mut self, address: &str) -> Result<()> {
+        let Self { target, tally, .. } = self;
+        let source = std::thread::scope(|scope| {
+            let connecting = scope.spawn(|| Source::connect(address));
+            // The other one does the same, and needs a target that serves.
+            while !connecting.is_finished() {
+                target.poll(tally);
+                std::thread::yield_now();
+            }
+            connecting
+                .join()
+                .map_err(|_| anyhow::anyhow!("connecting panicked"))?
+                .with_context(|| format!("connecting to {address}"))
+        })?;
+        let helps = !address.starts_with("shm:");
+        self.other = Some(Other {
+            driver: helps.then(|| source.driver()).transpose()?,
+            fresh: source.register()?,
+            written: source.register()?,
+            source,
+        });
+        let mut patience = Patience::new();
+        while self.target.connections() == 0 {
+            self.look()?;
+            patience.ask()?;
+        }
+        Ok(())
+    }
+
+    fn carried_by(&self) -> String {
+        let all: Vec<_> = self
+            .target
+            .transports()
+            .into_iter()
+            .map(|(_, name)| name)
+            .collect();
+        all.join(", ")
+    }
+
+    fn begin(&mut self, size: usize, payload: Payload) -> Result<()> {
+        ensure!(payload != Payload::Untouched, "our target reads what it is sent");
+        (self.size, self.payload, self.tally) = (size, payload, Tally::default());
+        if payload == Payload::Static && self.written.0.len() != size {
+            let mut bytes = vec![0; size];
+            Fresh { len: size, seed: 1 }.write(&mut bytes);
+            let sum = words(&bytes);
+            self.written = (bytes, sum);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, seed: u64) -> Result<()> {
+        let Some(other) = &self.other else {
+            return self.other().map(drop);
+        };
+        match self.payload {
+            Payload::Fresh => other.fresh.send(&Fresh { len: self.size, seed })?,
+            Payload::Static | Payload::Untouched => other.written.send(&self.written.0)?,
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn sum(&self, seed: u64) -> u64 {
+        match self.payload {
+            Payload::Fresh => Fresh { len: self.size, seed }.sum(),
+            Payload::Static | Payload::Untouched => self.written.1,
+        }
+    }
+
+    #[inline]
+    fn look(&mut self) -> Result<()> {
+        let came = self.target.poll(&mut self.tally);
+        if came == 0
+            && self.size >= FETCHED
+            && let Some(Other {
+                driver: Some(driver), ..
+            }) = &self.other
+        {
+            driver.progress();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn received(&self) -> Count {
+        Count {
+            messages: self.tally.count,
+            sum: self.tally.sum,
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.other()?.source.flush()?;
+        Ok(())
+    }
+}
