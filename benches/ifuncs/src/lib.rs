@@ -20,6 +20,13 @@ pub fn sum(payload: &[u8], tally: &mut Tally) {
     tally.sum = tally.sum.wrapping_add(words(payload));
 }
 
+/// The smallest of all: a byte that is added.
+#[ifunc]
+pub fn increment(delta: u8, tally: &mut Tally) {
+    tally.count += 1;
+    tally.sum = tally.sum.wrapping_add(u64::from(delta));
+}
+
 /// As [`sum`], of a payload that is written where it travels.
 #[ifunc(codec = custom)]
 pub fn sum_fresh(payload: Bytes<'_>, tally: &mut Tally) {

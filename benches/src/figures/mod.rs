@@ -1,6 +1,7 @@
 //! What is measured: one file per figure, or per family of figures that are measured alike.
 
 mod floors;
+mod perftest;
 mod settings;
 mod shm;
 
@@ -18,4 +19,11 @@ pub(crate) struct Figure {
 }
 
 /// All of them, in the order in which they are measured.
-pub(crate) const FIGURES: &[Figure] = &[floors::FIGURE, shm::FLOOR, shm::LATENCY, shm::RATE];
+pub(crate) const FIGURES: &[Figure] = &[
+    floors::FIGURE,
+    shm::FLOOR,
+    shm::LATENCY,
+    shm::RATE,
+    shm::INCREMENT,
+    perftest::FIGURE,
+];

@@ -57,7 +57,8 @@ impl Candidates {
     }
 }
 
-fn name(setting: Setting) -> String {
+/// As it is written in front of a command.
+pub(crate) fn name(setting: Setting) -> String {
     if setting.is_empty() {
         return "defaults".into();
     }

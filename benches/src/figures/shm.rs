@@ -1,4 +1,4 @@
-//! `lat-floor`, `lat-am`, `rate-am`: our messages over shared memory, beside UCX's.
+//! `lat-floor`, `lat-am`, `rate-am`, `increment`: our messages over shared memory, beside UCX's.
 
 use anyhow::Result;
 
@@ -28,6 +28,12 @@ pub(crate) const RATE: Figure = Figure {
     run: rate,
 };
 
+pub(crate) const INCREMENT: Figure = Figure {
+    id: "increment",
+    title: "a counter of the target's is incremented by a byte, beside UCX active messages",
+    run: increment,
+};
+
 /// The largest payload.
 const LARGEST: usize = 1 << 20;
 /// A cache line's way is the floor of smaller payloads, a copy that of larger ones, the longer of both that of those between.
@@ -50,51 +56,94 @@ fn floor(bench: &mut Bench) -> Result<()> {
 }
 
 fn latency(bench: &mut Bench) -> Result<()> {
-    beside(bench, LATENCY.id, Pattern::PingPong)
+    let mut sides = Sides::start(bench, ours(bench.cores)?)?;
+    sides.of_all_sizes(bench, LATENCY.id, Pattern::PingPong)
 }
 
 fn rate(bench: &mut Bench) -> Result<()> {
-    beside(bench, RATE.id, Pattern::Stream)
+    let mut sides = Sides::start(bench, ours(bench.cores)?)?;
+    sides.of_all_sizes(bench, RATE.id, Pattern::Stream)
 }
 
-fn beside(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
-    let mut ours = ours(bench.cores)?;
-    let mut candidates = Candidates::start(bench, "ucx-am", SHARED_MEMORY)?;
-    let mut lines = Lines::new(bench.cores, 2)?;
-    let mut copies = Copies::new(bench.cores)?;
-    for (case, payload) in [("fresh", Payload::Fresh), ("static", Payload::Static)] {
-        for size in bench.plan.sizes(1, LARGEST) {
-            let slot = Slot::new(size, payload);
-            let (setting, peer) = candidates.best(&bench.plan, pattern, slot)?;
-            let (mut mine, mut theirs) = (ours.side(pattern), peer.side(pattern));
-            let mut sides: Vec<&mut dyn Side> = vec![&mut mine, &mut theirs];
-            if size < BETWEEN.end && pattern == Pattern::PingPong {
-                sides.push(&mut lines);
-            }
-            if size >= BETWEEN.start {
-                sides.push(&mut copies);
-            }
-            let series = take_turns_all(&bench.plan, slot, &mut sides)?;
-            let (mine, theirs, floors) = (&series[0], &series[1], &series[2..]);
-            let floor = floors.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
-            let mut row = match pattern {
-                Pattern::PingPong => Row::latency(figure, slot, mine, Some(theirs)),
-                Pattern::Stream => Row::rate(figure, slot, mine, Some(theirs)),
-            };
-            row.case = case.into();
-            row.floor = floor.map(|floor| match pattern {
-                Pattern::PingPong => floor.median(),
-                Pattern::Stream => floor.per_second(),
-            });
-            row.peer_name = Some(format!("UCX active messages, {setting}"));
-            row.carried_by = [ours.carried_by(), peer.carried_by()].map(|name| Some(name.into()));
-            if pattern == Pattern::PingPong {
-                row.percentiles = percentiles(bench, slot, [&mut ours, peer])?;
-            }
-            bench.rows.push(row);
-        }
+fn increment(bench: &mut Bench) -> Result<()> {
+    let env = [("BENCH_ADDRESS", "shm:"), ("BENCH_INCREMENT", "1")];
+    let mut sides = Sides::start(bench, Pair::start("ifunc", bench.cores, &env)?)?;
+    let slot = Slot::new(1, Payload::Fresh);
+    for (case, pattern) in [("latency", Pattern::PingPong), ("rate", Pattern::Stream)] {
+        let row = sides.row(bench, INCREMENT.id, pattern, slot)?;
+        bench.rows.push(Row {
+            case: case.into(),
+            ..row
+        });
     }
     Ok(())
+}
+
+/// Those that take turns.
+struct Sides {
+    ours: Pair,
+    candidates: Candidates,
+    lines: Lines,
+    copies: Copies,
+}
+
+impl Sides {
+    fn start(bench: &Bench, ours: Pair) -> Result<Self> {
+        Ok(Self {
+            ours,
+            candidates: Candidates::start(bench, "ucx-am", SHARED_MEMORY)?,
+            lines: Lines::new(bench.cores, 2)?,
+            copies: Copies::new(bench.cores)?,
+        })
+    }
+
+    fn of_all_sizes(&mut self, bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
+        for (case, payload) in [("fresh", Payload::Fresh), ("static", Payload::Static)] {
+            for size in bench.plan.sizes(1, LARGEST) {
+                let row = self.row(bench, figure, pattern, Slot::new(size, payload))?;
+                bench.rows.push(Row {
+                    case: case.into(),
+                    ..row
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, bench: &Bench, figure: &str, pattern: Pattern, slot: Slot) -> Result<Row> {
+        let Self {
+            ours,
+            candidates,
+            lines,
+            copies,
+        } = self;
+        let (setting, peer) = candidates.best(&bench.plan, pattern, slot)?;
+        let (mut mine, mut theirs) = (ours.side(pattern), peer.side(pattern));
+        let mut sides: Vec<&mut dyn Side> = vec![&mut mine, &mut theirs];
+        if slot.size < BETWEEN.end && pattern == Pattern::PingPong {
+            sides.push(lines);
+        }
+        if slot.size >= BETWEEN.start {
+            sides.push(copies);
+        }
+        let series = take_turns_all(&bench.plan, slot, &mut sides)?;
+        let (mine, theirs, floors) = (&series[0], &series[1], &series[2..]);
+        let floor = floors.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
+        let mut row = match pattern {
+            Pattern::PingPong => Row::latency(figure, slot, mine, Some(theirs)),
+            Pattern::Stream => Row::rate(figure, slot, mine, Some(theirs)),
+        };
+        row.floor = floor.map(|floor| match pattern {
+            Pattern::PingPong => floor.median(),
+            Pattern::Stream => floor.per_second(),
+        });
+        row.peer_name = Some(format!("UCX active messages, {setting}"));
+        row.carried_by = [ours.carried_by(), peer.carried_by()].map(|name| Some(name.into()));
+        if pattern == Pattern::PingPong {
+            row.percentiles = percentiles(bench, slot, [ours, peer])?;
+        }
+        Ok(row)
+    }
 }
 
 /// Of single operations, in slots of their own: to look at a clock costs something.

@@ -1,7 +1,7 @@
 //! Our own messages: each of the two programs is source and target, and what is sent is an ifunc's payload.
 
 use anyhow::{Context, Result, ensure};
-use ifunc_bench_ifuncs::{Fresh, Tally, sum, sum_fresh, words};
+use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, words};
 use ifunc_rt::{Driver, Registered, Source, Target};
 
 use super::exchange::{self, Node, Patience};
@@ -12,7 +12,8 @@ use crate::slots::Payload;
 /// Smaller payloads than these are never fetched.
 const FETCHED: usize = 4 << 10;
 
-/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`.
+/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`. With `BENCH_INCREMENT` payloads are
+/// a byte for an ifunc that takes nothing else.
 pub(super) fn run(starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where to listen")?;
     exchange::run(starter, Ifuncs::listen(&address)?)
@@ -22,6 +23,7 @@ struct Ifuncs {
     target: Target,
     tally: Tally,
     other: Option<Other>,
+    increments: bool,
     size: usize,
     payload: Payload,
     /// What is sent that is not written anew, and its sum.
@@ -35,6 +37,7 @@ struct Other {
     driver: Option<Driver>,
     fresh: Registered<sum_fresh>,
     written: Registered<sum>,
+    increment: Registered<increment>,
 }
 
 impl Ifuncs {
@@ -49,6 +52,7 @@ impl Ifuncs {
             target: builder.listen(&address)?,
             tally: Tally::default(),
             other: None,
+            increments: std::env::var_os("BENCH_INCREMENT").is_some(),
             size: 0,
             payload: Payload::Fresh,
             written: (Vec::new(), 0),
@@ -84,6 +88,7 @@ impl Node for Ifuncs {
             driver: helps.then(|| source.driver()).transpose()?,
             fresh: source.register()?,
             written: source.register()?,
+            increment: source.register()?,
             source,
         });
         let mut patience = Patience::new();
@@ -106,6 +111,7 @@ impl Node for Ifuncs {
 
     fn begin(&mut self, size: usize, payload: Payload) -> Result<()> {
         ensure!(payload != Payload::Untouched, "our target reads what it is sent");
+        ensure!(!self.increments || size == 1, "an increment is a byte");
         (self.size, self.payload, self.tally) = (size, payload, Tally::default());
         if payload == Payload::Static && self.written.0.len() != size {
             let mut bytes = vec![0; size];
@@ -122,6 +128,7 @@ impl Node for Ifuncs {
             return self.other().map(drop);
         };
         match self.payload {
+            Payload::Fresh if self.increments => other.increment.send(&(seed as u8))?,
             Payload::Fresh => other.fresh.send(&Fresh { len: self.size, seed })?,
             Payload::Static | Payload::Untouched => other.written.send(&self.written.0)?,
         }
