@@ -20,7 +20,7 @@ enum Asked {
 /// The command.
 pub(crate) fn command(options: &[String]) -> ExitCode {
     end(judge(options).and_then(|asked| match asked {
-        Asked::Run { options, quick } => run(&options, quick, |bench| status(bench)),
+        Asked::Run { options, quick } => run(&options, quick, status),
         Asked::Render { results } => render(results.as_deref()),
     }))
 }

@@ -4,6 +4,8 @@
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
+use super::format;
+
 /// Width and height, in pixels.
 const SIZE: (u32, u32) = (760, 440);
 const FONT: &str = "sans-serif";
@@ -155,7 +157,7 @@ impl Chart {
             .x_desc(self.along.label)
             .y_desc(self.across.label)
             .x_label_formatter(&|at| (self.along.text)(*at))
-            .y_label_formatter(&|value| (self.across.text)(*value))
+            .y_label_formatter(&|value| format::without_zeros(&(self.across.text)(*value)))
             .draw()?;
         for line in &self.lines {
             let (colour, width) = theme.of(line.who);
@@ -171,12 +173,14 @@ impl Chart {
             // Lines are told apart by their marks, too.
             match line.who {
                 Who::Ours => {
-                    drop(context.draw_series(points().map(|at| Circle::new(at, 4, colour.filled())))?)
+                    context.draw_series(points().map(|at| Circle::new(at, 4, colour.filled())))?;
                 }
                 Who::Peer(nth) if nth % 2 == 0 => {
                     context.draw_series(points().map(|at| TriangleMarker::new(at, 5, colour.filled())))?;
                 }
-                Who::Peer(_) => drop(context.draw_series(points().map(|at| Cross::new(at, 4, style)))?),
+                Who::Peer(_) => {
+                    context.draw_series(points().map(|at| Cross::new(at, 4, style)))?;
+                }
                 Who::Floor => {}
             }
         }

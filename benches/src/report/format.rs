@@ -46,6 +46,16 @@ pub(crate) fn percentiles(values: [f64; 3], unit: &str) -> String {
     }
 }
 
+/// `10 µs` for `10.0 µs`, where the numbers are chosen.
+pub(crate) fn without_zeros(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text.into(),
+    }
+}
+
 /// By thousands.
 fn scaled(mut value: f64, units: &[&str]) -> String {
     let mut units = units.iter();
@@ -82,6 +92,8 @@ mod tests {
         assert_eq!(value(206_000.0, "updates/s"), "206 k/s");
         assert_eq!(value(1.5e9, "B/s"), "1.50 GB/s");
         assert_eq!(value(212.0, "instructions"), "212 instructions");
+        assert_eq!(without_zeros("10.0 µs"), "10 µs");
+        assert_eq!(without_zeros("100 ns"), "100 ns");
         assert_eq!(ratio(0.046), "0.046");
         assert_eq!(ratio(0.53), "0.53");
         assert_eq!(ratio(12.37), "12.4");
