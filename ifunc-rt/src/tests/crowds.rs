@@ -184,10 +184,11 @@ fn hundreds_of_sources_come_speak_rest_and_leave() {
     };
     say(&mut target, &mut counter, 1);
     // All rest, then every seventh is rung for.
-    for _ in 0..10_000 {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while target.looked_at() > 8 {
         target.poll(&mut counter);
+        assert!(Instant::now() < deadline, "{}", target.looked_at());
     }
-    assert!(target.looked_at() <= 8, "{}", target.looked_at());
     say(&mut target, &mut counter, 7);
     assert_eq!(counter, (SOURCES + SOURCES.div_ceil(7)) as u64);
     assert_eq!(target.connections(), SOURCES);

@@ -8,6 +8,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::{accept, name, receive, shm, small, soon};
 use crate::transports::bell::sleep_on;
 use crate::transports::shm::directory::candidates;
+use crate::transports::shm::handshake::VERSION;
 use crate::transports::shm::place::{new_socket, socket_address, socket_path};
 use crate::transports::{ConnectError, connect, listen};
 
@@ -73,8 +74,10 @@ fn another_version_is_told_ours() {
     )
     .unwrap();
     let answer = hear(&socket);
-    assert_eq!(&answer[..16], b"ifuncshm\x04\0\0\0\x01\0\0\0");
-    assert!(answer.ends_with(b"version 4 of the transport, not 1"));
+    let ours = [&b"ifuncshm"[..], &VERSION.to_le_bytes(), &1u32.to_le_bytes()].concat();
+    assert_eq!(answer[..16], ours);
+    let why = format!("version {VERSION} of the transport, not 1");
+    assert!(answer.ends_with(why.as_bytes()));
 }
 
 #[test]
