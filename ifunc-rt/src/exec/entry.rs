@@ -128,6 +128,7 @@ impl Session<'_> {
     /// # Safety
     /// `main` must be the entry of an installed image that the host accepted, and the image must stay installed until this
     /// returns; `payload` must be readable for `size` bytes and `target` be what the image takes; `ctx` must be valid or null.
+    #[inline(always)]
     pub(crate) unsafe fn run(
         &mut self,
         main: *const c_void,
@@ -146,9 +147,10 @@ impl Session<'_> {
         let code = unsafe { ifunc_rt_enter((&raw const *frame).cast(), main, payload, size, target, ctx) };
         frame.published.store(Side::Idle as u64, Ordering::Relaxed);
         // SAFETY: the invocation is over and `&mut self` says that there is no other: nobody else looks at the cell.
-        match unsafe { (*frame.escape.get()).take() } {
+        let escape = unsafe { &mut *frame.escape.get() };
+        match escape {
             None => Ok(code),
-            Some(escape) => Err(escape),
+            Some(_) => escape.take().map_or(Ok(code), Err),
         }
     }
 }

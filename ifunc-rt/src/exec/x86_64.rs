@@ -80,7 +80,8 @@ pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
 // In:  saves the callee-saved registers, MXCSR and the x87 control word on the host's stack, leaves the host's stack
 //      pointer in the frame, switches to the injected stack and calls `X_main(payload, size, target, ctx)`.
 // Out: by return, with the code in eax; or by `ifunc_rt_escape`, from any depth of the injected stack, which restores
-//      what was saved and returns from the same call. No frame in between has anything to drop: images are
+//      what was saved and returns from the same call (MXCSR and the x87 control word only where they were changed: to
+//      load them costs more than to look). No frame in between has anything to drop: images are
 //      `panic=abort`, and the host functions that escape see to their own.
 //
 // The host's stack pointer also lies at the top of the injected stack, twice for the sake of alignment, and the call
@@ -136,8 +137,16 @@ core::arch::global_asm!(
     "mov rsp, [rdi]",
     "2:",
     ".cfi_def_cfa rsp, 64",
-    "ldmxcsr [rsp]",
-    "fldcw [rsp + 4]",
+    "stmxcsr [rsp - 8]",
+    "fnstcw [rsp - 4]",
+    "mov ecx, [rsp - 8]",
+    "cmp ecx, [rsp]",
+    "jne 4f",
+    "movzx ecx, word ptr [rsp - 4]",
+    "cmp cx, [rsp + 4]",
+    "jne 4f",
+    "3:",
+    ".cfi_remember_state",
     "add rsp, 8",
     ".cfi_def_cfa_offset 56",
     "pop r15",
@@ -159,6 +168,11 @@ core::arch::global_asm!(
     ".cfi_restore rbp",
     ".cfi_def_cfa_offset 8",
     "ret",
+    "4:",
+    ".cfi_restore_state",
+    "ldmxcsr [rsp]",
+    "fldcw [rsp + 4]",
+    "jmp 3b",
     ".cfi_endproc",
     ".size ifunc_rt_enter, . - ifunc_rt_enter",
     ".hidden ifunc_rt_escape",

@@ -43,6 +43,14 @@ unsafe impl Send for Installed {}
 unsafe impl Sync for Installed {}
 
 impl Installed {
+    /// Whether a payload may lie there.
+    #[inline]
+    pub(crate) fn is_aligned(&self, payload: *const u8) -> bool {
+        // A division costs as much as the rest of a small invocation.
+        debug_assert!(self.payload_align.is_power_of_two());
+        payload.addr() & (self.payload_align - 1) == 0
+    }
+
     /// Gives the memory back.
     ///
     /// # Safety

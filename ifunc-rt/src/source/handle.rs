@@ -84,6 +84,7 @@ impl Handle {
         }
     }
 
+    #[inline]
     pub(super) fn source(&self) -> &Source {
         &self.bound.source
     }
@@ -113,7 +114,28 @@ impl Handle {
     }
 
     /// Sends, waiting for room if `block`; returns the token if one is wanted.
+    #[inline]
     pub(super) fn submit(
+        &self,
+        bound: usize,
+        wants: bool,
+        block: bool,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<u64, Error> {
+        if !self.aggregated {
+            let at = (self.bound.index, self.bound.align);
+            let done = self.source().lock().submit_at_once(at, bound, wants, encode);
+            match done {
+                Ok(token) => return Ok(token),
+                Err(Some(error)) => return Err(*error),
+                Err(None) => {}
+            }
+        }
+        self.submit_longer(bound, wants, block, encode)
+    }
+
+    #[inline(never)]
+    fn submit_longer(
         &self,
         bound: usize,
         wants: bool,

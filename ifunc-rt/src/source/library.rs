@@ -103,8 +103,19 @@ impl Library {
         self.payload_align
     }
 
+    #[inline]
     pub(super) fn is_idempotent(&self) -> bool {
         self.flags.has(Flags::IDEMPOTENT)
+    }
+
+    /// A payload of `len` bytes is more than the target takes.
+    #[cold]
+    pub(super) fn too_large(&self, len: usize, limit: u64) -> Error {
+        Error::PayloadTooLarge {
+            ifunc: self.name.clone(),
+            len: len as u64,
+            limit,
+        }
     }
 
     pub(super) fn about(&self) -> About<'_> {

@@ -331,6 +331,7 @@ impl Source {
         first.map_or(Ok(()), |first| Err(first.explain()))
     }
 
+    #[inline]
     fn lock(&self) -> Inside<'_, Connection> {
         self.shared.lock()
     }

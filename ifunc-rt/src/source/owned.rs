@@ -89,6 +89,7 @@ unsafe impl<T: Send> Sync for Owned<T> {}
 /// What tells this thread from all others that live. (A later thread may have the same; then it owns what the dead one
 /// owned, and that is right.)
 #[cfg(not(loom))]
+#[inline]
 fn this_thread() -> usize {
     thread_local! {
         static HERE: u8 = const { 0 };
@@ -120,16 +121,14 @@ impl<T> Owned<T> {
     ///
     /// # Panics
     /// When this thread is inside already: a payload that uses the source it is being sent over, while it is encoded.
+    #[inline(always)]
     pub(super) fn lock(&self) -> Guard<'_, T> {
         let owner = self.owner.load(Ordering::Acquire);
         // SAFETY: null, or an element of `owners`, which live as long as `self`.
         if let Some(mine) = unsafe { owner.as_ref() }
             && mine.thread == this_thread()
         {
-            assert!(
-                !mine.inside.load(Ordering::Relaxed),
-                "a payload uses the source that it is being sent over"
-            );
+            assert!(!mine.inside.load(Ordering::Relaxed), "{TWICE}");
             mine.inside.store(true, Ordering::Relaxed);
             self.light_fence();
             if self.others.load(Ordering::Acquire) == 0 && self.owner.load(Ordering::Relaxed) == owner {
@@ -200,6 +199,7 @@ impl<T> Owned<T> {
     }
 
     #[cfg(not(loom))]
+    #[inline]
     fn light_fence(&self) {
         if self.asymmetric {
             compiler_fence(Ordering::SeqCst)
@@ -261,6 +261,7 @@ pub(super) struct Guard<'a, T> {
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: one guard at a time: see `lock` and `lock_as_other`.
         self.lock.value.with(|value| unsafe { &*value })
@@ -268,6 +269,7 @@ impl<T> Deref for Guard<'_, T> {
 }
 
 impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: one guard at a time, and `&mut self`.
         self.lock.value.with_mut(|value| unsafe { &mut *value })
@@ -275,6 +277,7 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 impl<T> Drop for Guard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         match &mut self.way {
             Way::Owner(mine) => mine.inside.store(false, Ordering::Release),
@@ -304,10 +307,12 @@ trait With<T> {
 
 #[cfg(not(loom))]
 impl<T> With<T> for UnsafeCell<T> {
+    #[inline]
     fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
         look(self.get())
     }
 
+    #[inline]
     fn with_mut<R>(&self, look: impl FnOnce(*mut T) -> R) -> R {
         look(self.get())
     }

@@ -22,6 +22,7 @@ pub(super) struct SharedConnection {
 impl Shared for SharedConnection {
     type State = Connection;
 
+    #[inline]
     fn state(&self) -> &Owned<Connection> {
         &self.connection
     }

@@ -13,7 +13,7 @@ use crate::fingerprint;
 use crate::load::cache::Cache;
 use crate::load::install::TargetType;
 use crate::load::names::HostNames;
-use crate::transports::{Inbound, Key, Link, Outbound, Peer, Waiter};
+use crate::transports::{Incoming, Key, Link, Outgoing, Peer, Waiter};
 
 /// A target of type `u64` that accepts everything.
 pub(crate) struct Bench {
@@ -92,17 +92,17 @@ impl Bench {
     }
 
     /// Looks at every frame of `rx`; an error says why the connection was closed before the last.
-    pub(crate) fn look(&mut self, tx: Box<dyn Outbound>, rx: Box<dyn Inbound>) -> Result<(), String> {
+    pub(crate) fn look(&mut self, tx: impl Into<Outgoing>, rx: impl Into<Incoming>) -> Result<(), String> {
         let mut looked = self.connect(tx, rx, rustix::process::geteuid().as_raw());
         while self.turn(&mut looked)? > 0 {}
         Ok(())
     }
 
     /// A connection of a source whose user is `uid`.
-    pub(crate) fn connect(&mut self, tx: Box<dyn Outbound>, rx: Box<dyn Inbound>, uid: u32) -> Looked {
+    pub(crate) fn connect(&mut self, tx: impl Into<Outgoing>, rx: impl Into<Incoming>, uid: u32) -> Looked {
         let link = Link {
-            tx,
-            rx,
+            tx: tx.into(),
+            rx: rx.into(),
             waiter: std::sync::Arc::new(NeverWaits(eventfd(0, EventfdFlags::CLOEXEC).unwrap())),
             peer: Peer {
                 uid: Some(uid),

@@ -13,7 +13,7 @@ use super::replies::Replies;
 use super::stats::Pages;
 use crate::exec::entry::Session;
 use crate::load::install::TargetType;
-use crate::transports::{Gone, Inbound, Key, Link, Waiter};
+use crate::transports::{Either, Gone, Inbound, Incoming, Key, Link, Waiter};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};
@@ -55,13 +55,15 @@ pub(super) struct Argument {
 /// How much of a connection is looked at before the next one has its turn: so many frames and entries of batches, or bodies of
 /// [`SHARE_BYTES`] bytes.
 const SHARE: usize = 64;
+/// By how much the invocations of a turn grow of a connection that has used up its last one.
+const RUNS_GROW: usize = 4;
 /// How many frames an image counts for, however small it is.
 const INSTALL: usize = 8;
 /// Bytes of bodies in a turn: as many as a processor copies in the time that 64 small invocations take.
 const SHARE_BYTES: usize = 256 << 10;
 
 pub(super) struct Connection {
-    rx: Box<dyn Inbound>,
+    rx: Incoming,
     replies: Replies,
     /// Holds the transport's end of the connection open.
     waiter: Arc<dyn Waiter>,
@@ -72,6 +74,8 @@ pub(super) struct Connection {
     key: Key,
     /// A frame was found since [`take_busy`](Self::take_busy) asked.
     busy: bool,
+    /// How many invocations its next turn has.
+    runs: usize,
 }
 
 impl Connection {
@@ -95,6 +99,7 @@ impl Connection {
         );
         tracing::info!(parent: &span, "source connected");
         Self {
+            runs: first_runs(&link.rx),
             rx: link.rx,
             replies: Replies::new(link.tx, host.limits.max_answer, copy_payloads),
             waiter: link.waiter,
@@ -168,79 +173,30 @@ impl Connection {
             order,
             state,
             stalled,
-            busy,
             ..
         } = self;
-        let mut share = Share::default();
         let was_stalled = std::mem::take(stalled);
-        while !share.is_used_up() {
-            if let Some(parked) = order.parked() {
-                let header = Header::parse(parked.words).map_err(broke)?;
-                if !replies.admit(header.token)? {
-                    *stalled = true;
-                    break;
-                }
-                let sequence = order.next();
-                if header.kind == Kind::Batch {
-                    // It stays where it is until it is through.
-                    let arrived = parked.arrived(sequence);
-                    let look =
-                        state.batch(replies, host, session, &argument, header, &arrived, &mut share)?;
-                    if look != Look::Through {
-                        *stalled = look == Look::Stalled;
-                        break;
-                    }
-                    order.take_next();
-                    order.advance();
-                } else if let Some(parked) = order.take_next() {
-                    order.advance();
-                    let arrived = parked.arrived(sequence);
-                    share.take_frame(header, arrived.body.len(), &state.assembly);
-                    state.frame(replies, host, session, &argument, header, &arrived)?;
-                }
-                continue;
-            }
-            let Some(arrived) = rx.peek()? else { break };
-            match order.turn(arrived.sequence) {
-                Turn::Now => {
-                    let header = Header::parse(arrived.words).map_err(broke)?;
-                    if !replies.admit(header.token)? {
-                        *stalled = true;
-                        break;
-                    }
-                    if header.kind == Kind::Batch {
-                        let look =
-                            state.batch(replies, host, session, &argument, header, &arrived, &mut share)?;
-                        if look != Look::Through {
-                            *stalled = look == Look::Stalled;
-                            break;
-                        }
-                        order.advance();
-                    } else {
-                        // Before it runs: whatever happens then, it is not run twice.
-                        order.advance();
-                        share.take_frame(header, arrived.body.len(), &state.assembly);
-                        state.frame(replies, host, session, &argument, header, &arrived)?;
-                    }
-                }
-                Turn::Later => order
-                    .park(&arrived)
-                    .map_err(|_| broke("more frames ahead of their turn than there are credits"))?,
-                Turn::Past => {}
-            }
-            rx.release();
+        let mut share = Share::of(self.runs);
+        let parts = Parts {
+            replies,
+            order,
+            state,
+            stalled,
+            share: &mut share,
+        };
+        match rx.either() {
+            Either::Shm(rx) => turn(rx, parts, host, session, &argument),
+            Either::Other(rx) => turn(rx, parts, host, session, &argument),
+        }?;
+        self.runs = if share.is_used_up() {
+            SHARE.min(self.runs * RUNS_GROW)
+        } else {
+            first_runs(&self.rx)
+        };
+        if self.stalled || was_stalled {
+            self.state.book.link.stalled(self.stalled);
         }
-        // Nobody may send another frame for it to go before.
-        if replies.owes() && !*stalled {
-            *stalled = !replies.flush()?;
-        }
-        if !share.is_used_up() {
-            rx.settle();
-        }
-        if *stalled || was_stalled {
-            state.book.link.stalled(*stalled);
-        }
-        *busy |= share.done > 0;
+        self.busy |= share.done > 0;
         Ok(share.done)
     }
 
@@ -266,25 +222,143 @@ impl Connection {
     }
 }
 
+/// What a turn needs of a connection beside the frames.
+struct Parts<'a> {
+    replies: &'a mut Replies,
+    order: &'a mut Order,
+    state: &'a mut State,
+    stalled: &'a mut bool,
+    share: &'a mut Share,
+}
+
+/// Deals with what has arrived, until the share is used up. Compiled for each kind of end.
+fn turn<R: Inbound + ?Sized>(
+    rx: &mut R,
+    parts: Parts<'_>,
+    host: &Host,
+    session: &mut Session<'_>,
+    argument: &Argument,
+) -> Result<(), Box<End>> {
+    let Parts {
+        replies,
+        order,
+        state,
+        stalled,
+        share,
+    } = parts;
+    while !share.is_used_up() {
+        if let Some(parked) = order.parked() {
+            let header = Header::parse(parked.words).map_err(broke)?;
+            if !replies.admit(header.token)? {
+                *stalled = true;
+                break;
+            }
+            let sequence = order.next();
+            if header.kind == Kind::Batch {
+                // It stays where it is until it is through.
+                let arrived = parked.arrived(sequence);
+                let look = state.batch(replies, host, session, argument, header, &arrived, share)?;
+                if look != Look::Through {
+                    *stalled = look == Look::Stalled;
+                    break;
+                }
+                order.take_next();
+                order.advance();
+            } else if let Some(parked) = order.take_next() {
+                order.advance();
+                let arrived = parked.arrived(sequence);
+                share.take_frame(header, arrived.body.len(), &state.assembly);
+                state.late_frame(replies, host, session, argument, header, &arrived)?;
+            }
+            continue;
+        }
+        let Some(arrived) = rx.peek()? else { break };
+        match order.turn(arrived.sequence) {
+            Turn::Now => {
+                let header = Header::parse(arrived.words).map_err(broke)?;
+                if !replies.admit(header.token)? {
+                    *stalled = true;
+                    break;
+                }
+                if header.kind == Kind::Batch {
+                    let look = state.batch(replies, host, session, argument, header, &arrived, share)?;
+                    if look != Look::Through {
+                        *stalled = look == Look::Stalled;
+                        break;
+                    }
+                    order.advance();
+                } else {
+                    // Before it runs: whatever happens then, it is not run twice.
+                    order.advance();
+                    share.take_frame(header, arrived.body.len(), &state.assembly);
+                    state.frame(replies, host, session, argument, header, &arrived)?;
+                }
+            }
+            Turn::Later => order
+                .park(&arrived)
+                .map_err(|_| broke("more frames ahead of their turn than there are credits"))?,
+            Turn::Past => {}
+        }
+        rx.release();
+    }
+    // Nobody may send another frame for it to go before.
+    if replies.owes() && !*stalled {
+        *stalled = !replies.flush()?;
+    }
+    if !share.is_used_up() {
+        rx.settle();
+    }
+    Ok(())
+}
+
+/// How many invocations a turn has of a connection that had nothing. Over shared memory it is one: whoever waits for what that
+/// does goes on before the next slot is looked at, whose cache line the source is about to write, and what stands behind a
+/// look waits for its line. Where more follows, they become more.
+fn first_runs(rx: &Incoming) -> usize {
+    if rx.is_memory() { 1 } else { SHARE }
+}
+
 /// What a connection has used of its turn.
-#[derive(Default)]
 struct Share {
     /// In frames.
     used: usize,
     /// Frames and entries of batches that were dealt with.
     done: usize,
+    /// Invocations that travelled by themselves.
+    runs: usize,
+    most_runs: usize,
 }
 
 impl Share {
+    fn of(most_runs: usize) -> Self {
+        Self {
+            used: 0,
+            done: 0,
+            runs: 0,
+            most_runs,
+        }
+    }
+
     /// For an entry of a batch, or a small frame.
+    #[inline]
     fn take(&mut self, bytes: usize) {
         self.used += 1 + bytes / (SHARE_BYTES / SHARE);
         self.done += 1;
     }
 
     /// For a frame that is no batch.
+    #[inline]
     fn take_frame(&mut self, header: Header, bytes: usize, assembly: &Assembly) {
         self.take(bytes);
+        if header.kind == Kind::Exec {
+            self.runs += 1;
+        } else {
+            self.take_more(header, assembly);
+        }
+    }
+
+    #[cold]
+    fn take_more(&mut self, header: Header, assembly: &Assembly) {
         match header.kind {
             Kind::Install => {
                 self.used += INSTALL - 1;
@@ -299,8 +373,9 @@ impl Share {
         }
     }
 
+    #[inline]
     fn is_used_up(&self) -> bool {
-        self.used >= SHARE
+        self.used >= SHARE || self.runs >= self.most_runs
     }
 }
 

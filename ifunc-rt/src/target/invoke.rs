@@ -70,6 +70,7 @@ pub(super) fn invoke_watched(
 }
 
 /// Runs it and returns the length of its answer, which stands in `room`; `None`: nobody waits for one.
+#[inline(always)]
 pub(super) fn invoke(
     session: &mut Session<'_>,
     invocation: &Invocation<'_>,
@@ -102,25 +103,46 @@ pub(super) fn invoke(
             &raw mut ctx,
         )
     };
+    let result = result.map(|code| {
+        let ignored = code != context::MAIN_OK && invocation.image.flags.has(Flags::IGNORE_RESULT);
+        if ignored { context::MAIN_OK } else { code }
+    });
+    // By what it was given: an ifunc can write over its context.
+    match (result, ctx.answer_len) {
+        // Nobody waits: an answer goes nowhere, and that is no failure.
+        (Ok(context::MAIN_OK), _) if answer.is_null() => Ok(0),
+        (Ok(context::MAIN_OK), len) if len <= answer_capacity => Ok(len),
+        (result, len) => {
+            let room = (!answer.is_null()).then_some(answer_capacity);
+            end(session, invocation, result, len, room)
+        }
+    }
+}
+
+/// What it means that an invocation did not end with an answer of `len` bytes in its `room`.
+#[cold]
+#[inline(never)]
+fn end(
+    session: &mut Session<'_>,
+    invocation: &Invocation<'_>,
+    result: Result<u32, Box<Escape>>,
+    len: usize,
+    room: Option<usize>,
+) -> Result<usize, Box<Failed>> {
     let failed = |why, detail: &str| {
         Err(Box::new(Failed {
             why,
             detail: detail.as_bytes().to_vec(),
         }))
     };
-    // By what it was given: an ifunc can write over its context.
-    let executed = |ctx: &Context| match ctx.answer_len {
-        // Nobody waits: an answer goes nowhere, and that is no failure.
-        _ if answer.is_null() => Ok(0),
-        len if len <= answer_capacity => Ok(len),
-        len => failed(
+    let too_long = room.filter(|room| len > *room).map(|room| {
+        failed(
             Failure::Answer,
-            &format!("an answer of {len} bytes, the limit is {answer_capacity}"),
-        ),
-    };
+            &format!("an answer of {len} bytes, the limit is {room}"),
+        )
+    });
     let escape = match result {
-        Ok(_) if invocation.image.flags.has(Flags::IGNORE_RESULT) => return executed(&ctx),
-        Ok(context::MAIN_OK) => return executed(&ctx),
+        Ok(context::MAIN_OK) => return too_long.unwrap_or(Ok(len)),
         Ok(context::MAIN_BAD_PAYLOAD) => {
             let size = invocation.size;
             return failed(
@@ -128,11 +150,10 @@ pub(super) fn invoke(
                 &format!("{size} bytes that are no value of the payload's type"),
             );
         }
+        // To nobody.
+        Ok(context::MAIN_BAD_ANSWER) if room.is_none() => return Ok(0),
         Ok(context::MAIN_BAD_ANSWER) => {
-            return match executed(&ctx) {
-                Ok(_) if !answer.is_null() => failed(Failure::Answer, "the answer does not encode"),
-                outcome => outcome,
-            };
+            return too_long.unwrap_or_else(|| failed(Failure::Answer, "the answer does not encode"));
         }
         Ok(code) => return failed(Failure::UnknownResult, &format!("code {code}")),
         Err(escape) => escape,

@@ -5,7 +5,7 @@ use ifunc_abi::status::Status;
 
 use self::gathered::Gathered;
 use super::connection::End;
-use crate::transports::{Gone, Outbound};
+use crate::transports::{Gone, Outgoing};
 use crate::wire::buffer::AlignedBuffer;
 
 mod gathered;
@@ -32,7 +32,7 @@ pub(super) struct Replies {
 
 /// Frames back.
 struct Way {
-    tx: Box<dyn Outbound>,
+    tx: Outgoing,
     /// The source left. What it had sent is run all the same; what it would be told goes nowhere.
     nobody_listens: bool,
 }
@@ -55,7 +55,7 @@ impl Report {
 impl Replies {
     /// Answers of at most `max_answer` bytes over `tx`; `private`ly written for a source that is not trusted with
     /// half-written ones.
-    pub(super) fn new(tx: Box<dyn Outbound>, max_answer: u64, private: bool) -> Self {
+    pub(super) fn new(tx: Outgoing, max_answer: u64, private: bool) -> Self {
         let max_body = tx.max_body();
         let max_answer = usize::try_from(max_answer).unwrap_or(usize::MAX).min(max_body);
         let room = max_answer.max(DETAIL_ROOM).min(max_body);
@@ -74,6 +74,7 @@ impl Replies {
     }
 
     /// Whether a frame that wants to be told something (`token` is not 0) can be looked at now.
+    #[inline]
     pub(super) fn admit(&mut self, token: u64) -> Result<bool, Box<End>> {
         Ok((!self.owes || self.flush()?) && (token == 0 || self.way.reserve(self.room)?))
     }
@@ -90,6 +91,7 @@ impl Replies {
     }
 
     /// Whether something waits to be sent: a report, or what is gathered.
+    #[inline]
     pub(super) fn owes(&self) -> bool {
         self.owes
     }
@@ -105,6 +107,7 @@ impl Replies {
     }
 
     /// Where an invocation that was admitted writes its answer; `None` if nobody wants one.
+    #[inline]
     pub(super) fn answer_room(&mut self, token: u64) -> Option<&mut [u8]> {
         if token == 0 || self.way.nobody_listens {
             return None;
@@ -126,6 +129,7 @@ impl Replies {
     }
 
     /// Sends the answer that was written to [`answer_room`](Self::answer_room).
+    #[inline]
     pub(super) fn answer(&mut self, token: u64, len: usize) -> Result<(), Box<End>> {
         if token == 0 || self.way.nobody_listens {
             return Ok(());

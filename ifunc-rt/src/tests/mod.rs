@@ -17,6 +17,8 @@ mod running;
 mod serving;
 mod sessions;
 mod shared;
+#[cfg(not(loom))]
+mod speed;
 mod stats;
 mod threads;
 #[cfg(not(loom))]

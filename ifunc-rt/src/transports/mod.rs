@@ -12,12 +12,14 @@ use ifunc_abi::frame::{Header, Limits};
 
 use address::Address;
 pub(crate) use config::{ConnectConfig, ListenConfig, MAX_CONNECTIONS, PEER_TIMEOUT, RingSize};
+pub(crate) use ends::{Either, Incoming, Outgoing};
 pub use error::{ConnectError, ListenError};
 
 pub(crate) mod address;
 mod bell;
 mod config;
 mod descriptors;
+mod ends;
 mod error;
 mod loopback;
 mod shm;
@@ -332,8 +334,8 @@ impl std::fmt::Debug for Link {
 
 /// One side of a connection.
 pub(crate) struct Link {
-    pub(crate) tx: Box<dyn Outbound>,
-    pub(crate) rx: Box<dyn Inbound>,
+    pub(crate) tx: Outgoing,
+    pub(crate) rx: Incoming,
     pub(crate) waiter: Arc<dyn Waiter>,
     pub(crate) peer: Peer,
     /// What the target said it takes (on the target: what it said).

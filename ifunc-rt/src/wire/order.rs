@@ -62,16 +62,19 @@ impl Order {
     }
 
     /// The sequence number whose turn it is.
+    #[inline]
     pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
     /// Whether frames wait for their turn.
+    #[inline]
     pub(crate) fn has_parked(&self) -> bool {
         !self.parked.is_empty()
     }
 
     /// Judges a sequence number.
+    #[inline]
     pub(crate) fn turn(&self, sequence: u32) -> Turn {
         // Serial-number arithmetic: half of the numbers are ahead, half behind.
         match sequence.wrapping_sub(self.next) as i32 {
@@ -104,6 +107,7 @@ impl Order {
     }
 
     /// The parked frame whose turn it is, if it is parked.
+    #[inline]
     pub(crate) fn parked(&self) -> Option<&Parked> {
         if self.parked.is_empty() {
             return None;
@@ -116,12 +120,18 @@ impl Order {
         if self.parked.is_empty() {
             return None;
         }
+        self.unpark_next()
+    }
+
+    #[cold]
+    fn unpark_next(&mut self) -> Option<Parked> {
         let parked = self.parked.remove(&self.next)?;
         self.bytes -= parked.body.len();
         Some(parked)
     }
 
     /// The frame whose turn it is has been dealt with, or is about to be. Returns its number.
+    #[inline]
     pub(crate) fn advance(&mut self) -> u32 {
         let this = self.next;
         self.next = this.wrapping_add(1);

@@ -1,6 +1,7 @@
 //! The source's end of a connection: what was bound, what is under way, what came back, and what becomes of it all when
 //! the target goes away.
 
+mod at_once;
 mod batch;
 mod pending;
 mod receiving;
@@ -236,11 +237,7 @@ impl Connection {
         };
         let library = &self.handles[handle as usize].library;
         let limit = link.limits.max_payload;
-        let too_large = |len: usize| Error::PayloadTooLarge {
-            ifunc: library.name.clone(),
-            len: len as u64,
-            limit,
-        };
+        let too_large = |len: usize| library.too_large(len, limit);
         let repeatable = submission.wants && library.is_idempotent();
         let again = |payload: &[u8]| {
             repeatable.then(|| Again {
@@ -364,7 +361,7 @@ impl Connection {
 
     /// What is known of a token: taken, if it is done.
     pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
-        self.progress();
+        self.progress_for(token);
         self.close_for(token);
         self.drive();
         self.pending.take(token)

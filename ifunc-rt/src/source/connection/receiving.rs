@@ -23,9 +23,20 @@ const MAX_KEPT: usize = 1024;
 impl Connection {
     /// Takes in what has come back, and notices a target that went away.
     pub(super) fn progress(&mut self) {
+        self.progress_for(0);
+    }
+
+    /// As [`progress`](Self::progress); what came behind this token's completion may stay where it is. To look for it would
+    /// be to wait for a cache line that the target is about to write.
+    #[inline]
+    pub(super) fn progress_for(&mut self, token: u64) {
         let Some(link) = &mut self.link else { return };
+        if link.rx.is_silent() {
+            link.rx.settle();
+            return;
+        }
         let gone = link.waiter.is_gone();
-        match self.receive() {
+        match self.receive(token) {
             Err(gone) => self.lost(&gone),
             // Known to be gone, and everything it had sent has been taken in.
             Ok(()) if gone => self.lost(&Gone::Closed),
@@ -46,8 +57,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn receive(&mut self) -> Result<(), Gone> {
-        let mut received = false;
+    fn receive(&mut self, token: u64) -> Result<(), Gone> {
         loop {
             if let Some(parked) = self.order.take_next() {
                 let next = self.order.next();
@@ -58,12 +68,9 @@ impl Connection {
             }
             let Some(link) = &mut self.link else { return Ok(()) };
             let Some(arrived) = link.rx.peek()? else {
-                if received {
-                    link.rx.settle();
-                }
+                link.rx.settle();
                 return Ok(());
             };
-            received = true;
             let read = match self.order.turn(arrived.sequence) {
                 Turn::Now => {
                     let read = read(&arrived, &mut self.many)?;
@@ -79,8 +86,13 @@ impl Connection {
                 Turn::Past => None,
             };
             link.rx.release();
+            let enough = link.rx.is_memory();
             if let Some(read) = read {
+                let done = matches!(read, Read::Completion(of, _) if of == token);
                 self.take_in(read);
+                if done && enough {
+                    return Ok(());
+                }
             }
         }
     }
@@ -129,7 +141,7 @@ impl Connection {
     /// The target went away: every completion ends or is asked for again.
     pub(super) fn lost(&mut self, gone: &Gone) {
         // What it had said before is heard first.
-        let _ = self.receive();
+        let _ = self.receive(0);
         let Some(mut link) = self.link.take() else { return };
         tracing::info!(address = %self.route, %gone, "the target went away");
         // What was sent once may have run, however little of it was sent again.

@@ -60,6 +60,7 @@ impl Rooms {
     }
 
     /// Whether nobody waits.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

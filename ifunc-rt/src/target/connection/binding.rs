@@ -28,6 +28,7 @@ pub(super) struct Bound {
 }
 
 /// The image that a handle stands for, if it can run on these target arguments.
+#[inline(always)]
 pub(super) fn bound<'a>(
     bindings: &'a [Binding],
     host: &Host,

@@ -32,6 +32,7 @@ impl From<Refusal> for Box<Unwell> {
 
 impl State {
     /// Runs what `header` and `arrived` ask for; `BATCHED`, they are an entry's, and so is its answer's way.
+    #[inline(always)]
     pub(super) fn exec<const BATCHED: bool>(
         &mut self,
         replies: &mut Replies,
@@ -67,7 +68,7 @@ impl State {
                 .finish(&arrived.body)
                 .map_err(|error| Box::new(Unwell::Over(broke(error))))?;
             (whole.as_slice().as_ptr(), whole.len())
-        } else if *copy_payloads || !arrived.body.as_ptr().addr().is_multiple_of(image.payload_align) {
+        } else if *copy_payloads || !image.is_aligned(arrived.body.as_ptr()) {
             scratch.resize(arrived.body.len());
             arrived.body.copy_to_slice(scratch.as_mut_slice());
             (scratch.as_slice().as_ptr(), scratch.len())

@@ -35,6 +35,7 @@ pub(super) struct State {
 
 impl State {
     /// Deals with a frame that was admitted, and is no batch.
+    #[inline(always)]
     pub(super) fn frame(
         &mut self,
         replies: &mut Replies,
@@ -62,7 +63,22 @@ impl State {
         }
     }
 
+    /// As [`frame`](Self::frame), for those whose turn came after they had.
+    #[cold]
+    pub(super) fn late_frame(
+        &mut self,
+        replies: &mut Replies,
+        host: &Host,
+        session: &mut Session<'_>,
+        argument: &Argument,
+        header: Header,
+        arrived: &Arrived<'_>,
+    ) -> Result<(), Box<End>> {
+        self.frame(replies, host, session, argument, header, arrived)
+    }
+
     /// Deals with a frame that is no `Exec`.
+    #[cold]
     fn other_frame(
         &mut self,
         replies: &mut Replies,

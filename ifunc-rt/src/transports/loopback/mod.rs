@@ -97,8 +97,8 @@ pub(super) fn connect(name: &str) -> Result<Link, ConnectError> {
     let link = |end: End| {
         let end = Arc::new(end);
         Link {
-            tx: Box::new(end::Sender::new(Arc::clone(&end))),
-            rx: Box::new(end::Receiver::new(Arc::clone(&end))),
+            tx: Box::new(end::Sender::new(Arc::clone(&end))).into(),
+            rx: Box::new(end::Receiver::new(Arc::clone(&end))).into(),
             waiter: Arc::new(end::Sleeper::new(end)),
             peer: Peer {
                 uid: Some(rustix::process::geteuid().as_raw()),

@@ -40,6 +40,7 @@ impl Barriers {
     }
 
     /// Between a publication and the look whether the peer sleeps.
+    #[inline]
     pub(super) fn after_publishing(self) {
         match self {
             Self::Sleeper => compiler_fence(Ordering::SeqCst),

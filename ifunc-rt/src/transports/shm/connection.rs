@@ -87,14 +87,8 @@ impl Connection {
         let key = Key(self.bit().unwrap_or_default().into());
         let (incoming, outgoing) = (self.side, self.side.other());
         Link {
-            tx: Box::new(Producer::new(
-                Mapped::new(Arc::clone(&self), outgoing),
-                ring(outgoing),
-            )),
-            rx: Box::new(Consumer::new(
-                Mapped::new(Arc::clone(&self), incoming),
-                ring(incoming),
-            )),
+            tx: Producer::new(Mapped::new(Arc::clone(&self), outgoing), ring(outgoing)).into(),
+            rx: Consumer::new(Mapped::new(Arc::clone(&self), incoming), ring(incoming)).into(),
             waiter: Arc::new(SocketWaiter::new(Arc::clone(&self))),
             peer,
             limits,
@@ -127,6 +121,7 @@ impl Connection {
     }
 
     /// Whether the peer is known to be gone. If so, all that it ever stored is visible.
+    #[inline]
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
@@ -136,6 +131,7 @@ impl Connection {
     }
 
     /// Tells the peer if it announced that it does not look. Once per announcement.
+    #[inline]
     pub(super) fn wake_peer(&self) {
         self.barriers.after_publishing();
         let Apart(asleep) = &self.segment.control().asleep[self.side.other() as usize];

@@ -13,7 +13,7 @@ use super::ring::shared::Shared;
 const AHEAD: usize = 16;
 
 /// The ring towards a side, as the mapping of one side shows it.
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     connection: Arc<Connection>,
     /// The direction.
     towards: Side,
@@ -45,6 +45,7 @@ impl Mapped {
         }
     }
 
+    #[inline]
     fn slot(&self, index: usize) -> &Slot {
         debug_assert!(index <= self.last);
         // SAFETY: the ring's own counters, masked by its size, are the only indices (`Producer::slot`,
@@ -53,6 +54,7 @@ impl Mapped {
         unsafe { self.slots.add(index).as_ref() }
     }
 
+    #[inline]
     fn credits(&self) -> &[AtomicU64; 2] {
         let Apart(credits) = &self.connection.segment.control().credits[self.towards as usize];
         credits
@@ -63,30 +65,36 @@ impl Mapped {
 // ring's length, so that from any place in its first half on there is room for a whole one. `connection`
 // keeps the mapping.
 unsafe impl Shared for Mapped {
+    #[inline]
     fn load_commit(&self, slot: usize) -> u64 {
         self.slot(slot).commit.load(Ordering::Acquire)
     }
 
+    #[inline]
     fn store_commit(&self, slot: usize, word: u64) {
         self.slot(slot).commit.store(word, Ordering::Release);
         prefetch::for_writing(self.slot((slot + AHEAD) & self.last));
     }
 
+    #[inline]
     fn load_words(&self, slot: usize) -> [u64; 2] {
         let [one, two] = &self.slot(slot).words;
         [one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)]
     }
 
+    #[inline]
     fn store_words(&self, slot: usize, words: [u64; 2]) {
         for (word, value) in self.slot(slot).words.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
     }
 
+    #[inline]
     fn inline(&self, slot: usize) -> *mut u8 {
         self.slot(slot).inline.get().cast()
     }
 
+    #[inline]
     fn data(&self, at: usize) -> *mut u8 {
         debug_assert!(at < self.connection.segment.layout().data_len(self.towards));
         // SAFETY: `at` is a cursor masked by the length of the data ring, which is mapped there twice.
@@ -104,6 +112,7 @@ unsafe impl Shared for Mapped {
         }
     }
 
+    #[inline]
     fn wake_peer(&self) {
         self.connection.wake_peer();
     }
@@ -120,6 +129,7 @@ unsafe impl Shared for Mapped {
         self.connection.announce_rest();
     }
 
+    #[inline]
     fn is_gone(&self) -> bool {
         self.connection.is_gone()
     }

@@ -36,6 +36,11 @@ mod source;
 mod waiter;
 mod watch;
 
+/// Where frames go out.
+pub(super) type Outgoing = ring::producer::Producer<mapped::Mapped>;
+/// Where frames come in.
+pub(super) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
+
 /// Makes this process the target `name`.
 pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     listener::listen(name, config)

@@ -6,6 +6,7 @@
 /// The producer's stores to a slot wait for its line to come from the consumer's cache, and only as many
 /// lines are under way as their stores fit into the store buffer. Asked for a few slots ahead, the lines are
 /// there: 8 bytes 18 → 9 ns.
+#[inline]
 pub(super) fn for_writing<T>(ptr: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: `prefetchw` changes neither memory nor registers nor flags, and does not fault; processors

@@ -109,6 +109,7 @@ impl Segment {
     }
 
     /// The words of the connection.
+    #[inline]
     pub(super) fn control(&self) -> &Control {
         // SAFETY: `Control` lies at the (page-aligned) begin of the mapping and fits (asserted beside
         // `Layout`); it holds only atomic integers, for which any bytes and any concurrent writer are fine;

@@ -47,11 +47,13 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
             handle: Arc::clone(&handle),
             max_body,
             reserved: None,
-        }),
+        })
+        .into(),
         rx: Box::new(Receiver {
             handle: Arc::clone(&handle),
             held: None,
-        }),
+        })
+        .into(),
         waiter: Arc::new(Sleeper(handle)),
         peer: Peer { uid: None, pid: None },
         limits,

@@ -7,7 +7,7 @@ use super::shared::Shared;
 use crate::transports::{Arrived, Body, Gone, Inbound, RingSize};
 
 /// The reading side of a ring.
-pub(in super::super) struct Consumer<S> {
+pub(crate) struct Consumer<S> {
     shared: S,
     size: RingSize,
     /// Frames released.
@@ -50,17 +50,38 @@ impl<S: Shared> Consumer<S> {
         }
     }
 
+    #[inline]
     fn slot(&self) -> usize {
         (self.taken & u64::from(self.size.slots - 1)) as usize
     }
 
     /// Sequence of the next frame.
+    #[inline]
     fn expected(&self) -> u32 {
         (self.taken as u32).wrapping_add(1)
     }
 
-    /// Judges the slot of the next frame once.
-    fn look(&mut self) -> Result<Option<Held>, Gone> {
+    /// What the frame of the last lap left as a sequence in the slot of the next one.
+    #[inline]
+    fn left(&self) -> u32 {
+        let slots = u64::from(self.size.slots);
+        if self.taken < slots {
+            0
+        } else {
+            ((self.taken - slots) as u32).wrapping_add(1)
+        }
+    }
+
+    /// Whether [`peek`](Inbound::peek) would say that nothing has arrived; `false` also where only it can tell.
+    #[inline(always)]
+    pub(in crate::transports) fn is_silent(&self) -> bool {
+        let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
+        matches!(self.state, State::Idle) && sequence == self.left() && !self.shared.is_gone()
+    }
+
+    /// Judges the slot of the next frame once; whether it has arrived.
+    #[inline(always)]
+    fn look(&mut self) -> Result<bool, Gone> {
         let slot = self.slot();
         let (sequence, len) = split_commit_word(self.shared.load_commit(slot));
         if sequence != self.expected() {
@@ -72,20 +93,13 @@ impl<S: Shared> Consumer<S> {
         if len > if inline { INLINE } else { self.size.max_body() } {
             return self.malformed("a body larger than a frame can have");
         }
-        let held = Held { words, len, inline };
-        self.state = State::Holding(held);
-        Ok(Some(held))
+        self.state = State::Holding(Held { words, len, inline });
+        Ok(true)
     }
 
     /// The next frame has not arrived; its slot must be as the frame of the last lap left it.
-    fn nothing(&mut self, sequence: u32) -> Result<Option<Held>, Gone> {
-        let slots = u64::from(self.size.slots);
-        let left = if self.taken < slots {
-            0
-        } else {
-            ((self.taken - slots) as u32).wrapping_add(1)
-        };
-        if sequence != left {
+    fn nothing(&mut self, sequence: u32) -> Result<bool, Gone> {
+        if sequence != self.left() {
             return self.malformed("a commit word that is neither new nor old");
         }
         // In this order: a peer that is gone has stored all that it ever will.
@@ -97,11 +111,11 @@ impl<S: Shared> Consumer<S> {
                 Err(Gone::Closed)
             };
         }
-        Ok(None)
+        Ok(false)
     }
 
     #[cold]
-    fn malformed(&mut self, why: &'static str) -> Result<Option<Held>, Gone> {
+    fn malformed(&mut self, why: &'static str) -> Result<bool, Gone> {
         self.state = State::Broken(why);
         Err(Gone::Malformed(why))
     }
@@ -117,12 +131,13 @@ impl<S> Consumer<S> {
 }
 
 impl<S: Shared> Inbound for Consumer<S> {
+    #[inline(always)]
     fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+        if matches!(self.state, State::Idle) && !self.look()? {
+            return Ok(None);
+        }
         let held = match self.state {
-            State::Idle => match self.look()? {
-                Some(held) => held,
-                None => return Ok(None),
-            },
+            State::Idle => return Ok(None),
             State::Holding(held) => held,
             State::Broken(why) => return Err(Gone::Malformed(why)),
         };
@@ -142,6 +157,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         }))
     }
 
+    #[inline(always)]
     fn release(&mut self) {
         let State::Holding(held) = self.state else { return };
         self.state = State::Idle;
@@ -154,6 +170,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         }
     }
 
+    #[inline]
     fn settle(&mut self) {
         if self.published[0] != self.taken {
             self.published = [self.taken, self.cursor];

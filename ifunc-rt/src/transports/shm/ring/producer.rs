@@ -6,7 +6,7 @@ use super::shared::Shared;
 use crate::transports::{Gone, Outbound, RingSize};
 
 /// The writing side of a ring.
-pub(in super::super) struct Producer<S> {
+pub(crate) struct Producer<S> {
     shared: S,
     size: RingSize,
     /// Frames committed.
@@ -29,8 +29,15 @@ struct Reserved {
 }
 
 /// Bytes of the data ring that a body takes.
+#[inline]
 pub(super) fn footprint(len: usize) -> u64 {
     len.next_multiple_of(BODY_ALIGN) as u64
+}
+
+/// Whether a body lies in the slot.
+#[inline]
+fn is_inline(len: usize, align: usize) -> bool {
+    len <= INLINE && align <= 8
 }
 
 impl<S: Shared> Producer<S> {
@@ -47,19 +54,55 @@ impl<S: Shared> Producer<S> {
         }
     }
 
+    #[inline]
     fn slot(&self) -> usize {
         (self.sent & u64::from(self.size.slots - 1)) as usize
     }
 
     /// Offset of the next body in the data ring.
+    #[inline]
     fn data_at(&self) -> usize {
         (self.cursor & u64::from(self.size.data - 1)) as usize
     }
 
     /// Whether there is a slot and `bytes` of the data ring, by the credits read last.
+    #[inline]
     fn has_room(&self, bytes: u64) -> bool {
         self.sent - self.credits[0] < u64::from(self.size.slots)
             && self.cursor - self.credits[1] + bytes <= u64::from(self.size.data)
+    }
+
+    /// Room as [`reserve`](Outbound::reserve) gives it, by the credits read last; `None` says nothing.
+    #[inline(always)]
+    pub(in crate::transports) fn reserve_at_once(&mut self, len: usize, align: usize) -> Option<&mut [u8]> {
+        if len > self.size.max_body() || align > BODY_ALIGN || self.broken.is_some() || self.shared.is_gone()
+        {
+            return None;
+        }
+        let inline = is_inline(len, align);
+        self.has_room(if inline { 0 } else { footprint(len) })
+            .then(|| self.take_room(len, inline, align))
+    }
+
+    /// Hands out room for which [`has_room`](Self::has_room) said that it is there.
+    #[inline(always)]
+    fn take_room(&mut self, len: usize, inline: bool, align: usize) -> &mut [u8] {
+        let ptr = if inline {
+            self.shared.inline(self.slot())
+        } else {
+            self.shared.data(self.data_at())
+        };
+        self.reserved = Some(Reserved {
+            len,
+            inline,
+            may_move: align <= 8,
+        });
+        // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The
+        // consumer gave this region back (`has_room`) and does not look at it before `commit`; this side
+        // makes no other reference to it while `self` is borrowed. A peer that breaks the protocol can still
+        // write there: that changes what bytes we send, and nothing else, because any bytes are valid `u8`s
+        // and nothing is decided by reading them back.
+        unsafe { std::slice::from_raw_parts_mut(ptr, len) }
     }
 
     #[cold]
@@ -86,10 +129,12 @@ impl<S> Producer<S> {
 }
 
 impl<S: Shared> Outbound for Producer<S> {
+    #[inline]
     fn max_body(&self) -> usize {
         self.size.max_body()
     }
 
+    #[inline]
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
         assert!(
             len <= self.size.max_body() && align <= BODY_ALIGN,
@@ -101,7 +146,7 @@ impl<S: Shared> Outbound for Producer<S> {
         if let Some(why) = self.broken {
             return Err(Gone::Malformed(why));
         }
-        let inline = len <= INLINE && align <= 8;
+        let inline = is_inline(len, align);
         let bytes = if inline { 0 } else { footprint(len) };
         if !self.has_room(bytes) {
             self.read_credits()?;
@@ -109,24 +154,10 @@ impl<S: Shared> Outbound for Producer<S> {
                 return Ok(None);
             }
         }
-        let ptr = if inline {
-            self.shared.inline(self.slot())
-        } else {
-            self.shared.data(self.data_at())
-        };
-        self.reserved = Some(Reserved {
-            len,
-            inline,
-            may_move: align <= 8,
-        });
-        // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The
-        // consumer gave this region back (`has_room`) and does not look at it before `commit`; this side
-        // makes no other reference to it while `self` is borrowed. A peer that breaks the protocol can still
-        // write there: that changes what bytes we send, and nothing else, because any bytes are valid `u8`s
-        // and nothing is decided by reading them back.
-        Ok(Some(unsafe { std::slice::from_raw_parts_mut(ptr, len) }))
+        Ok(Some(self.take_room(len, inline, align)))
     }
 
+    #[inline(always)]
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
         let reserved = self.reserved.take().expect("`reserve` comes before `commit`");
         assert!(len <= reserved.len, "a body larger than what was reserved");

@@ -6,7 +6,7 @@
 /// # Safety
 /// `inline` and `data` must return pointers that stay valid for reads and writes, for the lengths that they
 /// name, as long as the value lives.
-pub(in super::super) unsafe trait Shared: Send {
+pub(crate) unsafe trait Shared: Send {
     /// Loads the commit word of a slot; what was stored before it was stored is visible then.
     fn load_commit(&self, slot: usize) -> u64;
 

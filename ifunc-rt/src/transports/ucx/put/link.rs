@@ -38,14 +38,16 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
             broken: None,
             spare: None,
             reserved: None,
-        }),
+        })
+        .into(),
         rx: Box::new(Receiver {
             handle: Arc::clone(&handle),
             view,
             consumer: Consumer::new(view.layout()),
             held: None,
             expecting: None,
-        }),
+        })
+        .into(),
         waiter: Arc::new(Sleeper::new(handle)),
         peer: Peer { uid: None, pid: None },
         limits,
