@@ -1,5 +1,6 @@
 //! The runtime against itself, with images made by hand: what needs neither the builder nor a second process.
 
+mod aggregation;
 mod batches;
 mod both_ways;
 mod cancelling;
@@ -14,6 +15,7 @@ mod logs;
 mod progress;
 mod reports;
 mod running;
+mod sent_together;
 mod serving;
 mod sessions;
 mod shared;

@@ -1,0 +1,242 @@
+//! Aggregated handles, and targets that run what they send.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::images::{self, Add};
+use super::running::{Running, accepting, between_processes, everywhere, place, roomy, unique};
+use crate::{Aggregation, Error, Registered, Source, SourceOptions};
+
+fn never() -> Aggregation {
+    Aggregation::default().delay(Duration::MAX)
+}
+
+fn source_with(address: &str, aggregation: Aggregation) -> Source {
+    let options = SourceOptions::default()
+        .timeout(Duration::from_secs(20))
+        .aggregation(aggregation);
+    Source::connect_with(address, options).unwrap()
+}
+
+fn add(source: &Source) -> Registered<Add> {
+    source
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap()
+}
+
+#[test]
+fn each_has_its_own_end_in_the_order_of_the_program() {
+    everywhere(|address, builder| {
+        let target = Running::start(address, builder());
+        // Small enough that it is full now and then.
+        let source = source_with(address, Aggregation::default().bytes(256));
+        let direct = add(&source);
+        let fast = direct.aggregated();
+        let panics = source.load_bytes(&images::panics().encode().unwrap()).unwrap();
+        let panics = panics.aggregated();
+        let bytes = source.load_bytes(&images::add().encode().unwrap()).unwrap();
+        let bytes = bytes.aggregated();
+        for _ in 0..500 {
+            fast.send(&1).unwrap();
+        }
+        assert_eq!(direct.call(&0).unwrap().wait().unwrap(), 500);
+        // Answers, panics and refusals among each other, and what travels alone among them.
+        let mut sum = 500;
+        let mut calls = Vec::new();
+        for round in 0..40 {
+            let handle = if round % 7 == 0 { &direct } else { &fast };
+            calls.push((sum + 1, handle.call(&1).unwrap(), panics.call(b"").unwrap()));
+            sum += 1;
+            drop(fast.call(&1).unwrap());
+            sum += 1;
+        }
+        for (expected, call, panic) in calls {
+            assert!(matches!(panic.wait(), Err(Error::Panic { line: 7, .. })));
+            assert_eq!(call.wait().unwrap(), expected);
+        }
+        for len in [0, 7, 9, 255, 256, 40_000] {
+            match bytes.call(&vec![7; len]).unwrap().wait() {
+                Err(Error::Failed { detail, .. }) => {
+                    assert!(detail.starts_with(&format!("{len} bytes")), "{detail}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // What goes wrong with sends is told as that of any others.
+        panics.send(b"").unwrap();
+        fast.send(&1).unwrap();
+        assert!(matches!(source.flush(), Err(Error::Panic { .. })));
+        source.flush().unwrap();
+        assert_eq!(source.remains()[0], 0);
+        assert_eq!(target.finish(), sum + 1);
+    });
+}
+
+#[test]
+fn threads_fill_one_batch() {
+    const THREADS: u64 = 4;
+    for transport in ["loopback", "shm"] {
+        let target = Running::start(&unique(transport), accepting());
+        let source = source_with(target.address(), Aggregation::default());
+        let fast = add(&source).aggregated();
+        thread::scope(|scope| {
+            for n in 0..THREADS {
+                let fast = fast.clone();
+                scope.spawn(move || {
+                    let mut last = 0;
+                    for i in 0..500 {
+                        if (i + n) % 50 == 0 {
+                            let sum = fast.call(&1).unwrap().wait().unwrap();
+                            assert!(sum > last, "behind what this thread sent before");
+                            last = sum;
+                        } else {
+                            fast.send(&1).unwrap();
+                            last += 1;
+                        }
+                    }
+                });
+            }
+        });
+        source.flush().unwrap();
+        assert_eq!(target.finish(), THREADS * 500);
+    }
+}
+
+#[test]
+fn what_was_not_sent_is_not_lost_with_the_link() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let first = roomy().listen(&address).unwrap();
+        let source = source_with(&address, never().bytes(256 << 10));
+        let fast = add(&source).aggregated();
+        let again = source
+            .register_bytes::<Add>(&images::add_again().encode().unwrap())
+            .unwrap()
+            .aggregated();
+        let counts = source.load_bytes(&images::counts().encode().unwrap()).unwrap();
+        let counts = counts.aggregated();
+        // One was sent, one is open.
+        let lost = fast.call(&1).unwrap();
+        let kept = again.call(&2).unwrap();
+        fast.send(&4).unwrap();
+        source.push().unwrap();
+        let open = fast.call(&8).unwrap();
+        drop(fast.call(&16).unwrap());
+        counts.send(&[7; 33_000]).unwrap();
+        let too_large = counts.call(&[7; 40_000]).unwrap();
+        fast.send(&32).unwrap();
+        drop(counts);
+        drop(first);
+        // What is open does not fit into one frame there, one of it into none, and one is not taken.
+        let second = Running::start(&address, accepting().ring(1 << 16).max_payload(33_500));
+        assert!(matches!(lost.wait(), Err(Error::Indeterminate { .. })));
+        assert_eq!(kept.wait().unwrap(), 2, "{transport}");
+        assert_eq!(open.wait().unwrap(), 10);
+        assert!(matches!(
+            too_large.wait(),
+            Err(Error::PayloadTooLarge { limit: 33_500, .. })
+        ));
+        let mut reported = Vec::new();
+        while let Err(error) = source.flush() {
+            reported.push(error);
+        }
+        assert!(
+            matches!(reported[..], [Error::Indeterminate { .. }]),
+            "{reported:?}"
+        );
+        assert_eq!(source.remains()[0], 0);
+        assert_eq!(second.finish(), 58);
+    }
+}
+
+#[test]
+fn what_finds_no_target_in_time_was_never_sent() {
+    let address = unique("shm");
+    let target = Running::start(&address, accepting());
+    let options = SourceOptions::default()
+        .reconnect(Duration::from_millis(50))
+        .aggregation(never());
+    let source = Source::connect_with(&address, options).unwrap();
+    let fast = add(&source).aggregated();
+    fast.send(&1).unwrap();
+    source.flush().unwrap();
+    let (call, dropped) = (fast.call(&2).unwrap(), fast.call(&4).unwrap());
+    drop(dropped);
+    fast.send(&8).unwrap();
+    assert_eq!(target.finish(), 1);
+    match call.wait() {
+        Err(Error::PeerGone { what, .. }) => assert_eq!(what, "add"),
+        other => panic!("{other:?}"),
+    }
+    match source.flush() {
+        Err(Error::PeerGone { what, .. }) => assert_eq!(what, "add"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(source.remains()[0], 0);
+    // The next target is used as if nothing had been.
+    let target = Running::start(&address, accepting());
+    let sum = fast.call(&16).unwrap().wait().unwrap();
+    assert_eq!((sum, target.finish()), (16, 16));
+}
+
+#[test]
+fn an_image_that_the_next_target_does_not_take_is_told_of_each_of_its_invocations() {
+    let address = unique("shm");
+    let first = roomy().listen(&address).unwrap();
+    let source = source_with(&address, never());
+    let fast = add(&source).aggregated();
+    let large = source
+        .load_bytes(&images::everything().encode().unwrap())
+        .unwrap();
+    let large = large.aggregated();
+    let refused = [large.call(&[1; 8]).unwrap(), large.call(&[1; 8]).unwrap()];
+    fast.send(&1).unwrap();
+    drop((first, large));
+    let limit = images::everything().encode().unwrap().len() - 1;
+    let second = Running::start(&address, accepting().max_image(limit));
+    for call in refused {
+        assert!(matches!(call.wait(), Err(Error::ImageTooLarge { .. })));
+    }
+    source.flush().unwrap();
+    assert_eq!(second.finish(), 1);
+}
+
+/// `UCX_TLS=tcp cargo test -p ifunc-rt --release --lib -- --ignored --nocapture increments_alone`
+#[test]
+#[ignore = "a measurement"]
+fn increments_alone_and_together() {
+    for transport in ["loopback"].iter().chain(between_processes()) {
+        let target = Running::start(&place(transport), accepting());
+        for (bytes, micros) in [
+            (1, 50),
+            (2, 100),
+            (4, 100),
+            (8, 100),
+            (16, 100),
+            (32, 100),
+            (8, 1000),
+        ] {
+            let aggregation = Aggregation::default()
+                .bytes(bytes << 10)
+                .delay(Duration::from_micros(micros));
+            let source = source_with(target.address(), aggregation);
+            let alone = add(&source);
+            let together = alone.aggregated();
+            let rate = |add: &Registered<Add>, count: u32| {
+                add.send(&1).unwrap();
+                source.flush().unwrap();
+                let began = Instant::now();
+                (0..count).for_each(|_| add.send(&1).unwrap());
+                let sent = began.elapsed() / count;
+                source.flush().unwrap();
+                (sent, began.elapsed() / count)
+            };
+            let count = if *transport == "ucx" { 50_000 } else { 1_000_000 };
+            let (alone, together) = (rate(&alone, count), rate(&together, 2_000_000));
+            let ratio = alone.1.as_secs_f64() / together.1.as_secs_f64();
+            println!(
+                "{transport}, {bytes} KiB, {micros} µs: alone {alone:?}, together {together:?}, {ratio:.1} times"
+            );
+        }
+    }
+}

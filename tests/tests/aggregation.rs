@@ -1,0 +1,105 @@
+//! Invocations that travel together, to targets in processes of their own.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{PATIENCE, Process, library, unique};
+use ifunc_rt::{Aggregation, Call, Error, Source, SourceOptions};
+use ifunc_tests_ifuncs::{Greeting, t_add, t_greet, t_index};
+
+/// A connection whose batches are sent when they are full, and when it is asked for.
+fn connect_patiently(address: &str, reconnect: Duration) -> Source {
+    let options = SourceOptions::default()
+        .timeout(PATIENCE)
+        .reconnect(reconnect)
+        .aggregation(Aggregation::default().delay(Duration::MAX));
+    Source::connect_with(address, options).unwrap()
+}
+
+#[test]
+fn rust_and_c_with_answers_and_panics_in_one_batch() {
+    let Some(address) = unique() else { return };
+    let mut target = Process::target(&address);
+    let source = connect_patiently(&address, PATIENCE);
+    let add = source.register_path::<t_add>(library("t_add")).unwrap();
+    let (direct, add) = (add.clone(), add.aggregated());
+    let index = source.register_path::<t_index>(library("t_index")).unwrap();
+    let greet = source.register_path::<t_greet>(library("t_greet")).unwrap();
+    let (index, greet) = (index.aggregated(), greet.aggregated());
+    // SAFETY: built from this checkout.
+    let c_add = unsafe { source.load_path(library("t_c_add")).unwrap() }.aggregated();
+    let greeting = Greeting {
+        name: "Ada",
+        times: 30,
+    };
+    let mut calls: Vec<(u64, Call<u64>, Call<u64>, Call<String>)> = Vec::new();
+    for round in 1..=100 {
+        for _ in 0..7 {
+            add.send(&1).unwrap();
+        }
+        c_add.send(&2u64.to_le_bytes()).unwrap();
+        drop(c_add.call(&0u64.to_le_bytes()).unwrap());
+        calls.push((
+            round * 10,
+            add.call(&1).unwrap(),
+            index.call(&5).unwrap(),
+            greet.call(&greeting).unwrap(),
+        ));
+    }
+    for (sum, added, panicked, greeted) in calls {
+        let text = greeted.wait().unwrap();
+        assert!(text.starts_with("hello Ada, hello Ada, "), "{text}");
+        assert!(text.ends_with(&format!(", {sum} it is")), "{text}");
+        assert_eq!(added.wait().unwrap(), sum);
+        match panicked.wait() {
+            Err(Error::Panic { message, .. }) => assert!(message.contains("the index is 5"), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // The order is the program's, among those and what travels alone.
+    add.send(&5).unwrap();
+    assert_eq!(direct.call(&1).unwrap().wait().unwrap(), 1006);
+    index.send(&7).unwrap();
+    add.send(&4).unwrap();
+    assert!(matches!(source.flush(), Err(Error::Panic { .. })));
+    target.wait_for("counter: 1010");
+    // They did travel together, and are counted one by one.
+    let stats = source.target_stats(PATIENCE).unwrap();
+    let all = &stats.total;
+    assert_eq!((all.executed, all.failed.total()), (1103, 101));
+    assert!(all.frames < 50, "{}", all.frames);
+}
+
+#[test]
+fn a_batch_that_was_not_sent_survives_its_target() {
+    let Some(address) = unique() else { return };
+    let mut target = Process::target(&address);
+    let source = connect_patiently(&address, PATIENCE);
+    let add = source.register_path::<t_add>(library("t_add")).unwrap();
+    let add = add.aggregated();
+    add.send(&1).unwrap();
+    source.flush().unwrap();
+    let open = add.call(&2).unwrap();
+    for _ in 0..100 {
+        add.send(&3).unwrap();
+    }
+    target.kill();
+    let mut target = Process::target(&address);
+    assert_eq!(open.wait().unwrap(), 2);
+    source.flush().unwrap();
+    target.wait_for("counter: 302");
+    // The last who leaves sends what is open.
+    add.send(&8).unwrap();
+    drop((add, source));
+    target.wait_for("counter: 310");
+
+    let source = connect_patiently(&address, Duration::from_millis(100));
+    let add = source.register_path::<t_add>(library("t_add")).unwrap();
+    let add = add.aggregated();
+    let open = add.call(&1).unwrap();
+    add.send(&1).unwrap();
+    target.kill();
+    assert!(matches!(open.wait(), Err(Error::PeerGone { .. })));
+    assert!(matches!(source.flush(), Err(Error::PeerGone { .. })));
+}
