@@ -8,14 +8,19 @@
 //! * `roles`: what the programs do that are measured: ours, and the peers
 //! * `program`: a role in a process of its own, on a core of its own
 //! * `pair`: two programs that send each other messages
+//! * `asked`: one that does what it is asked to
+//! * `images`, `c`: the code that travels, ours and the peers'
 //! * `slots`: two sides in turn, medians and ratios
 //! * `plan`: how much of it
 //! * `bench`: a run, with its `results` so far, its `status` and the `machine` that it is on
 //! * `report`: tables, CSV, and the page with its plots
 
+mod asked;
 mod bench;
+mod c;
 mod cores;
 mod figures;
+mod images;
 mod machine;
 mod pair;
 mod plan;

@@ -83,6 +83,8 @@ fn run(
                 "--release",
                 "--package",
                 "ifunc-bench",
+                "--package",
+                "ifunc-instructions",
                 "--all-features",
             ]))?;
             crate::target().join("release/ifunc-bench")
@@ -121,6 +123,8 @@ fn built() -> Result<PathBuf, String> {
         "--workspace",
         "--bin",
         "ifunc-bench",
+        "--bin",
+        "ifunc-instructions",
     ]))?;
     Ok(crate::target().join("debug/ifunc-bench"))
 }

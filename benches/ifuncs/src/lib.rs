@@ -105,6 +105,32 @@ impl Fresh {
     }
 }
 
+/// As [`sum`], of one word.
+#[ifunc]
+pub fn sum_word(word: u64, tally: &mut Tally) {
+    tally.count += 1;
+    tally.sum = tally.sum.wrapping_add(word);
+}
+
+/// Adds to the number of invocations, and answers it.
+#[ifunc]
+pub fn count(more: u64, tally: &mut Tally) -> u64 {
+    tally.count += more;
+    tally.count
+}
+
+#[ifunc::import]
+unsafe extern "C" {
+    /// The next number of a sequence that the host knows.
+    safe fn next_step(x: u64) -> u64;
+}
+
+/// Calls the host so many times, each time with what it answered before.
+#[ifunc]
+pub fn steps(n: u64, _: &mut Tally) -> u64 {
+    (0..n).fold(1, |x, _| next_step(x))
+}
+
 /// The sum of little-endian words, the last one filled with zeros. Peers' handlers call the same.
 #[inline]
 #[must_use]

@@ -1,6 +1,10 @@
 //! What is measured: one file per figure, or per family of figures that are measured alike.
 
+mod code_every_frame;
+mod first_arrival;
 mod floors;
+mod host_call;
+mod instructions;
 mod perftest;
 mod settings;
 mod shm;
@@ -26,4 +30,8 @@ pub(crate) const FIGURES: &[Figure] = &[
     shm::RATE,
     shm::INCREMENT,
     perftest::FIGURE,
+    code_every_frame::FIGURE,
+    first_arrival::FIGURE,
+    host_call::FIGURE,
+    instructions::FIGURE,
 ];

@@ -32,11 +32,24 @@ pub(crate) struct Candidates(Vec<(String, Pair)>);
 
 impl Candidates {
     pub(crate) fn start(bench: &Bench, role: &str, settings: &[Setting]) -> Result<Self> {
+        Self::start_with(bench, role, settings, &[])
+    }
+
+    /// With what is added to the environment of all.
+    pub(crate) fn start_with(
+        bench: &Bench,
+        role: &str,
+        settings: &[Setting],
+        more: &[(&str, &str)],
+    ) -> Result<Self> {
         let tried = if bench.plan.quick { QUICK } else { usize::MAX };
         settings
             .iter()
             .take(tried)
-            .map(|setting| Ok((name(setting), Pair::start(role, bench.cores, setting)?)))
+            .map(|setting| {
+                let env = [setting, more].concat();
+                Ok((name(setting), Pair::start(role, bench.cores, &env)?))
+            })
             .collect::<Result<_>>()
             .map(Self)
     }

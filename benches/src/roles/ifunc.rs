@@ -1,10 +1,11 @@
 //! Our own messages: each of the two programs is source and target, and what is sent is an ifunc's payload.
 
 use anyhow::{Context, Result, ensure};
-use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, words};
+use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, sum_word, words};
 use ifunc_rt::{Driver, Registered, Source, Target};
 
 use super::exchange::{self, Node, Patience};
+use crate::images::Images;
 use crate::pair::Count;
 use crate::program::Starter;
 use crate::slots::Payload;
@@ -13,7 +14,7 @@ use crate::slots::Payload;
 const FETCHED: usize = 4 << 10;
 
 /// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`. With `BENCH_INCREMENT` payloads are
-/// a byte for an ifunc that takes nothing else.
+/// a byte for an ifunc that takes nothing else. With `BENCH_CODE` every message carries its code, in an image of so many bytes.
 pub(super) fn run(starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where to listen")?;
     exchange::run(starter, Ifuncs::listen(&address)?)
@@ -28,6 +29,8 @@ struct Ifuncs {
     payload: Payload,
     /// What is sent that is not written anew, and its sum.
     written: (Vec<u8>, u64),
+    /// Bytes of the code that every message carries.
+    code: Option<usize>,
 }
 
 /// The other one, as this one's target.
@@ -38,6 +41,8 @@ struct Other {
     fresh: Registered<sum_fresh>,
     written: Registered<sum>,
     increment: Registered<increment>,
+    /// For payloads of eight bytes that carry their code: it is small.
+    word: Option<Registered<sum_word>>,
 }
 
 impl Ifuncs {
@@ -56,6 +61,10 @@ impl Ifuncs {
             size: 0,
             payload: Payload::Fresh,
             written: (Vec::new(), 0),
+            code: std::env::var("BENCH_CODE")
+                .ok()
+                .map(|code| code.parse())
+                .transpose()?,
         })
     }
 
@@ -84,11 +93,18 @@ impl Node for Ifuncs {
                 .with_context(|| format!("connecting to {address}"))
         })?;
         let helps = !address.starts_with("shm:");
+        let mut fresh = source.register()?;
+        let mut word = None;
+        if let Some(code) = self.code {
+            fresh = carrying(&source, code)?;
+            word = Some(carrying(&source, code)?);
+        }
         self.other = Some(Other {
             driver: helps.then(|| source.driver()).transpose()?,
-            fresh: source.register()?,
+            fresh,
             written: source.register()?,
             increment: source.register()?,
+            word,
             source,
         });
         let mut patience = Patience::new();
@@ -128,6 +144,12 @@ impl Node for Ifuncs {
             return self.other().map(drop);
         };
         match self.payload {
+            Payload::Fresh
+                if self.size == 8
+                    && let Some(word) = &other.word =>
+            {
+                word.send(&seed)?
+            }
             Payload::Fresh if self.increments => other.increment.send(&(seed as u8))?,
             Payload::Fresh => other.fresh.send(&Fresh { len: self.size, seed })?,
             Payload::Static | Payload::Untouched => other.written.send(&self.written.0)?,
@@ -169,4 +191,11 @@ impl Node for Ifuncs {
         self.other()?.source.flush()?;
         Ok(())
     }
+}
+
+/// An ifunc in an image of so many bytes (as many as it has, if those are more), which travels with every message.
+fn carrying<F: ifunc::payload::Ifunc>(source: &Source, code: usize) -> Result<Registered<F>> {
+    let known = source.register::<F>()?;
+    let image = Images::of(known.image(), 0)?.next(code.max(known.image().len() + 8))?;
+    Ok(source.register_bytes::<F>(&image)?.carrying_code())
 }

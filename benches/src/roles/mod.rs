@@ -1,5 +1,6 @@
 //! What the programs do that are measured, one file per role.
 
+mod code;
 mod exchange;
 mod ifunc;
 mod lines;
@@ -19,6 +20,15 @@ const ROLES: &[(&str, Role)] = &[
     ("memcpy", memcpy::run),
     ("ifunc", ifunc::run),
     ("ucx-am", ucx::am::run),
+    ("code-target", code::target::run),
+    ("arrivals", code::arrivals::calls),
+    ("arrivals-stream", code::arrivals::stream),
+    ("dlopen", code::dlopen::plain),
+    ("dlopen-hashed", code::dlopen::hashed),
+    #[cfg(feature = "wasm")]
+    ("wasm", code::wasm::run),
+    ("host-call", code::host_call::out_of_an_ifunc),
+    ("got-call", code::host_call::through_a_got),
 ];
 
 /// Is the role.

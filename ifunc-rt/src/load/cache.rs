@@ -1,6 +1,6 @@
 //! The code cache of a target: what is installed, by id, and what goes when room is needed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
@@ -19,6 +19,8 @@ pub(crate) struct Cache {
     arena: Arena,
     debugger: Debugger,
     images: HashMap<ImageId, Entry>,
+    /// When they were last bound → which: the one bound longest ago is first.
+    ages: BTreeMap<u64, ImageId>,
     max_images: usize,
     clock: u64,
     book: Arc<Book>,
@@ -42,6 +44,7 @@ impl Cache {
             arena: Arena::new(bytes)?,
             debugger,
             images: HashMap::new(),
+            ages: BTreeMap::new(),
             max_images,
             clock: 0,
             book,
@@ -50,9 +53,11 @@ impl Cache {
 
     /// The installed image of this id.
     pub(crate) fn get(&mut self, id: &ImageId) -> Option<Arc<Installed>> {
-        self.clock += 1;
         let entry = self.images.get_mut(id)?;
+        self.ages.remove(&entry.last_bound);
+        self.clock += 1;
         entry.last_bound = self.clock;
+        self.ages.insert(self.clock, *id);
         Some(entry.image.clone())
     }
 
@@ -85,6 +90,7 @@ impl Cache {
         tracing::debug!(name = %installed.name, bytes = installed.footprint(), "installed");
         self.book.installed(&installed);
         self.clock += 1;
+        self.ages.insert(self.clock, id);
         self.images.insert(
             id,
             Entry {
@@ -97,17 +103,17 @@ impl Cache {
 
     /// Evicts the unbound image that was bound longest ago; `false` if every image is bound or pinned.
     fn evict_one(&mut self) -> bool {
+        let may_go =
+            |entry: &Entry| Arc::strong_count(&entry.image) == 1 && !entry.image.flags.has(Flags::PINNED);
         let oldest = self
-            .images
-            .iter()
-            .filter(|(_, entry)| {
-                Arc::strong_count(&entry.image) == 1 && !entry.image.flags.has(Flags::PINNED)
-            })
-            .min_by_key(|(_, entry)| entry.last_bound)
-            .map(|(id, _)| *id);
+            .ages
+            .values()
+            .find(|id| self.images.get(*id).is_some_and(may_go))
+            .copied();
         let Some(entry) = oldest.and_then(|id| self.images.remove(&id)) else {
             return false;
         };
+        self.ages.remove(&entry.last_bound);
         let Some(installed) = Arc::into_inner(entry.image) else {
             return false;
         };

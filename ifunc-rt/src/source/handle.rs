@@ -25,6 +25,7 @@ pub(super) struct Handle {
     timeout: Option<Duration>,
     /// Its invocations travel with others.
     aggregated: bool,
+    carries_code: bool,
 }
 
 #[derive(Debug)]
@@ -47,6 +48,7 @@ impl Handle {
             }),
             timeout: None,
             aggregated: false,
+            carries_code: false,
         }
     }
 
@@ -57,10 +59,20 @@ impl Handle {
         }
     }
 
+    fn carrying_code(&self) -> Self {
+        self.source().lock().carry(self.bound.index);
+        Self {
+            carries_code: true,
+            aggregated: false,
+            ..self.clone()
+        }
+    }
+
     fn aggregated(&self) -> Self {
         self.source().shared().send_in_time();
         Self {
             aggregated: true,
+            carries_code: false,
             ..self.clone()
         }
     }
@@ -109,6 +121,7 @@ impl Handle {
             align: self.bound.align,
             wants,
             aggregated: self.aggregated,
+            carries_code: self.carries_code,
             encode,
         }
     }
@@ -264,6 +277,17 @@ impl<F: Ifunc> Registered<F> {
         Self::new(self.handle.aggregated())
     }
 
+    /// The same handle, whose sends and calls carry the code every time, as those of the systems before this one did. Messages that
+    /// it makes do so, too.
+    ///
+    /// For comparisons: the image travels ahead of every invocation, in a frame of its own, and a target that has it looks at
+    /// its id and no further. Otherwise code travels once per connection. Such invocations are not
+    /// [aggregated](Self::aggregated).
+    #[must_use]
+    pub fn carrying_code(&self) -> Self {
+        Self::new(self.handle.carrying_code())
+    }
+
     /// Sends the payload and returns what to wait for.
     ///
     /// # Errors
@@ -402,6 +426,15 @@ impl Loaded {
     pub fn aggregated(&self) -> Self {
         Self {
             handle: self.handle.aggregated(),
+            entries: self.entries.clone(),
+        }
+    }
+
+    /// As [`Registered::carrying_code`].
+    #[must_use]
+    pub fn carrying_code(&self) -> Self {
+        Self {
+            handle: self.handle.carrying_code(),
             entries: self.entries.clone(),
         }
     }

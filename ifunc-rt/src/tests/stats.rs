@@ -111,6 +111,23 @@ fn every_frame_is_counted_once() {
         assert_eq!((stats.code.images, stats.connected), (2, 1));
         assert!(stats.code.used >= add_stats.size && stats.code.used < stats.code.limit);
 
+        // Carried by every message, an image is counted, and not installed again.
+        let carrying = add.carrying_code();
+        for _ in 0..20 {
+            carrying.send(&0).unwrap();
+            // Who carries nothing carries nothing because of it.
+            add.send(&0).unwrap();
+        }
+        carrying.message(&0).unwrap().call().unwrap().wait().unwrap();
+        let carried = ask(&source);
+        assert_eq!(carried.total.installs, counts.installs + 21);
+        assert_eq!(
+            carried.total.bytes_in,
+            counts.bytes_in + 41 * 8 + 21 * (40 + image.len() as u64)
+        );
+        assert_eq!(carried.code.images, 2);
+        drop(carrying);
+
         // What a handle had counted stays when it is given back, and what a connection had when it is over.
         drop((add, raw));
         source.flush().unwrap();
@@ -120,10 +137,10 @@ fn every_frame_is_counted_once() {
             let total = &stats.total;
             assert_eq!(
                 (total.executed, total.failed.total(), total.rejected.total()),
-                (101, 3, 3)
+                (142, 3, 3)
             );
             let add = stats.ifuncs.iter().find(|ifunc| ifunc.name == "add").unwrap();
-            assert_eq!((add.counts.hits, add.bound), (103, 0));
+            assert_eq!((add.counts.hits, add.counts.installs, add.bound), (144, 22, 0));
         };
         unchanged(&before);
         drop((panics, lacks, source));

@@ -27,6 +27,8 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// As many messages may be under way.
 const WINDOW: usize = 64;
 
+/// With `BENCH_CODE` every message carries so many bytes more, behind its payload, that are written once and that nobody reads: code that
+/// the receiver has.
 pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
     exchange::run(starter, Messages::new()?)
 }
@@ -38,6 +40,8 @@ struct Messages {
     /// Sends of those before this slot count as well: so many were sent.
     sent: u64,
     size: usize,
+    /// Bytes behind each payload.
+    code: usize,
     payload: Payload,
     /// What is sent that is not written anew has this sum.
     written: u64,
@@ -48,6 +52,8 @@ struct Messages {
 struct Received {
     /// Whether payloads are read.
     reads: Cell<bool>,
+    /// Bytes behind each payload.
+    code: usize,
     /// Since the beginning.
     all: Cell<u64>,
     messages: Cell<u64>,
@@ -61,7 +67,11 @@ impl Handler for Received {
     #[inline]
     fn message(&self, payload: &[u8]) {
         if self.reads.get() {
-            self.sum.set(self.sum.get().wrapping_add(words(payload)));
+            self.sum.set(
+                self.sum
+                    .get()
+                    .wrapping_add(words(&payload[..payload.len().saturating_sub(self.code)])),
+            );
         }
         self.messages.set(self.messages.get() + 1);
         self.all.set(self.all.get() + 1);
@@ -90,8 +100,10 @@ impl Handler for Flushed {
 impl Messages {
     fn new() -> Result<Self> {
         let worker = Worker::new(UCP_FEATURE_AM)?;
+        let code = std::env::var("BENCH_CODE").map_or(Ok(0), |code| code.parse())?;
         let received = Rc::new(Received {
             reads: Cell::new(true),
+            code,
             all: Cell::new(0),
             messages: Cell::new(0),
             sum: Cell::new(0),
@@ -107,6 +119,7 @@ impl Messages {
             received,
             sent: 0,
             size: 0,
+            code,
             payload: Payload::Fresh,
             written: 0,
             window: Window::default(),
@@ -154,10 +167,10 @@ impl Node for Messages {
             self.worker.progress();
             patience.ask()?;
         }
-        self.window = Window::of(size, payload);
+        self.window = Window::of(size + self.code, payload);
         self.written = match payload {
             Payload::Untouched => 0,
-            Payload::Fresh | Payload::Static => words(self.window.buffer(0)),
+            Payload::Fresh | Payload::Static => words(&self.window.buffer(0)[..size]),
         };
         self.received.reads.set(payload != Payload::Untouched);
         self.received.messages.set(0);
@@ -173,11 +186,8 @@ impl Node for Messages {
         let at = self.window.place(&self.worker)?;
         let buffer = self.window.buffer(at);
         if self.payload == Payload::Fresh {
-            Fresh {
-                len: buffer.len(),
-                seed,
-            }
-            .write(buffer);
+            let payload = &mut buffer[..self.size];
+            Fresh { len: self.size, seed }.write(payload);
         }
         // SAFETY: the window does not lend the buffer again before the request is done.
         let request = unsafe { endpoint.send(MESSAGE, buffer)? };

@@ -251,7 +251,7 @@ impl Connection {
     /// Whether there is a target that has the handle's image, or has it on its way.
     #[cold]
     fn may_append(&mut self, handle: u32) -> Result<bool, Error> {
-        Ok(self.link.is_some() && self.drive() && self.installed(handle)?)
+        Ok(self.link.is_some() && self.drive() && self.installed(handle, false)?)
     }
 
     /// Sends the full batch, so that the entry fits into the next one. `false`: not now.
@@ -455,7 +455,7 @@ impl Connection {
     fn refit(&mut self) -> bool {
         for index in 0..self.batch.handles.len() {
             let handle = self.batch.handles[index];
-            match self.installed(handle) {
+            match self.installed(handle, false) {
                 // In fragments: they go first.
                 Ok(true) if self.job.is_some() => return true,
                 Ok(true) => {}
@@ -464,7 +464,9 @@ impl Connection {
                     // Each of its entries says so for itself.
                     self.fail_entries(|connection, entry| {
                         let is_one = entry.code == handle;
-                        is_one.then(|| connection.installed(handle).err()).flatten()
+                        is_one
+                            .then(|| connection.installed(handle, false).err())
+                            .flatten()
                     });
                     self.batch.handles.swap_remove(index);
                     self.leave_batch(handle);

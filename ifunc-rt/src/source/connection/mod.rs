@@ -80,8 +80,23 @@ struct Slot {
     users: usize,
     /// The open batch is one of them.
     batched: bool,
-    /// The generation it was installed in; 0: in none.
+    /// The generation it was installed in, with [`AGAIN`](Self::AGAIN); 0: in none.
     installed: u64,
+}
+
+impl Slot {
+    /// In [`installed`](Self::installed): it is there, and an invocation that carries its code sends it again. A bit of
+    /// that number, so that who looks whether everything is there looks at nothing more.
+    const AGAIN: u64 = 1 << 63;
+
+    /// Whether the target has it, in a connection.
+    fn is_bound(&self, generation: u64) -> bool {
+        self.installed & !Self::AGAIN == generation
+    }
+
+    fn is_due_again(&self) -> bool {
+        self.installed & Self::AGAIN != 0
+    }
 }
 
 /// What is to be sent.
@@ -94,6 +109,8 @@ pub(super) struct Submission<'a> {
     pub(super) wants: bool,
     /// Whether it may travel with others.
     pub(super) aggregated: bool,
+    /// Whether the image travels ahead of it, wherever it is already.
+    pub(super) carries_code: bool,
     /// Writes the payload.
     pub(super) encode: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
 }
@@ -196,7 +213,7 @@ impl Connection {
     fn release(&mut self, handle: u32) {
         let slot = &mut self.handles[handle as usize];
         slot.users -= 1;
-        if slot.users == 0 && slot.installed == self.generation {
+        if slot.users == 0 && slot.is_bound(self.generation) {
             self.unbind.push(handle);
             self.has_more = true;
         }
@@ -229,7 +246,7 @@ impl Connection {
             self.waiting.lacking = submission.bound;
             return Ok(None);
         }
-        if !self.ready(handle)? {
+        if !self.ready(handle, submission.carries_code)? {
             return Ok(None);
         }
         let Some(link) = &mut self.link else {
@@ -267,6 +284,7 @@ impl Connection {
                 self.waiting.rooms.taken(turn);
             }
             self.start(Header::new(Kind::Exec, handle, token), body);
+            self.carried(submission);
             self.drive();
             return Ok(Some(token));
         }
@@ -290,12 +308,27 @@ impl Connection {
         }
         if !submission.wants {
             self.commit(Header::new(Kind::Exec, handle, 0), len);
+            self.carried(submission);
             return Ok(Some(0));
         }
         let again = again(&room[..len]);
         let token = self.pending.wait_for(What::Ifunc(handle), again);
         self.commit(Header::new(Kind::Exec, handle, token), len);
+        self.carried(submission);
         Ok(Some(token))
+    }
+
+    /// It was sent, with its code if it carries it: the next one that does sends it again.
+    #[inline]
+    fn carried(&mut self, submission: &Submission<'_>) {
+        if submission.carries_code {
+            self.carry(submission.handle);
+        }
+    }
+
+    /// The next invocation that carries its code sends it, wherever it is already.
+    pub(super) fn carry(&mut self, handle: u32) {
+        self.handles[handle as usize].installed |= Slot::AGAIN;
     }
 
     /// Asks for a completion when everything before was consumed.

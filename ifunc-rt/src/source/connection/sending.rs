@@ -22,20 +22,20 @@ pub(super) struct Job {
 }
 
 impl Connection {
-    /// Connected, nothing large under way, and the handle's image installed. `false`: not now.
+    /// Connected, nothing large under way, and the handle's image installed: sent once more, if `again`. `false`: not now.
     #[inline]
-    pub(super) fn ready(&mut self, handle: u32) -> Result<bool, Error> {
+    pub(super) fn ready(&mut self, handle: u32, again: bool) -> Result<bool, Error> {
         let installed = self.handles[handle as usize].installed == self.generation;
         if installed && self.link.is_some() && self.is_idle() && self.batch.is_empty() {
             return Ok(true);
         }
-        self.make_ready(handle)
+        self.make_ready(handle, again)
     }
 
     #[cold]
-    fn make_ready(&mut self, handle: u32) -> Result<bool, Error> {
+    fn make_ready(&mut self, handle: u32, again: bool) -> Result<bool, Error> {
         self.close_soon();
-        Ok(self.link.is_some() && self.drive() && self.installed(handle)? && self.drive())
+        Ok(self.link.is_some() && self.drive() && self.installed(handle, again)? && self.drive())
     }
 
     /// Goes on over a new link: nothing is installed over it, and what may be sent again will be.
@@ -63,10 +63,11 @@ impl Connection {
         }
     }
 
-    /// The handle's image is installed or on its way, in order. `false`: no room now.
-    pub(super) fn installed(&mut self, handle: u32) -> Result<bool, Error> {
+    /// The handle's image is installed or on its way, in order; with `again` it has travelled since the last that carried it.
+    /// `false`: no room now.
+    pub(super) fn installed(&mut self, handle: u32, again: bool) -> Result<bool, Error> {
         let slot = &mut self.handles[handle as usize];
-        if slot.installed == self.generation {
+        if slot.is_bound(self.generation) && !(again && slot.is_due_again()) {
             return Ok(true);
         }
         let library = Arc::clone(&slot.library);
@@ -192,7 +193,7 @@ impl Connection {
                 self.wake_sender();
             } else if let Some(&token) = self.resend.front() {
                 if let Some(What::Ifunc(handle)) = self.pending.waiting(token) {
-                    match self.installed(handle) {
+                    match self.installed(handle, false) {
                         Ok(true) => {}
                         Ok(false) => return Ok(false),
                         Err(error) => {

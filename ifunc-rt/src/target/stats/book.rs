@@ -41,8 +41,8 @@ pub(super) struct Ledger {
     pub(super) departed: Counts,
     /// What was counted of ifuncs that are not remembered.
     pub(super) forgotten: IfuncCounts,
-    /// Entries of `ifuncs` that are not installed.
-    gone: usize,
+    /// Entries of `ifuncs` that are not installed, by when they were touched: the one touched longest ago is first.
+    gone: BTreeMap<u64, ImageId>,
     clock: u64,
 }
 
@@ -130,19 +130,20 @@ impl Book {
     pub(crate) fn installed(&self, image: &Installed) {
         let mut ledger = self.ledger();
         let entry = ledger.ifunc(&image.id, &image.name, 0);
-        let was_gone = entry.memory == 0;
         // At least 1: nothing that is installed takes nothing.
         entry.memory = image.footprint().max(1) as u64;
-        ledger.gone -= usize::from(was_gone);
+        let touched = entry.touched;
+        ledger.gone.remove(&touched);
     }
 
     /// An image was taken out of code memory.
     pub(crate) fn evicted(&self, id: &ImageId) {
-        let mut ledger = self.ledger();
+        let mut guard = self.ledger();
+        let ledger = &mut *guard;
         if let Some(entry) = ledger.ifuncs.get_mut(id).filter(|entry| entry.memory != 0) {
             entry.memory = 0;
-            ledger.gone += 1;
-            ledger.forget();
+            ledger.gone.insert(entry.touched, *id);
+            ledger.forget(REMEMBERED);
         }
     }
 }
@@ -152,34 +153,33 @@ impl Ledger {
     fn ifunc(&mut self, id: &ImageId, name: &str, size: usize) -> &mut IfuncEntry {
         self.clock += 1;
         if !self.ifuncs.contains_key(id) {
-            self.gone += 1;
-            self.forget();
-            self.ifuncs.insert(
-                *id,
-                IfuncEntry {
-                    name: name.to_owned(),
-                    ..IfuncEntry::default()
-                },
-            );
+            // It takes a place, as long as it is not installed.
+            self.forget(REMEMBERED - 1);
         }
-        let entry = self.ifuncs.entry(*id).or_default();
+        let entry = self.ifuncs.entry(*id).or_insert_with(|| IfuncEntry {
+            name: name.to_owned(),
+            ..IfuncEntry::default()
+        });
+        if entry.memory == 0 {
+            self.gone.remove(&entry.touched);
+            self.gone.insert(self.clock, *id);
+        }
         entry.touched = self.clock;
         entry.size = entry.size.max(size as u64);
         entry
     }
 
     /// Makes what is remembered of the ifuncs that are not installed fit.
-    fn forget(&mut self) {
-        while self.gone > REMEMBERED {
-            let gone = self
-                .ifuncs
-                .iter()
-                .filter(|(_, entry)| entry.memory == 0 && entry.bound == 0);
-            let oldest = gone.min_by_key(|(_, entry)| entry.touched).map(|(id, _)| *id);
-            let Some(entry) = oldest.and_then(|id| self.ifuncs.remove(&id)) else {
+    fn forget(&mut self, most: usize) {
+        while self.gone.len() > most {
+            let is_free = |id: &ImageId| self.ifuncs.get(id).is_none_or(|entry| entry.bound == 0);
+            let Some((&touched, &id)) = self.gone.iter().find(|(_, id)| is_free(id)) else {
                 return;
             };
-            self.gone -= 1;
+            self.gone.remove(&touched);
+            let Some(entry) = self.ifuncs.remove(&id) else {
+                continue;
+            };
             self.forgotten.merge(&entry.past);
             self.forgotten.times.merge(&entry.times.times());
         }

@@ -1,0 +1,145 @@
+//! What is counted: messages with a payload of 8 bytes, whose code is there. Source and target are one thread, over `shm`.
+
+use std::error::Error;
+
+use ifunc::payload::Ifunc;
+use ifunc_abi::image::{ARCH_X86_64, ImageError, ImageParts};
+use ifunc_abi::text::Text;
+use ifunc_rt::{Registered, Source, Target};
+
+mod handle {
+    use ifunc::prelude::*;
+
+    /// Counts, and goes round a loop as often as the payload says. What runs is [`BURN`](super::BURN).
+    #[ifunc]
+    pub(super) fn burn(turns: u64, count: &mut u64) {
+        *count += std::hint::black_box(turns).min(1);
+    }
+}
+use handle::burn;
+
+/// `inc qword [rdx] ; mov rax, [rdi] ; again: dec rax ; jnz again ; xor eax, eax ; ret`, written out so that its instructions are
+/// known.
+const BURN: &[u8] = &[
+    0x48, 0xff, 0x02, 0x48, 0x8b, 0x07, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0x31, 0xc0, 0xc3,
+];
+/// Instructions of [`BURN`], of which two are the loop's.
+pub(crate) fn burned(turns: u64) -> u64 {
+    4 + 2 * turns
+}
+
+/// The signal between what is counted and what is not.
+pub(crate) const MARK: i32 = libc::SIGUSR1;
+/// Messages that are sent before the target looks, where it finds several.
+pub(crate) const TURN: u64 = 32;
+/// How often something is done and counted.
+const TIMES: u64 = 33;
+/// How often the target looks for what was sent.
+const LOOKS: usize = 1 << 16;
+
+/// Does it, [`TIMES`] times, between two marks each.
+pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
+    let mut both = Both::new()?;
+    // What is done at first: connected, installed, the first invocations timed.
+    for _ in 0..4 * TURN {
+        both.call(turns)?;
+    }
+    for _ in 0..TIMES {
+        match what {
+            "nothing" => marked(|| Ok(()))?,
+            "send" => {
+                marked(|| both.send(turns))?;
+                both.look()?;
+            }
+            "look" => {
+                both.send(turns)?;
+                marked(|| both.look())?;
+            }
+            "look-at-many" => {
+                (0..TURN).try_for_each(|_| both.send(turns))?;
+                marked(|| both.look())?;
+            }
+            "call" => marked(|| both.call(turns))?,
+            _ => return Err(format!("`{what}` is nothing that is counted").into()),
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn marked(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+    mark();
+    let result = work();
+    mark();
+    result
+}
+
+/// Stops this thread, if it is traced; otherwise it ends the process.
+fn mark() {
+    // SAFETY: a signal for this thread.
+    unsafe { libc::raise(MARK) };
+}
+
+/// Source and target.
+struct Both {
+    target: Target,
+    /// The target's, which ifuncs add to.
+    count: u64,
+    sent: u64,
+    burn: Registered<burn>,
+}
+
+impl Both {
+    fn new() -> Result<Self, Box<dyn Error>> {
+        // SAFETY: the code that comes is the image of this file.
+        let builder = unsafe { Target::builder().accept_code() };
+        let target = builder.listen(&format!("shm:ifunc-instructions-{}", std::process::id()))?;
+        let source = Source::connect(&target.address())?;
+        Ok(Self {
+            target,
+            count: 0,
+            sent: 0,
+            burn: source.register_bytes(&image()?)?,
+        })
+    }
+
+    fn send(&mut self, turns: u64) -> Result<(), Box<dyn Error>> {
+        self.burn.send(&turns)?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// Until everything was run that was sent.
+    fn look(&mut self) -> Result<(), Box<dyn Error>> {
+        for _ in 0..LOOKS {
+            self.target.poll(&mut self.count);
+            if self.count == self.sent {
+                return Ok(());
+            }
+        }
+        Err(format!("{} messages were sent, {} were run", self.sent, self.count).into())
+    }
+
+    fn call(&mut self, turns: u64) -> Result<(), Box<dyn Error>> {
+        let call = self.burn.call(&turns)?;
+        self.sent += 1;
+        self.look()?;
+        Ok(call.wait()?)
+    }
+}
+
+fn image() -> Result<Vec<u8>, ImageError> {
+    let fingerprint = |text: &Text| ifunc_abi::fingerprint(blake3::hash(text.as_str().as_bytes()).as_bytes());
+    let image = ImageParts {
+        name: burn::NAME.into(),
+        arch: ARCH_X86_64,
+        payload: fingerprint(burn::PAYLOAD),
+        target: fingerprint(burn::TARGET),
+        answer: fingerprint(burn::ANSWER),
+        payload_align_log2: 3,
+        rx_align_log2: 4,
+        rx: BURN.to_vec(),
+        ..ImageParts::default()
+    };
+    image.encode()
+}

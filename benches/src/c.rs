@@ -1,0 +1,49 @@
+//! Shared libraries that are compiled when they are needed: what a user would do without this project.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+/// The flags of every library: small, nothing but what is asked for, no table of lazy calls.
+const FLAGS: &[&str] = &[
+    "-O2",
+    "-fPIC",
+    "-fno-plt",
+    "-shared",
+    "-nostdlib",
+    "-s",
+    "-Wl,-z,noseparate-code",
+    "-Wl,-z,norelro",
+    "-Wl,--build-id=none",
+    "-Wl,--hash-style=gnu",
+];
+
+/// Shared libraries, in a folder that goes with this.
+pub(crate) struct Libraries(TempDir);
+
+impl Libraries {
+    pub(crate) fn new() -> Result<Self> {
+        let folder = tempfile::tempdir().context("making a folder for libraries")?;
+        Ok(Self(folder))
+    }
+
+    /// Compiles one.
+    pub(crate) fn compile(&self, name: &str, text: &str, options: &[&str]) -> Result<PathBuf> {
+        let (source, library) = (self.file(name, "c"), self.file(name, "so"));
+        std::fs::write(&source, text)?;
+        let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        cc.args(FLAGS).arg("-o").arg(&library).arg(&source).args(options);
+        let status = cc
+            .stdin(Stdio::null())
+            .status()
+            .context("starting the C compiler `cc`; help: $CC names another one")?;
+        ensure!(status.success(), "the C compiler: {status}");
+        Ok(library)
+    }
+
+    fn file(&self, name: &str, extension: &str) -> PathBuf {
+        Path::new(self.0.path()).join(name).with_extension(extension)
+    }
+}

@@ -1,0 +1,86 @@
+//! `code-every-frame`: code that travels with every message.
+
+use anyhow::Result;
+
+use super::Figure;
+use super::settings::{Candidates, SHARED_MEMORY};
+use super::shm::percentiles;
+use crate::Bench;
+use crate::asked::Asked;
+use crate::pair::{Pair, Pattern};
+use crate::program::Program;
+use crate::row::Row;
+use crate::slots::{Payload, Slot, take_turns};
+
+pub(crate) const FIGURE: Figure = Figure {
+    id: "code-every-frame",
+    title: "code that travels with every message over shared memory, beside UCX active messages of the same bytes",
+    run,
+};
+
+/// Bytes of an image, and payloads beside it. What sums up a payload of any length is larger than the small image.
+const IMAGES: [(usize, &[usize]); 2] = [(200, &[8]), (8 << 10, &[8, 256, 4 << 10])];
+
+fn run(bench: &mut Bench) -> Result<()> {
+    for (image, sizes) in IMAGES {
+        known_code(bench, image, sizes)?;
+        new_code(bench, image)?;
+    }
+    Ok(())
+}
+
+/// The same image every time, and the target has it.
+fn known_code(bench: &mut Bench, image: usize, sizes: &[usize]) -> Result<()> {
+    let bytes = image.to_string();
+    let code = ("BENCH_CODE", &*bytes);
+    let mut ours = Pair::start("ifunc", bench.cores, &[("BENCH_ADDRESS", "shm:"), code])?;
+    let mut candidates = Candidates::start_with(bench, "ucx-am", SHARED_MEMORY, &[code])?;
+    for &size in sizes {
+        let slot = Slot::new(size, Payload::Fresh);
+        for (case, pattern) in [("latency", Pattern::PingPong), ("rate", Pattern::Stream)] {
+            let (setting, peer) = candidates.best(&bench.plan, pattern, slot)?;
+            let sides = (&mut ours.side(pattern), &mut peer.side(pattern));
+            let [mine, theirs] = take_turns(&bench.plan, slot, [sides.0, sides.1])?;
+            let mut row = match pattern {
+                Pattern::PingPong => Row::latency(FIGURE.id, slot, &mine, Some(&theirs)),
+                Pattern::Stream => Row::rate(FIGURE.id, slot, &mine, Some(&theirs)),
+            };
+            row.case = format!("known code, {case}");
+            row.image = Some(image as u64);
+            row.peer_name = Some(format!(
+                "UCX active messages of {size} + {image} bytes, of which {size} are written and read, {setting}"
+            ));
+            row.carried_by = [ours.carried_by(), peer.carried_by()].map(|name| Some(name.into()));
+            if pattern == Pattern::PingPong {
+                row.percentiles = percentiles(bench, slot, [&mut ours, peer])?;
+            }
+            bench.rows.push(row);
+        }
+    }
+    Ok(())
+}
+
+/// Each message has an image of its own, which is hashed, installed, run once and evicted.
+fn new_code(bench: &mut Bench, image: usize) -> Result<()> {
+    let mut target = Program::start("code-target", bench.cores.target, &[])?;
+    let address: String = target.hear()?;
+    let env = [("BENCH_ADDRESS", &*address)];
+    let mut ours = Asked(Program::start("arrivals-stream", bench.cores.source, &env)?);
+    let slot = Slot::new(image, Payload::Fresh);
+    let [ours] = take_turns(&bench.plan, slot, [&mut ours])?;
+    bench.rows.push(Row {
+        figure: FIGURE.id.into(),
+        case: "new code".into(),
+        size: 8,
+        image: Some(image as u64),
+        ours: ours.median(),
+        spread: Some(ours.spread()),
+        unit: "ns".into(),
+        carried_by: [Some("shm".into()), None],
+        note: "Nanoseconds per message, each with an image of its own, which the target hashes, installs, runs once, and evicts when it has \
+            4096; 64 are sent without waiting. The images are made before."
+            .into(),
+        ..Row::default()
+    });
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! `first-arrival`: code that the target has never seen, until it has run; by its size.
+
+use anyhow::Result;
+
+use super::Figure;
+use crate::Bench;
+use crate::asked::Asked;
+use crate::c::Libraries;
+use crate::program::Program;
+use crate::row::Row;
+use crate::slots::{Payload, Series, Side, Slot, take_turns};
+
+pub(crate) const FIGURE: Figure = Figure {
+    id: "first-arrival",
+    title: "unknown code, until it has run, beside memfd_create + dlopen of the same function",
+    run,
+};
+
+/// Bytes of an image.
+const SIZES: [usize; 3] = [200, 4 << 10, 64 << 10];
+
+const NOTE: &str = "Medians of single arrivals. Ours: the round trip of a call whose code is new, less one of a call whose code is there, so all that \
+    the code adds: copied into the ring and out of it, hashed, judged, written into the arena, run; and, once the target's cache is full, \
+    another image evicted. The peer finds its bytes in its own memory; closing is not timed.";
+
+fn run(bench: &mut Bench) -> Result<()> {
+    let libraries = Libraries::new()?;
+    for size in SIZES {
+        let more = format!("-DMORE={}", size - 100);
+        let library = libraries.compile(
+            &format!("count-{size}"),
+            include_str!("../../c/count.c"),
+            &[&more],
+        )?;
+        let library = library.to_string_lossy();
+        let mut target = Program::start("code-target", bench.cores.target, &[])?;
+        let address: String = target.hear()?;
+        let start = |role, cpu, env: &[(&str, &str)]| Program::start(role, cpu, env).map(Asked);
+        let at = bench.cores.target;
+        let mut ours = start("arrivals", bench.cores.source, &[("BENCH_ADDRESS", &address)])?;
+        let mut hashed = start("dlopen-hashed", at, &[("BENCH_LIBRARY", &library)])?;
+        let mut plain = start("dlopen", at, &[("BENCH_LIBRARY", &library)])?;
+        let slot = Slot::new(size, Payload::Fresh);
+        let sides: [&mut dyn Side; 3] = [&mut ours, &mut hashed, &mut plain];
+        let [ours, hashed, plain] = take_turns(&bench.plan, slot, sides)?;
+        let length = std::fs::metadata(&*library)?.len();
+        let by_dlopen = |hashed: &str| {
+            format!("{hashed}memfd_create + dlopen + dlsym, a library of {length} bytes by cc -O2")
+        };
+        bench
+            .rows
+            .push(row(size, "hashed", &ours, &hashed, by_dlopen("BLAKE3 + ")));
+        bench
+            .rows
+            .push(row(size, "not hashed", &ours, &plain, by_dlopen("")));
+        #[cfg(feature = "wasm")]
+        {
+            let mut ours = start("arrivals", bench.cores.source, &[("BENCH_ADDRESS", &address)])?;
+            let mut wasm = start("wasm", at, &[])?;
+            let [ours, wasm] = take_turns(&bench.plan, slot, [&mut ours, &mut wasm])?;
+            let name = "wasmtime: compile + instantiate + call".into();
+            bench.rows.push(row(size, "WebAssembly", &ours, &wasm, name));
+        }
+    }
+    Ok(())
+}
+
+fn row(size: usize, case: &str, ours: &Series, peer: &Series, peer_name: String) -> Row {
+    let (ratio, spread) = ours.ratio(peer);
+    Row {
+        figure: FIGURE.id.into(),
+        case: case.into(),
+        size: size as u64,
+        image: Some(size as u64),
+        ours: ours.median(),
+        peer: Some(peer.median()),
+        peer_name: Some(peer_name),
+        ratio: Some(ratio),
+        spread: Some(spread),
+        unit: "ns".into(),
+        percentiles: [ours.percentiles(), peer.percentiles()],
+        carried_by: [Some("shm".into()), None],
+        note: NOTE.into(),
+        ..Row::default()
+    }
+}

@@ -1,0 +1,58 @@
+//! `instructions`: how many of them a message takes whose code is there.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::Figure;
+use crate::Bench;
+use crate::row::Row;
+
+pub(crate) const FIGURE: Figure = Figure {
+    id: "instructions",
+    title: "instructions of a message of 8 bytes over shm whose code is there",
+    run,
+};
+
+const NOTE: &str = "Counted instruction by instruction, by a processor that stops behind each, in a process that is source and target; the ifunc's own are \
+    taken off. `cargo xtask test` keeps a budget of each.";
+
+fn run(bench: &mut Bench) -> Result<()> {
+    let program = std::env::current_exe()?.with_file_name("ifunc-instructions");
+    let output = Command::new(&program)
+        .arg("count")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting {}", program.display()))?;
+    ensure!(output.status.success(), "`ifunc-instructions`: {}", output.status);
+    let said = String::from_utf8(output.stdout)?;
+    for line in said.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [what, count, _budget] = words[..] else {
+            anyhow::bail!("`ifunc-instructions` said {line:?}")
+        };
+        bench.rows.push(Row {
+            figure: FIGURE.id.into(),
+            case: explained(what).into(),
+            size: 8,
+            ours: count.parse()?,
+            unit: "instructions".into(),
+            carried_by: [Some("shm".into()), None],
+            note: NOTE.into(),
+            ..Row::default()
+        });
+    }
+    Ok(())
+}
+
+/// What a count is of.
+fn explained(what: &str) -> &str {
+    match what {
+        "send" => "source: send",
+        "look" => "target: a look that finds one",
+        "look-at-many" => "target: a look that finds 32",
+        "call" => "source and target: a call",
+        other => other,
+    }
+}

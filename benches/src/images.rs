@@ -1,0 +1,102 @@
+//! Images of a size, and each of them another one.
+
+use anyhow::{Result, ensure};
+use ifunc_abi::image::{Image, ImageParts, ImportPart};
+
+/// Makes images that do what one does, and have other ids.
+pub(crate) struct Images {
+    parts: ImageParts,
+    /// Bytes of the image that they come from.
+    least: usize,
+    /// Of the next one. Processes that make images at the same time begin at other numbers.
+    number: u64,
+}
+
+impl Images {
+    pub(crate) fn of(image: &[u8], who: u32) -> Result<Self> {
+        let parts = parts(&Image::parse(image)?);
+        ensure!(parts.rw_mem == 0, "`{}` has data of its own", parts.name);
+        Ok(Self {
+            parts,
+            least: image.len(),
+            number: u64::from(who) << 32,
+        })
+    }
+
+    /// One of `size` bytes.
+    pub(crate) fn next(&mut self, size: usize) -> Result<Vec<u8>> {
+        let code = self.parts.rx.len();
+        ensure!(
+            size >= self.least + 8,
+            "`{}` has {} bytes, which no padding makes {size}",
+            self.parts.name,
+            self.least
+        );
+        self.number += 1;
+        // What is never reached: constants, as far as a target can tell.
+        self.parts.rx.resize(code + size - self.least - 8, 0x5a);
+        self.parts.rx.extend(self.number.to_le_bytes());
+        let image = self.parts.encode();
+        self.parts.rx.truncate(code);
+        Ok(image?)
+    }
+}
+
+fn parts(image: &Image<'_>) -> ImageParts {
+    let (rw_at, rw_mem) = image.rw_range().unwrap_or_default();
+    ImageParts {
+        name: image.name().into(),
+        arch: image.arch(),
+        flags: image.flags(),
+        cpu_features: image.cpu_features(),
+        payload: image.payload(),
+        target: image.target(),
+        answer: image.answer(),
+        payload_align_log2: image.payload_align().trailing_zeros() as u8,
+        entry: image.entry(),
+        slot: image.slot(),
+        rx_align_log2: image.rx_align().trailing_zeros() as u8,
+        rx: image.rx().into(),
+        rw_at,
+        rw: image.rw().into(),
+        rw_mem,
+        imports: image
+            .imports()
+            .map(|import| ImportPart {
+                symbol: import.symbol.into(),
+                flags: import.flags,
+                fingerprint: import.fingerprint,
+            })
+            .collect(),
+        relocations: image.relocations().collect(),
+        needed: image.needed().map(Into::into).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_have_the_size_and_another_id() {
+        let image = ImageParts {
+            name: "seven".into(),
+            arch: ifunc_abi::image::ARCH_X86_64,
+            rx: vec![0xb8, 7, 0, 0, 0, 0xc3],
+            ..ImageParts::default()
+        };
+        let bytes = image.encode().unwrap();
+        let mut images = Images::of(&bytes, 1).unwrap();
+        let [a, b] = [200, 4096].map(|size| (size, images.next(size).unwrap()));
+        for (size, image) in [&a, &b] {
+            assert_eq!(image.len(), *size);
+            let parsed = Image::parse(image).unwrap();
+            assert_eq!(
+                (parsed.name(), &parsed.rx()[..6]),
+                ("seven", &[0xb8, 7, 0, 0, 0, 0xc3][..])
+            );
+        }
+        assert_ne!(images.next(200).unwrap(), a.1);
+        assert!(images.next(bytes.len()).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! A source whose code is new: images that the target has never seen, each of them run once.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ifunc_bench_ifuncs::count;
+use ifunc_rt::{Registered, Source};
+
+use crate::images::Images;
+use crate::program::Starter;
+use crate::slots::{Sample, Slot, median, quantile};
+
+/// Images that are made before any of them is sent. The target has room for many more.
+const BATCH: u64 = 64;
+
+/// Whether the source waits until one was run before it sends the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// Yes. What counts is a call less one of code that is there: what the arrival of code adds.
+    Calls,
+    /// No. What counts is the time per message.
+    Stream,
+}
+
+/// `BENCH_ADDRESS` is where the target is. A slot's `size` is that of the images.
+pub(in crate::roles) fn calls(starter: Starter) -> Result<()> {
+    run(starter, Pace::Calls)
+}
+
+/// As [`calls`], without waiting.
+pub(in crate::roles) fn stream(starter: Starter) -> Result<()> {
+    run(starter, Pace::Stream)
+}
+
+fn run(mut starter: Starter, pace: Pace) -> Result<()> {
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where the target is")?;
+    let source = Source::connect(&address)?;
+    let known = source.register::<count>()?;
+    let mut arrivals = Arrivals {
+        images: Images::of(known.image(), std::process::id())?,
+        counted: known.call(&0)?.wait()?,
+        source,
+        known,
+    };
+    while let Some(slot) = starter.next::<Slot>()? {
+        let mut took = Vec::with_capacity(slot.operations as usize);
+        let mut left = slot.operations;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            arrivals.batch(pace, slot.size, batch, &mut took)?;
+            left -= batch;
+        }
+        let ns = median(took.clone());
+        let percentiles =
+            (pace == Pace::Calls).then(|| [0.5, 0.99, 0.999].map(|at| quantile(took.clone(), at)));
+        starter.say(&Sample { ns, percentiles })?;
+    }
+    Ok(())
+}
+
+struct Arrivals {
+    source: Source,
+    images: Images,
+    /// What the target knows.
+    known: Registered<count>,
+    /// What the target has counted.
+    counted: u64,
+}
+
+impl Arrivals {
+    /// Makes images, and then has each of them run; `took` is given the nanoseconds of each.
+    fn batch(&mut self, pace: Pace, size: usize, images: u64, took: &mut Vec<f64>) -> Result<()> {
+        let fresh = (0..images)
+            .map(|_| Ok(self.source.register_bytes::<count>(&self.images.next(size)?)?))
+            .collect::<Result<Vec<_>>>()?;
+        match pace {
+            Pace::Calls => {
+                let there = (0..images)
+                    .map(|_| Ok(self.call(|this| &this.known)?.as_nanos() as f64))
+                    .collect::<Result<Vec<_>>>()?;
+                let there = median(there);
+                for fresh in &fresh {
+                    took.push(self.call(|_| fresh)?.as_nanos() as f64 - there);
+                }
+            }
+            Pace::Stream => {
+                let begin = Instant::now();
+                for fresh in &fresh {
+                    fresh.send(&1)?;
+                }
+                self.source.flush()?;
+                took.push(begin.elapsed().as_nanos() as f64 / images as f64);
+                self.counted += images;
+                self.call(|this| &this.known)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn call<'a>(&'a mut self, which: impl FnOnce(&'a Self) -> &'a Registered<count>) -> Result<Duration> {
+        let expected = self.counted + 1;
+        self.counted = expected;
+        let which = which(self);
+        let begin = Instant::now();
+        let counted = which.call(&1)?.wait()?;
+        let took = begin.elapsed();
+        ensure!(
+            counted == expected,
+            "the target counted {counted}, not {expected}"
+        );
+        Ok(took)
+    }
+}
