@@ -196,4 +196,14 @@ impl Starter {
         out.write_all(&line)?;
         out.flush().context("answering")
     }
+
+    /// There are no questions; this process ends when its starter does.
+    pub(crate) fn take_along(mut self) -> Result<()> {
+        let watch = move || {
+            while let Ok(Some(serde::de::IgnoredAny)) = self.next() {}
+            std::process::exit(0);
+        };
+        std::thread::Builder::new().name("starter".into()).spawn(watch)?;
+        Ok(())
+    }
 }

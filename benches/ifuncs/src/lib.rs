@@ -145,6 +145,26 @@ pub fn words(bytes: &[u8]) -> u64 {
         .fold(last, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
 }
 
+/// Answers a number that only this question has.
+#[ifunc]
+pub fn question(number: u64, tally: &mut Tally) -> u64 {
+    tally.count += 1;
+    answer(number)
+}
+
+/// What was counted: 0 asks for the invocations, anything else for the sum.
+#[ifunc]
+pub fn tell(which: u64, tally: &mut Tally) -> u64 {
+    if which == 0 { tally.count } else { tally.sum }
+}
+
+/// The answer to a question. Peers' handlers call the same.
+#[inline]
+#[must_use]
+pub fn answer(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,17 @@
 //! What is measured: one file per figure, or per family of figures that are measured alike.
 
+mod calls;
 mod code_every_frame;
 mod first_arrival;
 mod floors;
 mod host_call;
 mod instructions;
+mod networks;
+mod peers;
 mod perftest;
 mod settings;
 mod shm;
+mod trust;
 
 use anyhow::Result;
 
@@ -34,4 +38,11 @@ pub(crate) const FIGURES: &[Figure] = &[
     first_arrival::FIGURE,
     host_call::FIGURE,
     instructions::FIGURE,
+    networks::LATENCY,
+    networks::RATE,
+    networks::SHARED_MEMORY,
+    networks::PUTS,
+    calls::FIGURE,
+    peers::FIGURE,
+    trust::FIGURE,
 ];

@@ -15,6 +15,7 @@ const FETCHED: usize = 4 << 10;
 
 /// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`. With `BENCH_INCREMENT` payloads are
 /// a byte for an ifunc that takes nothing else. With `BENCH_CODE` every message carries its code, in an image of so many bytes.
+/// With `BENCH_COPY_PAYLOADS` the target copies payloads before it looks at them, as it does those of other users.
 pub(super) fn run(starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where to listen")?;
     exchange::run(starter, Ifuncs::listen(&address)?)
@@ -53,8 +54,9 @@ impl Ifuncs {
         };
         // SAFETY: the code that comes is that of `ifunc-bench-ifuncs`; who else could reach the address is a process of this user.
         let builder = unsafe { Target::builder().accept_code() };
+        let copies = std::env::var_os("BENCH_COPY_PAYLOADS").is_some();
         Ok(Self {
-            target: builder.listen(&address)?,
+            target: builder.copy_payloads(copies).listen(&address)?,
             tally: Tally::default(),
             other: None,
             increments: std::env::var_os("BENCH_INCREMENT").is_some(),

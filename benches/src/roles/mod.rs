@@ -1,6 +1,8 @@
 //! What the programs do that are measured, one file per role.
 
+mod calls;
 mod code;
+mod crowd;
 mod exchange;
 mod ifunc;
 mod lines;
@@ -8,6 +10,9 @@ mod memcpy;
 mod ucx;
 
 use anyhow::{Result, bail};
+
+pub(crate) use calls::Calls;
+pub(crate) use crowd::{Order, Received, Sent, now};
 
 use crate::program::Starter;
 
@@ -29,6 +34,19 @@ const ROLES: &[(&str, Role)] = &[
     ("wasm", code::wasm::run),
     ("host-call", code::host_call::out_of_an_ifunc),
     ("got-call", code::host_call::through_a_got),
+    ("ucx-put", ucx::put::run),
+    ("calls-source", calls::ifunc::source),
+    ("calls-target", calls::ifunc::target),
+    ("calls-ucx-source", calls::ucx::source),
+    ("calls-ucx-target", calls::ucx::target),
+    #[cfg(feature = "tonic")]
+    ("calls-tonic-source", calls::tonic::source),
+    #[cfg(feature = "tonic")]
+    ("calls-tonic-target", calls::tonic::target),
+    ("crowd-source", crowd::ifunc::source),
+    ("crowd-target", crowd::ifunc::target),
+    ("crowd-ucx-source", crowd::ucx::source),
+    ("crowd-ucx-target", crowd::ucx::target),
 ];
 
 /// Is the role.

@@ -238,7 +238,7 @@ impl Node for Messages {
 
 /// Buffers that are sent from. One that UCX was done with at once is used again at once.
 #[derive(Default)]
-struct Window {
+pub(in crate::roles) struct Window {
     /// One for each that may be under way; a single one if nobody writes to it.
     buffers: Vec<Buffer>,
     free: Vec<usize>,
@@ -246,7 +246,7 @@ struct Window {
 }
 
 impl Window {
-    fn of(size: usize, payload: Payload) -> Self {
+    pub(in crate::roles) fn of(size: usize, payload: Payload) -> Self {
         let most = (WINDOW_BYTES / size.max(1)).clamp(2, WINDOW);
         let buffers = if payload == Payload::Fresh { most } else { 1 };
         Self {
@@ -258,7 +258,7 @@ impl Window {
 
     /// A place for one more.
     #[inline]
-    fn place(&mut self, worker: &Worker) -> Result<usize> {
+    pub(in crate::roles) fn place(&mut self, worker: &Worker) -> Result<usize> {
         match self.free.pop() {
             Some(at) => Ok(at),
             None => self.wait(worker),
@@ -280,13 +280,13 @@ impl Window {
 
     /// The buffer of a place.
     #[inline]
-    fn buffer(&mut self, at: usize) -> &mut [u8] {
+    pub(in crate::roles) fn buffer(&mut self, at: usize) -> &mut [u8] {
         let at = if self.buffers.len() == 1 { 0 } else { at };
         self.buffers[at].bytes()
     }
 
     #[inline]
-    fn sent(&mut self, at: usize, request: Option<Request>) {
+    pub(in crate::roles) fn sent(&mut self, at: usize, request: Option<Request>) {
         match request {
             None => self.free.push(at),
             Some(request) => self.under_way.push_back((request, at)),
@@ -305,7 +305,7 @@ impl Window {
         Ok(())
     }
 
-    fn is_idle(&mut self) -> Result<bool> {
+    pub(in crate::roles) fn is_idle(&mut self) -> Result<bool> {
         self.reap()?;
         Ok(self.under_way.is_empty())
     }

@@ -2,12 +2,14 @@
 //! callback. Everything that is not said here is UCX's default, or what the environment says (`UCX_TLS`, …).
 
 pub(super) mod am;
+pub(super) mod put;
 
 use std::ffi::c_void;
 use std::fmt::Write as _;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ucx_sys::*;
 
 /// A context and a worker of it, of this thread.
@@ -59,10 +61,7 @@ impl Worker {
             .context("asking for the worker's address")?;
         // SAFETY: UCX wrote an address of that length, which stays until it is released below.
         let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) };
-        let text = bytes.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let text = hexadecimal(bytes);
         // SAFETY: the worker's own, and used for the last time.
         unsafe { self.ucx.ucp_worker_release_address(self.worker, address) };
         Ok(text)
@@ -71,10 +70,7 @@ impl Worker {
     /// An endpoint to the worker of this address. With `BENCH_UCX_ERRORS=peer` it is told when the other one dies, as those of
     /// `ifunc-rt` are.
     pub(super) fn connect(self: &Rc<Self>, address: &str) -> Result<Endpoint> {
-        let bytes: Vec<u8> = (0..address.len() / 2)
-            .map(|at| u8::from_str_radix(&address[2 * at..2 * at + 2], 16))
-            .collect::<Result<_, _>>()
-            .context("the address of a UCX worker is hexadecimal digits")?;
+        let bytes = bytes(address)?;
         let mode = match std::env::var("BENCH_UCX_ERRORS").as_deref() {
             Ok("peer") => UCP_ERR_HANDLING_MODE_PEER,
             Ok(other) => bail!("BENCH_UCX_ERRORS is `peer`, or not there; not `{other}`"),
@@ -104,6 +100,30 @@ impl Worker {
     pub(super) fn progress(&self) -> bool {
         // SAFETY: the worker is alive and this thread's.
         unsafe { self.ucx.ucp_worker_progress(self.worker) != 0 }
+    }
+
+    /// Readable when there may be something to do, once the worker is [armed](Self::arm). Its context needs
+    /// `UCP_FEATURE_WAKEUP`.
+    pub(super) fn bell(&self) -> Result<BorrowedFd<'_>> {
+        let mut fd = -1;
+        // SAFETY: the worker is alive and this thread's; the descriptor is written.
+        let status = unsafe { self.ucx.ucp_worker_get_efd(self.worker, &raw mut fd) };
+        self.ucx
+            .check(status)
+            .context("asking for the worker's descriptor")?;
+        // SAFETY: the worker's own, and open as long as it lives.
+        Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Has the bell rung by what happens next. `false`: something has happened.
+    pub(super) fn arm(&self) -> Result<bool> {
+        // SAFETY: the worker is alive and this thread's.
+        let status = unsafe { self.ucx.ucp_worker_arm(self.worker) };
+        if status == UCS_ERR_BUSY {
+            return Ok(false);
+        }
+        self.ucx.check(status).context("arming a worker")?;
+        Ok(true)
     }
 
     /// Has active messages of this id received by `handler`.
@@ -145,6 +165,25 @@ impl Drop for Worker {
             self.ucx.ucp_cleanup(self.context);
         }
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn bytes(digits: &str) -> Result<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    ensure!(rest.is_empty(), "an odd number of hexadecimal digits");
+    pairs
+        .iter()
+        .map(|pair| {
+            let pair = std::str::from_utf8(pair).context("not hexadecimal digits")?;
+            u8::from_str_radix(pair, 16).context("not hexadecimal digits")
+        })
+        .collect()
 }
 
 /// What active messages are received by.

@@ -1,0 +1,171 @@
+//! `lat-ucx`, `rate-ucx`: our messages by UCX over TCP, beside UCX's own. `lat-ucx-sm`: what ours cost beyond UCX's over shared
+//! memory. `ucx-put`: ours by puts, beside a ping-pong of puts.
+
+use anyhow::{Context, Result};
+
+use super::Figure;
+use super::settings::{self, Setting};
+use super::shm::percentiles;
+use crate::Bench;
+use crate::pair::{Pair, Pattern};
+use crate::row::Row;
+use crate::slots::{Payload, Side, Slot, take_turns, take_turns_all};
+
+pub(crate) const LATENCY: Figure = Figure {
+    id: "lat-ucx",
+    title: "one way by UCX over TCP, beside UCX active messages",
+    run: |bench| tcp(bench, LATENCY.id, Pattern::PingPong),
+};
+
+pub(crate) const RATE: Figure = Figure {
+    id: "rate-ucx",
+    title: "messages per second by UCX over TCP, beside UCX active messages",
+    run: |bench| tcp(bench, RATE.id, Pattern::Stream),
+};
+
+pub(crate) const SHARED_MEMORY: Figure = Figure {
+    id: "lat-ucx-sm",
+    title: "one way by UCX over its shared memory, less UCX active messages: what ours cost beyond it",
+    run: shared_memory,
+};
+
+pub(crate) const PUTS: Figure = Figure {
+    id: "ucx-put",
+    title: "one way by UCX's puts over its shared memory, beside a ping-pong of puts",
+    run: puts,
+};
+
+/// The largest payload.
+const LARGEST: usize = 1 << 20;
+
+/// What both sides are given over TCP, in turn: UCX's defaults, and other sizes from which on the target fetches.
+const TCP: &[Setting] = &[
+    &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
+    &[
+        ("UCX_TLS", "tcp"),
+        ("UCX_NET_DEVICES", "lo"),
+        ("UCX_RNDV_THRESH", "inf"),
+    ],
+    &[
+        ("UCX_TLS", "tcp"),
+        ("UCX_NET_DEVICES", "lo"),
+        ("UCX_RNDV_THRESH", "64k"),
+    ],
+];
+
+/// What both sides are given over shared memory. Endpoints whose peers' end is noticed, as ours are, have UCX's shared memory
+/// only if it is asked for.
+const MEMORY: &[Setting] = &[
+    &[("UCX_TLS", "posix,self"), ("UCX_MM_ERROR_HANDLING", "y")],
+    &[("UCX_TLS", "sysv,self"), ("UCX_MM_ERROR_HANDLING", "y")],
+];
+
+/// Ours and the peer's, alike in everything that UCX is told.
+struct Both {
+    setting: String,
+    ours: Pair,
+    peer: Pair,
+}
+
+impl Both {
+    fn start(bench: &Bench, setting: Setting, address: &str, role: &str, peers: Setting) -> Result<Self> {
+        let env = [setting, &[("BENCH_ADDRESS", address)]].concat();
+        Ok(Self {
+            setting: settings::name(setting),
+            ours: Pair::start("ifunc", bench.cores, &env)?,
+            peer: Pair::start(role, bench.cores, &[setting, peers].concat())?,
+        })
+    }
+
+    /// The setting in which the peer is fastest in a short round, of ours and of theirs.
+    fn best<'a>(all: &'a mut [Self], bench: &Bench, pattern: Pattern, slot: Slot) -> Result<&'a mut Self> {
+        let mut sides: Vec<_> = all.iter_mut().map(|both| both.peer.side(pattern)).collect();
+        let mut each: Vec<&mut dyn Side> = Vec::new();
+        for side in &mut sides {
+            each.push(side);
+        }
+        let series = take_turns_all(&bench.plan.trial(), slot, &mut each)?;
+        let best = (0..series.len())
+            .min_by(|one, other| series[*one].median().total_cmp(&series[*other].median()))
+            .context("there is a setting")?;
+        Ok(&mut all[best])
+    }
+
+    fn row(&mut self, bench: &Bench, figure: &str, pattern: Pattern, slot: Slot) -> Result<Row> {
+        let Self { setting, ours, peer } = self;
+        let sides: [&mut dyn Side; 2] = [&mut ours.side(pattern), &mut peer.side(pattern)];
+        let [mine, theirs] = take_turns(&bench.plan, slot, sides)?;
+        let row = match pattern {
+            Pattern::PingPong => Row::latency(figure, slot, &mine, Some(&theirs)),
+            Pattern::Stream => Row::rate(figure, slot, &mine, Some(&theirs)),
+        };
+        let percentiles = match pattern {
+            Pattern::PingPong => percentiles(bench, slot, [ours, peer])?,
+            Pattern::Stream => [None; 2],
+        };
+        Ok(Row {
+            peer_name: Some(format!("UCX active messages, {setting}")),
+            carried_by: [ours.carried_by(), peer.carried_by()].map(|name| Some(name.into())),
+            percentiles,
+            ..row
+        })
+    }
+}
+
+fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
+    let settings = if bench.plan.quick { &TCP[..1] } else { TCP };
+    let mut all = Vec::new();
+    for setting in settings {
+        all.push(Both::start(bench, setting, "ucx://127.0.0.1:0", "ucx-am", &[])?);
+    }
+    for size in bench.plan.sizes(1, LARGEST) {
+        let slot = Slot::new(size, Payload::Fresh);
+        let row = Both::best(&mut all, bench, pattern, slot)?.row(bench, figure, pattern, slot)?;
+        bench.rows.push(row);
+    }
+    Ok(())
+}
+
+fn shared_memory(bench: &mut Bench) -> Result<()> {
+    let mut all = Vec::new();
+    for setting in MEMORY {
+        // Connected by the addresses of their workers, ours and the peer's: a listener would need TCP.
+        let errors: Setting = &[("BENCH_UCX_ERRORS", "peer")];
+        all.push(Both::start(bench, setting, "ucx-worker:", "ucx-am", errors)?);
+    }
+    for size in [8, 64] {
+        let slot = Slot::new(size, Payload::Fresh);
+        let both = Both::best(&mut all, bench, Pattern::PingPong, slot)?;
+        let mut row = both.row(bench, SHARED_MEMORY.id, Pattern::PingPong, slot)?;
+        if let Some(peer) = row.peer {
+            row.note = format!(
+                "{:.0} ns beyond UCX's; both connected by the addresses of their workers, with endpoints that notice their peer's end",
+                row.ours - peer
+            );
+        }
+        bench.rows.push(row);
+    }
+    Ok(())
+}
+
+fn puts(bench: &mut Bench) -> Result<()> {
+    // Over TCP a put is a message that UCX 1.13 answers, and when the other side goes while it does, UCX ends the process: ours
+    // are not offered there, see `docs/architecture.md`.
+    let setting: Setting = &[("UCX_TLS", "posix,tcp,self"), ("UCX_MM_ERROR_HANDLING", "y")];
+    let mut both = Both::start(
+        bench,
+        setting,
+        "ucx-put://127.0.0.1:0",
+        "ucx-put",
+        &[("BENCH_UCX_ERRORS", "peer")],
+    )?;
+    for size in [8, 64, 1024, 16 << 10, 256 << 10] {
+        let slot = Slot::new(size, Payload::Fresh);
+        let row = both.row(bench, PUTS.id, Pattern::PingPong, slot)?;
+        bench.rows.push(Row {
+            peer_name: Some(format!("UCX puts: payload, fence, a word; {}", both.setting)),
+            ..row
+        });
+    }
+    Ok(())
+}

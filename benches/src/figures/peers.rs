@@ -1,0 +1,225 @@
+//! `peers`: many sources and one target, and one source and many targets: messages per second of all together, and whether each
+//! source has its share.
+
+use anyhow::{Context, Result, ensure};
+
+use super::Figure;
+use crate::Bench;
+use crate::pair::Count;
+use crate::program::Program;
+use crate::roles::{Order, Received, Sent, now};
+use crate::row::Row;
+use crate::slots::{median, quantile};
+
+pub(crate) const FIGURE: Figure = Figure {
+    id: "peers",
+    title: "messages per second from many sources to one target, and from one to many, beside UCX active messages",
+    run,
+};
+
+/// How many, on the side that has many.
+const MANY: &[usize] = &[1, 2, 4, 8, 64];
+/// Programs that share a core take turns of some milliseconds: a slot lets each have a few.
+const TURN: u64 = 8_000_000;
+/// From the order to the first message: everybody has heard it.
+const NOTICE: u64 = 10_000_000;
+/// No more repetitions than that where there are many programs.
+const FEW: usize = 5;
+
+/// Sources and targets.
+struct Crowd {
+    sources: Vec<Program>,
+    targets: Vec<Program>,
+    /// What each target has received since the beginning.
+    before: Vec<Count>,
+    /// Targets say themselves what they have received.
+    targets_tell: bool,
+    carried_by: String,
+}
+
+/// What came of a slot.
+struct Slot {
+    /// Messages per second, of all together.
+    rate: f64,
+    /// Messages of the slowest source ÷ of the fastest.
+    fairness: f64,
+}
+
+impl Crowd {
+    fn start(
+        bench: &Bench,
+        role: &str,
+        sources: usize,
+        targets: usize,
+        env: &[(&str, &str)],
+    ) -> Result<Self> {
+        let start = |side, cpu, n: usize| -> Result<Program> {
+            let address = format!("shm:bench-peers-{}-{n}", std::process::id());
+            let env = [env, &[("BENCH_ADDRESS", &address)]].concat();
+            Program::start(&format!("{role}-{side}"), cpu, &env)
+        };
+        let mut targets = (0..targets)
+            .map(|n| start("target", bench.cores.target, n))
+            .collect::<Result<Vec<_>>>()?;
+        let addresses = targets
+            .iter_mut()
+            .map(Program::hear)
+            .collect::<Result<Vec<String>>>()?;
+        let mut sources = (0..sources)
+            .map(|n| start("source", bench.cores.source, n))
+            .collect::<Result<Vec<_>>>()?;
+        let mut carried_by = String::new();
+        for source in &mut sources {
+            source.tell(&addresses)?;
+            carried_by = source.hear()?;
+        }
+        Ok(Self {
+            sources,
+            before: vec![Count::default(); targets.len()],
+            targets,
+            targets_tell: role == "crowd-ucx",
+            carried_by,
+        })
+    }
+
+    fn slot(&mut self, length: u64, size: usize) -> Result<Slot> {
+        let from = now() + NOTICE;
+        let until = from + length;
+        for source in &mut self.sources {
+            source.tell(&Order::Send { from, until, size })?;
+        }
+        let all = self
+            .sources
+            .iter_mut()
+            .map(Program::hear)
+            .collect::<Result<Vec<Sent>>>()?;
+        let mut finished = all
+            .iter()
+            .map(|sent| sent.finished)
+            .max()
+            .context("there are sources")?;
+        let mut expected = self.before.clone();
+        for sent in &all {
+            for (expected, sent) in expected.iter_mut().zip(&sent.each) {
+                expected.messages += sent.messages;
+                expected.sum = expected.sum.wrapping_add(sent.sum);
+            }
+        }
+        let received = if self.targets_tell {
+            let mut counts = Vec::new();
+            finished = 0;
+            for (target, expected) in self.targets.iter_mut().zip(&expected) {
+                let received: Received = target.ask(&expected.messages)?;
+                finished = finished.max(received.finished);
+                counts.push(received.count);
+            }
+            counts
+        } else {
+            self.sources[0].ask(&Order::Tell)?
+        };
+        ensure!(
+            received == expected,
+            "{expected:?} was sent, {received:?} received"
+        );
+        let messages = |counts: &[Count]| counts.iter().map(|count| count.messages).sum::<u64>();
+        let each: Vec<u64> = all.iter().map(|sent| messages(&sent.each)).collect();
+        let sent: u64 = each.iter().sum();
+        self.before = received;
+        let took = finished.saturating_sub(from).max(1);
+        let (least, most) = (each.iter().min(), each.iter().max());
+        Ok(Slot {
+            rate: sent as f64 * 1e9 / took as f64,
+            fairness: least
+                .zip(most)
+                .map_or(0.0, |(least, most)| *least as f64 / (*most).max(1) as f64),
+        })
+    }
+}
+
+fn run(bench: &mut Bench) -> Result<()> {
+    let many = if bench.plan.quick { &MANY[1..3] } else { MANY };
+    for &n in many {
+        beside(bench, n, 1)?;
+    }
+    for &n in many.iter().filter(|n| **n > 1) {
+        beside(bench, 1, n)?;
+    }
+    Ok(())
+}
+
+/// Settings that UCX is tried with: the better one counts.
+const UCX: &[&[(&str, &str)]] = &[&[], &[("UCX_TLS", "posix,self")]];
+
+fn beside(bench: &mut Bench, sources: usize, targets: usize) -> Result<()> {
+    const SIZE: usize = 8;
+    let programs = sources.max(targets);
+    let length = (bench.plan.slot.as_nanos() as u64).max(TURN * programs as u64);
+    let repetitions = if programs > 2 {
+        bench.plan.repetitions.min(FEW)
+    } else {
+        bench.plan.repetitions
+    };
+    let mut ours = Crowd::start(bench, "crowd", sources, targets, &[])?;
+    let mut peers = Vec::new();
+    for env in UCX {
+        peers.push((env, Crowd::start(bench, "crowd-ucx", sources, targets, env)?));
+    }
+    // The first slot of each connects and brings the code.
+    let mut best = (0, 0.0);
+    ours.slot(length / 4, SIZE)?;
+    for (at, (_, peer)) in peers.iter_mut().enumerate() {
+        peer.slot(length / 4, SIZE)?;
+        let rate = peer.slot(length / 4, SIZE)?.rate;
+        if rate > best.1 {
+            best = (at, rate);
+        }
+    }
+    let (env, mut peer) = peers.swap_remove(best.0);
+    drop(peers);
+    let mut slots = Vec::new();
+    for _ in 0..repetitions {
+        slots.push((ours.slot(length, SIZE)?, peer.slot(length, SIZE)?));
+    }
+    let of = |what: fn(&(Slot, Slot)) -> f64| slots.iter().map(what).collect::<Vec<f64>>();
+    let ratios = of(|(ours, peer)| ours.rate / peer.rate);
+    let shares = [of(|(ours, _)| ours.fairness), of(|(_, peer)| peer.fairness)].map(median);
+    let fair = format!(
+        "messages of the slowest source ÷ of the fastest: ours {:.2}, UCX {:.2}; ",
+        shares[0], shares[1]
+    );
+    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let setting = env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>();
+    bench.rows.push(Row {
+        figure: FIGURE.id.into(),
+        case: format!("{} → {}", plural(sources, "source"), plural(targets, "target")),
+        size: SIZE as u64,
+        ours: median(of(|(ours, _)| ours.rate)),
+        peer: Some(median(of(|(_, peer)| peer.rate))),
+        peer_name: Some(format!(
+            "UCX active messages, {}",
+            if setting.is_empty() {
+                "defaults".into()
+            } else {
+                setting.join(" ")
+            }
+        )),
+        ratio: Some(median(ratios.clone())),
+        spread: Some([0.25, 0.75].map(|part| quantile(ratios.clone(), part))),
+        unit: "messages/s".into(),
+        carried_by: [Some(ours.carried_by.clone()), Some(peer.carried_by.clone())],
+        note: format!(
+            "{}all sources on one core, all targets on another{}",
+            if sources > 1 { &*fair } else { "" },
+            if programs > 1 {
+                ": those of the many take turns on theirs"
+            } else {
+                ""
+            }
+        ),
+        ..Row::default()
+    });
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Calls by gRPC: `tonic`, over a Unix socket or over TCP. What its code generator would write is written by hand, so that no
+//! compiler of protocol buffers is needed; each side has tokio's executor of one thread, on a core of its own.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use anyhow::{Context as _, Result, ensure};
+use ifunc_bench_ifuncs::answer;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::codegen::http::{Request, Response};
+use tonic::codegen::{Body, BoxFuture, Service, StdError};
+use tonic::server::{NamedService, UnaryService};
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic_prost::ProstCodec;
+
+use super::{Caller, call};
+use crate::program::Starter;
+
+/// Question and answer: `message Number { fixed64 number = 1; }`
+#[derive(Clone, PartialEq, prost::Message)]
+struct Number {
+    #[prost(fixed64, tag = "1")]
+    number: u64,
+}
+
+/// `service Oracle { rpc Ask(Number) returns (Number); }`
+#[derive(Clone)]
+struct Oracle;
+
+struct Ask;
+
+impl UnaryService<Number> for Ask {
+    type Response = Number;
+    type Future = Ready<Result<tonic::Response<Number>, tonic::Status>>;
+
+    fn call(&mut self, request: tonic::Request<Number>) -> Self::Future {
+        let number = answer(request.get_ref().number);
+        ready(Ok(tonic::Response::new(Number { number })))
+    }
+}
+
+impl NamedService for Oracle {
+    const NAME: &'static str = "bench.Oracle";
+}
+
+impl<B> Service<Request<B>> for Oracle
+where
+    B: Body + Send + 'static,
+    B::Error: Into<StdError> + Send + 'static,
+{
+    type Response = Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        Box::pin(async move {
+            let codec = ProstCodec::<Number, Number>::default();
+            Ok(tonic::server::Grpc::new(codec).unary(Ask, request).await)
+        })
+    }
+}
+
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting tokio")
+}
+
+/// `BENCH_ADDRESS` is where it listens: `unix:PATH`, or HOST:PORT.
+pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
+    runtime()?.block_on(async {
+        let server = Server::builder().add_service(Oracle);
+        if let Some(path) = address.strip_prefix("unix:") {
+            let listener = UnixListener::bind(path).with_context(|| format!("listening at {path}"))?;
+            starter.say(&address)?;
+            starter.take_along()?;
+            server
+                .serve_with_incoming(UnixListenerStream::new(listener))
+                .await?;
+        } else {
+            let listener = TcpListener::bind(&address)
+                .await
+                .with_context(|| format!("listening at {address}"))?;
+            starter.say(&format!("http://{}", listener.local_addr()?))?;
+            let incoming = TcpListenerStream::new(listener);
+            let nodelay = tonic::codegen::tokio_stream::StreamExt::map(incoming, |stream| {
+                stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream))
+            });
+            starter.take_along()?;
+            server.serve_with_incoming(nodelay).await?;
+        }
+        anyhow::Ok(())
+    })
+}
+
+struct Tonic {
+    runtime: Runtime,
+    channel: Channel,
+}
+
+/// Asks with numbers from `next` up to `end`, one at a time.
+async fn ask(channel: Channel, next: Arc<AtomicU64>, end: u64) -> Result<()> {
+    let mut client = tonic::client::Grpc::new(channel);
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= end {
+            return Ok(());
+        }
+        client.ready().await?;
+        let path = PathAndQuery::from_static("/bench.Oracle/Ask");
+        let codec = ProstCodec::<Number, Number>::default();
+        let said = client
+            .unary(tonic::Request::new(Number { number }), path, codec)
+            .await?;
+        ensure!(said.get_ref().number == answer(number), "a wrong answer");
+    }
+}
+
+impl Caller for Tonic {
+    fn calls(&mut self, numbers: Range<u64>, in_flight: usize) -> Result<()> {
+        let next = Arc::new(AtomicU64::new(numbers.start));
+        if in_flight == 1 {
+            return self
+                .runtime
+                .block_on(ask(self.channel.clone(), next, numbers.end));
+        }
+        let tasks: Vec<_> = (0..in_flight)
+            .map(|_| {
+                let task = ask(self.channel.clone(), Arc::clone(&next), numbers.end);
+                self.runtime.spawn(task)
+            })
+            .collect();
+        self.runtime.block_on(async {
+            for task in tasks {
+                task.await??;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// `BENCH_ADDRESS` says where the target is.
+pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
+    let runtime = runtime()?;
+    let channel = runtime.block_on(Endpoint::from_shared(address.clone())?.connect())?;
+    starter.say(&address)?;
+    call(starter, Tonic { runtime, channel })
+}

@@ -1,0 +1,58 @@
+//! Ours. The target serves as any does: it sleeps when there is nothing for a while.
+
+use anyhow::{Context, Result};
+use ifunc_bench_ifuncs::{Fresh, Tally, sum_fresh, tell};
+use ifunc_rt::{Registered, Source, Target};
+
+use super::Sender;
+use crate::pair::Count;
+use crate::program::Starter;
+
+struct Ifuncs(Vec<(Source, Registered<sum_fresh>, Registered<tell>)>);
+
+impl Sender for Ifuncs {
+    #[inline]
+    fn send(&mut self, target: usize, fresh: &Fresh) -> Result<()> {
+        Ok(self.0[target].1.send(fresh)?)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.0.iter().try_for_each(|(source, ..)| Ok(source.flush()?))
+    }
+
+    fn tell(&mut self) -> Result<Vec<Count>> {
+        let count = |tell: &Registered<tell>| -> Result<Count> {
+            Ok(Count {
+                messages: tell.call(&0)?.wait()?,
+                sum: tell.call(&1)?.wait()?,
+            })
+        };
+        self.0.iter().map(|(_, _, tell)| count(tell)).collect()
+    }
+}
+
+pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
+    let addresses = super::targets(&mut starter)?;
+    let connect = |address: &String| -> Result<_> {
+        let source = Source::connect(address).with_context(|| format!("connecting to {address}"))?;
+        let (sum, tell) = (source.register()?, source.register()?);
+        Ok((source, sum, tell))
+    };
+    let all: Vec<_> = addresses.iter().map(connect).collect::<Result<_>>()?;
+    starter.say(
+        &all.first()
+            .map_or_else(String::new, |(source, ..)| source.transport()),
+    )?;
+    super::send(starter, all.len(), Ifuncs(all))
+}
+
+/// `BENCH_ADDRESS` is where it listens.
+pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
+    // SAFETY: what connects is this benchmark's, and of this user.
+    let builder = unsafe { Target::builder().accept_code() };
+    let mut target = builder.listen(&address)?;
+    starter.say(&target.address())?;
+    starter.take_along()?;
+    Ok(target.serve(&mut Tally::default())?)
+}

@@ -1,0 +1,166 @@
+//! UCX active messages. The target does as ours does: it lets UCX work without a pause while there is something, and sleeps on
+//! UCX's descriptor when there was nothing for a while, because there may be more programs than cores.
+
+use std::cell::Cell;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use ifunc_bench_ifuncs::{Fresh, words};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use ucx_sys::{UCP_FEATURE_AM, UCP_FEATURE_WAKEUP};
+
+use super::{Received, Sender, now};
+use crate::pair::Count;
+use crate::program::Starter;
+use crate::roles::exchange::Patience;
+use crate::roles::ucx::am::Window;
+use crate::roles::ucx::{Endpoint, Handler, Worker};
+use crate::slots::Payload;
+
+const MESSAGE: u16 = 0;
+/// As ours: how long a target looks for something before it sleeps, and how many looks are between two at the clock.
+const SPIN: Duration = Duration::from_micros(100);
+const LOOKS: u32 = 64;
+/// The longest sleep.
+const SLICE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
+
+#[derive(Default)]
+struct Seen {
+    messages: Cell<u64>,
+    sum: Cell<u64>,
+}
+
+impl Handler for Seen {
+    #[inline]
+    fn message(&self, payload: &[u8]) {
+        self.messages.set(self.messages.get() + 1);
+        self.sum.set(self.sum.get().wrapping_add(words(payload)));
+    }
+}
+
+/// Is told how many messages there are in all, and answers when it has them.
+pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
+    let worker = Worker::new(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP)?;
+    let seen = Rc::new(Seen::default());
+    worker.receive(MESSAGE, Rc::clone(&seen))?;
+    starter.say(&worker.address()?)?;
+    let bell = worker.bell()?;
+    let mut finished = now();
+    let (mut looks, mut idle, mut before) = (0, None::<Instant>, 0);
+    loop {
+        worker.progress();
+        if seen.messages.get() != before {
+            (looks, idle, before) = (0, None, seen.messages.get());
+            continue;
+        }
+        looks += 1;
+        if looks < LOOKS {
+            continue;
+        }
+        looks = 0;
+        let since = *idle.get_or_insert_with(|| {
+            finished = now();
+            Instant::now()
+        });
+        if since.elapsed() < SPIN {
+            continue;
+        }
+        if starter.has_question()? {
+            let Some(expected) = starter.next::<u64>()? else {
+                return Ok(());
+            };
+            let mut patience = Patience::new();
+            while seen.messages.get() < expected {
+                worker.progress();
+                patience.ask()?;
+                finished = now();
+            }
+            starter.say(&Received {
+                count: Count {
+                    messages: seen.messages.get(),
+                    sum: seen.sum.get(),
+                },
+                finished,
+            })?;
+            continue;
+        }
+        if worker.arm()? {
+            let input = std::io::stdin();
+            let mut both = [
+                PollFd::new(&bell, PollFlags::IN),
+                PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN),
+            ];
+            poll(&mut both, Some(&SLICE))?;
+        }
+    }
+}
+
+struct Messages {
+    worker: Rc<Worker>,
+    all: Vec<(Endpoint, Window)>,
+    size: usize,
+}
+
+impl Messages {
+    fn wait(&mut self) -> Result<()> {
+        for (_, window) in &mut self.all {
+            let mut patience = Patience::new();
+            while !window.is_idle()? {
+                self.worker.progress();
+                patience.ask()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sender for Messages {
+    #[inline]
+    fn send(&mut self, target: usize, fresh: &Fresh) -> Result<()> {
+        if self.size != fresh.len {
+            self.wait()?;
+            self.size = fresh.len;
+            for (_, window) in &mut self.all {
+                *window = Window::of(fresh.len, Payload::Fresh);
+            }
+        }
+        let Some((endpoint, window)) = self.all.get_mut(target) else {
+            bail!("there are not so many targets")
+        };
+        let at = window.place(&self.worker)?;
+        let buffer = window.buffer(at);
+        fresh.write(buffer);
+        // SAFETY: the window does not lend the buffer again before the request is done.
+        let request = unsafe { endpoint.send(MESSAGE, buffer)? };
+        window.sent(at, request);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.wait()
+    }
+
+    fn tell(&mut self) -> Result<Vec<Count>> {
+        bail!("UCX's targets say it themselves")
+    }
+}
+
+pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
+    let addresses = super::targets(&mut starter)?;
+    let worker = Worker::new(UCP_FEATURE_AM)?;
+    let all: Vec<_> = addresses
+        .iter()
+        .map(|address| Ok((worker.connect(address)?, Window::default())))
+        .collect::<Result<_>>()?;
+    let (endpoint, _) = all.first().context("there are no targets")?;
+    ensure!(addresses.len() == all.len(), "an endpoint for each");
+    starter.say(&endpoint.carried_by())?;
+    let targets = all.len();
+    let size = usize::MAX;
+    super::send(starter, targets, Messages { worker, all, size })
+}
