@@ -200,3 +200,39 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
         drop(few);
     }
 }
+
+/// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture an_entry`
+#[test]
+#[ignore = "a measurement"]
+fn an_entry_beside_a_frame() {
+    const ROUNDS: u32 = 2000;
+    let mut target = accepting().listen(&unique("shm")).unwrap();
+    let mut value = 0;
+    let mut source = Bare::connect(&target);
+    let header = Header::new(Kind::Install, ADD, 0);
+    source.send(&mut target, &mut value, header, &install(images::add()));
+    let one = 1u64.to_le_bytes();
+    for asks in [0, 1] {
+        let entries = vec![(ADD, asks, one); 512];
+        let mut took = [Duration::ZERO; 2];
+        let mut heard = Vec::new();
+        for _ in 0..ROUNDS {
+            for _ in &entries {
+                source.send(&mut target, &mut value, Header::new(Kind::Exec, ADD, asks), &one);
+            }
+            let began = Instant::now();
+            while target.poll(&mut value) > 0 {}
+            took[0] += began.elapsed();
+            source.hear(&mut heard);
+            source.send_batch(&mut target, &mut value, &entries);
+            let began = Instant::now();
+            while target.poll(&mut value) > 0 {}
+            took[1] += began.elapsed();
+            source.hear(&mut heard);
+            heard.clear();
+        }
+        let [frame, entry] = took.map(|took| took / (ROUNDS * 512));
+        let each = if asks == 0 { "sent" } else { "answered" };
+        println!("{each}: {frame:?} a frame, {entry:?} an entry");
+    }
+}

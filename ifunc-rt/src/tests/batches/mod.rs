@@ -4,7 +4,7 @@ mod links;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ifunc_abi::frame::{Header, InstallHead, Kind};
+use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use ifunc_abi::image::ImageParts;
 use ifunc_abi::stats::Counts;
 use ifunc_abi::status::Status;
@@ -305,5 +305,83 @@ fn entries_mean_what_frames_mean() {
     }
     for why in [Rejection::Unbound, Rejection::MissingImport, Rejection::TooLarge] {
         assert!(reached.rejected.get(why) > 0, "no case reached {why:?}");
+    }
+}
+
+/// A target's answer to frames that come behind those that install.
+fn answer(frames: Vec<(Header, Vec<u8>)>) -> (Result<(), String>, u64, Vec<(Status, u64, Vec<u8>)>) {
+    let ear = Ear::new(usize::MAX);
+    let mouth = Mouth {
+        to: ear.clone(),
+        body: vec![0; 1 << 16],
+    };
+    let script = Script::new(numbered([installs(), frames].concat()));
+    let mut bench = Bench::new();
+    let mut looked = bench.connect(
+        Box::new(mouth),
+        Box::new(script),
+        rustix::process::geteuid().as_raw(),
+    );
+    let ended = loop {
+        match bench.turn(&mut looked) {
+            Ok(0) => break Ok(()),
+            Ok(_) => {}
+            Err(why) => break Err(why),
+        }
+    };
+    let told = told(&ear.heard().frames);
+    (ended, looked.value, told)
+}
+
+#[test]
+fn what_stands_before_a_cut_is_run_and_told() {
+    let number = 1u64.to_le_bytes();
+    let entries = [
+        (ADD, 1, &number[..]),
+        (FILLS, 2, &number),
+        (PANICS, 3, b""),
+        (ADD, 4, &number),
+    ];
+    let ends: Vec<usize> = (0..=entries.len())
+        .map(|count| batch(entries[..count].iter().copied()).len())
+        .collect();
+    let whole = batch(entries);
+    for len in 0..=whole.len() {
+        let frame = (Header::new(Kind::Batch, 0, 0), whole[..len].to_vec());
+        // Nothing behind it is looked at.
+        let behind = (Header::new(Kind::Exec, ADD, 5), number.to_vec());
+        let (ended, value, told) = answer(vec![frame, behind]);
+        let count = ends.iter().filter(|&&end| end <= len).count() - 1;
+        let cut = !ends.contains(&len);
+        match ended {
+            Err(why) => assert!(cut && why.contains("cut off"), "{len}: {why}"),
+            Ok(()) => assert!(!cut, "{len}"),
+        }
+        let tokens: Vec<u64> = told.iter().map(|(_, token, _)| *token).collect();
+        let expected: Vec<u64> = (1..=count as u64).chain((!cut).then_some(5)).collect();
+        assert_eq!(tokens, expected, "{len}");
+        let adds = [0, 1, 1, 1, 2][count] + u64::from(!cut);
+        assert_eq!(value, adds, "{len}");
+    }
+    // Longer than what follows, by any number.
+    for len in [73, 1 << 12, 1 << 31, u32::MAX - 15, u32::MAX] {
+        let mut body = whole.clone();
+        body[4..8].copy_from_slice(&u32::to_le_bytes(len));
+        let (ended, value, told) = answer(vec![(Header::new(Kind::Batch, 0, 0), body)]);
+        assert!(ended.is_err(), "{len}");
+        assert_eq!((value, told.len()), (0, 0), "{len}");
+    }
+    let says_more = [
+        Header::new(Kind::Batch, 1, 0),
+        Header::new(Kind::Batch, 0, 1),
+        Header {
+            flags: FrameFlags::ASSEMBLED,
+            ..Header::new(Kind::Batch, 0, 0)
+        },
+    ];
+    for header in says_more {
+        let (ended, value, told) = answer(vec![(header, whole.clone())]);
+        assert!(ended.is_err());
+        assert_eq!((value, told.len()), (0, 0));
     }
 }
