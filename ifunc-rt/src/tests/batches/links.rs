@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
-use super::{ADD, batch, install, told};
+use super::ear::{ADD, install, told};
 use crate::Target;
+use crate::tests::hostile_frames::batch;
 use crate::tests::images::{self, Add};
 use crate::tests::running::{accepting, source, unique};
 use crate::transports::{self, Link};

@@ -1,131 +1,21 @@
 //! Batches, written by hand, as a target deals with them.
 
+mod ear;
 mod links;
 
-use std::sync::{Arc, Mutex, MutexGuard};
-
-use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
-use ifunc_abi::image::ImageParts;
+use ifunc_abi::frame::{FrameFlags, Header, Kind};
 use ifunc_abi::stats::Counts;
 use ifunc_abi::status::Status;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use zerocopy::IntoBytes;
 
-use super::hostile_frames::{Raw, Script, batch, completions, honest};
+use self::ear::{
+    ADD, ALIGNED, COUNTS, Ear, FILLS, PANICS, REFUSED, TOO_MANY, UNBOUND, install, installs, numbered, told,
+};
+use super::hostile_frames::{Script, batch};
 use super::images;
 use crate::target::bench::Bench;
-use crate::transports::{Gone, Outbound};
 use crate::{Failure, Rejection};
-
-/// Frames that a source was sent, as far as it gives room for them.
-#[derive(Default)]
-struct Heard {
-    room: usize,
-    frames: Vec<(Header, Vec<u8>)>,
-    left: bool,
-    /// Longest body that room was asked for.
-    longest: usize,
-}
-
-/// A source that gives room for a frame when the test says so.
-#[derive(Clone)]
-struct Ear(Arc<Mutex<Heard>>);
-
-impl Ear {
-    fn new(room: usize) -> Self {
-        Self(Arc::new(Mutex::new(Heard {
-            room,
-            ..Heard::default()
-        })))
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.0.lock().unwrap()
-    }
-}
-
-struct Mouth {
-    to: Ear,
-    body: Vec<u8>,
-}
-
-impl Outbound for Mouth {
-    fn max_body(&self) -> usize {
-        self.body.len()
-    }
-
-    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
-        let mut heard = self.to.heard();
-        if heard.left {
-            return Err(Gone::Closed);
-        }
-        heard.longest = heard.longest.max(len);
-        Ok((heard.room > 0).then_some(&mut self.body[..len]))
-    }
-
-    fn commit(&mut self, header: Header, len: usize) -> u32 {
-        let mut heard = self.to.heard();
-        heard.room -= 1;
-        heard.frames.push((header, self.body[..len].to_vec()));
-        heard.frames.len() as u32
-    }
-}
-
-/// What a source is told, frame by frame or many at once: reports have no token.
-fn told(frames: &[(Header, Vec<u8>)]) -> Vec<(Status, u64, Vec<u8>)> {
-    let one = |(header, body): &(Header, Vec<u8>)| match header.kind {
-        Kind::Completions => completions(body),
-        Kind::Completion => vec![(
-            Status::from_code(header.handle).unwrap(),
-            header.token,
-            body.clone(),
-        )],
-        Kind::Report => vec![(Status::from_code(header.handle).unwrap(), 0, body.clone())],
-        kind => panic!("{kind:?}"),
-    };
-    frames.iter().flat_map(one).collect()
-}
-
-/// Handles of [`installs`], and others.
-const ADD: u32 = 0;
-const PANICS: u32 = 1;
-const COUNTS: u32 = 2;
-const FILLS: u32 = 3;
-const ALIGNED: u32 = 4;
-const REFUSED: u32 = 5;
-const UNBOUND: u32 = 6;
-const TOO_MANY: u32 = 64;
-
-fn install(image: ImageParts) -> Vec<u8> {
-    let image = image.encode().unwrap();
-    let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes());
-    [head.as_bytes(), &image].concat()
-}
-
-fn installs() -> Vec<(Header, Vec<u8>)> {
-    let mut refused = images::everything();
-    refused.imports[0].symbol = "nobody_has_this".into();
-    let images = [
-        images::add(),
-        images::panics(),
-        images::counts(),
-        images::fills(),
-        images::wants_alignment(),
-        refused,
-    ];
-    (0..)
-        .zip(images)
-        .map(|(handle, image)| (Header::new(Kind::Install, handle, 0), install(image)))
-        .collect()
-}
-
-fn numbered(frames: Vec<(Header, Vec<u8>)>) -> Vec<Raw> {
-    (1..)
-        .zip(frames)
-        .map(|(sequence, (header, body))| honest(sequence, header, body))
-        .collect()
-}
 
 #[derive(Clone, Debug)]
 struct Invocation {
@@ -178,12 +68,9 @@ fn deal(frames: Vec<(Header, Vec<u8>)>, way: &Way) -> Became {
     let mut raw = numbered([installs(), frames].concat());
     let mut order = way.order.iter().cycle();
     raw.sort_by_cached_key(|frame| frame.sequence() as usize + usize::from(*order.next().unwrap_or(&0)));
-    let mouth = Mouth {
-        to: ear.clone(),
-        body: vec![0; way.max_body],
-    };
+    let mouth = ear.mouth(way.max_body);
     let mut bench = Bench::new();
-    let mut looked = bench.connect(Box::new(mouth), Box::new(Script::new(raw)), way.uid);
+    let mut looked = bench.connect(mouth, Box::new(Script::new(raw)), way.uid);
     let mut room = way.room.iter().cycle();
     let mut idle = 0;
     for turn in 0.. {
@@ -311,17 +198,10 @@ fn entries_mean_what_frames_mean() {
 /// A target's answer to frames that come behind those that install.
 fn answer(frames: Vec<(Header, Vec<u8>)>) -> (Result<(), String>, u64, Vec<(Status, u64, Vec<u8>)>) {
     let ear = Ear::new(usize::MAX);
-    let mouth = Mouth {
-        to: ear.clone(),
-        body: vec![0; 1 << 16],
-    };
+    let mouth = ear.mouth(1 << 16);
     let script = Script::new(numbered([installs(), frames].concat()));
     let mut bench = Bench::new();
-    let mut looked = bench.connect(
-        Box::new(mouth),
-        Box::new(script),
-        rustix::process::geteuid().as_raw(),
-    );
+    let mut looked = bench.connect(mouth, Box::new(script), rustix::process::geteuid().as_raw());
     let ended = loop {
         match bench.turn(&mut looked) {
             Ok(0) => break Ok(()),
@@ -384,4 +264,30 @@ fn what_stands_before_a_cut_is_run_and_told() {
         assert!(ended.is_err());
         assert_eq!((value, told.len()), (0, 0));
     }
+}
+
+#[test]
+fn answers_go_when_a_turn_ends() {
+    let ear = Ear::new(usize::MAX);
+    let mouth = ear.mouth(1 << 16);
+    let number = 1u64.to_le_bytes();
+    let frames = vec![
+        (Header::new(Kind::Install, ADD, 0), install(images::add())),
+        (
+            Header::new(Kind::Batch, 0, 0),
+            batch([(ADD, 1, &number[..]); 150]),
+        ),
+    ];
+    let mut bench = Bench::new();
+    let script = Script::new(numbered(frames));
+    let mut looked = bench.connect(mouth, Box::new(script), rustix::process::geteuid().as_raw());
+    let mut turns = 0;
+    while bench.turn(&mut looked).unwrap() > 0 {
+        turns += 1;
+        let heard = ear.heard();
+        assert_eq!(told(&heard.frames).len() as u64, looked.value);
+        assert_eq!(heard.frames.len(), turns, "in one frame");
+    }
+    // An image counts for eight.
+    assert_eq!((looked.value, turns), (150, 3));
 }

@@ -1,0 +1,125 @@
+//! What the tests of batches send, and who hears what comes back.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ifunc_abi::frame::{Header, InstallHead, Kind};
+use ifunc_abi::image::ImageParts;
+use ifunc_abi::status::Status;
+use zerocopy::IntoBytes;
+
+use crate::tests::hostile_frames::{Raw, completions, honest};
+use crate::tests::images;
+use crate::transports::{Gone, Outbound};
+
+/// Frames that a source was sent, as far as it gives room for them.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub(super) room: usize,
+    pub(super) frames: Vec<(Header, Vec<u8>)>,
+    /// Longest body that room was asked for.
+    pub(super) longest: usize,
+}
+
+/// A source that gives room for a frame when the test says so.
+#[derive(Clone)]
+pub(super) struct Ear(Arc<Mutex<Heard>>);
+
+impl Ear {
+    pub(super) fn new(room: usize) -> Self {
+        Self(Arc::new(Mutex::new(Heard {
+            room,
+            ..Heard::default()
+        })))
+    }
+
+    /// Its way of being told, in frames with bodies of at most `max_body` bytes.
+    pub(super) fn mouth(&self, max_body: usize) -> Box<dyn Outbound> {
+        Box::new(Mouth {
+            to: self.clone(),
+            body: vec![0; max_body],
+        })
+    }
+
+    pub(super) fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().unwrap()
+    }
+}
+
+struct Mouth {
+    to: Ear,
+    body: Vec<u8>,
+}
+
+impl Outbound for Mouth {
+    fn max_body(&self) -> usize {
+        self.body.len()
+    }
+
+    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
+        let mut heard = self.to.heard();
+        heard.longest = heard.longest.max(len);
+        Ok((heard.room > 0).then_some(&mut self.body[..len]))
+    }
+
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
+        let mut heard = self.to.heard();
+        heard.room -= 1;
+        heard.frames.push((header, self.body[..len].to_vec()));
+        heard.frames.len() as u32
+    }
+}
+
+/// What a source is told, frame by frame or many at once: reports have no token.
+pub(super) fn told(frames: &[(Header, Vec<u8>)]) -> Vec<(Status, u64, Vec<u8>)> {
+    let one = |(header, body): &(Header, Vec<u8>)| match header.kind {
+        Kind::Completions => completions(body),
+        Kind::Completion => vec![(
+            Status::from_code(header.handle).unwrap(),
+            header.token,
+            body.clone(),
+        )],
+        Kind::Report => vec![(Status::from_code(header.handle).unwrap(), 0, body.clone())],
+        kind => panic!("{kind:?}"),
+    };
+    frames.iter().flat_map(one).collect()
+}
+
+/// Handles of [`installs`], and others.
+pub(super) const ADD: u32 = 0;
+pub(super) const PANICS: u32 = 1;
+pub(super) const COUNTS: u32 = 2;
+pub(super) const FILLS: u32 = 3;
+pub(super) const ALIGNED: u32 = 4;
+pub(super) const REFUSED: u32 = 5;
+pub(super) const UNBOUND: u32 = 6;
+pub(super) const TOO_MANY: u32 = 64;
+
+pub(super) fn install(image: ImageParts) -> Vec<u8> {
+    let image = image.encode().unwrap();
+    let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes());
+    [head.as_bytes(), &image].concat()
+}
+
+pub(super) fn installs() -> Vec<(Header, Vec<u8>)> {
+    let mut refused = images::everything();
+    refused.imports[0].symbol = "nobody_has_this".into();
+    let images = [
+        images::add(),
+        images::panics(),
+        images::counts(),
+        images::fills(),
+        images::wants_alignment(),
+        refused,
+    ];
+    (0..)
+        .zip(images)
+        .map(|(handle, image)| (Header::new(Kind::Install, handle, 0), install(image)))
+        .collect()
+}
+
+pub(super) fn numbered(frames: Vec<(Header, Vec<u8>)>) -> Vec<Raw> {
+    (1..)
+        .zip(frames)
+        .map(|(sequence, (header, body))| honest(sequence, header, body))
+        .collect()
+}
