@@ -33,7 +33,7 @@ impl Ear {
     }
 
     /// Its way of being told, in frames with bodies of at most `max_body` bytes.
-    pub(super) fn mouth(&self, max_body: usize) -> Box<dyn Outbound> {
+    pub(super) fn mouth(&self, max_body: usize) -> Box<Mouth> {
         Box::new(Mouth {
             to: self.clone(),
             body: vec![0; max_body],
@@ -45,7 +45,8 @@ impl Ear {
     }
 }
 
-struct Mouth {
+/// Where the target speaks.
+pub(super) struct Mouth {
     to: Ear,
     body: Vec<u8>,
 }
