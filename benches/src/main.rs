@@ -10,6 +10,7 @@
 //! * `pair`: two programs that send each other messages
 //! * `asked`: one that does what it is asked to
 //! * `images`, `c`: the code that travels, ours and the peers'
+//! * `irregular`: one program that works on a table, and several that each have a part of it
 //! * `slots`: two sides in turn, medians and ratios
 //! * `plan`: how much of it
 //! * `bench`: a run, with its `results` so far, its `status` and the `machine` that it is on
@@ -21,6 +22,7 @@ mod c;
 mod cores;
 mod figures;
 mod images;
+mod irregular;
 mod machine;
 mod pair;
 mod plan;

@@ -1,6 +1,8 @@
 //! The ifuncs that the benchmarks send.
 #![no_std]
 
+pub mod table;
+
 use ifunc::prelude::*;
 
 /// What the targets of the benchmarks own.

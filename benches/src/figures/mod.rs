@@ -6,6 +6,7 @@ mod first_arrival;
 mod floors;
 mod host_call;
 mod instructions;
+mod irregular;
 mod networks;
 mod peers;
 mod perftest;
@@ -33,6 +34,9 @@ pub(crate) const FIGURES: &[Figure] = &[
     shm::LATENCY,
     shm::RATE,
     shm::INCREMENT,
+    irregular::AGGREGATE,
+    irregular::UPDATES,
+    irregular::READS,
     perftest::FIGURE,
     code_every_frame::FIGURE,
     first_arrival::FIGURE,

@@ -5,6 +5,7 @@ mod code;
 mod crowd;
 mod exchange;
 mod ifunc;
+mod irregular;
 mod lines;
 mod memcpy;
 mod ucx;
@@ -47,6 +48,10 @@ const ROLES: &[(&str, Role)] = &[
     ("crowd-target", crowd::ifunc::target),
     ("crowd-ucx-source", crowd::ucx::source),
     ("crowd-ucx-target", crowd::ucx::target),
+    ("table-source", irregular::ifuncs::source),
+    ("table-target", irregular::ifuncs::target),
+    ("table-ucx-source", irregular::ucx::source),
+    ("table-ucx-target", irregular::ucx::target),
 ];
 
 /// Is the role.

@@ -1,0 +1,129 @@
+//! Ours: an update is an ifunc's invocation, a read one with an answer.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context, Result, ensure};
+use ifunc_bench_ifuncs::table::{Table, read, update};
+use ifunc_rt::{Call, Registered, Source, Target};
+
+use super::{Part, Worker, initial, is_aggregated, part, serve, work};
+use crate::program::Starter;
+
+/// Reads that are under way: each by itself, and aggregated.
+const WINDOW: [usize; 2] = [64, 2048];
+
+/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`.
+pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where to listen")?;
+    let address = match address.as_str() {
+        "shm:" => format!("shm:ifunc-bench-table-{}", std::process::id()),
+        address => address.to_owned(),
+    };
+    let words: Box<[u64]> = initial(part()?)?.collect();
+    let Ok(table) = Box::<Table>::try_from(words) else {
+        anyhow::bail!("a table has another length")
+    };
+    // SAFETY: the code that comes is that of `ifunc-bench-ifuncs`; who else could reach the address is a process of this user.
+    let builder = unsafe { Target::builder().accept_code() };
+    let target = builder.listen(&address)?;
+    serve(starter, Ours { target, table })
+}
+
+struct Ours {
+    target: Target,
+    table: Box<Table>,
+}
+
+impl Part for Ours {
+    fn address(&self) -> Result<String> {
+        Ok(self.target.address())
+    }
+
+    fn meet(&mut self, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn look(&mut self) -> Result<bool> {
+        Ok(self.target.poll(&mut *self.table) > 0)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.table[at]
+    }
+}
+
+pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
+    work(starter, Sources::default())
+}
+
+#[derive(Default)]
+struct Sources {
+    all: Vec<(Source, Registered<update>, Registered<read>)>,
+    window: usize,
+    asked: VecDeque<(Call<u64>, u64)>,
+}
+
+impl Worker for Sources {
+    fn address(&self) -> Result<String> {
+        Ok(String::new())
+    }
+
+    fn meet(&mut self, addresses: &[String]) -> Result<()> {
+        let aggregated = is_aggregated();
+        self.window = WINDOW[usize::from(aggregated)];
+        for address in addresses {
+            let source = Source::connect(address).with_context(|| format!("connecting to {address}"))?;
+            let (mut update, mut read) = (source.register()?, source.register()?);
+            if aggregated {
+                (update, read) = (update.aggregated(), read.aggregated());
+            }
+            self.all.push((source, update, read));
+        }
+        self.finish()
+    }
+
+    fn carried_by(&self) -> String {
+        let first = self.all.first();
+        first.map_or_else(String::new, |(source, ..)| source.transport())
+    }
+
+    #[inline]
+    fn update(&mut self, part: usize, at: u64) -> Result<()> {
+        Ok(self.all[part].1.send(&at)?)
+    }
+
+    #[inline]
+    fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()> {
+        if self.asked.len() >= self.window {
+            self.hear()?;
+        }
+        self.asked.push_back((self.all[part].2.call(&at)?, expected));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        while !self.asked.is_empty() {
+            self.hear()?;
+        }
+        for (source, ..) in &self.all {
+            source.push()?;
+        }
+        for (source, ..) in &self.all {
+            source.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Sources {
+    /// Waits for the read that was asked for first.
+    #[inline]
+    fn hear(&mut self) -> Result<()> {
+        if let Some((call, expected)) = self.asked.pop_front() {
+            let word = call.wait()?;
+            ensure!(word == expected, "{word:#x} was read, {expected:#x} stands there");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Random updates and reads of a table that lies in several programs, whatever carries them: [`Part`] and [`Worker`] are what
+//! differs.
+
+pub(super) mod ifuncs;
+pub(super) mod ucx;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use ifunc_bench_ifuncs::table::WORDS;
+
+use crate::irregular::{Books, Done, Hello, Met, Question};
+use crate::program::Starter;
+
+/// A program that has a part of the table.
+trait Part {
+    fn address(&self) -> Result<String>;
+
+    /// Connects to the one that works, where answers need it.
+    fn meet(&mut self, address: &str) -> Result<()>;
+
+    /// Lets happen what has come. Whether something had.
+    fn look(&mut self) -> Result<bool>;
+
+    /// A word of the table.
+    fn word(&self, at: usize) -> u64;
+}
+
+/// The program that works.
+trait Worker {
+    fn address(&self) -> Result<String>;
+
+    /// Connects to all parts.
+    fn meet(&mut self, addresses: &[String]) -> Result<()>;
+
+    fn carried_by(&self) -> String;
+
+    /// Sends an update of a word of a part.
+    fn update(&mut self, part: usize, at: u64) -> Result<()>;
+
+    /// Asks for a word of a part, which must be `expected`.
+    fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()>;
+
+    /// Waits until all updates are in the tables, and everything that was asked for is here.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// Looks at the transport between two at the starter.
+const LOOKS: u32 = 256;
+
+/// Has a part, until the starter has no more questions.
+fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
+    let address = part.address()?;
+    starter.say(&Hello { address })?;
+    while let Some(question) = starter.next::<Question>()? {
+        match question {
+            Question::Meet { addresses } => {
+                let address = addresses.first().context("there is one to meet")?;
+                part.meet(address)?;
+            }
+            Question::Serve => {}
+            Question::Stop | Question::Work { .. } => bail!("told {question:?}, and does not serve"),
+        }
+        while !starter.has_question()? {
+            for _ in 0..LOOKS {
+                // Parts may share a core.
+                if !part.look()? {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        let stop = starter.next()?;
+        ensure!(
+            matches!(stop, Some(Question::Stop)),
+            "told {stop:?} instead of to stop"
+        );
+        starter.say(&books(&part))?;
+    }
+    Ok(())
+}
+
+fn books(part: &impl Part) -> Books {
+    (0..WORDS).fold(Books::default(), |books, at| books.with(at as u64, part.word(at)))
+}
+
+impl Books {
+    fn with(self, at: u64, word: u64) -> Self {
+        Self {
+            sum: self.sum.wrapping_add(word),
+            weighted: self.weighted.wrapping_add(word.wrapping_mul(at)),
+        }
+    }
+}
+
+/// Works, until the starter has no more questions.
+fn work(mut starter: Starter, mut worker: impl Worker) -> Result<()> {
+    let reads = reads()?;
+    let address = worker.address()?;
+    starter.say(&Hello { address })?;
+    let mut random = Random(1);
+    let mut expected = Vec::new();
+    while let Some(question) = starter.next::<Question>()? {
+        match question {
+            Question::Meet { addresses } => {
+                worker.meet(&addresses)?;
+                expected = vec![Books::default(); addresses.len()];
+                let carried_by = worker.carried_by();
+                starter.say(&Met { carried_by })?;
+            }
+            Question::Work { operations } => {
+                let started = Instant::now();
+                for _ in 0..operations {
+                    let (part, at) = random.place(expected.len());
+                    if reads {
+                        worker.read(part, at, filled(part, at))?;
+                    } else {
+                        worker.update(part, at)?;
+                        expected[part] = expected[part].with(at, 1);
+                    }
+                }
+                worker.finish()?;
+                let ns = started.elapsed().as_nanos() as f64 / operations as f64;
+                let expected = (!reads).then(|| expected.clone());
+                starter.say(&Done { ns, expected })?;
+            }
+            Question::Serve | Question::Stop => bail!("told {question:?}, and has no part"),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the table is read; otherwise it is updated.
+fn reads() -> Result<bool> {
+    match std::env::var("BENCH_WORK").as_deref() {
+        Ok("reads") => Ok(true),
+        Ok("updates") => Ok(false),
+        _ => bail!("BENCH_WORK is `reads` or `updates`"),
+    }
+}
+
+/// Whether what goes to one part travels together.
+fn is_aggregated() -> bool {
+    std::env::var_os("BENCH_AGGREGATED").is_some()
+}
+
+/// Which part a program has.
+fn part() -> Result<usize> {
+    let part = std::env::var("BENCH_PART").context("BENCH_PART says which part of the table")?;
+    part.parse().context("BENCH_PART is a number")
+}
+
+/// What a part's table holds in the beginning: nothing, or what is read.
+fn initial(part: usize) -> Result<impl Iterator<Item = u64>> {
+    let reads = reads()?;
+    Ok((0..WORDS as u64).map(move |at| if reads { filled(part, at) } else { 0 }))
+}
+
+/// What stands in a table that is read.
+fn filled(part: usize, at: u64) -> u64 {
+    (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part as u64
+}
+
+/// Numbers without an order (splitmix64).
+struct Random(u64);
+
+impl Random {
+    #[inline]
+    fn place(&mut self, parts: usize) -> (usize, u64) {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^= value >> 31;
+        let part = ((value >> 32) as usize * parts) >> 32;
+        (part, value % WORDS as u64)
+    }
+}
