@@ -20,7 +20,7 @@ pub(crate) enum Pattern {
 /// What the two are told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Question {
-    /// To connect to the other one. Answered by [`Met`].
+    /// To connect to the other one. Answered by [`Met`]; over when told to stop.
     Meet { address: String },
     /// To begin. Answered by [`Done`]: by the one that leads when it is over, by the other one after [`Question::Stop`].
     Begin {
@@ -85,6 +85,9 @@ impl Pair {
         })?;
         let met: Met = source.hear_beside(&mut target)?;
         let _: Met = target.hear_beside(&mut source)?;
+        // They have nothing to do until it is their turn.
+        source.tell(&Question::Stop)?;
+        target.tell(&Question::Stop)?;
         Ok(Self {
             source,
             target,

@@ -27,11 +27,12 @@ impl Ticks {
     }
 
     /// 50th, 99th and 99.9th percentile of the time from one tick to the next, in nanoseconds. `took` is the time from the first
-    /// tick to this call.
-    pub(crate) fn percentiles(self, took: Duration) -> [f64; 3] {
-        let (Some(first), end) = (self.0.first(), now()) else {
-            return [f64::NAN; 3];
+    /// tick to this call. `None`: there are too few.
+    pub(crate) fn percentiles(self, took: Duration) -> Option<[f64; 3]> {
+        let [first, _, ..] = self.0[..] else {
+            return None;
         };
+        let end = now();
         let nanoseconds = took.as_nanos() as f64 / (end - first).max(1) as f64;
         let mut histogram = Histogram::<u64>::new(3).expect("3 digits are possible");
         let cost = cost();
@@ -39,7 +40,8 @@ impl Ticks {
             // It grows as needed, so that nothing is refused.
             let _ = histogram.record((pair[1] - pair[0]).saturating_sub(cost));
         }
-        [0.5, 0.99, 0.999].map(|part| histogram.value_at_quantile(part) as f64 * nanoseconds)
+        let at = |part| histogram.value_at_quantile(part) as f64 * nanoseconds;
+        Some([0.5, 0.99, 0.999].map(at))
     }
 }
 
@@ -84,7 +86,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(2));
         }
         let took = started.elapsed();
-        let [median, ..] = ticks.percentiles(took);
+        let [median, ..] = ticks.percentiles(took).unwrap();
         assert!(
             (2e6..=took.as_nanos() as f64).contains(&median),
             "{median} ns of {took:?}"

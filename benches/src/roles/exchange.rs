@@ -57,10 +57,16 @@ pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
                     carried_by: node.carried_by(),
                 })?;
                 // The other one may need this one to be met.
+                let mut patience = Patience::new();
                 while !starter.has_question()? {
                     node.look()?;
+                    patience.ask()?;
                     std::thread::yield_now();
                 }
+                ensure!(
+                    matches!(starter.next()?, Some(Question::Stop)),
+                    "told something else than to stop"
+                );
             }
             Question::Begin {
                 pattern,
@@ -129,7 +135,9 @@ fn lead(node: &mut impl Node, pattern: Pattern, slot: Slot) -> Result<Done> {
     Ok(Done {
         sample: Some(Sample {
             ns: took.as_nanos() as f64 / slot.operations as f64 / ways,
-            percentiles: ticks.map(|ticks| ticks.percentiles(took).map(|ns| ns / ways)),
+            percentiles: ticks
+                .and_then(|ticks| ticks.percentiles(took))
+                .map(|all| all.map(|ns| ns / ways)),
         }),
         sent: sent.0,
         received: node.received(),
