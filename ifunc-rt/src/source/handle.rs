@@ -15,7 +15,7 @@ use super::library::{Entries, Library};
 use super::message::{LoadedMessage, Message};
 use super::patience::after;
 use super::submit::Submit;
-use super::waiting::Want;
+use super::waiting::{Shared, Want};
 
 /// What typed and named handles share: an image bound to a handle of the connection.
 #[derive(Clone, Debug)]
@@ -137,11 +137,15 @@ impl Handle {
     ) -> Result<u64, Error> {
         if !self.aggregated {
             let at = (self.bound.index, self.bound.align);
-            let done = self.source().lock().submit_at_once(at, bound, wants, encode);
+            // Nobody is woken by it, so that this lock need not look for whom to wake.
+            let inside = self.source().shared().state().lock_as_owner();
+            let done = inside.map(|mut inside| {
+                inside.with(|connection| connection.submit_at_once(at, bound, wants, encode))
+            });
             match done {
-                Ok(token) => return Ok(token),
-                Err(Some(error)) => return Err(*error),
-                Err(None) => {}
+                Some(Ok(token)) => return Ok(token),
+                Some(Err(Some(error))) => return Err(*error),
+                Some(Err(None)) | None => {}
             }
         }
         self.submit_longer(bound, wants, block, encode)

@@ -12,6 +12,7 @@
 //! mutex: an owner that might still be on its way in sees that it is none, or that others wait, without another barrier. A
 //! *guest* is another thread that does not become the owner: one that comes seldom, and for the owner's sake.
 
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
@@ -123,28 +124,37 @@ impl<T> Owned<T> {
     /// When this thread is inside already: a payload that uses the source it is being sent over, while it is encoded.
     #[inline(always)]
     pub(super) fn lock(&self) -> Guard<'_, T> {
-        let owner = self.owner.load(Ordering::Acquire);
-        // SAFETY: null, or an element of `owners`, which live as long as `self`.
-        if let Some(mine) = unsafe { owner.as_ref() }
-            && mine.thread == this_thread()
-        {
-            assert!(!mine.inside.load(Ordering::Relaxed), "{TWICE}");
-            mine.inside.store(true, Ordering::Relaxed);
-            self.light_fence();
-            if self.others.load(Ordering::Acquire) == 0 && self.owner.load(Ordering::Relaxed) == owner {
-                return Guard {
-                    lock: self,
-                    way: Way::Owner(mine),
-                };
-            }
-            mine.inside.store(false, Ordering::Release);
+        match self.lock_as_owner() {
+            Some(guard) => Guard {
+                lock: self,
+                way: Way::Owner(ManuallyDrop::new(guard).mine),
+            },
+            None => self.lock_as_other(true),
         }
-        self.lock_as_other(true)
     }
 
     /// Goes inside as a guest.
     pub(super) fn lock_as_guest(&self) -> Guard<'_, T> {
         self.lock_as_other(false)
+    }
+
+    /// Goes inside if this thread owns it and nobody waits: as [`lock`](Self::lock), with less to remember.
+    ///
+    /// # Panics
+    /// As [`lock`](Self::lock).
+    #[inline(always)]
+    pub(super) fn lock_as_owner(&self) -> Option<OwnerGuard<'_, T>> {
+        let owner = self.owner.load(Ordering::Acquire);
+        // SAFETY: null, or an element of `owners`, which live as long as `self`.
+        let mine = unsafe { owner.as_ref() }.filter(|owner| owner.thread == this_thread())?;
+        assert!(!mine.inside.load(Ordering::Relaxed), "{TWICE}");
+        mine.inside.store(true, Ordering::Relaxed);
+        self.light_fence();
+        if self.others.load(Ordering::Acquire) == 0 && self.owner.load(Ordering::Relaxed) == owner {
+            return Some(OwnerGuard { lock: self, mine });
+        }
+        mine.inside.store(false, Ordering::Release);
+        None
     }
 
     #[cold]
@@ -256,6 +266,28 @@ enum Way<'a> {
 pub(super) struct Guard<'a, T> {
     lock: &'a Owned<T>,
     way: Way<'a>,
+}
+
+/// Inside, as the owner.
+pub(super) struct OwnerGuard<'a, T> {
+    lock: &'a Owned<T>,
+    mine: &'a Owner,
+}
+
+impl<T> OwnerGuard<'_, T> {
+    /// The value.
+    #[inline(always)]
+    pub(super) fn with<R>(&mut self, use_it: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: one guard at a time: see `lock_as_owner` and `lock_as_other`; and `&mut self`.
+        self.lock.value.with_mut(|value| use_it(unsafe { &mut *value }))
+    }
+}
+
+impl<T> Drop for OwnerGuard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.mine.inside.store(false, Ordering::Release);
+    }
 }
 
 impl<T> Deref for Guard<'_, T> {

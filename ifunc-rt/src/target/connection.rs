@@ -4,15 +4,17 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
+use ifunc_abi::image::Flags;
 
 use self::batch::Look;
+use self::quick::{Stream, quick};
 use self::state::State;
 use super::Host;
 use super::policy::SourceInfo;
 use super::replies::Replies;
 use super::stats::Pages;
 use crate::exec::entry::Session;
-use crate::load::install::TargetType;
+use crate::load::install::{Installed, TargetType};
 use crate::transports::{Either, Gone, Inbound, Incoming, Key, Link, Waiter};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
@@ -22,6 +24,7 @@ mod batch;
 mod binding;
 mod exec;
 mod install;
+mod quick;
 mod state;
 
 /// A connection that is over, and why.
@@ -52,6 +55,16 @@ pub(super) struct Argument {
     pub(super) shared: bool,
 }
 
+impl Argument {
+    /// Whether an image can run on it.
+    #[inline]
+    fn suits(&self, image: &Installed) -> bool {
+        (image.target == 0 || image.target == self.target_type.fingerprint)
+            // Bound while the target served on one thread.
+            && (!self.shared || image.flags.has(Flags::SHARED))
+    }
+}
+
 /// How much of a connection is looked at before the next one has its turn: so many frames and entries of batches, or bodies of
 /// [`SHARE_BYTES`] bytes.
 const SHARE: usize = 64;
@@ -74,6 +87,7 @@ pub(super) struct Connection {
     key: Key,
     /// A frame was found since [`take_busy`](Self::take_busy) asked.
     busy: bool,
+    stream: Stream,
     /// How many invocations its next turn has.
     runs: usize,
 }
@@ -99,6 +113,7 @@ impl Connection {
         );
         tracing::info!(parent: &span, "source connected");
         Self {
+            stream: Stream::default(),
             runs: first_runs(&link.rx),
             rx: link.rx,
             replies: Replies::new(link.tx, host.limits.max_answer, copy_payloads),
@@ -177,7 +192,7 @@ impl Connection {
         } = self;
         let was_stalled = std::mem::take(stalled);
         let mut share = Share::of(self.runs);
-        let parts = Parts {
+        let mut parts = Parts {
             replies,
             order,
             state,
@@ -185,7 +200,11 @@ impl Connection {
             share: &mut share,
         };
         match rx.either() {
-            Either::Shm(rx) => turn(rx, parts, host, session, &argument),
+            Either::Shm(rx) => {
+                self.stream.fall_behind(rx);
+                quick(rx, &mut parts, host, session, &argument)?;
+                turn(rx, parts, host, session, &argument)
+            }
             Either::Other(rx) => turn(rx, parts, host, session, &argument),
         }?;
         self.runs = if share.is_used_up() {
@@ -196,6 +215,7 @@ impl Connection {
         if self.stalled || was_stalled {
             self.state.book.link.stalled(self.stalled);
         }
+        self.stream.turn(share.done > 0);
         self.busy |= share.done > 0;
         Ok(share.done)
     }
@@ -344,6 +364,22 @@ impl Share {
     fn take(&mut self, bytes: usize) {
         self.used += 1 + bytes / (SHARE_BYTES / SHARE);
         self.done += 1;
+    }
+
+    /// How many invocations of the usual kind it has left.
+    #[inline]
+    fn left(&self) -> usize {
+        SHARE
+            .saturating_sub(self.used)
+            .min(self.most_runs.saturating_sub(self.runs))
+    }
+
+    /// For an invocation of the usual kind.
+    #[inline]
+    fn take_run(&mut self) {
+        self.used += 1;
+        self.done += 1;
+        self.runs += 1;
     }
 
     /// For a frame that is no batch.

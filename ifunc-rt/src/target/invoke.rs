@@ -14,6 +14,7 @@ use crate::exec::entry::{Escape, Session};
 use crate::load::install::Installed;
 
 /// Everything that an invocation is given.
+#[derive(Clone, Copy)]
 pub(super) struct Invocation<'a> {
     pub(super) image: &'a Installed,
     pub(super) payload: *const u8,
@@ -41,7 +42,7 @@ pub(super) fn invoke_watched(
     connection: &tracing::Span,
     counters: &HandleCounters,
     session: &mut Session<'_>,
-    invocation: &Invocation<'_>,
+    invocation: Invocation<'_>,
     sequence: u32,
     room: Option<&mut [u8]>,
 ) -> Result<usize, Box<Failed>> {
@@ -73,7 +74,7 @@ pub(super) fn invoke_watched(
 #[inline(always)]
 pub(super) fn invoke(
     session: &mut Session<'_>,
-    invocation: &Invocation<'_>,
+    invocation: Invocation<'_>,
     room: Option<&mut [u8]>,
 ) -> Result<usize, Box<Failed>> {
     let caller = Caller {
@@ -124,7 +125,7 @@ pub(super) fn invoke(
 #[inline(never)]
 fn end(
     session: &mut Session<'_>,
-    invocation: &Invocation<'_>,
+    invocation: Invocation<'_>,
     result: Result<u32, Box<Escape>>,
     len: usize,
     room: Option<usize>,

@@ -181,7 +181,7 @@ impl Target {
         StatsHandle::new(self.host.book.clone())
     }
 
-    /// Looks once at every connection that has something to do, and runs what has arrived, a fair share of each: 64 frames,
+    /// Looks once at every connection that has something to do, and runs what has arrived, a fair share of each: at most 64 frames,
     /// fewer where they are large or bring images. Returns how many were dealt with; never blocks. An invocation that
     /// came in one frame with others counts as a frame. Connections that had nothing for a while cost nothing until they have.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {

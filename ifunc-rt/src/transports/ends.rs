@@ -77,11 +77,11 @@ impl Outgoing {
         either!(self, end => end.reserve(len, align))
     }
 
-    /// Room as [`reserve`](Self::reserve) gives it, if all is as it nearly always is; `None` says nothing.
+    /// The end, if it is shared memory's.
     #[inline(always)]
-    pub(crate) fn reserve_at_once(&mut self, len: usize, align: usize) -> Option<&mut [u8]> {
+    pub(crate) fn as_shm(&mut self) -> Option<&mut shm::Outgoing> {
         match &mut self.0 {
-            Way::Shm(end) => end.reserve_at_once(len, align),
+            Way::Shm(end) => Some(end),
             Way::Other(_) => None,
         }
     }

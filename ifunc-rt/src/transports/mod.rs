@@ -14,6 +14,7 @@ use address::Address;
 pub(crate) use config::{ConnectConfig, ListenConfig, MAX_CONNECTIONS, PEER_TIMEOUT, RingSize};
 pub(crate) use ends::{Either, Incoming, Outgoing};
 pub use error::{ConnectError, ListenError};
+pub(crate) use shm::{Incoming as ShmIncoming, is_inline as shm_is_inline};
 
 pub(crate) mod address;
 mod bell;

@@ -6,6 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::pending::What;
 use super::{Connection, Error};
+use crate::transports::{Outbound, shm_is_inline};
 
 /// Why nothing was sent at once. (What is returned fits into two registers: a frame costs less than a `Result` of the usual
 /// size, which is written in parts and copied as a whole.)
@@ -47,9 +48,17 @@ impl Connection {
         } else if !self.reports.is_empty() || !link.rx.is_silent() {
             return Err(LONG_WAY);
         }
-        let room = link.tx.reserve_at_once(bound, align).ok_or(LONG_WAY)?;
-        let len = encode(room).map_err(|error| Some(Box::new(error)))?;
         let limit = link.limits.max_payload;
+        let tx = link.tx.as_shm().ok_or(LONG_WAY)?;
+        let inline = shm_is_inline(bound, align);
+        let room = if inline {
+            tx.slot_at_once(bound, align)
+        } else {
+            tx.reserve_at_once(bound, align)
+        };
+        let room = room.ok_or(LONG_WAY)?;
+        let len = encode(room).map_err(|error| Some(Box::new(error)))?;
+        assert!(len <= bound, "a payload is longer than its bound");
         if len as u64 > limit {
             return Err(Some(Box::new(slot.library.too_large(len, limit))));
         }
@@ -58,7 +67,12 @@ impl Connection {
         } else {
             0
         };
-        let place = link.tx.commit(Header::new(Kind::Exec, handle, token), len);
+        let header = Header::new(Kind::Exec, handle, token);
+        let place = if inline {
+            tx.publish_inline(header, len)
+        } else {
+            tx.commit(header, len)
+        };
         if wants {
             self.pending.sent(token, place);
         } else {

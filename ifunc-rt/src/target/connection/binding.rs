@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::image::Flags;
 use ifunc_abi::status::Rejection;
 
 use super::Argument;
@@ -35,20 +34,15 @@ pub(super) fn bound<'a>(
     argument: &Argument,
     handle: u32,
 ) -> Result<&'a Bound, Refusal> {
-    let Argument {
-        target_type, shared, ..
-    } = *argument;
+    let target_type = argument.target_type;
     match bindings.get(handle as usize) {
+        Some(Binding::Bound(bound)) if argument.suits(&bound.image) => Ok(bound),
         Some(Binding::Bound(Bound { image, .. }))
             if image.target != 0 && image.target != target_type.fingerprint =>
         {
             Err(Refusal::new(Rejection::TargetType, target_type.text))
         }
-        // Bound while the target served on one thread.
-        Some(Binding::Bound(Bound { image, .. })) if shared && !image.flags.has(Flags::SHARED) => {
-            Err(not_shareable())
-        }
-        Some(Binding::Bound(bound)) => Ok(bound),
+        Some(Binding::Bound(_)) => Err(not_shareable()),
         Some(Binding::Refused(refusal)) => Err(refusal.clone()),
         None if handle as usize >= host.max_handles => Err(too_many_handles(host, handle)),
         None | Some(Binding::Free) => Err(Refusal::new(Rejection::Unbound, format!("handle {handle}"))),

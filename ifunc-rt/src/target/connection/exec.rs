@@ -1,15 +1,16 @@
 //! An invocation, from its payload to its answer: an `Exec`, or an entry of a batch.
 
 use ifunc_abi::frame::{FrameFlags, Header};
-use ifunc_abi::status::{Rejection, Status};
+use ifunc_abi::status::{Failure, Rejection, Status};
 
-use super::binding::bound;
+use super::binding::{Bound, bound};
 use super::state::State;
 use super::{Argument, End, broke};
 use crate::exec::entry::Session;
 use crate::load::Refusal;
 use crate::target::Host;
 use crate::target::invoke::{Failed, Invocation, invoke, invoke_watched};
+use crate::target::policy::SourceInfo;
 use crate::target::replies::Replies;
 use crate::transports::Arrived;
 
@@ -98,9 +99,9 @@ impl State {
         };
         let watched = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
         let outcome = if watched {
-            invoke_watched(span, counters, session, &invocation, arrived.sequence, room)
+            invoke_watched(span, counters, session, invocation, arrived.sequence, room)
         } else {
-            invoke(session, &invocation, room)
+            invoke(session, invocation, room)
         };
         failpoint!("target.answer");
         if assembled {
@@ -112,14 +113,16 @@ impl State {
                 Ok(answer_len)
             }
             Err(failed) => {
-                counters.failed(size);
-                let Failed { why, detail } = *failed;
-                tracing::debug!(
-                    parent: &*span, ifunc = %image.name, source = source.connection, %why, "invocation failed"
-                );
+                let (why, detail) = failed_of(span, source, bound, size, *failed);
                 Err(Box::new(Unwell::Told(Status::Failed(why), detail)))
             }
         }
+    }
+
+    /// Notes that an invocation with a payload of `size` bytes did not end well: why, and what is to be told of it.
+    #[cold]
+    pub(super) fn failed(&self, bound: &Bound, size: usize, failed: Failed) -> (Failure, Vec<u8>) {
+        failed_of(&self.span, &self.source, bound, size, failed)
     }
 
     /// Counts an invocation that has no answer.
@@ -137,4 +140,21 @@ impl State {
         }
         link.bytes_out.add(detail as u64);
     }
+}
+
+/// See [`State::failed`].
+#[cold]
+fn failed_of(
+    span: &tracing::Span,
+    source: &SourceInfo,
+    bound: &Bound,
+    size: usize,
+    failed: Failed,
+) -> (Failure, Vec<u8>) {
+    let Failed { why, detail } = failed;
+    bound.book.counters.failed(size);
+    tracing::debug!(
+        parent: span, ifunc = %bound.image.name, source = source.connection, %why, "invocation failed"
+    );
+    (why, detail)
 }

@@ -131,7 +131,7 @@ impl Connection {
     }
 
     /// Tells the peer if it announced that it does not look. Once per announcement.
-    #[inline]
+    #[inline(always)]
     pub(super) fn wake_peer(&self) {
         self.barriers.after_publishing();
         let Apart(asleep) = &self.segment.control().asleep[self.side.other() as usize];

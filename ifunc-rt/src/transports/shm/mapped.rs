@@ -112,7 +112,7 @@ unsafe impl Shared for Mapped {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn wake_peer(&self) {
         self.connection.wake_peer();
     }

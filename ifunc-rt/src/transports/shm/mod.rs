@@ -36,10 +36,12 @@ mod source;
 mod waiter;
 mod watch;
 
+pub(crate) use ring::producer::is_inline;
+
 /// Where frames go out.
-pub(super) type Outgoing = ring::producer::Producer<mapped::Mapped>;
+pub(crate) type Outgoing = ring::producer::Producer<mapped::Mapped>;
 /// Where frames come in.
-pub(super) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
+pub(crate) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
 
 /// Makes this process the target `name`.
 pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {

@@ -1,10 +1,19 @@
 //! The reading side of a ring.
 
-use ifunc_abi::frame::{FrameFlags, INLINE, split_commit_word};
+use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, split_commit_word};
 
 use super::producer::footprint;
 use super::shared::Shared;
 use crate::transports::{Arrived, Body, Gone, Inbound, RingSize};
+
+/// The lower half of word 1 of an `Exec` whose body lies in the slot.
+const INVOCATION: u32 = Header {
+    kind: Kind::Exec,
+    flags: FrameFlags::INLINE,
+    handle: 0,
+    token: 0,
+}
+.words()[0] as u32;
 
 /// The reading side of a ring.
 pub(crate) struct Consumer<S> {
@@ -77,6 +86,42 @@ impl<S: Shared> Consumer<S> {
     pub(in crate::transports) fn is_silent(&self) -> bool {
         let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
         matches!(self.state, State::Idle) && sequence == self.left() && !self.shared.is_gone()
+    }
+
+    /// The next frame, if it is an invocation that nobody waits for, with its payload in the slot: sequence, handle, payload.
+    /// `None` says nothing. The same one until it is [released](Self::release_invocation).
+    #[inline(always)]
+    pub(crate) fn peek_invocation(&self) -> Option<(u32, u32, Body<'_>)> {
+        let slot = self.slot();
+        let (sequence, len) = split_commit_word(self.shared.load_commit(slot));
+        if sequence != self.expected() || !matches!(self.state, State::Idle) {
+            return None;
+        }
+        let [word, token] = self.shared.load_words(slot);
+        let len = len as usize;
+        if word as u32 != INVOCATION || token != 0 || len > INLINE {
+            return None;
+        }
+        // SAFETY: `Shared` promises `INLINE` readable bytes there as long as `self` lives, and `len` is at most that.
+        let body = unsafe { Body::new(self.shared.inline(slot), len) };
+        Some((sequence, (word >> 32) as u32, body))
+    }
+
+    /// Gives the slot back of what [`peek_invocation`](Self::peek_invocation) has found.
+    #[inline(always)]
+    pub(crate) fn release_invocation(&mut self) {
+        self.taken += 1;
+        if self.taken - self.published[0] >= self.lap[0] {
+            self.settle();
+        }
+    }
+
+    /// Whether more than so many frames have arrived, by a look at the last of them. Yes also where the ring has few slots.
+    #[inline]
+    pub(crate) fn has_more_than(&self, frames: u32) -> bool {
+        let far = (self.taken + u64::from(frames)) & u64::from(self.size.slots - 1);
+        let (sequence, _) = split_commit_word(self.shared.load_commit(far as usize));
+        self.size.slots < 8 * frames || sequence == self.expected().wrapping_add(frames)
     }
 
     /// Judges the slot of the next frame once; whether it has arrived.

@@ -36,7 +36,7 @@ pub(super) fn footprint(len: usize) -> u64 {
 
 /// Whether a body lies in the slot.
 #[inline]
-fn is_inline(len: usize, align: usize) -> bool {
+pub(crate) fn is_inline(len: usize, align: usize) -> bool {
     len <= INLINE && align <= 8
 }
 
@@ -65,16 +65,21 @@ impl<S: Shared> Producer<S> {
         (self.cursor & u64::from(self.size.data - 1)) as usize
     }
 
+    /// Whether there is a slot, by the credits read last.
+    #[inline]
+    fn has_slot(&self) -> bool {
+        self.sent - self.credits[0] < u64::from(self.size.slots)
+    }
+
     /// Whether there is a slot and `bytes` of the data ring, by the credits read last.
     #[inline]
     fn has_room(&self, bytes: u64) -> bool {
-        self.sent - self.credits[0] < u64::from(self.size.slots)
-            && self.cursor - self.credits[1] + bytes <= u64::from(self.size.data)
+        self.has_slot() && self.cursor - self.credits[1] + bytes <= u64::from(self.size.data)
     }
 
     /// Room as [`reserve`](Outbound::reserve) gives it, by the credits read last; `None` says nothing.
     #[inline(always)]
-    pub(in crate::transports) fn reserve_at_once(&mut self, len: usize, align: usize) -> Option<&mut [u8]> {
+    pub(crate) fn reserve_at_once(&mut self, len: usize, align: usize) -> Option<&mut [u8]> {
         if len > self.size.max_body() || align > BODY_ALIGN || self.broken.is_some() || self.shared.is_gone()
         {
             return None;
@@ -82,6 +87,38 @@ impl<S: Shared> Producer<S> {
         let inline = is_inline(len, align);
         self.has_room(if inline { 0 } else { footprint(len) })
             .then(|| self.take_room(len, inline, align))
+    }
+
+    /// Room for a body in the next slot, if it fits in and there is one by the credits read last; `None` says nothing. It is
+    /// published by [`publish_inline`](Self::publish_inline), and by nothing else.
+    #[inline(always)]
+    pub(crate) fn slot_at_once(&mut self, len: usize, align: usize) -> Option<&mut [u8]> {
+        if !is_inline(len, align) || !self.has_slot() || self.broken.is_some() || self.shared.is_gone() {
+            return None;
+        }
+        // SAFETY: as in `take_room`.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.shared.inline(self.slot()), len) })
+    }
+
+    /// Publishes what was written to [`slot_at_once`](Self::slot_at_once).
+    #[inline(always)]
+    pub(crate) fn publish_inline(&mut self, mut header: Header, len: usize) -> u32 {
+        assert!(len <= INLINE, "a body larger than what was reserved");
+        debug_assert!(self.has_slot());
+        header.flags = header.flags.with(FrameFlags::INLINE);
+        self.publish(self.slot(), header, len)
+    }
+
+    /// Publishes the next frame, whose body lies where it should.
+    #[inline(always)]
+    fn publish(&mut self, slot: usize, header: Header, len: usize) -> u32 {
+        self.sent += 1;
+        let sequence = self.sent as u32;
+        self.shared.store_words(slot, header.words());
+        failpoint!("transport.commit");
+        self.shared.store_commit(slot, commit_word(sequence, len as u32));
+        self.shared.wake_peer();
+        sequence
     }
 
     /// Hands out room for which [`has_room`](Self::has_room) said that it is there.
@@ -175,13 +212,7 @@ impl<S: Shared> Outbound for Producer<S> {
         } else {
             self.cursor += footprint(len);
         }
-        self.sent += 1;
-        let sequence = self.sent as u32;
-        self.shared.store_words(slot, header.words());
-        failpoint!("transport.commit");
-        self.shared.store_commit(slot, commit_word(sequence, len as u32));
-        self.shared.wake_peer();
-        sequence
+        self.publish(slot, header, len)
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {
