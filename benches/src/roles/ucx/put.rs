@@ -45,8 +45,10 @@ pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
     exchange::run(starter, node)
 }
 
-/// Memory that the other one puts to. It stays as long as the process: so does what UCX has of it.
+/// Memory that the other one puts to.
 struct Memory {
+    worker: Rc<Worker>,
+    handle: ucp_mem_h,
     address: u64,
     /// By which the other one reaches it.
     key: Vec<u8>,
@@ -54,8 +56,8 @@ struct Memory {
 
 impl Memory {
     /// Allocated by UCX, as transports over shared memory need it to be written to without a system call.
-    fn new(worker: &Worker) -> Result<Self> {
-        let Worker { ucx, context, .. } = *worker;
+    fn new(worker: &Rc<Worker>) -> Result<Self> {
+        let Worker { ucx, context, .. } = **worker;
         let params = ucp_mem_map_params_t {
             field_mask: u64::from(UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS),
             length: PAYLOAD + LARGEST,
@@ -86,6 +88,8 @@ impl Memory {
         unsafe { std::ptr::write_bytes(attr.address.cast::<u8>(), 0, PAYLOAD + LARGEST) };
         attr.address.expose_provenance();
         Ok(Self {
+            worker: Rc::clone(worker),
+            handle,
             address: address as u64,
             key: bytes,
         })
@@ -97,9 +101,17 @@ impl Memory {
 
     #[inline]
     fn word(&self, offset: usize) -> u64 {
-        // SAFETY: the memory is never given back; the word lies in it, and begins a cache line. The other process writes it
+        // SAFETY: the memory is given back with `self`; the word lies in it, and begins a cache line. The other process writes it
         // whole: it is eight bytes that are aligned.
         unsafe { &*self.at(offset).cast::<AtomicU64>() }.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let Worker { ucx, context, .. } = *self.worker;
+        // SAFETY: mapped by `new`, in a context that is alive, and used for the last time: the other one is told nothing more.
+        unsafe { ucx.ucp_mem_unmap(context, self.handle) };
     }
 }
 
@@ -128,6 +140,13 @@ impl Other {
             )
         };
         self.endpoint.request(request, "putting")
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // SAFETY: unpacked by `meet`, and used for the last time.
+        unsafe { self.endpoint.worker.ucx.ucp_rkey_destroy(self.key) };
     }
 }
 
@@ -187,7 +206,7 @@ impl Puts {
 
 impl Node for Puts {
     fn address(&self) -> Result<String> {
-        let Memory { address, key } = &self.memory;
+        let Memory { address, key, .. } = &self.memory;
         Ok(format!(
             "{} {address} {}",
             self.worker.address()?,
@@ -262,7 +281,7 @@ impl Node for Puts {
     #[inline]
     fn look(&mut self) -> Result<()> {
         if self.memory.word(ARRIVED) > self.before + self.received.messages {
-            // SAFETY: the memory is never given back, and holds the largest payload. The other one puts the next payload when
+            // SAFETY: the memory is given back with `self`, and holds the largest payload. The other one puts the next payload when
             // this one is answered.
             let payload = unsafe { std::slice::from_raw_parts(self.memory.at(PAYLOAD), self.size) };
             self.received.messages += 1;
