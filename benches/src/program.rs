@@ -1,6 +1,6 @@
 //! A role in a process of its own, on a core of its own. It is asked and answers by lines of JSON, and sleeps meanwhile.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -60,9 +60,10 @@ impl Program {
         let Some(questions) = &mut self.questions else {
             bail!("`{}` is told nothing more", self.role)
         };
-        questions
-            .write_all(&line)
-            .with_context(|| format!("telling `{}`", self.role))
+        match questions.write_all(&line) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.end()),
+            told => told.with_context(|| format!("telling `{}`", self.role)),
+        }
     }
 
     /// The next answer.
