@@ -51,7 +51,7 @@ fn explained(what: &str) -> &str {
     match what {
         "send" => "source: send",
         "look" => "target: a look that finds one",
-        "look-at-many" => "target: a look that finds 32",
+        "look-at-many" => "target: a look that finds eight",
         "call" => "source and target: a call",
         other => other,
     }

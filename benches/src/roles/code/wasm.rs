@@ -36,11 +36,13 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
             number += 1;
             let bytes = padded(slot.size, number)?;
             let begin = Instant::now();
-            let module = Module::new(&engine, &bytes)?;
+            let module = Module::new(&engine, &bytes).map_err(told)?;
             let mut store = Store::new(&engine, ());
-            let instance = Instance::new(&mut store, &module, &[])?;
-            let count = instance.get_typed_func::<i64, i64>(&mut store, "count")?;
-            let counted = count.call(&mut store, 1)?;
+            let instance = Instance::new(&mut store, &module, &[]).map_err(told)?;
+            let count = instance
+                .get_typed_func::<i64, i64>(&mut store, "count")
+                .map_err(told)?;
+            let counted = count.call(&mut store, 1).map_err(told)?;
             took.push(begin.elapsed().as_nanos() as f64);
             ensure!(counted == 1, "the module counted {counted}, not 1");
         }
@@ -50,6 +52,11 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Errors of wasmtime's are a type of its own.
+fn told(error: wasmtime::Error) -> anyhow::Error {
+    anyhow::anyhow!("{error:?}")
 }
 
 /// With a custom section behind it, which ends with the number.

@@ -224,10 +224,7 @@ impl SourceBook {
     /// A handle was bound to what it already stands for.
     pub(in crate::target) fn bound_again(&self, handle: &HandleBook) {
         self.link.installs.add(1);
-        let mut ledger = self.book.ledger();
-        if let Some(entry) = ledger.ifuncs.get_mut(&handle.counters.id) {
-            entry.past.installs += 1;
-        }
+        handle.counters.installed_again();
     }
 
     /// An image was not installed. What it says of itself is worth nothing before its bytes were compared with its id.

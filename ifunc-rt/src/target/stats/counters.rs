@@ -112,6 +112,8 @@ pub(in crate::target) struct HandleCounters {
     next_timed: Counter,
     timing: Timing,
     times: std::sync::Arc<SharedTimes>,
+    /// Installs of what the handle stood for already.
+    installs: Counter,
     pub(super) id: ImageId,
 }
 
@@ -133,6 +135,7 @@ impl HandleCounters {
             next_timed,
             timing,
             times,
+            installs: Counter::default(),
             id,
         }
     }
@@ -159,6 +162,11 @@ impl HandleCounters {
         self.failed.add(1);
     }
 
+    /// The image came once more.
+    pub(super) fn installed_again(&self) {
+        self.installs.add(1);
+    }
+
     /// The next invocation is no frame of its own. Told before it is counted.
     #[inline]
     pub(in crate::target) fn batched(&self) {
@@ -183,13 +191,14 @@ impl HandleCounters {
             .add(self.hits.get() + next - self.next_timed.get());
     }
 
-    /// Without the times, which are the image's, and the installs, which are counted elsewhere.
+    /// Without the times, which are the image's, and the first install, which is counted elsewhere.
     pub(super) fn counts(&self) -> IfuncCounts {
         IfuncCounts {
             hits: self.hits.get(),
             failed: self.failed.get(),
             payload_bytes: self.payload_bytes.get(),
             answer_bytes: self.answer_bytes.get(),
+            installs: self.installs.get(),
             ..IfuncCounts::default()
         }
     }
