@@ -91,9 +91,10 @@ impl Cluster {
     fn try_start(name: &str, kind: &str, cores: Cores, parts: usize, env: &[(&str, &str)]) -> Result<Self> {
         let mut targets = Vec::new();
         let mut addresses = Vec::new();
+        let all = parts.to_string();
         for part in 0..parts {
             let part = part.to_string();
-            let env = [env, &[("BENCH_PART", part.as_str())]].concat();
+            let env = [env, &[("BENCH_PART", part.as_str()), ("BENCH_PARTS", &all)]].concat();
             let mut target = Program::start(&format!("{kind}-target"), cores.target, &env)?;
             let hello: Hello = target.hear()?;
             addresses.push(hello.address);

@@ -75,7 +75,8 @@ fn ours(bench: &Bench, way: &Way, parts: usize, work: Work, aggregated: bool) ->
 }
 
 fn peers(bench: &Bench, way: &Way, work: Work, aggregated: bool) -> Result<Vec<Cluster>> {
-    let settings = way.settings.iter().map(|setting| {
+    let tried = if bench.plan.quick { 1 } else { way.settings.len() };
+    let settings = way.settings[..tried].iter().map(|setting| {
         let env = [
             way.env,
             setting,
@@ -121,10 +122,12 @@ fn aggregate(bench: &mut Bench) -> Result<()> {
 }
 
 fn irregular(bench: &mut Bench, figure: &str, work: Work) -> Result<()> {
-    for way in [TCP, MEMORY] {
+    // To start processes takes most of a quick run.
+    let ways: &[Way] = if bench.plan.quick { &[TCP] } else { &[TCP, MEMORY] };
+    for way in ways {
         for (aggregated, how) in [(false, "each by itself"), (true, "aggregated")] {
-            let mut ours = ours(bench, &way, PARTS, work, aggregated)?;
-            let mut peers = peers(bench, &way, work, aggregated)?;
+            let mut ours = ours(bench, way, PARTS, work, aggregated)?;
+            let mut peers = peers(bench, way, work, aggregated)?;
             let mut sides: Vec<&mut dyn Side> = vec![&mut ours];
             for peer in &mut peers {
                 sides.push(peer);

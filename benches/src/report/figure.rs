@@ -58,7 +58,9 @@ pub(crate) fn table(rows: &[&Row]) -> Table {
                 .into(),
             number(row.floor).into(),
             above_floor(row).into(),
-            goals::of(row).map_or_else(String::new, goals::Goal::text).into(),
+            verdict
+                .map_or_else(String::new, |verdict| verdict.goal.text())
+                .into(),
             Cell::new(verdict.map_or_else(String::new, goals::Verdict::text), look),
             percentiles(row.percentiles[0]).into(),
             percentiles(row.percentiles[1]).into(),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::{Table, read, update};
 use ifunc_rt::{Call, Registered, Source, Target};
 
-use super::{Part, Worker, initial, is_aggregated, part, serve, work};
+use super::{Part, Worker, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
 
 /// Reads that are under way: each by itself, and aggregated.
@@ -19,7 +19,7 @@ pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
         "shm:" => format!("shm:ifunc-bench-table-{}", std::process::id()),
         address => address.to_owned(),
     };
-    let words: Box<[u64]> = initial(part()?)?.collect();
+    let words: Box<[u64]> = initial(number("BENCH_PART")?)?.collect();
     let Ok(table) = Box::<Table>::try_from(words) else {
         anyhow::bail!("a table has another length")
     };

@@ -51,6 +51,7 @@ const LOOKS: u32 = 256;
 /// Has a part, until the starter has no more questions.
 fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
     let address = part.address()?;
+    let is_alone = number("BENCH_PARTS")? == 1;
     starter.say(&Hello { address })?;
     while let Some(question) = starter.next::<Question>()? {
         match question {
@@ -63,8 +64,8 @@ fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
         }
         while !starter.has_question()? {
             for _ in 0..LOOKS {
-                // Parts may share a core.
-                if !part.look()? {
+                // Parts share a core.
+                if !part.look()? && !is_alone {
                     std::thread::yield_now();
                 }
             }
@@ -143,10 +144,10 @@ fn is_aggregated() -> bool {
     std::env::var_os("BENCH_AGGREGATED").is_some()
 }
 
-/// Which part a program has.
-fn part() -> Result<usize> {
-    let part = std::env::var("BENCH_PART").context("BENCH_PART says which part of the table")?;
-    part.parse().context("BENCH_PART is a number")
+/// `BENCH_PART`: which part a program has; `BENCH_PARTS`: of how many.
+fn number(name: &str) -> Result<usize> {
+    let number = std::env::var(name).with_context(|| format!("{name} is needed"))?;
+    number.parse().with_context(|| format!("{name} is a number"))
 }
 
 /// What a part's table holds in the beginning: nothing, or what is read.

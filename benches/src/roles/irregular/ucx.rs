@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::WORDS;
 use ucx_sys::UCP_FEATURE_AM;
 
-use super::{Part, Worker as Works, initial, is_aggregated, part, serve, work};
+use super::{Part, Worker as Works, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
 use crate::roles::exchange::Patience;
 use crate::roles::ucx::am::Window;
@@ -33,7 +33,7 @@ const WINDOW: [usize; 2] = [64, 2048];
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
     let worker = Worker::new(UCP_FEATURE_AM)?;
     let table = Rc::new(Served {
-        words: initial(part()?)?.map(Cell::new).collect(),
+        words: initial(number("BENCH_PART")?)?.map(Cell::new).collect(),
         updates: Cell::new(0),
         answers: RefCell::default(),
         asked: Cell::new(None),
