@@ -64,9 +64,10 @@ fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
         }
         while !starter.has_question()? {
             for _ in 0..LOOKS {
-                // Parts share a core.
+                // Parts share a core. Who gave it away may have been told to stop meanwhile.
                 if !part.look()? && !is_alone {
                     std::thread::yield_now();
+                    break;
                 }
             }
         }
