@@ -76,8 +76,10 @@ fn a_batch_that_was_not_sent_survives_its_target() {
     let Some(address) = unique() else { return };
     let mut target = Process::target(&address);
     let source = connect_patiently(&address, PATIENCE);
-    let add = source.register_path::<t_add>(library("t_add")).unwrap();
-    let add = add.aggregated();
+    let add = source
+        .register_path::<t_add>(library("t_add"))
+        .unwrap()
+        .aggregated();
     add.send(&1).unwrap();
     source.flush().unwrap();
     let open = add.call(&2).unwrap();
@@ -95,8 +97,10 @@ fn a_batch_that_was_not_sent_survives_its_target() {
     target.wait_for("counter: 310");
 
     let source = connect_patiently(&address, Duration::from_millis(100));
-    let add = source.register_path::<t_add>(library("t_add")).unwrap();
-    let add = add.aggregated();
+    let add = source
+        .register_path::<t_add>(library("t_add"))
+        .unwrap()
+        .aggregated();
     let open = add.call(&1).unwrap();
     add.send(&1).unwrap();
     target.kill();
