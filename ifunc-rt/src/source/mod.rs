@@ -67,14 +67,15 @@ use crate::ucx::{Worker, ucp_ep_h};
 ///
 /// When the target goes away and comes back, the next call or send connects again and sends the code again, unasked.
 ///
-/// **Who makes progress.** Whoever calls and waits; between calls nobody, unless futures wait or
-/// [`SourceOptions::progress`] says that a thread does: see [`Progress`].
+/// **Who makes progress.** Whoever calls and waits; between calls nobody, unless futures wait, what
+/// [travels together](Registered::aggregated) is due, or [`SourceOptions::progress`] says that a thread does: see [`Progress`].
 ///
 /// **Threads.** Any number of them use a source and its handles at once. What one thread sends arrives in the order in which
 /// it was sent; what several send is mixed. Every answer goes to the [`Call`] that asked for it.
 ///
 /// **Nothing grows without limit.** What was sent and not consumed is bounded by the target's credits: `send` and `call` wait for
-/// them, `try_send` and `try_call` say [`WouldBlock`](Error::WouldBlock). Of what went wrong with earlier sends, 64 are kept until
+/// them, `try_send` and `try_call` say [`WouldBlock`](Error::WouldBlock); what travels together, by one batch
+/// ([`SourceOptions::aggregation`]). Of what went wrong with earlier sends, 64 are kept until
 /// somebody asks. Calls and futures are the caller's own; one that is dropped leaves nothing behind but its number until
 /// its answer has come.
 #[derive(Clone, Debug)]
