@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Run) -> Result<()> {
             bench.rows.truncate(before);
             failed.push(figure.id);
         }
-        let text = terminal::tables(&bench.rows[before..]);
+        let text = terminal::tables(&bench.rows[before..], !bench.plan.quick);
         bench.rows.status().print(text);
         bench.rows.status().finished();
     }

@@ -23,8 +23,8 @@ const COLUMNS: &[(&str, Side)] = &[
 ];
 
 /// The rows of one figure. Columns in which there is nothing are left out; a peer that is the same in all rows is for
-/// [`notes`].
-pub(crate) fn table(rows: &[&Row]) -> Table {
+/// [`notes`]. Goals stand there if they are `judged`.
+pub(crate) fn table(rows: &[&Row], judged: bool) -> Table {
     let mut table = Table::new(COLUMNS);
     let one_peer = the_peer(rows).is_some();
     for row in rows {
@@ -32,7 +32,7 @@ pub(crate) fn table(rows: &[&Row]) -> Table {
             |value: Option<f64>| value.map_or_else(String::new, |value| format::value(value, &row.unit));
         let percentiles =
             |of: Option<[f64; 3]>| of.map_or_else(String::new, |of| format::percentiles(of, &row.unit));
-        let verdict = goals::judge(row);
+        let verdict = goals::judge(row).filter(|_| judged);
         let look = match verdict {
             Some(verdict) if verdict.is_met() => Look::Good,
             Some(_) => Look::Bad,

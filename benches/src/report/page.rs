@@ -145,7 +145,7 @@ impl Page {
         for chart in plots::of(id, rows) {
             self.plot(&chart)?;
         }
-        self.text.push_str(&figure::table(rows).markdown());
+        self.text.push_str(&figure::table(rows, true).markdown());
         let notes = figure::notes(rows);
         if !notes.is_empty() {
             self.say("");

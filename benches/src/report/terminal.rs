@@ -91,13 +91,13 @@ pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The table of each figure, and what is to be said under it.
-pub(crate) fn tables(rows: &[Row]) -> String {
+/// The table of each figure, and what is to be said under it. The goals of a quick run are not `judged`.
+pub(crate) fn tables(rows: &[Row], judged: bool) -> String {
     let mut text = String::new();
     for id in figures(rows) {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.figure == id).collect();
         let _ = writeln!(text, "\n{NAME}{id}{NAME:#}");
-        text.push_str(&figure::table(&rows).terminal());
+        text.push_str(&figure::table(&rows, judged).terminal());
         for note in figure::notes(&rows) {
             let _ = writeln!(text, "  {DIM}{note}{DIM:#}");
         }
