@@ -11,11 +11,16 @@ use crate::tests::hostile_frames::{Raw, completions, honest};
 use crate::tests::images;
 use crate::transports::{Gone, Outbound};
 
+/// A frame, but for its number.
+pub(super) type Frame = (Header, Vec<u8>);
+/// What became of a request: its token is 0 if it asked for nothing.
+pub(super) type Said = (Status, u64, Vec<u8>);
+
 /// Frames that a source was sent, as far as it gives room for them.
 #[derive(Default)]
 pub(super) struct Heard {
     pub(super) room: usize,
-    pub(super) frames: Vec<(Header, Vec<u8>)>,
+    pub(super) frames: Vec<Frame>,
     /// Longest body that room was asked for.
     pub(super) longest: usize,
 }
@@ -71,8 +76,8 @@ impl Outbound for Mouth {
 }
 
 /// What a source is told, frame by frame or many at once: reports have no token.
-pub(super) fn told(frames: &[(Header, Vec<u8>)]) -> Vec<(Status, u64, Vec<u8>)> {
-    let one = |(header, body): &(Header, Vec<u8>)| match header.kind {
+pub(super) fn told(frames: &[Frame]) -> Vec<Said> {
+    let one = |(header, body): &Frame| match header.kind {
         Kind::Completions => completions(body),
         Kind::Completion => vec![(
             Status::from_code(header.handle).unwrap(),
@@ -101,7 +106,7 @@ pub(super) fn install(image: ImageParts) -> Vec<u8> {
     [head.as_bytes(), &image].concat()
 }
 
-pub(super) fn installs() -> Vec<(Header, Vec<u8>)> {
+pub(super) fn installs() -> Vec<Frame> {
     let mut refused = images::everything();
     refused.imports[0].symbol = "nobody_has_this".into();
     let images = [
@@ -118,7 +123,7 @@ pub(super) fn installs() -> Vec<(Header, Vec<u8>)> {
         .collect()
 }
 
-pub(super) fn numbered(frames: Vec<(Header, Vec<u8>)>) -> Vec<Raw> {
+pub(super) fn numbered(frames: Vec<Frame>) -> Vec<Raw> {
     (1..)
         .zip(frames)
         .map(|(sequence, (header, body))| honest(sequence, header, body))

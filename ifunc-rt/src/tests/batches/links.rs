@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
-use super::ear::{ADD, install, told};
+use super::ear::{ADD, Said, install, told};
 use crate::Target;
 use crate::tests::hostile_frames::batch;
 use crate::tests::images::{self, Add};
@@ -47,7 +47,7 @@ impl Bare {
     }
 
     /// Reads everything that was said.
-    fn hear(&mut self, heard: &mut Vec<(Status, u64, Vec<u8>)>) {
+    fn hear(&mut self, heard: &mut Vec<Said>) {
         while let Some(arrived) = self.0.rx.peek().unwrap() {
             let mut body = Vec::new();
             arrived.body.copy_to(&mut body);
@@ -131,8 +131,7 @@ fn who_does_not_read_waits_and_nobody_else() {
         // It reads, bit by bit, and a sync behind the batch says when all of it was run.
         let mut heard = Vec::new();
         let mut sent = false;
-        let last =
-            |heard: &[(Status, u64, Vec<u8>)]| heard.last().is_some_and(|(_, token, _)| *token == u64::MAX);
+        let last = |heard: &[Said]| heard.last().is_some_and(|(_, token, _)| *token == u64::MAX);
         while !last(&heard) {
             deaf.hear(&mut heard);
             if !sent && deaf.0.tx.reserve(0, 8).unwrap().is_some() {

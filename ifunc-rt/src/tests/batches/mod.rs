@@ -5,12 +5,12 @@ mod links;
 
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
 use ifunc_abi::stats::Counts;
-use ifunc_abi::status::Status;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use self::ear::{
-    ADD, ALIGNED, COUNTS, Ear, FILLS, PANICS, REFUSED, TOO_MANY, UNBOUND, install, installs, numbered, told,
+    ADD, ALIGNED, COUNTS, Ear, FILLS, Frame, PANICS, REFUSED, Said, TOO_MANY, UNBOUND, install, installs,
+    numbered, told,
 };
 use super::hostile_frames::{Script, batch};
 use super::images;
@@ -59,11 +59,11 @@ struct Way {
 #[derive(Debug, PartialEq)]
 struct Became {
     value: u64,
-    told: Vec<(Status, u64, Vec<u8>)>,
+    told: Vec<Said>,
     counts: Counts,
 }
 
-fn deal(frames: Vec<(Header, Vec<u8>)>, way: &Way) -> Became {
+fn deal(frames: Vec<Frame>, way: &Way) -> Became {
     let ear = Ear::new(0);
     let mut raw = numbered([installs(), frames].concat());
     let mut order = way.order.iter().cycle();
@@ -196,7 +196,7 @@ fn entries_mean_what_frames_mean() {
 }
 
 /// A target's answer to frames that come behind those that install.
-fn answer(frames: Vec<(Header, Vec<u8>)>) -> (Result<(), String>, u64, Vec<(Status, u64, Vec<u8>)>) {
+fn answer(frames: Vec<Frame>) -> (Result<(), String>, u64, Vec<Said>) {
     let ear = Ear::new(usize::MAX);
     let mouth = ear.mouth(1 << 16);
     let script = Script::new(numbered([installs(), frames].concat()));
