@@ -111,13 +111,16 @@ fn a_full_target_says_so_and_takes_who_comes_when_another_leaves() {
             .spawn(0u64)
             .unwrap();
         let address = serving.address();
-        let impatient = SourceOptions::default().connect_timeout(Duration::from_millis(300));
         let mut sources: Vec<_> = (0..3).map(|_| source(address)).collect();
         // On a busy machine the last attempt of a source may end before it is answered.
-        let refusal = (0..20).find_map(|_| match Source::connect_with(address, impatient) {
-            Err(SourceError::Connect(ConnectError::Busy { reason, .. })) => Some(reason),
-            Err(SourceError::Connect(ConnectError::Timeout { .. })) => None,
-            other => panic!("{other:?}"),
+        let refusal = (0..6).find_map(|more| {
+            let patience = Duration::from_millis(300 << more);
+            let impatient = SourceOptions::default().connect_timeout(patience);
+            match Source::connect_with(address, impatient) {
+                Err(SourceError::Connect(ConnectError::Busy { reason, .. })) => Some(reason),
+                Err(SourceError::Connect(ConnectError::Timeout { .. })) => None,
+                other => panic!("{other:?}"),
+            }
         });
         assert!(
             refusal.is_some_and(|reason| reason.contains("max_connections")),

@@ -158,7 +158,7 @@ impl Connection {
         }
         let handle = submission.handle;
         let installed = self.handles[handle as usize].installed == self.generation;
-        if !(installed && self.link.is_some()) && !self.may_append(handle)? {
+        if (!installed || self.link.is_none()) && !self.may_append(handle)? {
             return Ok(None);
         }
         if !self.batch.make_room(room) && !self.make_room(room) {
