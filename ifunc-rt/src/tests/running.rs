@@ -86,7 +86,10 @@ pub(super) fn roomy() -> TargetBuilder {
 }
 
 pub(super) fn source(address: &str) -> Source {
-    let options = SourceOptions::default().timeout(Duration::from_secs(20));
+    let patience = Duration::from_secs(20);
+    let options = SourceOptions::default()
+        .timeout(patience)
+        .connect_timeout(patience);
     Source::connect_with(address, options).unwrap()
 }
 
