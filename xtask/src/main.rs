@@ -8,6 +8,7 @@ mod build_time;
 mod corpus;
 mod debian;
 mod faults;
+mod instructions;
 mod launcher;
 mod lint;
 mod loom;
@@ -58,6 +59,8 @@ cargo xtask COMMAND
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
   loom      the models of what threads and processes share, in every order of their steps
+  instructions
+            count those that a message of 8 bytes takes over shm, and compare them with their budget
   ucx-bindings [--check]
             make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
   help      this text
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         ["build-time", "--release"] => &[build_time::release],
         ["miri"] => &[miri::run],
         ["loom"] => &[loom::run],
+        ["instructions"] => &[instructions::run],
         ["ucx-bindings"] => &[ucx_bindings::write],
         ["ucx-bindings", "--check"] => &[ucx_bindings::check],
         ["help" | "--help" | "-h"] => {

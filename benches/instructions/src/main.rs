@@ -6,7 +6,7 @@
 //! ifunc-instructions work WHAT B   does WHAT, with an ifunc that burns B turns of a loop, for one that counts
 //! ```
 //!
-//! The counts are exact, and the same on a busy machine. They are those of optimised code: `cargo xtask test` builds it so.
+//! The counts are exact, and the same on a busy machine. They are those of optimised code: `cargo xtask instructions` builds it so.
 //!
 //! * `work`: what is counted
 //! * `count`: by whom

@@ -15,7 +15,7 @@ pub(crate) const FIGURE: Figure = Figure {
 };
 
 const NOTE: &str = "Counted instruction by instruction, by a processor that stops behind each, in a process that is source and target; the ifunc's own are \
-    taken off. `cargo xtask test` keeps a budget of each.";
+    taken off. `cargo xtask instructions` keeps a budget of each.";
 
 fn run(bench: &mut Bench) -> Result<()> {
     let program = std::env::current_exe()?.with_file_name("ifunc-instructions");
@@ -49,7 +49,7 @@ fn run(bench: &mut Bench) -> Result<()> {
 /// What a count is of.
 fn explained(what: &str) -> &str {
     match what {
-        "send" => "source: send",
+        "send" => "source: send, once in a tick of the clock",
         "look" => "target: a look that finds one",
         "look-at-many" => "target: a look that finds eight",
         "call" => "source and target: a call",
