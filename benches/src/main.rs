@@ -1,7 +1,7 @@
 //! Measures the runtime beside what a user would pick instead, both in one run, on two cores. `cargo xtask bench` builds and
 //! starts it.
 //!
-//! Data flows one way: a [figure](figures) starts [programs](program) and lets [slots](slots) of ours and of a peer's take
+//! Data flows one way: a [figure](figures) starts [programs](program) and lets [slots] of ours and of a peer's take
 //! turns; what comes of it are [rows](row), of which [reports](report) are made.
 //!
 //! * `figures`: what is measured, one file per figure

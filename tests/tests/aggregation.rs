@@ -33,7 +33,8 @@ fn rust_and_c_with_answers_and_panics_in_one_batch() {
         name: "Ada",
         times: 30,
     };
-    let mut calls: Vec<(u64, Call<u64>, Call<u64>, Call<String>)> = Vec::new();
+    type Calls = (u64, Call<u64>, Call<u64>, Call<String>);
+    let mut calls: Vec<Calls> = Vec::new();
     for round in 1..=100 {
         for _ in 0..7 {
             add.send(&1).unwrap();

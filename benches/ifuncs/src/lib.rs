@@ -11,7 +11,7 @@ use ifunc::prelude::*;
 pub struct Tally {
     /// Invocations.
     pub count: u64,
-    /// Of every payload byte, as [`sum`] adds them up.
+    /// Of every payload byte, as [`sum()`] adds them up.
     pub sum: u64,
 }
 
@@ -29,14 +29,14 @@ pub fn increment(delta: u8, tally: &mut Tally) {
     tally.sum = tally.sum.wrapping_add(u64::from(delta));
 }
 
-/// As [`sum`], of a payload that is written where it travels.
+/// As [`sum()`], of a payload that is written where it travels.
 #[ifunc(codec = custom)]
 pub fn sum_fresh(payload: Bytes<'_>, tally: &mut Tally) {
     tally.count += 1;
     tally.sum = tally.sum.wrapping_add(words(payload.0));
 }
 
-/// The payload of [`sum_fresh`]: bytes.
+/// The payload of [`sum_fresh()`]: bytes.
 #[derive(Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
@@ -107,7 +107,7 @@ impl Fresh {
     }
 }
 
-/// As [`sum`], of one word.
+/// As [`sum()`], of one word.
 #[ifunc]
 pub fn sum_word(word: u64, tally: &mut Tally) {
     tally.count += 1;

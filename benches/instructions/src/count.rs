@@ -46,7 +46,7 @@ impl Traced {
         command
             .args(["work", what, &turns.to_string()])
             .stdin(Stdio::null());
-        let trace_me = || ptrace(libc::PTRACE_TRACEME, 0, 0).map_err(Into::into);
+        let trace_me = || ptrace(libc::PTRACE_TRACEME, 0, 0);
         // SAFETY: between fork and exec it makes one system call.
         let mut traced = Self(unsafe { command.pre_exec(trace_me) }.spawn()?);
         // It stops when it becomes the program.
