@@ -84,6 +84,8 @@ pub(super) struct Connection {
     state: State,
     /// The last look found a frame that has to wait for room.
     stalled: bool,
+    /// It is over, and the last look dealt with something before it was.
+    end: Option<Box<End>>,
     key: Key,
     /// A frame was found since [`take_busy`](Self::take_busy) asked.
     busy: bool,
@@ -132,6 +134,7 @@ impl Connection {
                 book: host.book.connected(source, lanes),
             },
             stalled: false,
+            end: None,
             key: link.key,
             busy: true,
         }
@@ -168,7 +171,10 @@ impl Connection {
 
     /// Whether a look would find something. If not, the source gets its credits.
     pub(super) fn has_work(&mut self) -> bool {
-        let some = self.order.has_parked() || self.replies.owes() || !matches!(self.rx.peek(), Ok(None));
+        let some = self.end.is_some()
+            || self.order.has_parked()
+            || self.replies.owes()
+            || !matches!(self.rx.peek(), Ok(None));
         if !some {
             self.rx.settle();
         }
@@ -176,12 +182,18 @@ impl Connection {
     }
 
     /// Looks at a fair share of what has arrived, and returns how many frames and entries of batches were dealt with.
+    ///
+    /// # Errors
+    /// The connection is over. What was dealt with before is counted first: the next look says it.
     pub(super) fn poll(
         &mut self,
         host: &Host,
         session: &mut Session<'_>,
         argument: Argument,
     ) -> Result<usize, Box<End>> {
+        if let Some(end) = self.end.take() {
+            return Err(end);
+        }
         let Self {
             rx,
             replies,
@@ -199,14 +211,20 @@ impl Connection {
             stalled,
             share: &mut share,
         };
-        match rx.either() {
+        let looked = match rx.either() {
             Either::Shm(rx) => {
                 self.stream.fall_behind(rx);
-                quick(rx, &mut parts, host, session, &argument)?;
-                turn(rx, parts, host, session, &argument)
+                quick(rx, &mut parts, host, session, &argument)
+                    .and_then(|()| turn(rx, parts, host, session, &argument))
             }
             Either::Other(rx) => turn(rx, parts, host, session, &argument),
-        }?;
+        };
+        if let Err(end) = looked {
+            if share.done == 0 {
+                return Err(end);
+            }
+            self.end = Some(end);
+        }
         self.runs = if share.is_used_up() {
             SHARE.min(self.runs * RUNS_GROW)
         } else {
@@ -227,6 +245,9 @@ impl Connection {
 
     /// Whether there is nothing to do. Asked behind the fence.
     pub(super) fn is_quiet(&mut self) -> bool {
+        if self.end.is_some() {
+            return false;
+        }
         // What waits is known; what matters is room for its answer.
         if self.stalled {
             self.replies.is_full()

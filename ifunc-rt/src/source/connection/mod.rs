@@ -118,13 +118,19 @@ pub(super) struct Submission<'a> {
 impl Connection {
     pub(super) fn connect(route: Route, options: SourceOptions) -> Result<Self, ConnectError> {
         let until = after(options.connect_timeout);
+        let mut said = None;
         let link = loop {
             match route.connect(&options.connect_config(), until) {
                 Ok(link) => break link,
                 // The two are often started at once, and the target is not there yet.
                 Err(error) if error.may_pass() && Instant::now() < until => {
+                    if !matches!(error, ConnectError::Timeout { .. }) {
+                        said = Some(error);
+                    }
                     std::thread::sleep(Patience::SLICE)
                 }
+                // The last attempt has little time left: what the target said to an earlier one tells more.
+                Err(error @ ConnectError::Timeout { .. }) => return Err(said.unwrap_or(error)),
                 Err(error) => return Err(error),
             }
         };
