@@ -201,9 +201,15 @@ fn hundreds_of_sources_come_speak_rest_and_leave() {
         target.poll(&mut counter);
         assert!(Instant::now() < deadline, "{target:?}");
     }
-    let after = (descriptors(), mappings());
-    assert!(after.0 <= before.0 + 4, "{before:?} {after:?}");
-    assert!(after.1 <= before.1 + 40, "{before:?} {after:?}");
+    // Other tests of this process have some meanwhile, and threads that end.
+    loop {
+        let after = (descriptors(), mappings());
+        if after.0 <= before.0 + 4 && after.1 <= before.1 + 40 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{before:?} {after:?}");
+        thread::yield_now();
+    }
 }
 
 /// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture a_look`
