@@ -1,8 +1,6 @@
 //! `cargo xtask corpus`
 
-use std::process::{Command, Stdio};
-
-use crate::steps::{Steps, cargo, last_line, output, status};
+use crate::steps::{Steps, cargo, last_line, output};
 
 /// Every case once, and all settings on a few of them.
 pub(crate) fn run(steps: &mut Steps) {
@@ -11,23 +9,14 @@ pub(crate) fn run(steps: &mut Steps) {
 
 /// Every case with every setting.
 pub(crate) fn full(steps: &mut Steps) {
-    corpus(steps, &["--full"]);
+    corpus(steps, &["--", "--full"]);
 }
 
 fn corpus(steps: &mut Steps, args: &[&str]) {
     steps.step("the corpus, sent to another process", || {
-        // With the features of the whole workspace: what the tests were built from is not compiled again.
-        let driver = [
-            "build",
-            "--quiet",
-            "--locked",
-            "--workspace",
-            "--bin",
-            "corpus-driver",
-        ];
-        status(&mut cargo(driver))?;
-        let mut driver = Command::new(crate::target().join("debug/corpus-driver"));
-        driver.args(args).current_dir(crate::root()).stdin(Stdio::null());
-        output(&mut driver).map(|said| last_line(&said))
+        // With its own features alone, not those of the whole workspace: what is called directly is compared with an image,
+        // which has no others.
+        let driver = ["run", "--quiet", "--locked", "--package", "corpus-driver"];
+        output(cargo(driver).args(args)).map(|said| last_line(&said))
     });
 }
