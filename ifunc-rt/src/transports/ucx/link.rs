@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
 use super::borrowed::Borrowed;
-use super::credits::Room;
 use super::engine::{Engine, Locked};
 use super::handshake::Welcome;
 use super::header::Head;
@@ -48,13 +47,11 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
             handle: Arc::clone(&handle),
             max_body,
             reserved: None,
-            room: Room::default(),
         })
         .into(),
         rx: Box::new(Receiver {
             handle: Arc::clone(&handle),
             held: None,
-            spent: None,
         })
         .into(),
         waiter: Arc::new(Sleeper(handle)),
@@ -93,40 +90,14 @@ pub(super) fn connection<'a>(
 struct Sender {
     handle: Arc<Handle>,
     max_body: usize,
-    /// What `reserve` handed out, with its length; 0 for a parcel that is kept for the next one.
+    /// What `reserve` handed out, with its length.
     reserved: Option<(Box<Parcel>, usize)>,
-    /// What there was behind the last frame. Nobody else sends frames, so there is as much now.
-    room: Room,
 }
 
 impl Sender {
-    /// The largest parcel that is kept for the next frame.
-    const KEPT: usize = 4096;
     /// A smaller body than this part of the room that was reserved for it moves to a parcel of its size: credits bound what
     /// is sent, not what was reserved.
     const SPARSE: usize = 4;
-
-    /// Gets a parcel for a body of `len` bytes, if the peer has room for it.
-    fn make_room(&mut self, len: usize) -> Result<bool, Gone> {
-        let mut locked = self.handle.engine.lock();
-        let connection = connection(&mut locked, self.handle.id)?;
-        if let Some(gone) = &connection.gone {
-            return Err(gone.clone());
-        }
-        match &connection.stage {
-            Stage::Open { out, .. } if !out.has_room(len, connection.under_way) => return Ok(false),
-            Stage::Open { .. } => {}
-            _ => return Err(CLOSED),
-        }
-        if !matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len) {
-            let inbox = locked.inbox();
-            if let Some((small, _)) = self.reserved.take() {
-                inbox.give(small);
-            }
-            self.reserved = Some((inbox.parcel(len), len));
-        }
-        Ok(true)
-    }
 }
 
 impl Outbound for Sender {
@@ -139,24 +110,35 @@ impl Outbound for Sender {
             len <= self.max_body && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        // Nearly always the parcel of the last frame is back, and there is room for many more.
-        let at_once = self.room.has(len)
-            && !self.handle.is_gone()
-            && matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len);
-        if !at_once && !self.make_room(len)? {
-            return Ok(None);
+        let mut locked = self.handle.engine.lock();
+        let connection = connection(&mut locked, self.handle.id)?;
+        if let Some(gone) = &connection.gone {
+            return Err(gone.clone());
         }
-        Ok(self.reserved.as_mut().map(|(parcel, reserved)| {
-            *reserved = len;
-            parcel.body_mut(len)
-        }))
+        match &connection.stage {
+            Stage::Open { out, .. } if !out.has_room(len, connection.under_way) => return Ok(None),
+            Stage::Open { .. } => {}
+            _ => return Err(CLOSED),
+        }
+        let parcel = match self.reserved.take() {
+            Some((parcel, _)) if parcel.room() >= len => parcel,
+            other => {
+                let inbox = locked.inbox();
+                if let Some((small, _)) = other {
+                    inbox.give(small);
+                }
+                inbox.parcel(len)
+            }
+        };
+        let (parcel, _) = self.reserved.insert((parcel, len));
+        Ok(Some(parcel.body_mut(len)))
     }
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
         let (mut parcel, reserved) = self.reserved.take().expect("`reserve` comes before `commit`");
         assert!(len <= reserved, "a body larger than what was reserved");
         let mut locked = self.handle.engine.lock();
-        if Parcel::LEAST < parcel.room() && len.saturating_mul(Self::SPARSE) < parcel.room() {
+        if len.saturating_mul(Self::SPARSE) < parcel.room() {
             let mut small = locked.inbox().parcel(len);
             if small.room() < parcel.room() {
                 small.body_mut(len).copy_from_slice(parcel.body(len));
@@ -173,8 +155,6 @@ impl Outbound for Sender {
         };
         failpoint!("transport.commit");
         let sequence = out.send(len);
-        self.room = out.room(connection.under_way);
-        connection.sent = true;
         let head = Head {
             sequence,
             len: len as u32,
@@ -182,13 +162,7 @@ impl Outbound for Sender {
             credits: incoming.publish(),
             to: connection.peer,
         };
-        if let Some(parcel) = locked.post(self.handle.id, parcel, head, len) {
-            if self.reserved.is_none() && parcel.room() <= Self::KEPT {
-                self.reserved = Some((parcel, 0));
-            } else {
-                locked.inbox().give(parcel);
-            }
-        }
+        locked.post(self.handle.id, parcel, head, len);
         sequence
     }
 
@@ -221,8 +195,6 @@ struct Receiver {
     handle: Arc<Handle>,
     /// The frame that `peek` found.
     held: Option<Frame>,
-    /// What was released, until the lock is taken anyway.
-    spent: Option<Data>,
 }
 
 // SAFETY: what a frame holds is memory of the engine's, which is given back under its lock; until then it is the
@@ -230,25 +202,15 @@ struct Receiver {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    /// The next frame, if there is one. Lets UCX work if nobody did since the last look; not where the last thing that happened
-    /// is that a frame was sent: who sends looks in passing, for what cannot be there yet, and who waits looks again.
-    fn next(&mut self) -> Result<Option<Frame>, Gone> {
+    /// The next frame, if there is one. Lets UCX work if nobody did since the last look.
+    fn next(&self) -> Result<Option<Frame>, Gone> {
         let mut locked = self.handle.engine.lock();
-        if let Some(data) = self.spent.take() {
-            spend(&mut locked, self.handle.id, data);
-        }
         let looks = locked.state.looks;
         let looked = connection(&mut locked, self.handle.id)?;
         if let Some(frame) = looked.arrived.pop_front() {
             return Ok(Some(frame));
         }
         if looked.looked == looks && looked.gone.is_none() {
-            let sent = std::mem::take(&mut looked.sent);
-            if sent && looked.passed < PASSED && looked.under_way.is_nothing() {
-                looked.passed += 1;
-                return Ok(None);
-            }
-            looked.passed = 0;
             locked.progress();
         }
         let looks = locked.state.looks;
@@ -258,29 +220,6 @@ impl Receiver {
             (None, Some(gone)) => Err(gone.clone()),
             (frame, _) => Ok(frame),
         }
-    }
-
-    /// Gives back what was released.
-    fn settle_up(&mut self) {
-        if let Some(data) = self.spent.take() {
-            spend(&mut self.handle.engine.lock(), self.handle.id, data);
-        }
-    }
-}
-
-/// Looks in passing, in succession, in which UCX is not let work.
-const PASSED: u32 = 16;
-
-/// Gives the memory of a frame back, and room to the peer.
-fn spend(locked: &mut Locked<'_>, id: ConnectionId, data: Data) {
-    let len = data.len();
-    locked.discard(data);
-    if let Ok(connection) = connection(locked, id)
-        && let Stage::Open { incoming, .. } = &mut connection.stage
-        && incoming.release(len)
-        && connection.gone.is_none()
-    {
-        locked.credit(id);
     }
 }
 
@@ -306,17 +245,23 @@ impl Inbound for Receiver {
 
     fn release(&mut self) {
         let Some(frame) = self.held.take() else { return };
-        self.settle_up();
-        self.spent = Some(frame.data);
+        let len = frame.data.len();
+        let mut locked = self.handle.engine.lock();
+        locked.discard(frame.data);
+        if let Ok(connection) = connection(&mut locked, self.handle.id)
+            && let Stage::Open { incoming, .. } = &mut connection.stage
+            && incoming.release(len)
+            && connection.gone.is_none()
+        {
+            locked.credit(self.handle.id);
+        }
     }
 
     fn settle(&mut self) {
         // What the peer was not told of yet keeps it from nothing: see `Incoming::release`.
-        self.settle_up();
     }
 
     fn arm(&mut self) -> bool {
-        self.settle_up();
         let mut locked = self.handle.engine.lock();
         // A target's listener has armed the worker for all of its connections.
         if locked.state.door.is_none() {
@@ -334,7 +279,6 @@ impl Inbound for Receiver {
     }
 
     fn rest(&mut self) {
-        self.settle_up();
         if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
             connection.resting = true;
         }
@@ -350,11 +294,10 @@ impl Inbound for Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         // Where the worker cannot be used it is the application's, and what it brought was copied.
-        let held = self.held.take().map(|frame| frame.data);
-        for data in held.into_iter().chain(self.spent.take()) {
-            if let Some(mut locked) = self.handle.engine.lock_here() {
-                locked.discard(data);
-            }
+        if let Some(frame) = self.held.take()
+            && let Some(mut locked) = self.handle.engine.lock_here()
+        {
+            locked.discard(frame.data);
         }
     }
 }

@@ -149,10 +149,6 @@ pub(super) struct Connection {
     next: u32,
     /// `State::looks` at the last look for frames.
     pub(super) looked: u64,
-    /// A frame was sent since the last look that could have let UCX work.
-    pub(super) sent: bool,
-    /// Looks in succession in which UCX was not let work, because a frame was sent just before.
-    pub(super) passed: u32,
     /// A target looks here only when it is told to.
     pub(super) resting: bool,
     pub(super) gone: Option<Gone>,
@@ -213,8 +209,6 @@ impl State {
             early: BTreeMap::new(),
             next: 1,
             looked: self.looks,
-            sent: false,
-            passed: 0,
             resting: false,
             gone: None,
             failure: None,
@@ -266,12 +260,6 @@ impl Connection {
         // Numbers wrap: what is past is far ahead.
         if frame.sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&frame.sequence) {
             return Err(frame);
-        }
-        if frame.sequence == self.next && self.early.is_empty() {
-            // Nearly always.
-            self.next = self.next.wrapping_add(1);
-            self.arrived.push_back(frame);
-            return Ok(());
         }
         self.early.insert(frame.sequence, frame);
         while let Some(frame) = self.early.remove(&self.next) {

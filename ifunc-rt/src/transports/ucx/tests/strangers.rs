@@ -43,7 +43,7 @@ impl Stranger {
         let mut locked = self.engine.lock();
         let mut parcel = locked.inbox().parcel(body.len());
         parcel.body_mut(body.len()).copy_from_slice(body);
-        drop(locked.post(self.id, parcel, head, body.len()));
+        locked.post(self.id, parcel, head, body.len());
     }
 
     pub(super) fn hello(&self) {
