@@ -11,7 +11,7 @@ use crate::book::words;
 
 /// The target looks for work so long before it sleeps, and the source for answers: calls and answers come on either side
 /// of it.
-const RACE: u64 = 200_000;
+const RACE: u64 = 400_000;
 /// A round that takes longer is one that nobody was woken for.
 const LOST: Duration = Duration::from_secs(5);
 /// Between two lines of progress.
