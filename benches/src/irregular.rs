@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::cores::Cores;
+use crate::pair::{Hello, Met};
 use crate::program::Program;
 use crate::slots::{Sample, Side, Slot};
 
@@ -20,18 +21,6 @@ pub(crate) enum Question {
     Stop,
     /// To the one that works: so many updates, or reads. Answered by [`Done`].
     Work { operations: u64 },
-}
-
-/// Said once, unasked.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    pub(crate) address: String,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Met {
-    /// By the transport's own account.
-    pub(crate) carried_by: String,
 }
 
 /// What updates leave behind in a part.

@@ -1,6 +1,7 @@
 //! Two sides in turn: a slot of ours, a slot of the peer's, and again. What disturbs the machine disturbs both.
 
 use anyhow::{Result, ensure};
+use ifunc_bench_ifuncs::Fresh;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
@@ -26,6 +27,17 @@ pub(crate) enum Payload {
     Static,
     /// The source sends what it wrote once, and nobody reads it: what other benchmarks do, for comparison with them.
     Untouched,
+}
+
+impl Payload {
+    /// The sum of a payload that was written with this seed; `written` is that of what was written once.
+    #[inline]
+    pub(crate) fn sum(self, size: usize, seed: u64, written: u64) -> u64 {
+        match self {
+            Self::Fresh => Fresh { len: size, seed }.sum(),
+            Self::Static | Self::Untouched => written,
+        }
+    }
 }
 
 impl Slot {

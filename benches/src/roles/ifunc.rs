@@ -161,10 +161,7 @@ impl Node for Ifuncs {
 
     #[inline]
     fn sum(&self, seed: u64) -> u64 {
-        match self.payload {
-            Payload::Fresh => Fresh { len: self.size, seed }.sum(),
-            Payload::Static | Payload::Untouched => self.written.1,
-        }
+        self.payload.sum(self.size, seed, self.written.1)
     }
 
     #[inline]

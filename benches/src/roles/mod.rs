@@ -8,6 +8,7 @@ mod ifunc;
 mod irregular;
 mod lines;
 mod memcpy;
+mod served;
 mod ucx;
 
 use anyhow::{Result, bail};
@@ -37,7 +38,7 @@ const ROLES: &[(&str, Role)] = &[
     ("got-call", code::host_call::through_a_got),
     ("ucx-put", ucx::put::run),
     ("calls-source", calls::ifunc::source),
-    ("calls-target", calls::ifunc::target),
+    ("calls-target", served::run),
     ("calls-ucx-source", calls::ucx::source),
     ("calls-ucx-target", calls::ucx::target),
     #[cfg(feature = "tonic")]
@@ -45,7 +46,7 @@ const ROLES: &[(&str, Role)] = &[
     #[cfg(feature = "tonic")]
     ("calls-tonic-target", calls::tonic::target),
     ("crowd-source", crowd::ifunc::source),
-    ("crowd-target", crowd::ifunc::target),
+    ("crowd-target", served::run),
     ("crowd-ucx-source", crowd::ucx::source),
     ("crowd-ucx-target", crowd::ucx::target),
     ("table-source", irregular::ifuncs::source),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
-use ifunc_bench_ifuncs::{Tally, answer, question};
-use ifunc_rt::{Call, Registered, Source, Target};
+use ifunc_bench_ifuncs::{answer, question};
+use ifunc_rt::{Call, Registered, Source};
 
 use super::{Caller, call};
 use crate::program::Starter;
@@ -38,15 +38,4 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
     let mut starter = starter;
     starter.say(&source.transport())?;
     call(starter, Ifunc(source.register()?))
-}
-
-/// `BENCH_ADDRESS` is where it listens.
-pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
-    // SAFETY: what connects is this benchmark's, and of this user.
-    let builder = unsafe { Target::builder().accept_code() };
-    let mut target = builder.listen(&address)?;
-    starter.say(&target.address())?;
-    starter.take_along()?;
-    Ok(target.serve(&mut Tally::default())?)
 }

@@ -1,8 +1,8 @@
-//! Ours. The target serves as any does: it sleeps when there is nothing for a while.
+//! Ours.
 
 use anyhow::{Context, Result};
-use ifunc_bench_ifuncs::{Fresh, Tally, sum_fresh, tell};
-use ifunc_rt::{Registered, Source, Target};
+use ifunc_bench_ifuncs::{Fresh, sum_fresh, tell};
+use ifunc_rt::{Registered, Source};
 
 use super::Sender;
 use crate::pair::Count;
@@ -44,15 +44,4 @@ pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
             .map_or_else(String::new, |(source, ..)| source.transport()),
     )?;
     super::send(starter, all.len(), Ifuncs(all))
-}
-
-/// `BENCH_ADDRESS` is where it listens.
-pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
-    // SAFETY: what connects is this benchmark's, and of this user.
-    let builder = unsafe { Target::builder().accept_code() };
-    let mut target = builder.listen(&address)?;
-    starter.say(&target.address())?;
-    starter.take_along()?;
-    Ok(target.serve(&mut Tally::default())?)
 }

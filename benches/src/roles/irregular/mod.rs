@@ -9,7 +9,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use ifunc_bench_ifuncs::table::WORDS;
 
-use crate::irregular::{Books, Done, Hello, Met, Question};
+use crate::irregular::{Books, Done, Question};
+use crate::pair::{Hello, Met};
 use crate::program::Starter;
 
 /// A program that has a part of the table.

@@ -198,10 +198,7 @@ impl Node for Messages {
 
     #[inline]
     fn sum(&self, seed: u64) -> u64 {
-        match self.payload {
-            Payload::Fresh => Fresh { len: self.size, seed }.sum(),
-            Payload::Static | Payload::Untouched => self.written,
-        }
+        self.payload.sum(self.size, seed, self.written)
     }
 
     #[inline]

@@ -166,7 +166,12 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
             let header = Header::new(Kind::Install, ADD, 0);
             source.send(&mut target, &mut value, header, &install(images::add()));
         }
-        while target.poll(&mut value) > 0 {}
+        // Both are let in, and have what they call.
+        let deadline = Instant::now() + PATIENCE;
+        while target.stats().total.frames < 2 {
+            target.poll(&mut value);
+            assert!(Instant::now() < deadline);
+        }
         let entries: Vec<_> = (1..=1000u64)
             .map(|token| (ADD, token % 2, 1u64.to_le_bytes()))
             .collect();
@@ -190,7 +195,6 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
         );
         // Its source leaves. What it had sent is run all the same.
         drop(many);
-        let deadline = Instant::now() + PATIENCE;
         while target.connections() > 1 {
             target.poll(&mut value);
             assert!(Instant::now() < deadline);
