@@ -18,6 +18,12 @@ fn run(folder: &Path, args: &[&str]) -> Ran {
         .env("CARGO_PROFILE_DEV_DEBUG", "0"))
 }
 
+/// An example, built where the checkout's own user builds it: what follows finds it there.
+fn example(args: &[&str]) -> Ran {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+    ran(command(&checkout(), &[&["run"], args].concat()).env("CARGO_TARGET_DIR", target.expect("a folder")))
+}
+
 /// Whether these lines stand in `out`, in this order.
 #[track_caller]
 fn in_order(out: &str, wanted: &[&str]) {
@@ -33,14 +39,12 @@ fn in_order(out: &str, wanted: &[&str]) {
 #[test]
 fn the_first_example() {
     let _turn = turn();
-    let out = run(&checkout(), &["run", "01-hello"]).well().out;
+    let out = example(&["01-hello"]).well().out;
     in_order(&out, &["source | add(3) answers 3", "source | add(4) answers 7"]);
     in_order(&out, &["target | the target's counter is 42"]);
     assert!(out.starts_with("target | ifunc: ready shm:01-hello-"), "{out}");
 
-    let out = run(&checkout(), &["run", "01-hello", "--transport", "loopback"])
-        .well()
-        .out;
+    let out = example(&["01-hello", "--transport", "loopback"]).well().out;
     in_order(
         &out,
         &["  both | add(4) answers 7", "  both | the target's counter is 42"],
@@ -78,15 +82,8 @@ fn the_second_example() {
 
     let path = folder.path().to_str().expect("UTF-8");
     for (transport, name) in [("shm", "source"), ("loopback", "  both")] {
-        let args = [
-            "run",
-            "02-compressed-insert",
-            "--transport",
-            transport,
-            "--",
-            path,
-        ];
-        let out = run(&checkout(), &args).well().out;
+        let args = ["02-compressed-insert", "--transport", transport, "--", path];
+        let out = example(&args).well().out;
         in_order(
             &out,
             &[
@@ -100,18 +97,17 @@ fn the_second_example() {
     // The database is there afterwards if the user said where: the second run must find the same again.
     let database = folder.path().with_extension("redb");
     let keep = [
-        "run",
         "02-compressed-insert",
         "--",
         path,
         database.to_str().expect("UTF-8"),
     ];
-    run(&checkout(), &keep).well();
+    example(&keep).well();
     assert!(database.is_file());
-    run(&checkout(), &keep).well();
+    example(&keep).well();
     fs::remove_file(database).expect("file");
 
-    run(&checkout(), &["run", "02-compressed-insert"]).failed(1, &["which files?", "help: "]);
+    example(&["02-compressed-insert"]).failed(1, &["which files?", "help: "]);
 }
 
 #[test]

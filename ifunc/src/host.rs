@@ -1,6 +1,9 @@
 //! The host's side of the SDK: host functions, registered by `#[ifunc::export]`. Not part of the code that travels.
 
+use core::any::Any;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A host function that ifuncs may import.
 #[derive(Debug)]
@@ -66,29 +69,70 @@ unsafe impl Send for Export {}
 #[linkme(crate = linkme)]
 pub static EXPORTS: [Export];
 
-/// Runs a host function on the host's side of the line: catches its panics, checks the stack.
-pub type Guard = fn(call: &mut dyn FnMut());
-
-static GUARD: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Installs the runtime's guard, once per process.
-pub fn set_guard(guard: Guard) {
-    GUARD.store(guard as *mut (), Ordering::Release);
+/// What a runtime does where a thread goes from injected code to a host function, and back. Generated shims do it around each
+/// call, so that arguments and result stay in registers.
+#[derive(Debug)]
+pub struct Line {
+    /// Goes to the host. Ends the invocation instead if there is too little stack for a host function: it does not return
+    /// then, and the frames of the shim own nothing.
+    pub enter: fn() -> Crossing,
+    /// Goes back, by what `enter` said.
+    ///
+    /// # Safety
+    /// To be called behind `enter`, on its thread, unless that said [`Crossing::NONE`].
+    pub leave: unsafe fn(crossing: Crossing),
+    /// The host function panicked: ends the invocation.
+    ///
+    /// # Safety
+    /// To be called behind `enter`, by a shim that owns nothing but the payload.
+    pub panicked: unsafe fn(payload: Box<dyn Any + Send>) -> !,
 }
 
-/// What the shims of exports call: runs `call` under the guard, or as it is where no runtime is installed.
-pub fn guarded<R>(mut call: impl FnMut() -> R) -> R {
-    let guard = GUARD.load(Ordering::Acquire);
-    if guard.is_null() {
-        return call();
+/// How a thread went to a host function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing(u64);
+
+impl Crossing {
+    /// It did not: no injected code has called, the host has.
+    pub const NONE: Self = Self(u64::MAX);
+
+    /// With something of the runtime's to remember, which is not `u64::MAX`.
+    #[must_use]
+    pub const fn new(word: u64) -> Self {
+        Self(word)
     }
-    // SAFETY: only `set_guard` stores here, and it stores a `Guard`.
-    let guard: Guard = unsafe { core::mem::transmute(guard) };
-    let mut result = None;
-    guard(&mut || result = Some(call()));
-    match result {
-        Some(result) => result,
-        // A guard either runs the call or never returns here.
-        None => unreachable!(),
+
+    /// What is remembered.
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+}
+
+static LINE: AtomicPtr<Line> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Installs the runtime's line, once per process.
+pub fn set_line(line: &'static Line) {
+    LINE.store((&raw const *line).cast_mut(), Ordering::Release);
+}
+
+/// What the shims of exports do: runs `call` on the host's side of the line, or as it is where no runtime is installed or no
+/// injected code has called.
+#[inline]
+pub fn guarded<R>(call: impl FnOnce() -> R) -> R {
+    // SAFETY: null, or of the `&'static Line` that `set_line` was given.
+    let line = unsafe { LINE.load(Ordering::Acquire).as_ref() };
+    let crossed = line.map(|line| (line, (line.enter)()));
+    let Some((line, crossing)) = crossed.filter(|(_, crossing)| *crossing != Crossing::NONE) else {
+        return call();
+    };
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => {
+            // SAFETY: `enter` was called above, and crossed.
+            unsafe { (line.leave)(crossing) };
+            result
+        }
+        // SAFETY: `enter` was called above; the call has unwound, and what it owned is dropped.
+        Err(payload) => unsafe { (line.panicked)(payload) },
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::steps::{cargo, end, ifunc, last_line, output, status};
+use crate::steps::{built, cargo, end, ifunc, last_line, output, status};
 
 /// What a whole run leaves behind, and the page is made of.
 const RESULTS: &str = "docs/performance/results.json";
@@ -75,7 +75,7 @@ fn run(
     start: impl FnOnce(&mut Command) -> Result<(), String>,
 ) -> Result<(), String> {
     let program = match quick {
-        true => built()?,
+        true => runner()?,
         false => {
             status(&mut cargo([
                 "build",
@@ -95,7 +95,7 @@ fn run(
         "--quiet",
         "--package",
         "ifunc-bench-ifuncs",
-    ]))?;
+    ])?)?;
     let mut bench = Command::new(program);
     bench
         .arg("run")
@@ -106,7 +106,7 @@ fn run(
 }
 
 fn render(results: Option<&Path>) -> Result<(), String> {
-    let mut bench = Command::new(built()?);
+    let mut bench = Command::new(runner()?);
     bench
         .args(["render", "--docs"])
         .arg(crate::root().join("docs"))
@@ -115,18 +115,8 @@ fn render(results: Option<&Path>) -> Result<(), String> {
 }
 
 /// The runner as the tests have built it.
-fn built() -> Result<PathBuf, String> {
-    status(&mut cargo([
-        "build",
-        "--quiet",
-        "--locked",
-        "--workspace",
-        "--bin",
-        "ifunc-bench",
-        "--bin",
-        "ifunc-instructions",
-    ]))?;
-    Ok(crate::target().join("debug/ifunc-bench"))
+fn runner() -> Result<PathBuf, String> {
+    Ok(built(&["ifunc-bench", "ifunc-instructions"])?.join("ifunc-bench"))
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
         "--quiet",
         "--package",
         "ifunc-tests-ifuncs",
-    ]))?;
+    ])?)?;
     let target = crate::target();
     let mut driver = Command::new(target.join("debug/faults"));
     driver

@@ -30,7 +30,7 @@ pub(crate) fn run(steps: &mut Steps) {
             "--quiet",
             "--package",
             "example-01-hello-ifuncs",
-        ]))?;
+        ])?)?;
         Ok(String::new())
     });
     if built {

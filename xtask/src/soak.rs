@@ -38,22 +38,14 @@ fn judge(args: &[String]) -> Result<(), String> {
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let quick = args.iter().any(|arg| arg == "--quick");
     let profile = if quick { "dev" } else { "release" };
-    status(&mut cargo([
-        "build",
-        "--quiet",
-        "--locked",
-        "--workspace",
-        "--bin",
-        "soak",
-        "--profile",
-        profile,
-    ]))?;
+    let build = ["build", "--quiet", "--locked", "--workspace", "--bin", "soak"];
+    status(cargo(build).args(["--profile", profile]))?;
     status(&mut ifunc(&[
         "build",
         "--quiet",
         "--package",
         "ifunc-tests-ifuncs",
-    ]))?;
+    ])?)?;
     let target = crate::target();
     let mut soak = Command::new(target.join(if quick { "debug" } else { "release" }).join("soak"));
     soak.args(args)

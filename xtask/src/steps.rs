@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -121,19 +122,26 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
+/// Where these programs of ours are, as the tests have built them: with the features of the whole workspace, nothing is
+/// compiled again for them.
+pub(crate) fn built(bins: &[&str]) -> Result<PathBuf, String> {
+    let mut build = cargo(["build", "--quiet", "--locked", "--workspace"]);
+    for bin in bins {
+        build.args(["--bin", bin]);
+    }
+    status(&mut build)?;
+    Ok(crate::target().join("debug"))
+}
+
 /// This checkout's `cargo ifunc ARGS`.
-pub(crate) fn ifunc(args: &[&str]) -> Command {
-    let mut command = cargo([
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "cargo-ifunc",
-        "--",
-        "ifunc",
-    ]);
-    command.args(args);
+pub(crate) fn ifunc(args: &[&str]) -> Result<Command, String> {
+    let mut command = Command::new(built(&["cargo-ifunc"])?.join("cargo-ifunc"));
     command
+        .arg("ifunc")
+        .args(args)
+        .current_dir(crate::root())
+        .stdin(Stdio::null());
+    Ok(command)
 }
 
 /// How a command of ours ends that is no list of steps.

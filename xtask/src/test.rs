@@ -59,7 +59,7 @@ pub(crate) fn run(steps: &mut Steps) {
     faults::quick(steps);
     for &transport in transports() {
         steps.step(&format!("01-hello over {transport}"), || {
-            let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport]))?;
+            let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport])?)?;
             Ok(last_line(&said))
         });
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(steps: &mut Steps) {
                 transport,
                 "--",
                 folder,
-            ]))?;
+            ])?)?;
             let verified = said
                 .lines()
                 .find_map(|line| line.split_once("verified ").map(|(_, rest)| rest));
@@ -84,7 +84,7 @@ pub(crate) fn run(steps: &mut Steps) {
     }
     for &transport in transports() {
         steps.step(&format!("03-text-search over {transport}"), || {
-            text_search::beside_grep(ifunc, transport)
+            text_search::beside_grep(transport)
         });
     }
     steps.step("a short soak", || soak::run(&["--quick".to_owned()]));

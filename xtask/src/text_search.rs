@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::steps::output;
+use crate::steps::{ifunc, output};
 
 /// How large the text is at least.
 const ENOUGH: u64 = 50_000_000;
@@ -14,7 +14,7 @@ const PATTERNS: [&str; 2] = ["error", "^#define +[A-Z_]+ +0x[0-9a-f]+$"];
 
 /// Runs the example, with `ifunc` as its command, and compares every line that it found with what `grep` finds. What it
 /// says of how much was searched and how much came back.
-pub(crate) fn beside_grep(ifunc: impl Fn(&[&str]) -> Command, transport: &str) -> Result<String, String> {
+pub(crate) fn beside_grep(transport: &str) -> Result<String, String> {
     let folder = crate::scratch().join("text-search");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot create `{}`: {e}", folder.display()))?;
     let text = folder.join("text");
@@ -38,7 +38,7 @@ pub(crate) fn beside_grep(ifunc: impl Fn(&[&str]) -> Command, transport: &str) -
             pattern,
             &folder_name,
         ];
-        let said = output(&mut ifunc(&args))?;
+        let said = output(&mut ifunc(&args)?)?;
         let sums = said
             .lines()
             .filter_map(|line| line.split_once("searched ").map(|(_, rest)| rest));

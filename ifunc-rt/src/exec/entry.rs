@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use ifunc::host::{Crossing, Line};
 use ifunc_abi::context::Context;
 
 use super::arch::FloatControl;
@@ -65,8 +65,7 @@ struct Frame {
     saved_rsp: UnsafeCell<usize>,
     stack_top: usize,
     stack_low: usize,
-    /// Sequence number of the invocation in bits 8–63, [`Side`] in bits 0–7: what a watchdog reads.
-    published: AtomicU64,
+    side: Cell<Side>,
     /// Boxed: every invocation looks whether there is one.
     escape: UnsafeCell<Option<Box<Escape>>>,
 }
@@ -83,7 +82,6 @@ pub(crate) struct Entry {
     // Debuggers know of the stack for as long as it is there.
     _listing: Listing,
     _stack: Stack,
-    sequence: u64,
 }
 
 // SAFETY: between invocations nothing points into the frame (`CURRENT` is restored by `Session`), so it may move
@@ -98,14 +96,13 @@ impl Entry {
             saved_rsp: UnsafeCell::new(0),
             stack_top: stack.top(),
             stack_low: stack.low(),
-            published: AtomicU64::new(Side::Idle as u64),
+            side: Cell::new(Side::Idle),
             escape: UnsafeCell::new(None),
         });
         Ok(Self {
             _listing: Listing::new(frame.stack()),
             frame,
             _stack: stack,
-            sequence: 0,
         })
     }
 
@@ -138,14 +135,11 @@ impl Session<'_> {
         ctx: *mut Context,
     ) -> Result<u32, Box<Escape>> {
         let frame = &*self.entry.frame;
-        self.entry.sequence += 1;
-        frame
-            .published
-            .store(self.entry.sequence << 8 | Side::Ifunc as u64, Ordering::Relaxed);
+        frame.side.set(Side::Ifunc);
         // SAFETY: the frame is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is
         // the caller's promise.
         let code = unsafe { ifunc_rt_enter((&raw const *frame).cast(), main, payload, size, target, ctx) };
-        frame.published.store(Side::Idle as u64, Ordering::Relaxed);
+        frame.side.set(Side::Idle);
         // SAFETY: the invocation is over and `&mut self` says that there is no other: nobody else looks at the cell.
         let escape = unsafe { &mut *frame.escape.get() };
         match escape {
@@ -181,18 +175,14 @@ impl Frame {
     }
 
     fn is(&self, side: Side) -> bool {
-        self.published.load(Ordering::Relaxed) as u8 == side as u8
-    }
-
-    fn cross(&self, to: Side) {
-        let sequence = self.published.load(Ordering::Relaxed) & !0xff;
-        self.published.store(sequence | to as u64, Ordering::Relaxed);
+        self.side.get() == side
     }
 
     /// Crosses to the host, with the host's arithmetic. What the ifunc had made of it, if anything: for
     /// [`back`](Self::back).
+    #[inline]
     fn to_host(&self) -> Option<FloatControl> {
-        self.cross(Side::Host);
+        self.side.set(Side::Host);
         // SAFETY: an invocation runs on this thread and frame: it has called us.
         let host = unsafe { FloatControl::saved(*self.saved_rsp.get()) };
         let here = FloatControl::current();
@@ -204,12 +194,13 @@ impl Frame {
     }
 
     /// Crosses back.
+    #[inline]
     fn back(&self, control: Option<FloatControl>) {
         if let Some(control) = control {
             // SAFETY: from here on there is only the way back to the ifunc, which had set it.
             unsafe { control.set() };
         }
-        self.cross(Side::Ifunc);
+        self.side.set(Side::Ifunc);
     }
 
     /// Leaves the invocation.
@@ -233,25 +224,57 @@ fn caller<'a>() -> Option<&'a Frame> {
     frame.is(Side::Ifunc).then_some(frame)
 }
 
-/// Runs `call` on the host's side of the line: the guard of every exported function.
-pub(crate) fn guard(call: &mut dyn FnMut()) {
-    let Some(frame) = caller() else { return call() };
+/// What the shims of exported functions do.
+pub(crate) static LINE: Line = Line {
+    enter,
+    leave,
+    panicked,
+};
+
+fn enter() -> Crossing {
+    let Some(frame) = caller() else {
+        return Crossing::NONE;
+    };
     let here = &raw const frame as usize;
     if here < frame.stack_low + HOST_STACK_ROOM {
         // SAFETY: an invocation of this thread called us; this function and the shims above it (`host::guarded` and
-        // the generated `extern "C"` function) hold nothing that needs dropping before the call.
+        // the generated `extern "C"` function) hold nothing that needs dropping.
         unsafe { frame.escape(Escape::StackLow) };
     }
-    let control = frame.to_host();
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut *call)) {
-        Ok(()) => frame.back(control),
-        Err(payload) => {
-            let message = panic_message(&*payload);
-            // A payload whose drop panics must not unwind into injected code.
-            std::mem::forget(payload);
-            // SAFETY: as above; the call has unwound, what it owned is dropped.
-            unsafe { frame.escape(Escape::HostPanic(message)) };
-        }
+    frame.to_host().map_or(SAME, FloatControl::remember)
+}
+
+/// # Safety
+/// Behind `enter`, on its thread.
+unsafe fn leave(crossing: Crossing) {
+    // SAFETY: `enter` found it, on this thread, and the invocation has not ended: it waits for the host function.
+    let frame = unsafe { &*CURRENT.get() };
+    frame.back(FloatControl::remembered(crossing));
+}
+
+/// # Safety
+/// Behind `enter`, with no frame between here and the shim that owns anything but the payload.
+unsafe fn panicked(payload: Box<dyn std::any::Any + Send>) -> ! {
+    let message = panic_message(&*payload);
+    // A payload whose drop panics must not unwind into injected code.
+    std::mem::forget(payload);
+    // SAFETY: as in `leave`; and the caller's promise.
+    unsafe { (*CURRENT.get()).escape(Escape::HostPanic(message)) }
+}
+
+/// The ifunc's arithmetic is the host's.
+const SAME: Crossing = Crossing::new(0);
+
+impl FloatControl {
+    /// The ifunc's arithmetic, while a host function runs: MXCSR in bits 0–31, the control word of the x87 in 32–47, and a
+    /// bit that says that they are there.
+    fn remember(self) -> Crossing {
+        let (mxcsr, x87) = self.words();
+        Crossing::new(1 << 48 | u64::from(x87) << 32 | u64::from(mxcsr))
+    }
+
+    fn remembered(crossing: Crossing) -> Option<Self> {
+        (crossing != SAME).then(|| Self::of_words(crossing.word() as u32, (crossing.word() >> 32) as u16))
     }
 }
 
@@ -301,7 +324,7 @@ pub(super) unsafe fn escape_with_panic_at(
         );
         std::process::abort();
     };
-    frame.cross(Side::Host);
+    frame.side.set(Side::Host);
     let why = Escape::Panic {
         message: text(message),
         file: text(file),
@@ -330,6 +353,12 @@ fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
 mod tests {
     use super::*;
 
+    /// As the shim of an exported function does.
+    fn guard<R>(call: impl FnOnce() -> R) -> R {
+        ifunc::host::set_line(&LINE);
+        ifunc::host::guarded(call)
+    }
+
     unsafe extern "C" fn twice(payload: *const u8, size: usize, target: *mut c_void, _: *mut Context) -> u32 {
         // SAFETY: the tests pass eight readable bytes and a `u64`.
         unsafe { *target.cast::<u64>() += payload.cast::<u64>().read_unaligned() };
@@ -342,7 +371,7 @@ mod tests {
     }
 
     unsafe extern "C" fn host_panics(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
-        guard(&mut || panic!("the disk is on fire"));
+        guard(|| panic!("the disk is on fire"));
         3
     }
 
@@ -350,7 +379,7 @@ mod tests {
         #[expect(unconditional_recursion, reason = "the guard ends it")]
         fn down(n: usize) -> usize {
             let room = std::hint::black_box([n as u8; 4096]);
-            guard(&mut || {});
+            guard(|| {});
             down(n + 1) + room[7] as usize
         }
         down(0) as u32
@@ -420,7 +449,7 @@ mod tests {
         // SAFETY: the tests pass a `u64`.
         let seen = unsafe { &mut *target.cast::<u64>() };
         let mut at_the_host = (0, 0);
-        guard(&mut || at_the_host = get());
+        guard(|| at_the_host = get());
         let behind = get();
         let within = on_host_side(get);
         *seen = u64::from(at_the_host.0) << 16 | u64::from(at_the_host.1);
@@ -438,7 +467,7 @@ mod tests {
 
     unsafe extern "C" fn called_back(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
         // SAFETY: this function owns nothing.
-        guard(&mut || unsafe { escape_with_panic(b"up\x1b[2J", b"", 0, 0) });
+        guard(|| unsafe { escape_with_panic(b"up\x1b[2J", b"", 0, 0) });
         0
     }
 
@@ -474,8 +503,8 @@ mod tests {
     #[test]
     fn the_guard_is_transparent_to_the_host() {
         let mut called = false;
-        guard(&mut || called = true);
+        guard(|| called = true);
         assert!(called);
-        assert!(std::panic::catch_unwind(|| guard(&mut || panic!("up"))).is_err());
+        assert!(std::panic::catch_unwind(|| guard(|| panic!("up"))).is_err());
     }
 }

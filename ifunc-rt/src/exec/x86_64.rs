@@ -267,6 +267,16 @@ impl FloatControl {
         }
     }
 
+    /// MXCSR and the control word of the x87.
+    pub(super) fn words(self) -> (u32, u16) {
+        (self.mxcsr, self.x87)
+    }
+
+    /// Of what [`words`](Self::words) said.
+    pub(super) fn of_words(mxcsr: u32, x87: u16) -> Self {
+        Self { mxcsr, x87 }
+    }
+
     /// Whether arithmetic is the same.
     pub(super) fn is_as(self, other: Self) -> bool {
         (self.mxcsr ^ other.mxcsr) & !Self::STATUS == 0 && self.x87 == other.x87

@@ -205,7 +205,7 @@ fn end(
 
 /// `Context::log`.
 unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len: usize) {
-    crate::exec::entry::guard(&mut || {
+    ifunc::host::guarded(|| {
         if message.is_null() || len > isize::MAX as usize {
             return;
         }

@@ -37,7 +37,7 @@ use policy::Policy;
 use roster::Roster;
 
 use crate::debug::Debugger;
-use crate::exec::entry::{Entry, guard};
+use crate::exec::entry::{Entry, LINE};
 use crate::fingerprint;
 use crate::load::cache::Cache;
 use crate::load::install::TargetType;
@@ -115,7 +115,7 @@ impl Target {
         names: HostNames,
         listener: Box<dyn Listener>,
     ) -> Result<Self, TargetError> {
-        ifunc::host::set_guard(guard);
+        ifunc::host::set_line(&LINE);
         let entry =
             Entry::new(builder.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
         let debugger = Debugger::new(builder.debug);
