@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ifunc::payload::Ifunc;
+use ifunc::payload::{DecodeError, Ifunc};
 
 use super::Source;
 use super::call::Call;
@@ -149,6 +149,18 @@ impl Handle {
             }
         }
         self.submit_longer(bound, wants, block, encode)
+    }
+
+    /// A call of what `submit` sends. Its part in the handle is counted first: an atomic addition waits for all stores before it,
+    /// and behind a frame that is as long as the frame's cache line takes to the other core.
+    #[inline]
+    fn begin<A>(
+        &self,
+        decode: fn(&[u8]) -> Result<A, DecodeError>,
+        submit: impl FnOnce() -> Result<u64, Error>,
+    ) -> Result<Call<A>, Error> {
+        let handle = self.clone();
+        Ok(Call::new(handle, submit()?, decode))
     }
 
     #[inline(never)]
@@ -297,8 +309,8 @@ impl<F: Ifunc> Registered<F> {
     /// # Errors
     /// What keeps it from being sent, see [`Error`].
     pub fn call(&self, payload: &F::Payload<'_>) -> Result<Call<F::Answer>, Error> {
-        let token = self.submit(payload, true, true)?;
-        Ok(Call::new(self.handle.clone(), token, F::decode_answer))
+        self.handle
+            .begin(F::decode_answer, || self.submit(payload, true, true))
     }
 
     /// As [`call`](Self::call), but never waits for room.
@@ -306,8 +318,8 @@ impl<F: Ifunc> Registered<F> {
     /// # Errors
     /// [`Error::WouldBlock`] when there is no room; otherwise as `call`.
     pub fn try_call(&self, payload: &F::Payload<'_>) -> Result<Call<F::Answer>, Error> {
-        let token = self.submit(payload, true, false)?;
-        Ok(Call::new(self.handle.clone(), token, F::decode_answer))
+        self.handle
+            .begin(F::decode_answer, || self.submit(payload, true, false))
     }
 
     /// Sends the payload as soon as there is room, and waits for the answer, as a future. Dropped, it waits no more: the
@@ -448,8 +460,10 @@ impl Loaded {
     /// # Errors
     /// What keeps it from being sent, see [`Error`].
     pub fn call(&self, source_args: &[u8]) -> Result<Call<Vec<u8>>, Error> {
-        let token = self.submit(source_args, true, true)?;
-        Ok(Call::new(self.handle.clone(), token, |bytes| Ok(bytes.to_vec())))
+        self.handle.begin(
+            |bytes| Ok(bytes.to_vec()),
+            || self.submit(source_args, true, true),
+        )
     }
 
     /// As [`Registered::try_call`].
@@ -457,8 +471,10 @@ impl Loaded {
     /// # Errors
     /// As [`Registered::try_call`].
     pub fn try_call(&self, source_args: &[u8]) -> Result<Call<Vec<u8>>, Error> {
-        let token = self.submit(source_args, true, false)?;
-        Ok(Call::new(self.handle.clone(), token, |bytes| Ok(bytes.to_vec())))
+        self.handle.begin(
+            |bytes| Ok(bytes.to_vec()),
+            || self.submit(source_args, true, false),
+        )
     }
 
     /// As [`Registered::call_async`].

@@ -173,10 +173,8 @@ impl Connection {
         let token = if submission.wants {
             let repeatable = slot.library.is_idempotent();
             let payload = self.batch.len + Entry::SIZE;
-            let again = repeatable.then(|| Again {
-                handle,
-                payload: self.batch.bytes.as_slice()[payload..payload + len].to_vec(),
-            });
+            let payload = &self.batch.bytes.as_slice()[payload..payload + len];
+            let again = repeatable.then(|| Again::new(handle, payload));
             let token = self.pending.wait_for(What::Ifunc(handle), again);
             self.pending.set_in_batch(token, true);
             self.batch.has_calls = true;

@@ -262,12 +262,7 @@ impl Connection {
         let limit = link.limits.max_payload;
         let too_large = |len: usize| library.too_large(len, limit);
         let repeatable = submission.wants && library.is_idempotent();
-        let again = |payload: &[u8]| {
-            repeatable.then(|| Again {
-                handle,
-                payload: payload.to_vec(),
-            })
-        };
+        let again = |payload: &[u8]| repeatable.then(|| Again::new(handle, payload));
 
         if submission.bound > link.tx.max_body() {
             // In fragments, from a buffer of its own.

@@ -37,10 +37,19 @@ pub(super) enum What {
 }
 
 /// What may be sent again.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Again {
     pub(super) handle: u32,
     pub(super) payload: Vec<u8>,
+}
+
+impl Again {
+    pub(super) fn new(handle: u32, payload: &[u8]) -> Box<Self> {
+        Box::new(Self {
+            handle,
+            payload: payload.to_vec(),
+        })
+    }
 }
 
 /// What became of it. An error is large and rare, and what is here is moved about.
@@ -55,8 +64,8 @@ enum State {
         age: u64,
         /// Sequence of the frame.
         sequence: u32,
-        /// If it may be run again.
-        again: Option<Again>,
+        /// If it may be run again. Boxed: it is rare, and calls hand their state about.
+        again: Option<Box<Again>>,
     },
     Done(Outcome),
     /// Nobody waits any more.
@@ -65,33 +74,39 @@ enum State {
 
 impl Pendings {
     /// A new token, never 0.
-    pub(super) fn wait_for(&mut self, what: What, again: Option<Again>) -> u64 {
+    pub(super) fn wait_for(&mut self, what: What, again: Option<Box<Again>>) -> u64 {
         self.given += 1;
-        let state = State::Waiting {
-            what,
-            age: self.given,
-            sequence: 0,
-            again,
-        };
         let index = match self.free.pop() {
-            Some(index) => {
-                let place = &mut self.places[index as usize];
-                place.serial = place.serial.wrapping_add(1).max(1);
-                place.in_batch = false;
-                place.state = state;
-                index
-            }
-            None => {
-                self.places.push(Pending {
-                    serial: 1,
-                    in_batch: false,
-                    state,
-                    waker: None,
-                });
-                (self.places.len() - 1) as u32
-            }
+            Some(index) => index,
+            None => self.add(),
         };
-        token_of(index, self.places[index as usize].serial)
+        let place = &mut self.places[index as usize];
+        place.serial = place.serial.wrapping_add(1).max(1);
+        place.in_batch = false;
+        // Into a place that is known to own nothing the state is written field by field. Put together elsewhere first, it would be
+        // loaded in larger pieces than it was stored in, and that waits until the frame before has left the store buffer: as
+        // long as its cache line takes from one core to the other.
+        if let State::Free = place.state {
+            place.state = State::Waiting {
+                what,
+                age: self.given,
+                sequence: 0,
+                again,
+            };
+        }
+        token_of(index, place.serial)
+    }
+
+    /// Another place.
+    #[cold]
+    fn add(&mut self) -> u32 {
+        self.places.push(Pending {
+            serial: 0,
+            in_batch: false,
+            state: State::Free,
+            waker: None,
+        });
+        (self.places.len() - 1) as u32
     }
 
     /// Its frame was sent.
@@ -148,7 +163,7 @@ impl Pendings {
     }
 
     /// What may be sent again of it: once. If that is lost too, it is not sent a third time.
-    pub(super) fn take_again(&mut self, token: u64) -> Option<Again> {
+    pub(super) fn take_again(&mut self, token: u64) -> Option<Box<Again>> {
         match self.state(token)? {
             State::Waiting { again, .. } => again.take(),
             _ => None,
@@ -278,13 +293,7 @@ mod tests {
         assert_ne!(other as u32, comes as u32);
         table.complete(comes, done());
         assert_eq!(table.wait_for(What::Flush, None) as u32, comes as u32);
-        let again = table.wait_for(
-            What::Ifunc(0),
-            Some(Again {
-                handle: 0,
-                payload: vec![1],
-            }),
-        );
+        let again = table.wait_for(What::Ifunc(0), Some(Again::new(0, &[1])));
         let lost = table.lose(|_, _| Error::Indeterminate { what: String::new() });
         assert_eq!(lost, [again]);
         assert!(matches!(

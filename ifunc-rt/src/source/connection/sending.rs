@@ -228,9 +228,10 @@ impl Connection {
 
     /// Sends what a token may send again, if the target that is there now takes it.
     fn send_again(&mut self, token: u64) {
-        let Some(Again { handle, payload }) = self.pending.take_again(token) else {
+        let Some(again) = self.pending.take_again(token) else {
             return;
         };
+        let Again { handle, payload } = *again;
         let limit = self.link.as_ref().map_or(0, |link| link.limits.max_payload);
         let len = payload.len() as u64;
         if len > limit {
