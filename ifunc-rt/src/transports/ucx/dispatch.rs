@@ -7,7 +7,7 @@ use ucx_sys::{UCS_OK, lanes, ucp_ep_h, ucs_status_t};
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
 use super::handshake::{Hello, Way, Welcome, judge_refusal};
-use super::header::{Head, Notice};
+use super::header::{Head, Name, Notice};
 use super::inbox::{Data, Event};
 use super::parcel::{Parcel, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Kind, Stage};
@@ -125,16 +125,17 @@ impl Locked<'_> {
         }
     }
 
-    /// Which connection a message is for: that of the number that it says, if it is of the endpoint that all messages to
-    /// this connection were of; without a number, that which has the endpoint to itself.
+    /// Which connection a message is for: that of the name that it says, all of which only the peer was told; without a name, that
+    /// which has the endpoint to itself.
     fn addressee(&mut self, from: ucp_ep_h, head: Option<Head>) -> Option<(ConnectionId, &mut Connection)> {
-        let from = from.addr();
-        let id = match head {
-            Some(head) if head.to != 0 => ConnectionId(head.to),
-            _ => *self.state.endpoints.get(&from)?,
-        };
+        let to = head.map_or(Name::NONE, |head| head.to);
+        if to == Name::NONE {
+            let id = *self.state.endpoints.get(&from.addr())?;
+            return Some((id, self.state.connections.get_mut(&id)?));
+        }
+        let id = ConnectionId(to.number());
         let connection = self.state.connections.get_mut(&id)?;
-        (*connection.from.get_or_insert(from) == from).then_some((id, connection))
+        (connection.name == to).then_some((id, connection))
     }
 
     fn frame(&mut self, id: ConnectionId, head: Head, data: Data) -> Result<(), &'static str> {
@@ -204,12 +205,12 @@ impl Locked<'_> {
             (Notice::Hello, Stage::Guest) => self.greet(id, Hello::decode(way, body)),
             (Notice::Welcome, Stage::Calling) => {
                 match Welcome::decode(way, body) {
-                    Ok((welcome, number, ring)) if way == Way::Puts => {
-                        connection.peer = number;
+                    Ok((welcome, name, ring)) if way == Way::Puts => {
+                        connection.peer = name;
                         return self.welcomed(id, welcome, ring);
                     }
-                    Ok((welcome, number, _)) => {
-                        connection.peer = number;
+                    Ok((welcome, name, _)) => {
+                        connection.peer = name;
                         connection.stage = Stage::Open {
                             welcome,
                             out: Outgoing::new(welcome.to_target),

@@ -10,7 +10,7 @@ use ucx_sys::{
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
 use super::handshake::{Hello, Misheard, VERSION, Way, Welcome, refusal};
-use super::header::{Head, Notice};
+use super::header::{Head, Name, Notice};
 use super::inbox::Data;
 use super::table::{ConnectionId, Stage};
 use crate::transports::no_more_than;
@@ -69,7 +69,7 @@ impl Locked<'_> {
             .door
             .as_ref()
             .is_some_and(|door| door.listener.is_none() && door.guests.len() < MOST_GUESTS);
-        let says_hello = |head: &Head| head.to == 0 && head.as_notice() == Ok(Some(Notice::Hello));
+        let says_hello = |head: &Head| head.to == Name::NONE && head.as_notice() == Ok(Some(Notice::Hello));
         let says_welcome = |head: &Head| head.as_notice() == Ok(Some(Notice::Welcome));
         let hello = match &data {
             Data::Copied(parcel, len) if head.as_ref().is_some_and(says_hello) => {
@@ -80,18 +80,18 @@ impl Locked<'_> {
         let waits_in_vain = match &data {
             Data::Copied(parcel, len) if head.as_ref().is_some_and(says_welcome) => {
                 let welcome = Welcome::decode(self.state.way, parcel.body(*len));
-                welcome.ok().map(|(_, number, _)| number)
+                welcome.ok().map(|(_, name, _)| name)
             }
             _ => None,
         };
         self.discard(data);
-        if let Some(number) = waits_in_vain {
+        if let Some(name) = waits_in_vain {
             // Nobody here waits for that any more.
-            return self.see_out(from, number);
+            return self.see_out(from, name);
         }
         let Some(hello) = hello else { return };
         if !open {
-            return hello.map_or((), |hello| self.see_out(from, hello.number));
+            return hello.map_or((), |hello| self.see_out(from, hello.name));
         }
         // Who speaks another version, or none, is answered by the way that it came.
         let known = hello.as_ref().ok();
@@ -108,7 +108,6 @@ impl Locked<'_> {
         let am_id = known.and_then(|hello| Some(hello.address.as_ref()?.am_id()));
         let id = self.state.insert(ep, own, Stage::Guest);
         if let Some(connection) = self.state.connections.get_mut(&id) {
-            connection.from = Some(from.addr());
             connection.am_id = am_id;
         }
         if let Some(door) = &mut self.state.door {
@@ -121,13 +120,13 @@ impl Locked<'_> {
     }
 
     /// Tells somebody over an endpoint of the application's that there is nobody for it here.
-    fn see_out(&mut self, from: ucp_ep_h, number: u32) {
+    fn see_out(&mut self, from: ucp_ep_h, name: Name) {
         if self.borrowed().is_none() || from.is_null() {
             return;
         }
         let id = self.state.insert(from, false, Stage::TurnedAway);
         if let Some(connection) = self.state.connections.get_mut(&id) {
-            connection.peer = number;
+            connection.peer = name;
         }
         self.say(id, Notice::Bye, 0, &[]);
         self.forget(id);
@@ -145,8 +144,12 @@ impl Locked<'_> {
             return Err("a source that calls a source");
         };
         let welcome = door.welcome;
-        if let (Ok(hello), Some(connection)) = (&hello, state.connections.get_mut(&id)) {
-            connection.peer = hello.number;
+        let mut name = Name::NONE;
+        if let Some(connection) = state.connections.get_mut(&id) {
+            name = connection.name;
+            if let Ok(hello) = &hello {
+                connection.peer = hello.name;
+            }
         }
         // Whoever has to give a ring away is a guest until then.
         if way == Way::Messages || hello.is_err() {
@@ -177,7 +180,7 @@ impl Locked<'_> {
                         incoming: Incoming::new(welcome.to_target),
                     };
                 }
-                self.say(id, Notice::Welcome, 0, &welcome.encode(way, id.0));
+                self.say(id, Notice::Welcome, 0, &welcome.encode(way, name));
                 return Ok(());
             }
             Ok(_) => "it does not take the connections that wait already".to_owned(),

@@ -1,32 +1,36 @@
 //! What source and target tell each other before the first frame. All numbers are little-endian.
 //!
 //! ```text
-//! Hello     magic (8), version (u32), number (u32), address of a UCX worker (as `ucx-worker:` has it) or nothing
-//! Welcome   magic (8), version (u32), number (u32), epoch (u64), largest payload, image, answer (u64 each),
+//! Hello     magic (8), version (u32), name (u64), address of a UCX worker (as `ucx-worker:` has it) or nothing
+//! Welcome   magic (8), version (u32), name (u64), epoch (u64), largest payload, image, answer (u64 each),
 //!           slots and data bytes to target, to source (u32 each); if frames are put, the target's ring
 //! Memory    the source's ring, if frames are put
-//! Refused   magic (8), version (u32), 0 (u32), why (UTF-8); the notice's number is 1 if it is for this moment
+//! Refused   magic (8), version (u32), 0 (u64), why (UTF-8); the notice's number is 1 if it is for this moment
 //! ```
 //!
-//! The number is what the sender knows the connection by: every message to it says so. The address is that of a source that
+//! The [`Name`] is what the sender knows the connection by: every message to it says so. The address is that of a source that
 //! UCX's listener did not bring in, and that has no endpoint which the target could answer by.
 //!
-//! Magic and version stay where they are in every version, so that each side can tell the other's. The magic also says by which
+//! Magic and version stay where they are in every version, as does where the header of these messages is, so that each side can
+//! tell the other's. The magic also says by which
 //! [`Way`] frames are to go. What a ring is given away by is in [`super::put::offer`].
 
 use ifunc_abi::frame::Limits;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::header::Name;
 use crate::transports::RingSize;
 use crate::transports::address::WorkerAddress;
 
 /// Version of the handshake, the header and the notices, and of what the bodies of frames hold.
 ///
-/// 2: sources may ask with `Stats`. 3: connections have numbers.
-pub(super) const VERSION: u32 = 4;
+/// 2: sources may ask with `Stats`. 3: connections have numbers. 5: and names; short bodies are in one piece with their headers.
+pub(super) const VERSION: u32 = 5;
+/// Length of a name.
+const NAME: usize = size_of::<U64>();
 /// Longest body of a notice; what is longer was not sent by us.
-pub(super) const LONGEST: usize = size_of::<Opening>() + WorkerAddress::LONGEST;
+pub(super) const LONGEST: usize = size_of::<Opening>() + NAME + WorkerAddress::LONGEST;
 
 /// How frames go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,16 +67,19 @@ impl Way {
 struct Opening {
     magic: [u8; 8],
     version: U32,
-    number: U32,
 }
 
 impl Opening {
-    const fn of(way: Way, number: u32) -> Self {
-        Self {
+    /// How a message of this side begins, and the name.
+    fn of(way: Way, name: Name) -> [u8; size_of::<Self>() + NAME] {
+        let opening = Self {
             magic: way.magic(),
             version: U32::new(VERSION),
-            number: U32::new(number),
-        }
+        };
+        let mut bytes = [0; _];
+        bytes[..size_of::<Self>()].copy_from_slice(opening.as_bytes());
+        bytes[size_of::<Self>()..].copy_from_slice(U64::new(name.0).as_bytes());
+        bytes
     }
 }
 
@@ -109,7 +116,7 @@ pub(super) enum Misheard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     /// What it knows the connection by.
-    pub(super) number: u32,
+    pub(super) name: Name,
     /// Where an endpoint to it leads, if it needs one.
     pub(super) address: Option<WorkerAddress>,
 }
@@ -117,16 +124,12 @@ pub(super) struct Hello {
 impl Hello {
     pub(super) fn encode(&self, way: Way) -> Vec<u8> {
         let address = self.address.as_ref().map(WorkerAddress::to_bytes);
-        [
-            Opening::of(way, self.number).as_bytes(),
-            &address.unwrap_or_default(),
-        ]
-        .concat()
+        [&Opening::of(way, self.name)[..], &address.unwrap_or_default()].concat()
     }
 
     /// Judges a source's message.
     pub(super) fn decode(way: Way, message: &[u8]) -> Result<Self, Misheard> {
-        let (number, rest) = open(way, message)?;
+        let (name, rest) = open(way, message)?;
         let address = match rest {
             [] => None,
             rest => Some(
@@ -134,14 +137,14 @@ impl Hello {
                     .map_err(|_| Misheard::Nonsense("the address of its worker is damaged"))?,
             ),
         };
-        Ok(Self { number, address })
+        Ok(Self { name, address })
     }
 }
 
 /// A target's message that it does not take the connection.
 pub(super) fn refusal(way: Way, why: &str) -> Vec<u8> {
     const ROOM: usize = 1000;
-    let mut message = Opening::of(way, 0).as_bytes().to_vec();
+    let mut message = Opening::of(way, Name::NONE).to_vec();
     message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(ROOM)]);
     message
 }
@@ -151,22 +154,26 @@ pub(super) fn judge_refusal(way: Way, message: &[u8]) -> Result<String, Misheard
     open(way, message).map(|(_, why)| String::from_utf8_lossy(why).into_owned())
 }
 
-/// The number, and what follows.
-fn open(way: Way, message: &[u8]) -> Result<(u32, &[u8]), Misheard> {
+/// The name, and what follows.
+fn open(way: Way, message: &[u8]) -> Result<(Name, &[u8]), Misheard> {
+    const SHORT: Misheard = Misheard::Nonsense("its first message is too short");
     match Opening::read_from_prefix(message) {
         Ok((opening, _)) if opening.magic != way.magic() => {
             let other = Way::ALL.into_iter().find(|way| way.magic() == opening.magic);
             Err(other.map_or(Misheard::Nonsense("it does not say what it is"), Misheard::Way))
         }
         Ok((opening, _)) if opening.version != VERSION => Err(Misheard::Version(opening.version.get())),
-        Ok((opening, rest)) => Ok((opening.number.get(), rest)),
-        Err(_) => Err(Misheard::Nonsense("its first message is too short")),
+        Ok((_, rest)) => match U64::read_from_prefix(rest) {
+            Ok((name, rest)) => Ok((Name(name.get()), rest)),
+            Err(_) => Err(SHORT),
+        },
+        Err(_) => Err(SHORT),
     }
 }
 
 impl Welcome {
-    /// To a source, who says it with this number to it.
-    pub(super) fn encode(&self, way: Way, number: u32) -> Vec<u8> {
+    /// To a source, who says it with this name to it.
+    pub(super) fn encode(&self, way: Way, name: Name) -> Vec<u8> {
         let Limits {
             max_payload,
             max_image,
@@ -179,13 +186,13 @@ impl Welcome {
             to_target: ring(self.to_target),
             to_source: ring(self.to_source),
         };
-        [Opening::of(way, number).as_bytes(), terms.as_bytes()].concat()
+        [&Opening::of(way, name)[..], terms.as_bytes()].concat()
     }
 
-    /// Judges a target's message; and by which number the target knows the connection, and what it says of its ring, which is
+    /// Judges a target's message; and by which name the target knows the connection, and what it says of its ring, which is
     /// nothing if frames are not put.
-    pub(super) fn decode(way: Way, message: &[u8]) -> Result<(Self, u32, &[u8]), Misheard> {
-        let (number, rest) = open(way, message)?;
+    pub(super) fn decode(way: Way, message: &[u8]) -> Result<(Self, Name, &[u8]), Misheard> {
+        let (name, rest) = open(way, message)?;
         let (terms, ring_of_target) = Terms::read_from_prefix(rest)
             .map_err(|_| Misheard::Nonsense("its welcome is of no known form"))?;
         if way == Way::Messages && !ring_of_target.is_empty() {
@@ -209,13 +216,15 @@ impl Welcome {
         if !welcome.to_target.is_valid() || !welcome.to_source.is_valid() {
             return Err(Misheard::Nonsense("its rings are of sizes that cannot be"));
         }
-        Ok((welcome, number, ring_of_target))
+        Ok((welcome, name, ring_of_target))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NAMED: Name = Name(0x8765_4321_0000_0007);
 
     fn welcome() -> Welcome {
         Welcome {
@@ -239,12 +248,12 @@ mod tests {
     #[test]
     fn messages_survive_the_way() {
         let mut hello = Hello {
-            number: 9,
+            name: NAMED,
             address: None,
         };
         for way in Way::ALL {
-            let mut message = welcome().encode(way, 7);
-            assert_eq!(Welcome::decode(way, &message), Ok((welcome(), 7, &b""[..])));
+            let mut message = welcome().encode(way, NAMED);
+            assert_eq!(Welcome::decode(way, &message), Ok((welcome(), NAMED, &b""[..])));
             message.push(7);
             assert_eq!(Welcome::decode(way, &message).is_ok(), way == Way::Puts);
             for address in [None, Some(WorkerAddress::new(27, &[1; 300]).unwrap())] {
@@ -262,15 +271,17 @@ mod tests {
     #[test]
     fn other_versions_are_told_apart_from_nonsense() {
         const WAY: Way = Way::Messages;
-        let mut newer = welcome().encode(WAY, 1);
+        let mut newer = welcome().encode(WAY, NAMED);
         newer[8] = VERSION as u8 + 1;
-        newer.truncate(16);
+        newer.truncate(12);
         assert_eq!(Welcome::decode(WAY, &newer), Err(Misheard::Version(VERSION + 1)));
+        newer[8] = VERSION as u8;
+        assert!(matches!(Welcome::decode(WAY, &newer), Err(Misheard::Nonsense(_))));
         assert!(matches!(
             Hello::decode(WAY, b"HTTP/1.1 400 Bad Request"),
             Err(Misheard::Nonsense(_))
         ));
-        let mut huge = welcome().encode(WAY, 1);
+        let mut huge = welcome().encode(WAY, NAMED);
         *huge.last_mut().unwrap() = 0x80;
         assert!(matches!(Welcome::decode(WAY, &huge), Err(Misheard::Nonsense(_))));
     }
@@ -280,7 +291,7 @@ mod tests {
         fn any_bytes_are_judged(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
             const WAY: Way = Way::Puts;
             if real > 0 {
-                bytes.splice(..0, Hello { number: 1, address: None }.encode(WAY));
+                bytes.splice(..0, Hello { name: NAMED, address: None }.encode(WAY));
             }
             let _ = Hello::decode(WAY, &bytes);
             let _ = judge_refusal(WAY, &bytes);

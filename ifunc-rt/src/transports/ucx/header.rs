@@ -1,6 +1,9 @@
 //! The header of an active message, which is a frame's or a message of the transport itself.
 //!
-//! Five little-endian 64-bit words; the body is the message's data.
+//! Five little-endian 64-bit words. A short body follows them in one piece, which is the message's data, and the message has no
+//! header in UCX's sense: UCX 1.13 sends what has only one of both by its shortest way. Longer bodies are the data by themselves,
+//! so that UCX can align them and have them fetched; the words are then UCX's header. So is what is said before both sides know
+//! that they speak the same version ([`handshake`](super::handshake)): whatever that is, they understand each other so far.
 //!
 //! | word | frame | of the transport |
 //! |---|---|---|
@@ -8,12 +11,14 @@
 //! | 1 | as there: its low byte, the kind, is not 0 | what it is, one of [`Notice`], in bits 8–15 |
 //! | 2 | token | a number that belongs to the notice |
 //! | 3 | credits: frames released in bits 0–31, units of [`BODY_ALIGN`] bytes in 32–63; both wrap | the same |
-//! | 4 | in bits 0–31 the connection, by the number that the receiver gave it | the same; 0 in a hello, whose receiver has none yet |
+//! | 4 | the connection, by the [`Name`] that the receiver gave it | the same; 0 in a hello, whose receiver has none yet |
 
 use ifunc_abi::frame::{BODY_ALIGN, commit_word, split_commit_word};
 
 /// Length of the header.
 pub(super) const HEADER: usize = 40;
+/// The longest body that is in one piece with its header.
+pub(super) const ONE_PIECE: usize = 1024;
 
 /// The words, as they came or as they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +28,13 @@ pub(super) struct Head {
     pub(super) words: [u64; 2],
     pub(super) credits: Credits,
     /// Of the receiver's connections: an endpoint may carry several, and in both directions.
-    pub(super) to: u32,
+    pub(super) to: Name,
 }
+
+/// What one side has its peer call a connection. In bits 0–31 its number, and in bits 32–63 what it drew by lot: who was not told
+/// sends nothing to it, be it another peer, or one that still means a connection of an earlier run. 0 is no name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Name(pub(super) u64);
 
 /// Frames and units of a direction, counted from the connection's beginning; both wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +78,19 @@ impl Credits {
     }
 }
 
+impl Name {
+    /// Of somebody who has not said one.
+    pub(super) const NONE: Self = Self(0);
+
+    pub(super) fn new(number: u32, lot: u32) -> Self {
+        Self(u64::from(lot) << 32 | u64::from(number))
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 impl Head {
     /// The head of a notice. Which connection it is for is said when it is sent.
     pub(super) fn notice(notice: Notice, number: u64, len: usize, credits: Credits) -> Self {
@@ -76,13 +99,21 @@ impl Head {
             len: len as u32,
             words: [(notice as u64) << 8, number],
             credits,
-            to: 0,
+            to: Name::NONE,
         }
     }
 
     /// Whether it is no frame.
     pub(super) fn is_notice(&self) -> bool {
         self.words[0] as u8 == 0
+    }
+
+    /// Whether its header is UCX's, too, and says by which endpoint it is to be answered: the receiver may not know the one who
+    /// sends it, nor its version.
+    pub(super) fn is_of_the_handshake(&self) -> bool {
+        let of_handshake = [Notice::Hello, Notice::Welcome, Notice::Refused];
+        self.to == Name::NONE
+            || self.is_notice() && of_handshake.iter().any(|&n| n as u64 == self.words[0] >> 8)
     }
 
     /// Which notice it is; `Ok(None)` for a frame.
@@ -110,7 +141,7 @@ impl Head {
             self.words[0],
             self.words[1],
             self.credits.pack(),
-            self.to.into(),
+            self.to.0,
         ];
         let mut bytes = [0; HEADER];
         for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -131,7 +162,7 @@ impl Head {
             len,
             words: [word(1), word(2)],
             credits: Credits::unpack(word(3)),
-            to: word(4) as u32,
+            to: Name(word(4)),
         }
     }
 }
@@ -156,9 +187,10 @@ mod tests {
             len: 1 << 20,
             words: [0x0102_0304_0506_0701, u64::MAX - 1],
             credits,
-            to: u32::MAX - 2,
+            to: Name::new(u32::MAX - 2, 0x8765_4321),
         };
         assert_eq!(Head::decode(&frame.encode()), frame);
+        assert_eq!(frame.to.number(), u32::MAX - 2);
         assert_eq!(frame.as_notice(), Ok(None));
         let bye = Head::notice(Notice::Bye, 12, 0, credits);
         assert_eq!(Head::decode(&bye.encode()).as_notice(), Ok(Some(Notice::Bye)));

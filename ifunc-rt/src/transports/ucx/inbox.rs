@@ -12,12 +12,12 @@ use ucx_sys::{
 };
 
 use super::handshake::LONGEST;
-use super::header::{HEADER, Head};
+use super::header::{HEADER, Head, ONE_PIECE};
 use super::parcel::{Parcel, Pool};
 use crate::transports::bell::Bell;
 
 /// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
-const COPIED: usize = 1024;
+const COPIED: usize = ONE_PIECE;
 
 /// What happened and was not looked at yet. Used under the lock of the engine that it belongs to: callbacks run only while
 /// UCX is called, and that is done under the lock, too. Where the application calls UCX for the same worker, its gate is
@@ -193,19 +193,29 @@ pub(super) unsafe extern "C" fn on_message(
     } else {
         std::ptr::null_mut()
     };
-    let head = (header_len == HEADER).then(|| {
-        let mut bytes = [0; HEADER];
-        // SAFETY: the header is readable for its length during the call.
-        unsafe { std::ptr::copy_nonoverlapping(header.cast::<u8>(), bytes.as_mut_ptr(), HEADER) };
-        Head::decode(&bytes)
-    });
+    // SAFETY: the header is readable for its length during the call, and so are data that need not be fetched.
+    let read = |header: *const c_void| unsafe { Head::decode(&header.cast::<[u8; HEADER]>().read()) };
+    let fetchable = says(UCP_AM_RECV_ATTR_FLAG_RNDV);
+    if header_len == 0 && !fetchable && (HEADER..=HEADER + ONE_PIECE).contains(&len) {
+        let len = len - HEADER;
+        let mut parcel = inbox.parcel(len);
+        // SAFETY: as below, behind the header.
+        unsafe { copy(data.wrapping_byte_add(HEADER), parcel.body_mut(len)) };
+        inbox.put(Event::Message {
+            from,
+            head: Some(read(data)),
+            data: Data::Copied(parcel, len),
+        });
+        return UCS_OK;
+    }
+    let head = (header_len == HEADER).then(|| read(header));
     // Notices are looked at as a whole; the longest says the address of a worker.
     let copied = if head.as_ref().is_some_and(Head::is_notice) {
         LONGEST
     } else {
         COPIED
     };
-    let (data, kept) = if says(UCP_AM_RECV_ATTR_FLAG_RNDV) {
+    let (data, kept) = if fetchable {
         (Data::Fetchable(data, len), true)
     } else if len > copied
         && !inbox.copies()
@@ -215,16 +225,23 @@ pub(super) unsafe extern "C" fn on_message(
         (Data::Kept(data, len), true)
     } else {
         let mut parcel = inbox.parcel(len);
-        if len > 0 {
-            let body = parcel.body_mut(len);
-            // SAFETY: the data are readable for their length during the call. No reference to them is made: over shared
-            // memory they are the peer's as well.
-            unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), body.as_mut_ptr(), len) };
-        }
+        // SAFETY: the data are readable for their length during the call.
+        unsafe { copy(data, parcel.body_mut(len)) };
         (Data::Copied(parcel, len), false)
     };
     inbox.put(Event::Message { from, head, data });
     if kept { UCS_INPROGRESS } else { UCS_OK }
+}
+
+/// Copies a body. No reference to it is made: over shared memory it is the peer's as well.
+///
+/// # Safety
+/// `from` is readable for the length of `to`, unless that is 0.
+unsafe fn copy(from: *mut c_void, to: &mut [u8]) {
+    if !to.is_empty() {
+        // SAFETY: the caller's promise; what is behind a reference is nowhere else.
+        unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.as_mut_ptr(), to.len()) };
+    }
 }
 
 /// `ucp_send_nbx_callback_t`.

@@ -6,7 +6,7 @@ use super::table::ConnectionId;
 use crate::wire::buffer::AlignedBuffer;
 use ifunc_abi::frame::BODY_ALIGN;
 
-/// Where the body begins in a parcel that is sent: the header before it, and alignment.
+/// Where the body begins in a parcel that is sent: the header right before it, and alignment.
 pub(super) const BODY: usize = BODY_ALIGN;
 const _: () = assert!(HEADER <= BODY);
 
@@ -33,7 +33,16 @@ impl Parcel {
     }
 
     pub(super) fn set_header(&mut self, header: &[u8; HEADER]) {
-        self.memory.as_mut_slice()[..HEADER].copy_from_slice(header);
+        self.memory.as_mut_slice()[BODY - HEADER..BODY].copy_from_slice(header);
+    }
+
+    pub(super) fn header(&self) -> &[u8] {
+        &self.memory.as_slice()[BODY - HEADER..BODY]
+    }
+
+    /// The header and a body of `len` bytes.
+    pub(super) fn one_piece(&self, len: usize) -> &[u8] {
+        &self.memory.as_slice()[BODY - HEADER..BODY + len]
     }
 }
 

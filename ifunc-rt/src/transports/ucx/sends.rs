@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use ucx_sys::*;
 
 use super::engine::Locked;
-use super::header::{HEADER, Head};
+use super::header::{Head, ONE_PIECE};
 use super::inbox::{Data, on_received, on_sent};
 use super::parcel::{Parcel, Purpose};
 use super::table::ConnectionId;
@@ -24,17 +24,27 @@ impl Locked<'_> {
         self.is_open()?;
         parcel.set_header(&head.encode());
         parcel.purpose = Purpose::Sending { connection, len };
-        let (header, body) = (parcel.memory.as_slice().as_ptr(), parcel.body(len).as_ptr());
+        let of_handshake = head.is_of_the_handshake();
+        let (header, data) = if of_handshake || len > ONE_PIECE {
+            (parcel.header(), parcel.body(len))
+        } else {
+            (&[][..], parcel.one_piece(len))
+        };
+        let ((header, header_len), (data, data_len)) =
+            ((header.as_ptr(), header.len()), (data.as_ptr(), data.len()));
+        let mut flags = 0;
+        if of_handshake {
+            // So that the receiver is told which endpoint it is of.
+            flags |= UCP_AM_SEND_FLAG_REPLY;
+        }
+        if head.is_notice() || header_len == 0 {
+            // Never fetched.
+            flags |= UCP_AM_SEND_FLAG_EAGER;
+        }
         let parcel = Box::into_raw(parcel);
         let params = ucp_request_param_t {
             op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-            // So that the receiver is told which endpoint it is of. Notices are never fetched.
-            flags: UCP_AM_SEND_FLAG_REPLY
-                | if head.is_notice() {
-                    UCP_AM_SEND_FLAG_EAGER
-                } else {
-                    0
-                },
+            flags,
             cb: ucp_request_param_t__bindgen_ty_1 { send: Some(on_sent) },
             user_data: parcel.cast(),
             ..ucp_request_param_t::default()
@@ -46,9 +56,9 @@ impl Locked<'_> {
                 ep,
                 am_id.unwrap_or(self.am_id()).into(),
                 header.cast(),
-                HEADER,
-                body.cast(),
-                len,
+                header_len,
+                data.cast(),
+                data_len,
                 &raw const params,
             )
         };

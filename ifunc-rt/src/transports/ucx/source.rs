@@ -248,10 +248,15 @@ fn in_time(deadline: Instant) -> Instant {
 }
 
 fn say_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddress>) {
-    let hello = Hello {
-        number: id.0,
-        address: own,
+    let Some(name) = locked
+        .state
+        .connections
+        .get(&id)
+        .map(|connection| connection.name)
+    else {
+        return;
     };
+    let hello = Hello { name, address: own };
     let way = locked.state.way;
     locked.say(id, Notice::Hello, 0, &hello.encode(way));
 }

@@ -1,6 +1,7 @@
 //! What an engine knows of its connections.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -9,7 +10,7 @@ use ucx_sys::{ucp_ep_h, ucp_listener_h, ucs_status_t};
 
 use super::credits::{Incoming, Outgoing, UnderWay};
 use super::handshake::{LONGEST, Misheard, Way, Welcome};
-use super::header::{Head, Notice};
+use super::header::{Head, Name, Notice};
 use super::inbox::{Data, Event};
 use super::parcel::Parcel;
 use super::put::memory::Memory;
@@ -17,7 +18,7 @@ use super::put::rings::Rings;
 use super::silence::Watch;
 use crate::transports::{Gone, Key};
 
-/// A connection of an engine, by the number that its peer sends to. Unlike the address of an endpoint it is not used again
+/// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
 /// soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ConnectionId(pub(super) u32);
@@ -70,6 +71,17 @@ pub(super) struct State {
     /// How often in succession the worker could not be armed because of messages that peers have no room for.
     pub(super) stuck: u32,
     last: u32,
+    lots: Lots,
+}
+
+/// Where names get from what nobody can guess: keys from the system's random numbers.
+#[derive(Default)]
+struct Lots(RandomState);
+
+impl Lots {
+    fn draw(&self, id: ConnectionId) -> u32 {
+        self.0.hash_one((id.0, Instant::now())) as u32
+    }
 }
 
 // SAFETY: the pointers are to endpoints, requests and parcels that are only used under the lock of the engine whose state
@@ -127,10 +139,10 @@ pub(super) struct Connection {
     pub(super) ep: ucp_ep_h,
     /// The endpoint is the engine's, for this connection alone, and closed with it. Others are the application's.
     pub(super) own: bool,
-    /// The endpoint that UCX says the peer's messages are of, once there was one.
-    pub(super) from: Option<usize>,
-    /// By which number the peer knows the connection; 0: it has not said.
-    pub(super) peer: u32,
+    /// What the peer calls the connection in what it sends here.
+    pub(super) name: Name,
+    /// What it is called in what is sent to the peer; none: it has not said.
+    pub(super) peer: Name,
     /// The id of the active messages that the peer listens to; `None`: the engine's.
     pub(super) am_id: Option<u16>,
     /// The operation that closes it.
@@ -198,8 +210,8 @@ impl State {
         let connection = Connection {
             ep,
             own,
-            from: None,
-            peer: 0,
+            name: Name::new(id.0, self.lots.draw(id)),
+            peer: Name::NONE,
             am_id: None,
             closing: None,
             stage,

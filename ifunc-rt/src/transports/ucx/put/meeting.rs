@@ -23,10 +23,13 @@ impl Locked<'_> {
         let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
         match self.offer(welcome, to_target, to_source) {
             Ok((rings, offer)) => {
-                if let Some(connection) = self.state.connections.get_mut(&id) {
-                    connection.stage = Stage::Offered(rings);
-                }
-                let mut message = welcome.encode(Way::Puts, id.0);
+                let Some(connection) = self.state.connections.get_mut(&id) else {
+                    self.end_memory(rings.memory);
+                    return Ok(());
+                };
+                connection.stage = Stage::Offered(rings);
+                let name = connection.name;
+                let mut message = welcome.encode(Way::Puts, name);
                 message.extend(offer.encode());
                 debug_assert!(message.len() <= LONGEST);
                 self.say(id, Notice::Welcome, 0, &message);

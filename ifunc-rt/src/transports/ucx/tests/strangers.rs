@@ -8,7 +8,7 @@ use crate::transports::address::WorkerAddress;
 use crate::transports::config::PEER_TIMEOUT;
 use crate::transports::ucx::engine::{Engine, Locked};
 use crate::transports::ucx::handshake::{Hello, LONGEST};
-use crate::transports::ucx::header::{Credits, Head, Notice, units};
+use crate::transports::ucx::header::{Credits, Head, Name, Notice, units};
 use crate::transports::ucx::settings::Settings;
 use crate::transports::ucx::table::{ConnectionId, Stage};
 
@@ -55,11 +55,12 @@ impl Stranger {
     }
 
     fn greeting(&self) -> Vec<u8> {
+        let locked = self.engine.lock();
         Hello {
-            number: self.id.0,
+            name: locked.state.connections[&self.id].name,
             address: None,
         }
-        .encode(self.engine.lock().state.way)
+        .encode(locked.state.way)
     }
 
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
@@ -79,7 +80,7 @@ pub(super) fn frame(sequence: u32, len: usize) -> Head {
         len: len as u32,
         words: Header::new(Kind::Exec, 7, 9).words(),
         credits: Credits::default(),
-        to: 0,
+        to: Name::NONE,
     }
 }
 
@@ -217,6 +218,71 @@ fn who_breaks_the_protocol_is_thrown_out() {
     });
 }
 
+/// Whoever says another name than it was told is heard by nobody, be the number in it another's; its own name goes on.
+#[test]
+fn what_is_said_to_another_name_is_dropped() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(Way::Messages), ring(8, 1 << 16)).unwrap();
+    let to = address(&*listener);
+    let strangers = [(); 2].map(|()| {
+        let stranger = Stranger::new(&to);
+        stranger.hello();
+        let link = wait_for("the handshake", || {
+            stranger.look(|_| ());
+            listener.accept()
+        });
+        let name = wait_for("the welcome", || {
+            listener.accept();
+            let peer = stranger.look(|locked| locked.state.connections[&stranger.id].peer);
+            (peer != Name::NONE).then_some(peer)
+        });
+        (stranger, link, name)
+    });
+    let [(first, mut mine, own), (second, mut its, other)] = strangers;
+    assert_ne!(own.number(), other.number());
+    assert_ne!(own.0 >> 32, other.0 >> 32, "the same lot twice");
+    let call = |name| {
+        let mut locked = first.engine.lock();
+        locked.state.connections.get_mut(&first.id).unwrap().peer = name;
+    };
+    let guessed = [
+        Name(own.0 ^ 1 << 32),
+        Name(own.0 ^ 1 << 63),
+        Name(other.0 ^ 1 << 40),
+        Name::new(other.number(), 0),
+        Name::new(other.number(), (own.0 >> 32) as u32),
+        Name::new(own.number(), (other.0 >> 32) as u32),
+        Name::new(u32::MAX, 1),
+        Name::new(0, 1),
+    ];
+    for name in guessed {
+        call(name);
+        // In one piece, with its body apart, and so large that it is fetched.
+        for len in [1, 4096, 1 << 14] {
+            first.post(frame(1, len), &vec![7; len]);
+        }
+        first.post(frame(9, 3), b"abcd");
+        first.post(Head::notice(Notice::Bye, 0, 0, Credits::default()), b"");
+    }
+    call(own);
+    first.post(frame(1, 4), b"mine");
+    second.post(frame(1, 3), b"its");
+    let (mut bodies, links) = ([None, None], [&mut mine, &mut its]);
+    for (link, body) in links.into_iter().zip(&mut bodies) {
+        *body = Some(wait_for("the frame to the right name", || {
+            first.look(|_| ());
+            second.look(|_| ());
+            listener.accept();
+            receive(link).unwrap()
+        }));
+    }
+    assert_eq!(bodies, [Some((1, b"mine".to_vec())), Some((1, b"its".to_vec()))]);
+    assert!(!first.is_gone() && !second.is_gone());
+    assert!(receive(&mut mine).unwrap().is_none() && receive(&mut its).unwrap().is_none());
+}
+
 /// A host with many devices has a long address, and a hello that says it is no shorter.
 #[test]
 fn a_source_whose_address_is_long_is_let_in() {
@@ -239,7 +305,7 @@ fn a_source_whose_address_is_long_is_let_in() {
         let ep = locked.connect_to_worker(&to).unwrap();
         let id = locked.state.insert(ep, true, Stage::Calling);
         let hello = Hello {
-            number: id.0,
+            name: locked.state.connections[&id].name,
             address: WorkerAddress::new(own.am_id(), &bytes),
         };
         locked.say(id, Notice::Hello, 0, &hello.encode(Way::Messages));
