@@ -217,7 +217,14 @@ impl Connection {
                 quick(rx, &mut parts, host, session, &argument)
                     .and_then(|()| turn(rx, parts, host, session, &argument))
             }
-            Either::Other(rx) => turn(rx, parts, host, session, &argument),
+            Either::Other(rx) => {
+                let has_more = was_stalled || parts.order.has_parked() || parts.replies.owes();
+                if !has_more && rx.finds_nothing() {
+                    Ok(())
+                } else {
+                    turn(rx, parts, host, session, &argument)
+                }
+            }
         };
         if let Err(end) = looked {
             if share.done == 0 {

@@ -17,7 +17,7 @@ use ifunc::payload::TargetArgs;
 use super::bells::Bells;
 use super::connection::Argument;
 use super::roster::Roster;
-use super::{Host, LOOKS, SPIN, Serving, Target, TargetError};
+use super::{Host, SPIN, Serving, Target, TargetError};
 use crate::exec::entry::Entry;
 use crate::transports::Listener;
 
@@ -259,7 +259,7 @@ impl<'a> Crew<'a> {
     fn look_around(&self, looks: &mut u32, idle_since: &mut Option<Instant>) -> MutexGuard<'_, State<'a>> {
         let state = self.lock();
         *looks += 1;
-        if *looks < LOOKS {
+        if *looks < state.listener.pace() {
             return state;
         }
         *looks = 0;

@@ -46,8 +46,6 @@ use crate::transports::Listener;
 
 /// How long [`Target::serve`] looks for work before it sleeps: longer than a wake-up takes.
 const SPIN: Duration = Duration::from_micros(100);
-/// Looks between two looks at the clock.
-const LOOKS: u32 = 64;
 
 /// A target: listens, installs and runs.
 ///
@@ -220,6 +218,7 @@ impl Target {
     ) -> Result<(), TargetError> {
         self.move_in()?;
         let mut idle_since: Option<Instant> = None;
+        let pace = self.listener.pace();
         let mut looks = 0u32;
         while !self.bells.stopped() {
             if self.poll(target) > 0 {
@@ -233,7 +232,7 @@ impl Target {
             // No pause between two looks: it would cost as much as a cache line's way. And the clock costs more than
             // a look.
             looks += 1;
-            if looks < LOOKS {
+            if looks < pace {
                 continue;
             }
             looks = 0;

@@ -235,6 +235,12 @@ pub(crate) trait Inbound: Send {
     /// [`Gone`], once everything that arrived was released.
     fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone>;
 
+    /// Whether [`peek`](Self::peek) would say that nothing has arrived, as the look that this is finds. `false` also where only
+    /// it can know.
+    fn finds_nothing(&mut self) -> bool {
+        false
+    }
+
     /// Gives the memory of the frame that `peek` returned back to the peer.
     fn release(&mut self);
 
@@ -379,5 +385,11 @@ pub(crate) trait Listener: Send {
     /// Whether any thread may use the listener and its links, or only that which made them.
     fn serves_any_thread(&self) -> bool {
         true
+    }
+
+    /// How many looks in vain are between two at the clock, which then costs little beside them. So much later, at most, than
+    /// it meant to does whoever looks fall asleep.
+    fn pace(&self) -> u32 {
+        64
     }
 }

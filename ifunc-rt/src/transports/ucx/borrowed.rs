@@ -236,7 +236,7 @@ impl Locked<'_> {
             let Some(connection) = self.state.connections.get(&id) else {
                 continue;
             };
-            connection.flag.store(true, Ordering::Release);
+            connection.signs.gone.store(true, Ordering::Release);
             if connection.left.is_none() {
                 self.leave(id);
             }

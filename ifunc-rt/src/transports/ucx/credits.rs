@@ -49,9 +49,25 @@ impl UnderWay {
         self.units = self.units.saturating_sub(units(len));
     }
 
+    /// Whether UCX is done with everything.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.messages == 0
+    }
+
     pub(super) fn has_room(&self, size: RingSize, len: usize) -> bool {
         self.messages < size.slots.saturating_mul(Self::LAPS)
             && self.units.saturating_add(units(len)) <= units_of(size).saturating_mul(Self::LAPS)
+    }
+}
+
+/// Room for frames, as it was found. It only grows, but for what is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room(Credits);
+
+impl Room {
+    /// Whether there is some for a body of `len` bytes.
+    pub(super) fn has(&self, len: usize) -> bool {
+        self.0.frames > 0 && units(len) <= self.0.units
     }
 }
 
@@ -87,6 +103,23 @@ impl Outgoing {
         under_way.has_room(self.size, len)
             && self.sent.frames.wrapping_sub(self.acked.frames) < self.size.slots
             && self.sent.units.wrapping_sub(self.acked.units) + units(len) <= units_of(self.size)
+    }
+
+    /// For what there is room where so much is under way.
+    pub(super) fn room(&self, under_way: UnderWay) -> Room {
+        let (slots, all) = (self.size.slots, units_of(self.size));
+        let not_acked = Credits {
+            frames: self.sent.frames.wrapping_sub(self.acked.frames),
+            units: self.sent.units.wrapping_sub(self.acked.units),
+        };
+        let left = |all: u32, not_acked: u32, under_way: u32| {
+            let laps = all.saturating_mul(UnderWay::LAPS);
+            all.saturating_sub(not_acked).min(laps.saturating_sub(under_way))
+        };
+        Room(Credits {
+            frames: left(slots, not_acked.frames, under_way.messages),
+            units: left(all, not_acked.units, under_way.units),
+        })
     }
 
     /// Whether credits may be sent by themselves where so much is under way.
@@ -185,6 +218,12 @@ impl Incoming {
         behind.frames >= (self.size.slots / 4).max(1) || behind.units >= units_of(self.size) / 4
     }
 
+    /// What `release` will say of a frame.
+    pub(super) fn is_due(&self, len: usize) -> bool {
+        let mut then = *self;
+        then.release(len)
+    }
+
     /// What the peer is told now.
     pub(super) fn publish(&mut self) -> Credits {
         self.published = self.released;
@@ -215,12 +254,18 @@ mod tests {
         let mut len = 1usize;
         for round in 0..5000 {
             len = len * 31 % (SIZE.max_body() + 1);
+            assert_eq!(
+                out.room(UnderWay::default()).has(len),
+                out.has_room(len, UnderWay::default())
+            );
             while !out.has_room(len, UnderWay::default()) {
                 // Everything is consumed, and still only what reached a quarter is told.
                 let Some(len) = held.pop_front() else {
                     panic!("stuck in round {round} at {len} bytes");
                 };
-                if incoming.release(len) {
+                let is_due = incoming.is_due(len);
+                assert_eq!(incoming.release(len), is_due);
+                if is_due {
                     out.credit(incoming.publish()).unwrap();
                 }
             }
@@ -261,12 +306,14 @@ mod tests {
         let fill = |out: &mut Outgoing, under_way: &mut UnderWay, len| {
             let mut n = 0;
             while out.has_room(len, *under_way) {
+                assert!(out.room(*under_way).has(len));
                 out.send(len);
                 under_way.begin(len);
                 // Credits for everything, as soon as it was sent.
                 out.credit(out.sent).unwrap();
                 n += 1;
             }
+            assert!(!out.room(*under_way).has(len));
             n
         };
         assert_eq!(fill(&mut out, &mut under_way, 0), 16);

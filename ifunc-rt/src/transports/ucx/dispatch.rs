@@ -13,6 +13,9 @@ use super::parcel::{Parcel, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Kind, Stage};
 use crate::transports::Gone;
 
+/// Of a frame.
+const NOT_ITS_TURN: &str = "a frame whose number was not its turn";
+
 impl Locked<'_> {
     /// Looks at everything that happened; whether anything did.
     pub(super) fn look(&mut self) -> bool {
@@ -100,6 +103,30 @@ impl Locked<'_> {
         }
         let fetchable = matches!(data, Data::Fetchable(..));
         let judged = connection.judge(head, data.len(), fetchable);
+        // What nearly all messages are, without another look for the connection: a frame that is here, of a peer that stays.
+        if judged == Ok(Kind::Frame)
+            && let Some(Head { sequence, words, .. }) = head
+            && !fetchable
+            && connection.bye.is_none()
+            && connection.left.is_none()
+            && let Stage::Open { incoming, .. } = &mut connection.stage
+        {
+            incoming.complete();
+            let frame = Frame {
+                sequence,
+                words,
+                data,
+            };
+            let put = connection.put(frame);
+            if std::mem::take(&mut connection.resting) {
+                self.state.ready.push(id.key());
+            }
+            if let Err(frame) = put {
+                self.discard(frame.data);
+                self.end(id, Gone::Malformed(NOT_ITS_TURN));
+            }
+            return;
+        }
         self.state.stir(id);
         let result = match (judged, head) {
             (Ok(Kind::Frame), Some(head)) => self.frame(id, head, data),
@@ -184,7 +211,7 @@ impl Locked<'_> {
         }
         if let Err(frame) = connection.put(frame) {
             self.discard(frame.data);
-            return Err("a frame whose number was not its turn");
+            return Err(NOT_ITS_TURN);
         }
         self.have_all_come(id)
     }
@@ -334,7 +361,9 @@ impl Locked<'_> {
             _ => Default::default(),
         };
         let head = Head::notice(notice, number, body.len(), credits);
-        self.post(id, parcel, head, body.len());
+        if let Some(parcel) = self.post(id, parcel, head, body.len()) {
+            self.inbox().give(parcel);
+        }
     }
 
     /// Tells the peer what was released: now, or when it has taken some of what it was told before.
@@ -384,18 +413,26 @@ impl Locked<'_> {
         }
     }
 
-    /// Sends a parcel. What goes wrong is the end of the connection.
-    pub(super) fn post(&mut self, id: ConnectionId, parcel: Box<Parcel>, mut head: Head, len: usize) {
+    /// Sends a parcel; `Some`: UCX is done with it. What goes wrong is the end of the connection.
+    pub(super) fn post(
+        &mut self,
+        id: ConnectionId,
+        parcel: Box<Parcel>,
+        mut head: Head,
+        len: usize,
+    ) -> Option<Box<Parcel>> {
         let connection = self.state.connections.get(&id);
         let Some(connection) = connection.filter(|connection| !connection.ep.is_null()) else {
-            return self.discard(Data::Copied(parcel, 0));
+            return Some(parcel);
         };
         head.to = connection.peer;
         let (ep, am_id) = (connection.ep, connection.am_id);
-        if let Err(status) = self.send(id, ep, am_id, parcel, head, len) {
-            tracing::debug!(%status, "sending");
-            self.end(id, Gone::Closed);
-        }
+        self.send(id, ep, am_id, parcel, head, len)
+            .unwrap_or_else(|status| {
+                tracing::debug!(%status, "sending");
+                self.end(id, Gone::Closed);
+                None
+            })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::BODY_ALIGN;
@@ -12,6 +13,7 @@ use ucx_sys::*;
 use super::borrowed::{Borrowed, Stray, Terms, Unfit};
 use super::handshake::Way;
 use super::inbox::{Inbox, on_message};
+use super::lock::{Held, Lock};
 use super::settings::Settings;
 use super::table::{ConnectionId, State};
 use crate::transports::bell::sleep_on;
@@ -43,7 +45,9 @@ pub(super) struct Engine {
     efd: RawFd,
     /// Of a box, and by its address alone: UCX has that, too, and a box that moves would be the only way to it.
     inbox: NonNull<Inbox>,
-    state: Mutex<State>,
+    state: Lock<State>,
+    /// `State::looks`, for those who do not have the lock.
+    looks: AtomicU64,
     /// The id of the active messages that come here.
     am_id: u16,
     /// Neither context nor worker are ours.
@@ -76,7 +80,8 @@ impl Engine {
             worker: std::ptr::null_mut(),
             efd: -1,
             inbox: NonNull::from(Box::leak(Box::new(Inbox::new(ucx, None)))),
-            state: Mutex::new(State::new(way)),
+            state: Lock::new(State::new(way)),
+            looks: AtomicU64::new(0),
             am_id: MESSAGE,
             borrowed: None,
         };
@@ -93,11 +98,7 @@ impl Engine {
         let status = unsafe { ucx.ucp_worker_get_efd(engine.worker, &raw mut engine.efd) };
         ucx.check(status)
             .map_err(refused("asking UCX for a descriptor to sleep on"))?;
-        engine
-            .state
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .watch = settings.watch();
+        engine.state.get_mut().watch = settings.watch();
         engine.register(Some(on_message))?;
         Ok(Arc::new(engine))
     }
@@ -123,17 +124,14 @@ impl Engine {
             worker,
             efd: -1,
             inbox: NonNull::from(Box::leak(Box::new(Inbox::new(ucx, Some(bell))))),
-            state: Mutex::new(State::new(Way::Messages)),
+            state: Lock::new(State::new(Way::Messages)),
+            looks: AtomicU64::new(0),
             am_id: terms.am_id,
             borrowed: Some(borrowed),
         };
         if let Err(refused) = engine.register(Some(on_message)) {
             // Nothing of it is known to UCX.
-            engine
-                .state
-                .get_mut()
-                .unwrap_or_else(PoisonError::into_inner)
-                .closed = true;
+            engine.state.get_mut().closed = true;
             return Err(Unfit::Refused(refused));
         }
         Ok(Arc::new(engine))
@@ -203,7 +201,7 @@ impl Engine {
         let mut locked = Locked {
             engine: self,
             // What is kept is whole between any two statements that could panic.
-            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            state: self.state.lock(),
         };
         if let Some(borrowed) = &self.borrowed {
             assert!(
@@ -218,6 +216,11 @@ impl Engine {
             }
         }
         locked
+    }
+
+    /// How often UCX was let work, as far as this thread can know.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Acquire)
     }
 
     /// What a side sleeps on.
@@ -237,7 +240,7 @@ impl Engine {
 /// An engine that is this thread's for the moment.
 pub(super) struct Locked<'a> {
     engine: &'a Engine,
-    pub(super) state: MutexGuard<'a, State>,
+    pub(super) state: Held<'a, State>,
 }
 
 impl<'a> Locked<'a> {
@@ -294,6 +297,7 @@ impl Locked<'_> {
     /// Lets UCX work, and looks at what happened; whether anything did.
     pub(super) fn progress(&mut self) -> bool {
         self.state.looks += 1;
+        self.engine.looks.store(self.state.looks, Ordering::Release);
         if self.state.looks.is_multiple_of(WATCHED) {
             self.watch();
         }
@@ -364,7 +368,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.borrowed.is_some() {
             let gone = self.let_go();
-            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let state = self.state.get_mut();
             let parcels = std::mem::take(&mut state.parcels);
             if !gone {
                 tracing::error!(
@@ -395,7 +399,7 @@ impl Drop for Engine {
         }
         // SAFETY: alive, without a worker, and used for the last time.
         unsafe { self.ucx.ucp_cleanup(self.context) };
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         for parcel in std::mem::take(&mut state.parcels) {
             // SAFETY: it was made from a box, and UCX, which had it, is gone.
             drop(unsafe { Box::from_raw(parcel) });

@@ -1,19 +1,20 @@
 //! One side of a connection, as the layers above have it.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
 use super::borrowed::Borrowed;
+use super::credits::Room;
 use super::engine::{Engine, Locked};
 use super::handshake::Welcome;
 use super::header::Head;
 use super::inbox::Data;
 use super::parcel::Parcel;
-use super::table::{Connection, ConnectionId, Frame, Stage};
+use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::transports::bell::sleep_on;
 use crate::transports::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Waiter};
 
@@ -21,8 +22,7 @@ use crate::transports::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Wait
 pub(super) struct Handle {
     pub(super) engine: Arc<Engine>,
     pub(super) id: ConnectionId,
-    /// The peer is gone.
-    pub(super) flag: Arc<AtomicBool>,
+    pub(super) signs: Arc<Signs>,
 }
 
 impl Drop for Handle {
@@ -40,18 +40,23 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     };
     let Welcome { limits, epoch, .. } = *welcome;
     let max_body = out.max_body();
-    let handle = Handle::new(engine, id, &connection.flag);
+    let looks = locked.state.looks;
+    let handle = Handle::new(engine, id, &connection.signs);
     drop(locked);
     Some(Link {
         tx: Box::new(Sender {
             handle: Arc::clone(&handle),
             max_body,
             reserved: None,
+            room: Room::default(),
         })
         .into(),
         rx: Box::new(Receiver {
             handle: Arc::clone(&handle),
             held: None,
+            spent: None,
+            looked: looks,
+            passed: 0,
         })
         .into(),
         waiter: Arc::new(Sleeper(handle)),
@@ -66,16 +71,16 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
 const CLOSED: Gone = Gone::Closed;
 
 impl Handle {
-    pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId, flag: &Arc<AtomicBool>) -> Arc<Self> {
+    pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId, signs: &Arc<Signs>) -> Arc<Self> {
         Arc::new(Self {
             engine: Arc::clone(engine),
             id,
-            flag: Arc::clone(flag),
+            signs: Arc::clone(signs),
         })
     }
 
     fn is_gone(&self) -> bool {
-        self.flag.load(Ordering::Acquire)
+        self.signs.is_gone()
     }
 }
 
@@ -90,14 +95,40 @@ pub(super) fn connection<'a>(
 struct Sender {
     handle: Arc<Handle>,
     max_body: usize,
-    /// What `reserve` handed out, with its length.
+    /// What `reserve` handed out, with its length; 0 for a parcel that is kept for the next one.
     reserved: Option<(Box<Parcel>, usize)>,
+    /// What there was behind the last frame. Nobody else sends frames, so there is as much now.
+    room: Room,
 }
 
 impl Sender {
+    /// The largest parcel that is kept for the next frame.
+    const KEPT: usize = 4096;
     /// A smaller body than this part of the room that was reserved for it moves to a parcel of its size: credits bound what
     /// is sent, not what was reserved.
     const SPARSE: usize = 4;
+
+    /// Gets a parcel for a body of `len` bytes, if the peer has room for it.
+    fn make_room(&mut self, len: usize) -> Result<bool, Gone> {
+        let mut locked = self.handle.engine.lock();
+        let connection = connection(&mut locked, self.handle.id)?;
+        if let Some(gone) = &connection.gone {
+            return Err(gone.clone());
+        }
+        match &connection.stage {
+            Stage::Open { out, .. } if !out.has_room(len, connection.under_way) => return Ok(false),
+            Stage::Open { .. } => {}
+            _ => return Err(CLOSED),
+        }
+        if !matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len) {
+            let inbox = locked.inbox();
+            if let Some((small, _)) = self.reserved.take() {
+                inbox.give(small);
+            }
+            self.reserved = Some((inbox.parcel(len), len));
+        }
+        Ok(true)
+    }
 }
 
 impl Outbound for Sender {
@@ -110,35 +141,24 @@ impl Outbound for Sender {
             len <= self.max_body && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        let mut locked = self.handle.engine.lock();
-        let connection = connection(&mut locked, self.handle.id)?;
-        if let Some(gone) = &connection.gone {
-            return Err(gone.clone());
+        // Nearly always the parcel of the last frame is back, and there is room for many more.
+        let at_once = self.room.has(len)
+            && !self.handle.is_gone()
+            && matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len);
+        if !at_once && !self.make_room(len)? {
+            return Ok(None);
         }
-        match &connection.stage {
-            Stage::Open { out, .. } if !out.has_room(len, connection.under_way) => return Ok(None),
-            Stage::Open { .. } => {}
-            _ => return Err(CLOSED),
-        }
-        let parcel = match self.reserved.take() {
-            Some((parcel, _)) if parcel.room() >= len => parcel,
-            other => {
-                let inbox = locked.inbox();
-                if let Some((small, _)) = other {
-                    inbox.give(small);
-                }
-                inbox.parcel(len)
-            }
-        };
-        let (parcel, _) = self.reserved.insert((parcel, len));
-        Ok(Some(parcel.body_mut(len)))
+        Ok(self.reserved.as_mut().map(|(parcel, reserved)| {
+            *reserved = len;
+            parcel.body_mut(len)
+        }))
     }
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
         let (mut parcel, reserved) = self.reserved.take().expect("`reserve` comes before `commit`");
         assert!(len <= reserved, "a body larger than what was reserved");
         let mut locked = self.handle.engine.lock();
-        if len.saturating_mul(Self::SPARSE) < parcel.room() {
+        if Parcel::LEAST < parcel.room() && len.saturating_mul(Self::SPARSE) < parcel.room() {
             let mut small = locked.inbox().parcel(len);
             if small.room() < parcel.room() {
                 small.body_mut(len).copy_from_slice(parcel.body(len));
@@ -155,6 +175,8 @@ impl Outbound for Sender {
         };
         failpoint!("transport.commit");
         let sequence = out.send(len);
+        self.room = out.room(connection.under_way);
+        let all_out = connection.under_way.is_nothing();
         let head = Head {
             sequence,
             len: len as u32,
@@ -162,7 +184,16 @@ impl Outbound for Sender {
             credits: incoming.publish(),
             to: connection.peer,
         };
-        locked.post(self.handle.id, parcel, head, len);
+        let back = locked.post(self.handle.id, parcel, head, len);
+        let sent = &self.handle.signs.sent;
+        sent.store(all_out && back.is_some(), Ordering::Relaxed);
+        if let Some(parcel) = back {
+            if self.reserved.is_none() && parcel.room() <= Self::KEPT {
+                self.reserved = Some((parcel, 0));
+            } else {
+                locked.inbox().give(parcel);
+            }
+        }
         sequence
     }
 
@@ -193,8 +224,14 @@ impl Drop for Sender {
 /// Frames in.
 struct Receiver {
     handle: Arc<Handle>,
-    /// The frame that `peek` found.
-    held: Option<Frame>,
+    /// The frame that `peek` found, and whether it is to be given back as soon as it is released.
+    held: Option<(Frame, bool)>,
+    /// What was released, until the lock is taken anyway; where it is to be given back soon, until the turn is over.
+    spent: Option<(Data, bool)>,
+    /// `State::looks` at the last look that found nothing.
+    looked: u64,
+    /// Looks in succession in which UCX was not let work, because a frame was sent just before.
+    passed: u32,
 }
 
 // SAFETY: what a frame holds is memory of the engine's, which is given back under its lock; until then it is the
@@ -202,24 +239,78 @@ struct Receiver {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    /// The next frame, if there is one. Lets UCX work if nobody did since the last look.
-    fn next(&self) -> Result<Option<Frame>, Gone> {
+    /// The next frame, if there is one. Lets UCX work if nobody did since the last look; not where the last thing that happened
+    /// is that a frame was sent: who sends looks in passing, for what cannot be there yet, and who waits looks again.
+    fn next(&mut self) -> Result<Option<(Frame, bool)>, Gone> {
+        if self.passes() {
+            return Ok(None);
+        }
         let mut locked = self.handle.engine.lock();
+        if let Some((data, _)) = self.spent.take() {
+            spend(&mut locked, self.handle.id, data);
+        }
         let looks = locked.state.looks;
-        let looked = connection(&mut locked, self.handle.id)?;
-        if let Some(frame) = looked.arrived.pop_front() {
+        let before = connection(&mut locked, self.handle.id)?;
+        if let Some(frame) = before.take() {
             return Ok(Some(frame));
         }
-        if looked.looked == looks && looked.gone.is_none() {
+        if self.looked == looks && before.gone.is_none() {
             locked.progress();
         }
-        let looks = locked.state.looks;
+        self.looked = locked.state.looks;
         let connection = connection(&mut locked, self.handle.id)?;
-        connection.looked = looks;
-        match (connection.arrived.pop_front(), &connection.gone) {
+        match (connection.take(), &connection.gone) {
             (None, Some(gone)) => Err(gone.clone()),
             (frame, _) => Ok(frame),
         }
+    }
+
+    /// Whether a look finds nothing, and has nothing else to do.
+    fn passes(&mut self) -> bool {
+        let signs = &self.handle.signs;
+        if signs.arrived.load(Ordering::Acquire) || signs.is_gone() || self.is_due() {
+            return false;
+        }
+        let looks = self.handle.engine.looks();
+        if looks != self.looked {
+            self.looked = looks;
+            return true;
+        }
+        if signs.sent.load(Ordering::Relaxed) && self.passed < PASSED {
+            signs.sent.store(false, Ordering::Relaxed);
+            self.passed += 1;
+            return true;
+        }
+        self.passed = 0;
+        false
+    }
+
+    /// Whether there is something to be given back that does not wait for another reason to take the lock.
+    fn is_due(&self) -> bool {
+        self.spent.as_ref().is_some_and(|(_, is_due)| *is_due)
+    }
+
+    /// Gives back what was released.
+    fn settle_up(&mut self) {
+        if let Some((data, _)) = self.spent.take() {
+            spend(&mut self.handle.engine.lock(), self.handle.id, data);
+        }
+    }
+}
+
+/// Looks in passing, in succession, in which UCX is not let work.
+const PASSED: u32 = 16;
+
+/// Gives the memory of a frame back, and room to the peer.
+fn spend(locked: &mut Locked<'_>, id: ConnectionId, data: Data) {
+    let len = data.len();
+    locked.discard(data);
+    if let Ok(connection) = connection(locked, id)
+        && let Stage::Open { incoming, .. } = &mut connection.stage
+        && incoming.release(len)
+        && connection.gone.is_none()
+    {
+        locked.credit(id);
     }
 }
 
@@ -228,7 +319,7 @@ impl Inbound for Receiver {
         if self.held.is_none() {
             self.held = self.next()?;
         }
-        Ok(self.held.as_ref().map(|frame| {
+        Ok(self.held.as_ref().map(|(frame, _)| {
             let (ptr, len) = match &frame.data {
                 Data::Copied(parcel, len) => (parcel.body(*len).as_ptr(), *len),
                 Data::Kept(data, len) => (data.cast_const().cast(), *len),
@@ -243,25 +334,27 @@ impl Inbound for Receiver {
         }))
     }
 
+    fn finds_nothing(&mut self) -> bool {
+        self.held.is_none() && self.passes()
+    }
+
     fn release(&mut self) {
-        let Some(frame) = self.held.take() else { return };
-        let len = frame.data.len();
-        let mut locked = self.handle.engine.lock();
-        locked.discard(frame.data);
-        if let Ok(connection) = connection(&mut locked, self.handle.id)
-            && let Stage::Open { incoming, .. } = &mut connection.stage
-            && incoming.release(len)
-            && connection.gone.is_none()
-        {
-            locked.credit(self.handle.id);
-        }
+        let Some((frame, is_due)) = self.held.take() else {
+            return;
+        };
+        self.settle_up();
+        self.spent = Some((frame.data, is_due));
     }
 
     fn settle(&mut self) {
         // What the peer was not told of yet keeps it from nothing: see `Incoming::release`.
+        if self.is_due() {
+            self.settle_up();
+        }
     }
 
     fn arm(&mut self) -> bool {
+        self.settle_up();
         let mut locked = self.handle.engine.lock();
         // A target's listener has armed the worker for all of its connections.
         if locked.state.door.is_none() {
@@ -279,6 +372,7 @@ impl Inbound for Receiver {
     }
 
     fn rest(&mut self) {
+        self.settle_up();
         if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
             connection.resting = true;
         }
@@ -294,10 +388,12 @@ impl Inbound for Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         // Where the worker cannot be used it is the application's, and what it brought was copied.
-        if let Some(frame) = self.held.take()
-            && let Some(mut locked) = self.handle.engine.lock_here()
-        {
-            locked.discard(frame.data);
+        let held = self.held.take().map(|(frame, _)| frame.data);
+        let spent = self.spent.take().map(|(data, _)| data);
+        for data in held.into_iter().chain(spent) {
+            if let Some(mut locked) = self.handle.engine.lock_here() {
+                locked.discard(data);
+            }
         }
     }
 }

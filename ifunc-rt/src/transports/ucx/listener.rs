@@ -207,6 +207,11 @@ impl Listener for UcxListener {
     fn serves_any_thread(&self) -> bool {
         self.engine.borrowed().is_none_or(Borrowed::is_anywhere)
     }
+
+    /// Over TCP a look is a system call.
+    fn pace(&self) -> u32 {
+        8
+    }
 }
 
 impl Drop for UcxListener {

@@ -43,6 +43,7 @@ mod inbox;
 mod leaving;
 mod link;
 mod listener;
+mod lock;
 mod parcel;
 mod put;
 mod sends;

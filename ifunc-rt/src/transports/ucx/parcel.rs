@@ -19,6 +19,9 @@ pub(super) struct Parcel {
 }
 
 impl Parcel {
+    /// The smallest room.
+    pub(super) const LEAST: usize = 256;
+
     /// How long a body may be.
     pub(super) fn room(&self) -> usize {
         self.memory.len() - BODY
@@ -82,11 +85,9 @@ unsafe impl Send for Parcel {}
 impl Pool {
     /// Bytes of memory that are kept for the next message.
     const MOST: usize = 8 << 20;
-    /// Smallest room.
-    const LEAST: usize = 256;
 
     fn class(len: usize) -> usize {
-        (len.max(Self::LEAST).next_power_of_two() / Self::LEAST).ilog2() as usize
+        (len.max(Parcel::LEAST).next_power_of_two() / Parcel::LEAST).ilog2() as usize
     }
 
     /// A parcel for a body of `len` bytes; what they are is anything.
@@ -97,7 +98,7 @@ impl Pool {
             return parcel;
         }
         let mut memory = AlignedBuffer::default();
-        memory.resize(BODY + (Self::LEAST << class));
+        memory.resize(BODY + (Parcel::LEAST << class));
         Box::new(Parcel {
             inbox,
             memory,

@@ -11,7 +11,7 @@ use super::parcel::{Parcel, Purpose};
 use super::table::ConnectionId;
 
 impl Locked<'_> {
-    /// Sends `len` bytes of the parcel's body over `ep`.
+    /// Sends `len` bytes of the parcel's body over `ep`. `Some`: it is sent, and this is its parcel.
     pub(super) fn send(
         &mut self,
         connection: ConnectionId,
@@ -20,7 +20,7 @@ impl Locked<'_> {
         mut parcel: Box<Parcel>,
         head: Head,
         len: usize,
-    ) -> Result<(), Status> {
+    ) -> Result<Option<Box<Parcel>>, Status> {
         self.is_open()?;
         parcel.set_header(&head.encode());
         parcel.purpose = Purpose::Sending { connection, len };
@@ -67,7 +67,7 @@ impl Locked<'_> {
         {
             connection.under_way.begin(len);
         }
-        self.under_way(parcel, request)
+        self.under_way_or_back(parcel, request)
     }
 
     /// Fetches a body. `Ok(Some)`: it is here.
@@ -105,14 +105,31 @@ impl Locked<'_> {
 
     /// Keeps the parcel of an operation that has begun, and takes back that of one that is over.
     pub(super) fn under_way(&mut self, parcel: *mut Parcel, request: ucs_status_ptr_t) -> Result<(), Status> {
+        if let Some(parcel) = self.under_way_or_back(parcel, request)? {
+            self.inbox().give(parcel);
+        }
+        Ok(())
+    }
+
+    /// As [`under_way`](Self::under_way); `Some` is the parcel of an operation that went well and is over.
+    fn under_way_or_back(
+        &mut self,
+        parcel: *mut Parcel,
+        request: ucs_status_ptr_t,
+    ) -> Result<Option<Box<Parcel>>, Status> {
         if UCS_PTR_IS_PTR(request) {
             self.state.parcels.insert(parcel);
-            return Ok(());
+            return Ok(None);
         }
         // SAFETY: made from a box by the caller; UCX is done with it and will not call back.
         let parcel = unsafe { Box::from_raw(parcel) };
-        self.inbox().give(parcel);
-        self.ucx().check_ptr(request)
+        match self.ucx().check_ptr(request) {
+            Ok(()) => Ok(Some(parcel)),
+            Err(status) => {
+                self.inbox().give(parcel);
+                Err(status)
+            }
+        }
     }
 
     /// The parcel of an operation that has ended.

@@ -159,7 +159,7 @@ pub(super) struct Connection {
     early: BTreeMap<u32, Frame>,
     /// Sequence of the frame behind the last of `arrived`.
     next: u32,
-    /// `State::looks` at the last look for frames.
+    /// `State::looks` at the last look for frames, where they are put.
     pub(super) looked: u64,
     /// A target looks here only when it is told to.
     pub(super) resting: bool,
@@ -172,8 +172,25 @@ pub(super) struct Connection {
     pub(super) heard: bool,
     /// This side has left; until then the peer may hear everything.
     pub(super) left: Option<Instant>,
-    /// `gone.is_some()`, for those who do not have the lock.
-    pub(super) flag: Arc<AtomicBool>,
+    /// For those who do not have the lock.
+    pub(super) signs: Arc<Signs>,
+}
+
+/// What of a connection can be known without the lock. All of it is written under the lock.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// `gone.is_some()`, or its worker is not used any more.
+    pub(super) gone: AtomicBool,
+    /// There is something in `arrived`.
+    pub(super) arrived: AtomicBool,
+    /// A frame was sent since the last look that could have let UCX work, and UCX had nothing under way behind it.
+    pub(super) sent: AtomicBool,
+}
+
+impl Signs {
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
 }
 
 /// A frame that has arrived.
@@ -227,7 +244,7 @@ impl State {
             bye: None,
             heard: false,
             left: None,
-            flag: Arc::new(AtomicBool::new(false)),
+            signs: Arc::default(),
         };
         if own {
             self.endpoints.insert(ep.addr(), id);
@@ -259,7 +276,7 @@ impl Connection {
     /// The first reason why it is over stays.
     pub(super) fn end(&mut self, why: Gone) {
         self.gone.get_or_insert(why);
-        self.flag.store(true, Ordering::Release);
+        self.signs.gone.store(true, Ordering::Release);
     }
 
     /// Puts a frame that has arrived where its turn is. A number that was there before, or that credits do not reach, is given
@@ -273,12 +290,36 @@ impl Connection {
         if frame.sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&frame.sequence) {
             return Err(frame);
         }
+        if frame.sequence == self.next && self.early.is_empty() {
+            // Nearly always.
+            self.next = self.next.wrapping_add(1);
+            self.arrive(frame);
+            return Ok(());
+        }
         self.early.insert(frame.sequence, frame);
         while let Some(frame) = self.early.remove(&self.next) {
             self.next = self.next.wrapping_add(1);
-            self.arrived.push_back(frame);
+            self.arrive(frame);
         }
         Ok(())
+    }
+
+    fn arrive(&mut self, frame: Frame) {
+        self.arrived.push_back(frame);
+        self.signs.arrived.store(true, Ordering::Release);
+    }
+
+    /// The next frame, and whether it is to be given back as soon as it was looked at.
+    pub(super) fn take(&mut self) -> Option<(Frame, bool)> {
+        let frame = self.arrived.pop_front()?;
+        self.signs
+            .arrived
+            .store(!self.arrived.is_empty(), Ordering::Release);
+        let is_due = match (&frame.data, &self.stage) {
+            (Data::Copied(_, len), Stage::Open { incoming, .. }) => incoming.is_due(*len),
+            _ => true,
+        };
+        Some((frame, is_due))
     }
 
     /// Takes all frames.

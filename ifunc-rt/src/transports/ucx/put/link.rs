@@ -1,7 +1,6 @@
 //! One side of a connection whose frames are put, as the layers above have it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE};
@@ -27,7 +26,7 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
     };
     let Welcome { limits, epoch, .. } = rings.welcome;
     let (view, peer) = (rings.view, rings.peer);
-    let handle = Handle::new(engine, id, &connection.flag);
+    let handle = Handle::new(engine, id, &connection.signs);
     drop(locked);
     Some(Link {
         tx: Box::new(Sender {
@@ -124,7 +123,7 @@ impl Outbound for Sender {
         if let Some(why) = self.broken {
             return Err(Gone::Malformed(why));
         }
-        if self.handle.flag.load(Ordering::Acquire) {
+        if self.handle.signs.is_gone() {
             let mut locked = self.handle.engine.lock();
             let gone = connection(&mut locked, self.handle.id)?.gone.clone();
             return Err(gone.unwrap_or(Gone::Closed));

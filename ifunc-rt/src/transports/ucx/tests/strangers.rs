@@ -43,7 +43,7 @@ impl Stranger {
         let mut locked = self.engine.lock();
         let mut parcel = locked.inbox().parcel(body.len());
         parcel.body_mut(body.len()).copy_from_slice(body);
-        locked.post(self.id, parcel, head, body.len());
+        drop(locked.post(self.id, parcel, head, body.len()));
     }
 
     pub(super) fn hello(&self) {
