@@ -1,6 +1,5 @@
 //! The way out: connected, installed, in order, in fragments where need be.
 
-use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use zerocopy::IntoBytes;
@@ -66,14 +65,22 @@ impl Connection {
     /// The handle's image is installed or on its way, in order; with `again` it has travelled since the last that carried it.
     /// `false`: no room now.
     pub(super) fn installed(&mut self, handle: u32, again: bool) -> Result<bool, Error> {
-        let slot = &mut self.handles[handle as usize];
-        if slot.is_bound(self.generation) && !(again && slot.is_due_again()) {
+        // The image is borrowed, not held: to count those who hold it would wait for all stores before, and that is the image.
+        let Self {
+            handles,
+            link,
+            generation,
+            waiting,
+            ..
+        } = self;
+        let slot = &mut handles[handle as usize];
+        if slot.is_bound(*generation) && !(again && slot.is_due_again()) {
             return Ok(true);
         }
-        let library = Arc::clone(&slot.library);
-        let Some(link) = &mut self.link else {
+        let Some(link) = link else {
             return Ok(false);
         };
+        let library = &*slot.library;
         let limit = link.limits.max_image;
         if library.image.len() as u64 > limit {
             return Err(Error::ImageTooLarge {
@@ -86,9 +93,9 @@ impl Connection {
         let len = InstallHead::SIZE + library.image.len();
         let header = Header::new(Kind::Install, handle, 0);
         if len > link.tx.max_body() {
-            self.handles[handle as usize].installed = self.generation;
             let mut body = head.as_bytes().to_vec();
             body.extend_from_slice(&library.image);
+            slot.installed = *generation;
             self.start(header, body);
             return Ok(true);
         }
@@ -98,12 +105,12 @@ impl Connection {
                 to_head.copy_from_slice(head.as_bytes());
                 to_image.copy_from_slice(&library.image);
                 link.tx.commit(header, len);
-                self.handles[handle as usize].installed = self.generation;
+                slot.installed = *generation;
                 failpoint!("source.installed");
                 Ok(true)
             }
             Ok(None) => {
-                self.waiting.lacking = len;
+                waiting.lacking = len;
                 Ok(false)
             }
             Err(gone) => {

@@ -90,17 +90,17 @@ impl State {
         self.book.link.other_frames.add(1);
         match header.kind {
             Kind::Install => {
-                let (status, detail) = match self.install(host, argument, header, arrived)? {
-                    Ok(()) => (Status::Executed, "".into()),
-                    Err(refusal) => (Status::Rejected(refusal.reason), refusal.detail),
-                };
+                let result = self.install(host, argument, header, arrived)?;
                 // Without a token nothing is said: the frames that want the image will be told.
                 if header.token == 0 {
-                    Ok(())
-                } else {
-                    self.book.link.bytes_out.add(detail.len() as u64);
-                    replies.complete(header.token, status, detail.as_bytes())
+                    return Ok(());
                 }
+                let (status, detail) = match &result {
+                    Ok(()) => (Status::Executed, ""),
+                    Err(refusal) => (Status::Rejected(refusal.reason), &*refusal.detail),
+                };
+                self.book.link.bytes_out.add(detail.len() as u64);
+                replies.complete(header.token, status, detail.as_bytes())
             }
             Kind::Unbind => {
                 if let Some(binding) = self.bindings.get_mut(header.handle as usize) {
