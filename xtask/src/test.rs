@@ -9,6 +9,7 @@ use crate::build_time;
 use crate::corpus;
 use crate::debian;
 use crate::faults;
+use crate::instructions;
 use crate::launcher;
 use crate::soak;
 use crate::steps::{Steps, cargo, ifunc, last_line, output};
@@ -89,6 +90,7 @@ pub(crate) fn run(steps: &mut Steps) {
     }
     steps.step("a short soak", || soak::run(&["--quick".to_owned()]));
     steps.step("every figure, briefly", bench::quick);
+    instructions::run(steps);
     launcher::run(steps);
     two_hosts::quick(steps);
     build_time::run(steps);

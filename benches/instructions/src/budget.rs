@@ -3,56 +3,57 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use crate::count::{instructions, median};
+use crate::count::{Instructions, instructions};
 use crate::work::{TURN, burned};
 
 /// A way of messages, and its budget.
 struct Way {
-    /// As it is printed.
-    name: &'static str,
-    /// As `work` calls it.
+    /// As it is printed, and as `work` calls it.
     what: &'static str,
     /// How many messages it has.
     messages: u64,
     /// Whether the ifunc runs meanwhile. What it does itself is no matter of the runtime's.
     runs: bool,
-    /// Instructions per message: what it takes, and 8 % more. Who makes it shorter takes it down.
-    budget: f64,
+    /// Instructions per message: what it takes, and some 8 % more, because processors differ in how they copy a few bytes. Who makes it
+    /// shorter takes it down.
+    usual: f64,
+    /// The same with what is done once in a tick of the clock.
+    first: f64,
 }
 
 /// The ways of the cached message of 8 bytes over `shm`.
 const WAYS: &[Way] = &[
-    // The source: `send` of a typed handle that asks, as once in a tick of the clock, whether its target is there.
+    // The source: `send` of a typed handle.
     Way {
-        name: "send",
         what: "send",
         messages: 1,
         runs: false,
-        budget: 800.0,
+        usual: 260.0,
+        first: 735.0,
     },
     // The target, from one `poll` to its return: one message, as in a ping-pong.
     Way {
-        name: "look",
         what: "look",
         messages: 1,
         runs: true,
-        budget: 712.0,
+        usual: 610.0,
+        first: 715.0,
     },
     // And one of many that have come.
     Way {
-        name: "look-at-many",
         what: "look-at-many",
         messages: TURN,
         runs: true,
-        budget: 364.0,
+        usual: 365.0,
+        first: 365.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Way {
-        name: "call",
         what: "call",
         messages: 1,
         runs: true,
-        budget: 2900.0,
+        usual: 2250.0,
+        first: 2860.0,
     },
 ];
 
@@ -63,26 +64,42 @@ const MANY_TURNS: u64 = 101;
 
 /// Counts and prints; with `judge` a budget that is exceeded is an error.
 pub(crate) fn count(judge: bool) -> Result<ExitCode, Box<dyn Error>> {
-    let [few, many] = [TURNS, MANY_TURNS].map(|turns| median(instructions("look", turns)?));
-    let (difference, expected) = (many? - few?, burned(MANY_TURNS) - burned(TURNS));
+    // The ifunc runs on a stack of its own, in memory that its code was written to a moment ago: were that missed, all counts would be
+    // too small.
+    let [few, many] = [TURNS, MANY_TURNS].map(|turns| instructions("look", turns));
+    let (difference, expected) = (many?.usual - few?.usual, burned(MANY_TURNS) - burned(TURNS));
     if difference != expected {
         return Err(format!("{expected} instructions more in the ifunc were counted as {difference}").into());
     }
     let mut exceeded = Vec::new();
     for way in WAYS {
-        let all = median(instructions(way.what, TURNS)?)? as f64 / way.messages as f64;
-        let ours = if way.runs { all - burned(TURNS) as f64 } else { all };
-        let (name, budget) = (way.name, way.budget);
-        println!("{name} {ours:.1} {budget}");
-        if ours > budget {
-            exceeded.push(format!(
-                "`{name}` takes {ours:.1} instructions per message, its budget is {budget}"
-            ));
+        let own = if way.runs { burned(TURNS) } else { 0 };
+        let Instructions { usual, first } = instructions(way.what, TURNS)?;
+        let each = |all: u64| all as f64 / way.messages as f64 - own as f64;
+        let counts = [
+            (way.what.to_owned(), each(usual), way.usual),
+            (format!("{}-in-a-new-tick", way.what), each(first), way.first),
+        ];
+        for (name, count, budget) in counts {
+            println!("{name} {count:.1} {own} {budget}");
+            if count > budget {
+                exceeded.push(format!(
+                    "`{name}` takes {count:.1} instructions of the runtime's per message, {:.1} more than its budget of {budget}",
+                    count - budget
+                ));
+            }
         }
     }
     if judge && !exceeded.is_empty() {
-        let help = "help: what is worth them raises the budget, in `benches/instructions/src/budget.rs`";
-        return Err(format!("{}\n{help}", exceeded.join("\n")).into());
+        return Err(format!("{}\n{HELP}", exceeded.join("\n")).into());
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// What to do about it.
+const HELP: &str = "\
+help: something on the way of a cached message of 8 bytes over `shm` became longer: a check, a call that is no longer inlined,
+      a copy. The counts are exact, and do not depend on how busy the machine is.
+      `cargo xtask instructions` counts again; on the commit before yours it says what it was.
+      What is rare belongs into a `#[cold]` function. What is worth its instructions raises the budget, with a word why in the
+      commit: `benches/instructions/src/budget.rs`. A new compiler may need a few more, too.";

@@ -9,25 +9,32 @@ use std::ptr::null_mut;
 
 use libc::{c_int, c_uint, c_void, pid_t};
 
-use crate::work::MARK;
+use crate::work::{EACH, MARK};
 
-/// Instructions of each time that something was done, in order, less those of doing nothing.
-pub(crate) fn instructions(what: &str, turns: u64) -> Result<Vec<u64>, Box<dyn Error>> {
-    let nothing = median(Traced::start("nothing", turns)?.count()?)?;
-    let counts = Traced::start(what, turns)?.count()?;
-    Ok(counts
-        .into_iter()
-        .map(|count| count.saturating_sub(nothing))
-        .collect())
+/// What something took, less what doing nothing does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instructions {
+    /// As it is mostly: the fewest of all times.
+    pub(crate) usual: u64,
+    /// Where a tick of the clock has passed since the last time, and what is done once in a tick is done: the middle one.
+    pub(crate) first: u64,
 }
 
-/// The middle one: now and then something is done that is not done every time, a look at whether the peer is still there.
-pub(crate) fn median(mut counts: Vec<u64>) -> Result<u64, Box<dyn Error>> {
-    counts.sort_unstable();
-    counts
-        .get(counts.len() / 2)
-        .copied()
-        .ok_or_else(|| "nothing was counted".into())
+pub(crate) fn instructions(what: &str, turns: u64) -> Result<Instructions, Box<dyn Error>> {
+    let nothing = Traced::start("nothing", turns)?.count()?;
+    let nothing = nothing.into_iter().min().unwrap_or(0);
+    let counts = Traced::start(what, turns)?.count()?;
+    let mut firsts: Vec<u64> = counts.iter().copied().step_by(EACH).collect();
+    firsts.sort_unstable();
+    let (usual, first) = counts
+        .iter()
+        .min()
+        .zip(firsts.get(firsts.len() / 2))
+        .ok_or("nothing was counted")?;
+    Ok(Instructions {
+        usual: usual.saturating_sub(nothing),
+        first: first.saturating_sub(nothing),
+    })
 }
 
 /// A child that does `work`, and stops where it says so.

@@ -1,7 +1,7 @@
 //! Counts the instructions of a message's way from its source into an ifunc on its target, and keeps a budget of them.
 //!
 //! ```text
-//! ifunc-instructions count         counts, and prints: what, instructions per message, budget
+//! ifunc-instructions count         counts, and prints: what, instructions per message, those of the ifunc beside them, budget
 //! ifunc-instructions judge         counts, and fails where a budget is exceeded
 //! ifunc-instructions work WHAT B   does WHAT, with an ifunc that burns B turns of a loop, for one that counts
 //! ```
@@ -9,10 +9,12 @@
 //! The counts are exact, and the same on a busy machine. They are those of optimised code: `cargo xtask instructions` builds it so.
 //!
 //! * `work`: what is counted
+//! * `clock`: which stands still meanwhile
 //! * `count`: by whom
 //! * `budget`: how much there may be
 
 mod budget;
+mod clock;
 mod count;
 mod work;
 

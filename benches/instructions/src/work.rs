@@ -8,6 +8,8 @@ use ifunc_abi::image::{ARCH_X86_64, ImageError, ImageParts};
 use ifunc_abi::text::Text;
 use ifunc_rt::{Registered, Source, Target};
 
+use crate::clock;
+
 mod handle {
     use ifunc::prelude::*;
 
@@ -33,43 +35,52 @@ pub(crate) fn burned(turns: u64) -> u64 {
 pub(crate) const MARK: i32 = libc::SIGUSR1;
 /// Messages that are sent before the target looks, where it finds several.
 pub(crate) const TURN: u64 = 8;
-/// How often something is done and counted.
-const TIMES: u64 = 5;
-/// More than a tick of the coarse clock.
+/// Ticks of the clock in which something is done and counted.
+const TIMES: u64 = 3;
+/// How often in each, one behind the other.
+pub(crate) const EACH: usize = 3;
+/// More than a tick.
 const TICKS: Duration = Duration::from_millis(20);
 /// How often the target looks for what was sent.
 const LOOKS: usize = 1 << 16;
 
-/// Does it, [`TIMES`] times, between two marks each.
+/// Does it, [`TIMES`] times [`EACH`], between two marks each.
 pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
     let mut both = Both::new()?;
     // What is done at first: connected, installed, the first invocations timed.
     for _ in 0..128 {
         both.call(turns)?;
     }
+    clock::stop()?;
     for _ in 0..TIMES {
-        // Once in a tick of the clock a source asks whether its target is there. To be counted takes longer than a tick on a busy
-        // machine and less on an idle one: so that both count the same, one has always passed.
-        std::thread::sleep(TICKS);
-        match what {
-            "nothing" => marked(|| Ok(()))?,
-            "send" => {
-                marked(|| both.send(turns))?;
-                both.look()?;
-            }
-            "look" => {
-                both.send(turns)?;
-                marked(|| both.look())?;
-            }
-            "look-at-many" => {
-                (0..TURN).try_for_each(|_| both.send(turns))?;
-                marked(|| both.look())?;
-            }
-            "call" => marked(|| both.call(turns))?,
-            _ => return Err(format!("`{what}` is nothing that is counted").into()),
+        // Once in a tick of the clock a source asks whether its target is there, and a target what else there is to do.
+        clock::pass(TICKS);
+        once(&mut both, what, turns)?;
+        for _ in 1..EACH {
+            once(&mut both, what, turns)?;
         }
     }
     Ok(())
+}
+
+fn once(both: &mut Both, what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
+    match what {
+        "nothing" => marked(|| Ok(())),
+        "send" => {
+            marked(|| both.send(turns))?;
+            both.look()
+        }
+        "look" => {
+            both.send(turns)?;
+            marked(|| both.look())
+        }
+        "look-at-many" => {
+            (0..TURN).try_for_each(|_| both.send(turns))?;
+            marked(|| both.look())
+        }
+        "call" => marked(|| both.call(turns)),
+        _ => Err(format!("`{what}` is nothing that is counted").into()),
+    }
 }
 
 #[inline(never)]
