@@ -3,10 +3,11 @@
 use anyhow::{Context, Result};
 
 use super::Figure;
+use super::settings::{self, Setting};
 use crate::Bench;
 use crate::irregular::{Cluster, Work};
 use crate::row::Row;
-use crate::slots::{Payload, Series, Side, Slot, take_turns_all};
+use crate::slots::{Payload, Side, Slot, take_turns_all};
 
 pub(crate) const AGGREGATE: Figure = Figure {
     id: "aggregate",
@@ -29,30 +30,38 @@ pub(crate) const READS: Figure = Figure {
 /// Processes that have a part of the table. They share a core.
 const PARTS: usize = 2;
 
-type Env = [(&'static str, &'static str)];
-
 /// What carries messages: how ours is addressed, and how UCX may be configured.
 struct Way {
     name: &'static str,
     address: &'static str,
     /// Of all programs.
-    env: &'static Env,
-    /// Of the peer's. The better one counts.
-    settings: &'static [&'static Env],
+    env: Setting,
+    /// Of the peer's active messages. The better one counts.
+    messages: &'static [Setting],
+    /// Of its gets and atomic additions.
+    accesses: &'static [Setting],
+    /// How gets and atomic additions happen there.
+    remark: &'static str,
 }
 
 const TCP: Way = Way {
     name: "ucx over TCP",
     address: "ucx://127.0.0.1:0",
     env: &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
-    settings: &[&[], &[("UCX_RNDV_THRESH", "inf")]],
+    messages: &[&[], &[("UCX_RNDV_THRESH", "inf")]],
+    accesses: &[&[]],
+    remark: "Over TCP UCX does gets and atomic additions by messages of its own, which the target's processor answers; on a network \
+        card that does them itself they cost the target nothing",
 };
 
 const MEMORY: Way = Way {
     name: "shm",
     address: "shm:",
     env: &[],
-    settings: &[&[], &[("UCX_TLS", "posix,self")]],
+    messages: &[&[], &[("UCX_TLS", "posix,self")]],
+    accesses: &[&[], &[("UCX_TLS", "posix,self")]],
+    remark: "Over shared memory gets are loads, and atomic additions are those of the source's processor, of memory that both map: \
+        the target does nothing",
 };
 
 /// Eight bytes, each operation.
@@ -74,9 +83,46 @@ fn ours(bench: &Bench, way: &Way, parts: usize, work: Work, aggregated: bool) ->
     Cluster::start("ours", "table", bench.cores, parts, &env)
 }
 
-fn peers(bench: &Bench, way: &Way, work: Work, aggregated: bool) -> Result<Vec<Cluster>> {
-    let tried = if bench.plan.quick { 1 } else { way.settings.len() };
-    let settings = way.settings[..tried].iter().map(|setting| {
+/// The ways in which a user of UCX does it.
+#[derive(Clone, Copy)]
+enum By {
+    Messages,
+    Accesses,
+}
+
+impl By {
+    const ALL: [Self; 2] = [Self::Messages, Self::Accesses];
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Messages => "table-ucx",
+            Self::Accesses => "table-remote",
+        }
+    }
+
+    fn settings(self, way: &Way) -> &'static [Setting] {
+        match self {
+            Self::Messages => way.messages,
+            Self::Accesses => way.accesses,
+        }
+    }
+
+    fn name(self, work: Work, aggregated: bool) -> &'static str {
+        match (self, work, aggregated) {
+            (Self::Messages, _, false) => "UCX active messages",
+            (Self::Messages, _, true) => "UCX active messages, aggregated by hand",
+            (Self::Accesses, Work::Updates, _) => "UCX atomic additions",
+            (Self::Accesses, Work::Reads, false) => "UCX gets",
+            (Self::Accesses, Work::Reads, true) => "UCX gets, as many under way as ours",
+        }
+    }
+}
+
+/// The programs of a peer, one for each setting.
+fn peers(bench: &Bench, way: &Way, by: By, work: Work, aggregated: bool) -> Result<Vec<Cluster>> {
+    let settings = by.settings(way);
+    let tried = if bench.plan.quick { 1 } else { settings.len() };
+    let settings = settings[..tried].iter().map(|setting| {
         let env = [
             way.env,
             setting,
@@ -88,20 +134,12 @@ fn peers(bench: &Bench, way: &Way, work: Work, aggregated: bool) -> Result<Vec<C
             },
         ]
         .concat();
-        let how = if aggregated { ", aggregated by hand" } else { "" };
-        let set: Vec<_> = way
-            .env
-            .iter()
-            .chain(*setting)
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let set = if set.is_empty() {
-            "defaults".into()
-        } else {
-            set.join(" ")
-        };
-        let name = format!("UCX active messages{how}, {set}");
-        Cluster::start(&name, "table-ucx", bench.cores, PARTS, &env)
+        let name = format!(
+            "{}, {}",
+            by.name(work, aggregated),
+            settings::name(&[way.env, setting].concat())
+        );
+        Cluster::start(&name, by.kind(), bench.cores, PARTS, &env)
     });
     settings.collect()
 }
@@ -127,25 +165,50 @@ fn irregular(bench: &mut Bench, figure: &str, work: Work) -> Result<()> {
     for way in ways {
         for (aggregated, how) in [(false, "each by itself"), (true, "aggregated")] {
             let mut ours = ours(bench, way, PARTS, work, aggregated)?;
-            let mut peers = peers(bench, way, work, aggregated)?;
+            let mut peers = Vec::new();
+            let mut of = Vec::new();
+            for by in By::ALL {
+                // To start processes takes most of a quick run: these are the same in both cases but for what is under way.
+                if aggregated && bench.plan.quick && matches!(by, By::Accesses) {
+                    continue;
+                }
+                let all = self::peers(bench, way, by, work, aggregated)?;
+                of.push((by, peers.len()..peers.len() + all.len()));
+                peers.extend(all);
+            }
             let mut sides: Vec<&mut dyn Side> = vec![&mut ours];
             for peer in &mut peers {
                 sides.push(peer);
             }
             let all = take_turns_all(&bench.plan, slot(), &mut sides)?;
             let (mine, theirs) = all.split_first().context("there is ours")?;
-            let beside: Vec<(&Series, &Cluster)> = theirs.iter().zip(&peers).collect();
-            let best = beside
-                .into_iter()
-                .min_by(|one, other| one.0.median().total_cmp(&other.0.median()));
-            let (theirs, peer) = best.context("there is a peer")?;
-            let mut row = Row::rate(figure, slot(), mine, Some(theirs));
-            row.case = format!("{}, {how}", way.name);
-            row.unit = format!("{}/s", work.name());
-            row.peer_name = Some(peer.name.clone());
-            row.carried_by = [&ours, peer].map(|cluster| Some(cluster.carried_by.clone()));
-            bench.rows.push(row);
+            for (by, range) in of {
+                let best =
+                    range.min_by(|one, other| theirs[*one].median().total_cmp(&theirs[*other].median()));
+                let best = best.context("there is a setting")?;
+                let (theirs, peer) = (&theirs[best], &peers[best]);
+                let mut row = Row::rate(figure, slot(), mine, Some(theirs));
+                row.case = format!("{}, {how}", way.name);
+                row.unit = format!("{}/s", work.name());
+                row.peer_name = Some(peer.name.clone());
+                row.carried_by = [&ours, peer].map(|cluster| Some(cluster.carried_by.clone()));
+                if let By::Accesses = by {
+                    row.case = format!("{}; beside {}", row.case, work.access());
+                    row.note = way.remark.into();
+                }
+                bench.rows.push(row);
+            }
         }
     }
     Ok(())
+}
+
+impl Work {
+    /// What does it without a program at the other end.
+    fn access(self) -> &'static str {
+        match self {
+            Self::Updates => "atomics",
+            Self::Reads => "gets",
+        }
+    }
 }

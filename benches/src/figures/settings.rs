@@ -71,7 +71,7 @@ impl Candidates {
 }
 
 /// As it is written in front of a command.
-pub(crate) fn name(setting: Setting) -> String {
+pub(crate) fn name(setting: &[(&str, &str)]) -> String {
     if setting.is_empty() {
         return "defaults".into();
     }

@@ -51,6 +51,8 @@ const ROLES: &[(&str, Role)] = &[
     ("crowd-ucx-target", crowd::ucx::target),
     ("table-source", irregular::ifuncs::source),
     ("table-target", irregular::ifuncs::target),
+    ("table-remote-source", irregular::remote::source),
+    ("table-remote-target", irregular::remote::target),
     ("table-ucx-source", irregular::ucx::source),
     ("table-ucx-target", irregular::ucx::target),
 ];

@@ -16,6 +16,7 @@ const UCP: &[&str] = &[
     "ucp_am_data_release",
     "ucp_am_recv_data_nbx",
     "ucp_am_send_nbx",
+    "ucp_atomic_op_nbx",
     "ucp_cleanup",
     "ucp_config_modify",
     "ucp_config_print",

@@ -11,6 +11,7 @@ functions! {
         fn ucp_am_data_release(worker: ucp_worker_h, data: *mut c_void);
         fn ucp_am_recv_data_nbx(worker: ucp_worker_h, data_desc: *mut c_void, buffer: *mut c_void, count: usize, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
         fn ucp_am_send_nbx(ep: ucp_ep_h, id: c_uint, header: *const c_void, header_length: usize, buffer: *const c_void, count: usize, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
+        fn ucp_atomic_op_nbx(ep: ucp_ep_h, opcode: ucp_atomic_op_t, buffer: *const c_void, count: usize, remote_addr: u64, rkey: ucp_rkey_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
         fn ucp_cleanup(context_p: ucp_context_h);
         fn ucp_config_modify(config: *mut ucp_config_t, name: *const c_char, value: *const c_char) -> ucs_status_t;
         fn ucp_config_print(config: *const ucp_config_t, stream: *mut FILE, title: *const c_char, print_flags: ucs_config_print_flags_t);

@@ -2,6 +2,7 @@
 //! differs.
 
 pub(super) mod ifuncs;
+pub(super) mod remote;
 pub(super) mod ucx;
 
 use std::time::Instant;

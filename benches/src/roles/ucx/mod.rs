@@ -2,6 +2,7 @@
 //! callback. Everything that is not said here is UCX's default, or what the environment says (`UCX_TLS`, …).
 
 pub(super) mod am;
+pub(super) mod memory;
 pub(super) mod put;
 
 use std::ffi::c_void;
@@ -100,6 +101,36 @@ impl Worker {
     pub(super) fn progress(&self) -> bool {
         // SAFETY: the worker is alive and this thread's.
         unsafe { self.ucx.ucp_worker_progress(self.worker) != 0 }
+    }
+
+    /// What a function of UCX returned that may begin an operation. `Some`: it is under way.
+    #[inline]
+    fn request(self: &Rc<Self>, request: ucs_status_ptr_t, doing: &'static str) -> Result<Option<Request>> {
+        if UCS_PTR_IS_PTR(request) {
+            return Ok(Some(Request {
+                worker: Rc::clone(self),
+                request,
+            }));
+        }
+        if UCS_PTR_IS_ERR(request) {
+            self.ucx.check_ptr(request).context(doing)?;
+        }
+        Ok(None)
+    }
+
+    /// What begins after this at an endpoint happens after what began before it.
+    pub(super) fn fence(&self) -> Result<()> {
+        // SAFETY: the worker is alive and this thread's.
+        let status = unsafe { self.ucx.ucp_worker_fence(self.worker) };
+        self.ucx.check(status).context("a fence")
+    }
+
+    /// Asks for everything that began at any endpoint to have happened at the other end. `None`: it has.
+    pub(super) fn flush(self: &Rc<Self>) -> Result<Option<Request>> {
+        let params = ucp_request_param_t::default();
+        // SAFETY: as above.
+        let request = unsafe { self.ucx.ucp_worker_flush_nbx(self.worker, &raw const params) };
+        self.request(request, "a flush")
     }
 
     /// Readable when there may be something to do, once the worker is [armed](Self::arm). Its context needs
@@ -336,19 +367,10 @@ impl Endpoint {
         self.request(request, "sending an active message")
     }
 
-    /// What a function of UCX returned that may begin an operation. `Some`: it is under way.
+    /// As [`Worker::request`].
     #[inline]
-    pub(super) fn request(&self, request: ucs_status_ptr_t, doing: &'static str) -> Result<Option<Request>> {
-        if UCS_PTR_IS_PTR(request) {
-            return Ok(Some(Request {
-                worker: Rc::clone(&self.worker),
-                request,
-            }));
-        }
-        if UCS_PTR_IS_ERR(request) {
-            self.worker.ucx.check_ptr(request).context(doing)?;
-        }
-        Ok(None)
+    fn request(&self, request: ucs_status_ptr_t, doing: &'static str) -> Result<Option<Request>> {
+        self.worker.request(request, doing)
     }
 
     /// The transports and devices in use, by UCX's own account.

@@ -1,6 +1,5 @@
 //! The way out: connected, installed, in order, in fragments where need be.
 
-
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use zerocopy::IntoBytes;
 
