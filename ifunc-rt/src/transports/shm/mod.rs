@@ -27,6 +27,7 @@ mod handshake;
 mod layout;
 mod listener;
 mod mapped;
+mod pace;
 mod place;
 mod policy;
 mod prefetch;

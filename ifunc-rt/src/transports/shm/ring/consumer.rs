@@ -64,6 +64,12 @@ impl<S: Shared> Consumer<S> {
         (self.taken & u64::from(self.size.slots - 1)) as usize
     }
 
+    /// Offset of the next body in the data ring.
+    #[inline]
+    fn data_at(&self) -> usize {
+        (self.cursor & u64::from(self.size.data - 1)) as usize
+    }
+
     /// Sequence of the next frame.
     #[inline]
     fn expected(&self) -> u32 {
@@ -138,6 +144,9 @@ impl<S: Shared> Consumer<S> {
         if len > if inline { INLINE } else { self.size.max_body() } {
             return self.malformed("a body larger than a frame can have");
         }
+        if !inline {
+            self.shared.body_found(self.data_at(), len);
+        }
         self.state = State::Holding(Held { words, len, inline });
         Ok(true)
     }
@@ -189,8 +198,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         let ptr = if held.inline {
             self.shared.inline(self.slot())
         } else {
-            self.shared
-                .data((self.cursor & u64::from(self.size.data - 1)) as usize)
+            self.shared.data(self.data_at())
         };
         // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and
         // `look` judged that `len` is at most that.

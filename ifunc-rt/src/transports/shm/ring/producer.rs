@@ -210,7 +210,12 @@ impl<S: Shared> Outbound for Producer<S> {
             unsafe { std::ptr::copy_nonoverlapping(from, self.shared.inline(slot), len) };
             header.flags = header.flags.with(FrameFlags::INLINE);
         } else {
+            let at = self.data_at();
             self.cursor += footprint(len);
+            let sequence = self.publish(slot, header, len);
+            let free = u64::from(self.size.data) - (self.cursor - self.credits[1]);
+            self.shared.body_published(at, len, self.data_at(), free as usize);
+            return sequence;
         }
         self.publish(slot, header, len)
     }

@@ -26,6 +26,17 @@ pub(crate) unsafe trait Shared: Send {
     /// used.
     fn data(&self, at: usize) -> *mut u8;
 
+    /// A body of `len` bytes was published that begins at byte `at` of the data ring; the next one will begin at `next`, from where
+    /// on so many bytes are free. For hints to the processor.
+    fn body_published(&self, at: usize, len: usize, next: usize, free: usize) {
+        let _ = (at, len, next, free);
+    }
+
+    /// A body of `len` bytes was found at byte `at` of the data ring, and will be read. For hints to the processor.
+    fn body_found(&self, at: usize, len: usize) {
+        let _ = (at, len);
+    }
+
     /// Frames and bytes that the consumer said it released.
     fn load_credits(&self) -> [u64; 2];
 
