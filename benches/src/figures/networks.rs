@@ -1,5 +1,5 @@
 //! `lat-ucx`, `rate-ucx`: our messages by UCX over TCP, beside UCX's own. `lat-ucx-sm`: what ours cost beyond UCX's over shared
-//! memory. `ucx-put`: ours by puts, beside a ping-pong of puts.
+//! memory. `ucx-put`: ours by puts over either, beside a ping-pong of puts.
 
 use anyhow::{Context, Result};
 
@@ -31,7 +31,7 @@ pub(crate) const SHARED_MEMORY: Figure = Figure {
 
 pub(crate) const PUTS: Figure = Figure {
     id: "ucx-put",
-    title: "one way by UCX's puts over its shared memory, beside a ping-pong of puts",
+    title: "one way by UCX's puts over its shared memory and over TCP, beside a ping-pong of puts",
     run: puts,
 };
 
@@ -148,24 +148,47 @@ fn shared_memory(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn puts(bench: &mut Bench) -> Result<()> {
-    // Over TCP a put is a message that UCX 1.13 answers, and when the other side goes while it does, UCX ends the process: ours
-    // are not offered there, see `docs/architecture.md`.
-    let setting: Setting = &[("UCX_TLS", "posix,tcp,self"), ("UCX_MM_ERROR_HANDLING", "y")];
-    let mut both = Both::start(
-        bench,
-        setting,
-        "ucx-put://127.0.0.1:0",
-        "ucx-put",
+/// What puts are carried by: its name, what both sides are given, and the peer beyond that.
+const PUT_WAYS: [(&str, Setting, Setting); 2] = [
+    (
+        "shared memory",
+        // A listener needs TCP.
+        &[("UCX_TLS", "posix,tcp,self"), ("UCX_MM_ERROR_HANDLING", "y")],
         &[("BENCH_UCX_ERRORS", "peer")],
-    )?;
-    for size in [8, 64, 1024, 16 << 10, 256 << 10] {
-        let slot = Slot::new(size, Payload::Fresh);
-        let row = both.row(bench, PUTS.id, Pattern::PingPong, slot)?;
-        bench.rows.push(Row {
-            peer_name: Some(format!("UCX puts: payload, fence, a word; {}", both.setting)),
-            ..row
-        });
+    ),
+    (
+        "TCP",
+        &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
+        &[("BENCH_UCX_ERRORS", "peer")],
+    ),
+];
+/// Over TCP a put is a message that UCX 1.13 answers.
+const PUT_OVER_TCP: &str = "Over TCP UCX answers each put by a message, and ends a process whose peer dies before that: use `ucx://` there, \
+    which is `lat-ucx` above.";
+
+fn puts(bench: &mut Bench) -> Result<()> {
+    for (way, setting, peers) in PUT_WAYS {
+        let mut both = Both::start(bench, setting, "ucx-put://127.0.0.1:0", "ucx-put", peers)?;
+        let sizes = [8, 64, 1024, 16 << 10, 256 << 10];
+        let tried = if bench.plan.quick && way == "TCP" {
+            1
+        } else {
+            sizes.len()
+        };
+        for &size in &sizes[..tried] {
+            let slot = Slot::new(size, Payload::Fresh);
+            let row = both.row(bench, PUTS.id, Pattern::PingPong, slot)?;
+            bench.rows.push(Row {
+                case: way.into(),
+                peer_name: Some(format!("UCX puts: payload, fence, a word; {}", both.setting)),
+                note: if way == "TCP" {
+                    PUT_OVER_TCP.into()
+                } else {
+                    String::new()
+                },
+                ..row
+            });
+        }
     }
     Ok(())
 }

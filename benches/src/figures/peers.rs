@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::Figure;
+use super::settings::{self, Setting};
 use crate::Bench;
 use crate::pair::Count;
 use crate::program::Program;
@@ -17,8 +18,6 @@ pub(crate) const FIGURE: Figure = Figure {
     run,
 };
 
-/// How many, on the side that has many.
-const MANY: &[usize] = &[1, 2, 4, 8, 64];
 /// Programs that share a core take turns of some milliseconds: a slot lets each have a few.
 const TURN: u64 = 8_000_000;
 /// From the order to the first message: everybody has heard it.
@@ -51,10 +50,14 @@ impl Crowd {
         role: &str,
         sources: usize,
         targets: usize,
+        address: &str,
         env: &[(&str, &str)],
     ) -> Result<Self> {
         let start = |side, cpu, n: usize| -> Result<Program> {
-            let address = format!("shm:bench-peers-{}-{n}", std::process::id());
+            let address = match address {
+                "shm:" => format!("shm:bench-peers-{}-{n}", std::process::id()),
+                address => address.to_owned(),
+            };
             let env = [env, &[("BENCH_ADDRESS", &address)]].concat();
             Program::start(&format!("{role}-{side}"), cpu, &env)
         };
@@ -137,20 +140,54 @@ impl Crowd {
 }
 
 fn run(bench: &mut Bench) -> Result<()> {
-    let many = if bench.plan.quick { &MANY[1..3] } else { MANY };
-    for &n in many {
-        beside(bench, n, 1)?;
-    }
-    for &n in many.iter().filter(|n| **n > 1) {
-        beside(bench, 1, n)?;
+    for way in [&MEMORY, &TCP] {
+        // To start processes takes most of a quick run.
+        let many = if bench.plan.quick { way.quick } else { way.many };
+        for &n in many {
+            beside(bench, way, n, 1)?;
+        }
+        for &n in many.iter().filter(|n| **n > 1) {
+            beside(bench, way, 1, n)?;
+        }
     }
     Ok(())
 }
 
-/// Settings that UCX is tried with: the better one counts.
-const UCX: &[&[(&str, &str)]] = &[&[], &[("UCX_TLS", "posix,self")]];
+/// What carries messages.
+struct Way {
+    name: &'static str,
+    /// Where ours listen.
+    address: &'static str,
+    /// What ours are given.
+    ours: Setting,
+    /// Settings that UCX is tried with: the better one counts.
+    peers: &'static [Setting],
+    /// How many, on the side that has many.
+    many: &'static [usize],
+    quick: &'static [usize],
+}
 
-fn beside(bench: &mut Bench, sources: usize, targets: usize) -> Result<()> {
+const MEMORY: Way = Way {
+    name: "shm",
+    address: "shm:",
+    ours: &[],
+    peers: &[&[], &[("UCX_TLS", "posix,self")]],
+    many: &[1, 2, 4, 8, 64],
+    quick: &[2, 4],
+};
+
+const TCP: Way = Way {
+    name: "ucx over TCP",
+    address: "ucx://127.0.0.1:0",
+    ours: LOOPBACK,
+    peers: &[LOOPBACK],
+    many: &[1, 2, 4, 8],
+    quick: &[2],
+};
+
+const LOOPBACK: Setting = &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")];
+
+fn beside(bench: &mut Bench, way: &Way, sources: usize, targets: usize) -> Result<()> {
     const SIZE: usize = 8;
     let programs = sources.max(targets);
     let length = (bench.plan.slot.as_nanos() as u64).max(TURN * programs as u64);
@@ -159,10 +196,10 @@ fn beside(bench: &mut Bench, sources: usize, targets: usize) -> Result<()> {
     } else {
         bench.plan.repetitions
     };
-    let mut ours = Crowd::start(bench, "crowd", sources, targets, &[])?;
+    let mut ours = Crowd::start(bench, "crowd", sources, targets, way.address, way.ours)?;
     let mut peers = Vec::new();
-    for env in UCX {
-        peers.push((env, Crowd::start(bench, "crowd-ucx", sources, targets, env)?));
+    for env in way.peers {
+        peers.push((env, Crowd::start(bench, "crowd-ucx", sources, targets, "", env)?));
     }
     // The first slot of each connects and brings the code.
     let mut best = (0, 0.0);
@@ -188,24 +225,18 @@ fn beside(bench: &mut Bench, sources: usize, targets: usize) -> Result<()> {
         shares[0], shares[1]
     );
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let setting = env
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect::<Vec<_>>();
     bench.rows.push(Row {
         figure: FIGURE.id.into(),
-        case: format!("{} → {}", plural(sources, "source"), plural(targets, "target")),
+        case: format!(
+            "{}: {} → {}",
+            way.name,
+            plural(sources, "source"),
+            plural(targets, "target")
+        ),
         size: SIZE as u64,
         ours: median(of(|(ours, _)| ours.rate)),
         peer: Some(median(of(|(_, peer)| peer.rate))),
-        peer_name: Some(format!(
-            "UCX active messages, {}",
-            if setting.is_empty() {
-                "defaults".into()
-            } else {
-                setting.join(" ")
-            }
-        )),
+        peer_name: Some(format!("UCX active messages, {}", settings::name(env))),
         ratio: Some(median(ratios.clone())),
         spread: Some([0.25, 0.75].map(|part| quantile(ratios.clone(), part))),
         unit: "messages/s".into(),
