@@ -18,9 +18,18 @@ const NOT_ITS_TURN: &str = "a frame whose number was not its turn";
 
 impl Locked<'_> {
     /// Looks at everything that happened; whether anything did.
+    #[inline]
     pub(super) fn look(&mut self) -> bool {
+        let some = !self.inbox().is_empty() && self.look_at_events();
+        if self.state.has_errands() {
+            self.run_errands();
+        }
+        some
+    }
+
+    fn look_at_events(&mut self) -> bool {
         let mut some = false;
-        loop {
+        while !self.inbox().is_empty() {
             let mut events = std::mem::take(&mut self.state.events);
             self.inbox().take(&mut events);
             if events.is_empty() {
@@ -54,6 +63,11 @@ impl Locked<'_> {
                 self.knock(request);
             }
         }
+        some
+    }
+
+    /// What is to be done in a look, also where nothing happened.
+    fn run_errands(&mut self) {
         // Whoever looks at a ring finds, without an event, what is wrong with it.
         for id in std::mem::take(&mut self.state.broken) {
             self.detach(id);
@@ -76,7 +90,6 @@ impl Locked<'_> {
             self.see_off();
         }
         self.wake_the_target();
-        some
     }
 
     /// Rings for a target that sleeps, if there is something for it.

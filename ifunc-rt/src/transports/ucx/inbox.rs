@@ -127,6 +127,12 @@ impl Inbox {
         }
     }
 
+    /// Whether nothing happened, as far as can be known without the gate.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.gate.is_none() && self.events.borrow().is_empty()
+    }
+
     /// Moves what happened to `events`, which is empty.
     pub(super) fn take(&self, events: &mut Vec<Event>) {
         let _inside = self.enter();

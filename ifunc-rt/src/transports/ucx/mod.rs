@@ -1,7 +1,7 @@
 //! Processes of any hosts, over UCX's active messages; or by its puts, see [`put`].
 //!
 //! UCX is found when it is needed; nothing is linked. Each listener and each source's link has a context and a worker of
-//! its own ([`engine`], with [`endpoints`] and [`sends`]), used under one lock. UCX's callbacks only write down what happened ([`inbox`]); what follows from
+//! its own ([`engine`], with [`endpoints`] and [`sends`]), used under one [`lock`]. UCX's callbacks only write down what happened ([`inbox`]); what follows from
 //! it is decided when UCX has returned ([`dispatch`], [`door`], [`leaving`]). A source connects to the address of UCX's listener, says what it is
 //! and hears what the target takes ([`handshake`]). Each frame is an active message ([`header`]), sent from the memory that
 //! it was encoded in ([`parcel`]); UCX sends small ones eagerly and lets large ones be fetched. What may be under way is

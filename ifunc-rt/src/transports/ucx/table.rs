@@ -262,6 +262,20 @@ impl ConnectionId {
 }
 
 impl State {
+    /// Whether a look has something to do that is no event.
+    #[inline]
+    pub(super) fn has_errands(&self) -> bool {
+        !self.broken.is_empty()
+            || !self.byes.is_empty()
+            || !self.expecting.is_empty()
+            || self.expecting_since.is_some()
+            || self.leaving > 0
+            || self
+                .door
+                .as_ref()
+                .is_some_and(|door| door.asleep || !door.guests.is_empty())
+    }
+
     /// Something happened to a connection: a target that does not look there is told.
     pub(super) fn stir(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id)
