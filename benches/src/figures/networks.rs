@@ -112,16 +112,31 @@ impl Both {
     }
 }
 
+/// Whose worker ours use over TCP, and which payloads are measured so: the program's own for both directions, as the peer does
+/// and as a program does that uses UCX beside ifuncs; or one of the source's and one of the target's, as by addresses.
+const WORKERS: [(&str, &str, fn(usize) -> bool); 2] = [
+    ("one worker", "ucx-lent", |_| true),
+    ("two workers", "ucx://127.0.0.1:0", |size| {
+        [8, 4 << 10, 256 << 10].contains(&size)
+    }),
+];
+
 fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
     let settings = if bench.plan.quick { &TCP[..1] } else { TCP };
-    let mut all = Vec::new();
-    for setting in settings {
-        all.push(Both::start(bench, setting, "ucx://127.0.0.1:0", "ucx-am", &[])?);
-    }
-    for size in bench.plan.sizes(1, LARGEST) {
-        let slot = Slot::new(size, Payload::Fresh);
-        let row = Both::best(&mut all, bench, pattern, slot)?.row(bench, figure, pattern, slot)?;
-        bench.rows.push(row);
+    for (case, address, is_measured) in WORKERS {
+        let mut all = Vec::new();
+        for setting in settings {
+            all.push(Both::start(bench, setting, address, "ucx-am", &[])?);
+        }
+        let sizes = bench.plan.sizes(1, LARGEST);
+        for size in sizes.into_iter().filter(|size| is_measured(*size)) {
+            let slot = Slot::new(size, Payload::Fresh);
+            let row = Both::best(&mut all, bench, pattern, slot)?.row(bench, figure, pattern, slot)?;
+            bench.rows.push(Row {
+                case: case.into(),
+                ..row
+            });
+        }
     }
     Ok(())
 }

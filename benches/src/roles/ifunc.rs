@@ -1,10 +1,14 @@
 //! Our own messages: each of the two programs is source and target, and what is sent is an ifunc's payload.
 
+use std::rc::Rc;
+
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, sum_word, words};
 use ifunc_rt::{Driver, Registered, Source, Target};
+use ucx_sys::UCP_FEATURE_AM;
 
 use super::exchange::{self, Node, Patience};
+use super::ucx::{Endpoint, Worker};
 use crate::images::Images;
 use crate::pair::Count;
 use crate::program::Starter;
@@ -13,7 +17,12 @@ use crate::slots::Payload;
 /// Smaller payloads than these are never fetched.
 const FETCHED: usize = 4 << 10;
 
-/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`. With `BENCH_INCREMENT` payloads are
+/// Instead of an address: a worker that is this program's own, for both directions, as that of a program that uses UCX is.
+const LENT: &str = "ucx-lent";
+/// The id of our active messages on it.
+const AM_ID: u16 = 7;
+
+/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`, [`LENT`]. With `BENCH_INCREMENT` payloads are
 /// a byte for an ifunc that takes nothing else. With `BENCH_CODE` every message carries its code, in an image of so many bytes.
 /// With `BENCH_COPY_PAYLOADS` the target copies payloads before it looks at them, as it does those of other users.
 pub(super) fn run(starter: Starter) -> Result<()> {
@@ -23,6 +32,8 @@ pub(super) fn run(starter: Starter) -> Result<()> {
 
 struct Ifuncs {
     target: Target,
+    /// The worker that it listens on, where that is this program's own.
+    lent: Option<(ifunc_rt::ucx::Worker, Rc<Worker>)>,
     tally: Tally,
     other: Option<Other>,
     increments: bool,
@@ -32,6 +43,8 @@ struct Ifuncs {
     written: (Vec<u8>, u64),
     /// Bytes of the code that every message carries.
     code: Option<usize>,
+    /// By which the other one is reached from the program's own worker: the last to go.
+    endpoint: Option<Endpoint>,
 }
 
 /// The other one, as this one's target.
@@ -55,8 +68,19 @@ impl Ifuncs {
         // SAFETY: the code that comes is that of `ifunc-bench-ifuncs`; who else could reach the address is a process of this user.
         let builder = unsafe { Target::builder().accept_code() };
         let copies = std::env::var_os("BENCH_COPY_PAYLOADS").is_some();
+        let builder = builder.copy_payloads(copies);
+        let (target, lent) = if address == LENT {
+            let worker = Worker::new(UCP_FEATURE_AM)?;
+            // SAFETY: the feature is asked for above; what is made of it are the fields of this role, and the worker is the last.
+            let lent = unsafe { worker.lend(AM_ID)? };
+            (builder.listen_on(&lent)?, Some((lent, worker)))
+        } else {
+            (builder.listen(&address)?, None)
+        };
         Ok(Self {
-            target: builder.copy_payloads(copies).listen(&address)?,
+            target,
+            lent,
+            endpoint: None,
             tally: Tally::default(),
             other: None,
             increments: std::env::var_os("BENCH_INCREMENT").is_some(),
@@ -75,26 +99,47 @@ impl Ifuncs {
     }
 }
 
+/// Connects by an address.
+fn connect(target: &mut Target, tally: &mut Tally, address: &str) -> Result<Source> {
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| Source::connect(address));
+        // The other one does the same, and needs a target that serves.
+        while !connecting.is_finished() {
+            target.poll(tally);
+            std::thread::yield_now();
+        }
+        connecting
+            .join()
+            .map_err(|_| anyhow::anyhow!("connecting panicked"))?
+            .with_context(|| format!("connecting to {address}"))
+    })
+}
+
 impl Node for Ifuncs {
     fn address(&self) -> Result<String> {
-        Ok(self.target.address())
+        match &self.lent {
+            Some((_, worker)) => worker.address(),
+            None => Ok(self.target.address()),
+        }
     }
 
     fn meet(&mut self, address: &str) -> Result<()> {
-        let Self { target, tally, .. } = self;
-        let source = std::thread::scope(|scope| {
-            let connecting = scope.spawn(|| Source::connect(address));
-            // The other one does the same, and needs a target that serves.
-            while !connecting.is_finished() {
-                target.poll(tally);
-                std::thread::yield_now();
+        let source = match &self.lent {
+            Some((lent, worker)) => {
+                let endpoint = worker.connect(address)?;
+                let mut connecting = endpoint.call(lent)?;
+                self.endpoint = Some(endpoint);
+                loop {
+                    if let Some(source) = connecting.poll()? {
+                        break source;
+                    }
+                    self.target.poll(&mut self.tally);
+                }
             }
-            connecting
-                .join()
-                .map_err(|_| anyhow::anyhow!("connecting panicked"))?
-                .with_context(|| format!("connecting to {address}"))
-        })?;
-        let helps = !address.starts_with("shm:");
+            None => connect(&mut self.target, &mut self.tally, address)?,
+        };
+        // A worker of this program's is let work by whatever looks at it.
+        let helps = self.lent.is_none() && !address.starts_with("shm:");
         let mut fresh = source.register()?;
         let mut word = None;
         if let Some(code) = self.code {

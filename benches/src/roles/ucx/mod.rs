@@ -133,6 +133,16 @@ impl Worker {
         self.request(request, "a flush")
     }
 
+    /// Lends it to ifunc, with an id of active messages.
+    ///
+    /// # Safety
+    /// Its context must have `UCP_FEATURE_AM`, and what is made of it must go before the worker.
+    pub(super) unsafe fn lend(&self, am_id: u16) -> Result<ifunc_rt::ucx::Worker> {
+        let options = ifunc_rt::ucx::WorkerOptions::new(am_id);
+        // SAFETY: both are alive, of this process's UCX, and of this thread; the rest is the caller's promise.
+        Ok(unsafe { ifunc_rt::ucx::Worker::from_raw(self.context, self.worker, options)? })
+    }
+
     /// Readable when there may be something to do, once the worker is [armed](Self::arm). Its context needs
     /// `UCP_FEATURE_WAKEUP`.
     pub(super) fn bell(&self) -> Result<BorrowedFd<'_>> {
@@ -345,6 +355,12 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
+    /// Says hello to the target on the worker at its other end.
+    pub(super) fn call(&self, lent: &ifunc_rt::ucx::Worker) -> Result<ifunc_rt::ucx::Connecting> {
+        // SAFETY: of the worker that was lent, and kept until the source is gone: it is the last field of its role.
+        Ok(unsafe { lent.call(self.ep, ifunc_rt::SourceOptions::default())? })
+    }
+
     /// Sends an active message. `Some`: it is under way.
     ///
     /// # Safety
