@@ -112,24 +112,25 @@ impl Both {
     }
 }
 
-/// Whose worker ours use over TCP, and which payloads are measured so: the program's own for both directions, as the peer does
-/// and as a program does that uses UCX beside ifuncs; or one of the source's and one of the target's, as by addresses.
-const WORKERS: [(&str, &str, fn(usize) -> bool); 2] = [
-    ("one worker", "ucx-lent", |_| true),
-    ("two workers", "ucx://127.0.0.1:0", |size| {
-        [8, 4 << 10, 256 << 10].contains(&size)
-    }),
-];
+/// Whose worker ours use over TCP: the program's own for both directions, as the peer does and as a program does that uses UCX
+/// beside ifuncs; or one of the source's and one of the target's, as by addresses.
+const WORKERS: [(&str, &str); 2] = [("one worker", "ucx-lent"), (TWO_WORKERS, "ucx://127.0.0.1:0")];
+const TWO_WORKERS: &str = "two workers";
+/// The payloads that both are measured with.
+const BOTH: [usize; 3] = [8, 4 << 10, 256 << 10];
 
 fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
     let settings = if bench.plan.quick { &TCP[..1] } else { TCP };
-    for (case, address, is_measured) in WORKERS {
+    for (case, address) in WORKERS {
         let mut all = Vec::new();
         for setting in settings {
             all.push(Both::start(bench, setting, address, "ucx-am", &[])?);
         }
-        let sizes = bench.plan.sizes(1, LARGEST);
-        for size in sizes.into_iter().filter(|size| is_measured(*size)) {
+        let mut sizes = bench.plan.sizes(1, LARGEST);
+        if case == TWO_WORKERS {
+            sizes.retain(|size| BOTH.contains(size));
+        }
+        for size in sizes {
             let slot = Slot::new(size, Payload::Fresh);
             let row = Both::best(&mut all, bench, pattern, slot)?.row(bench, figure, pattern, slot)?;
             bench.rows.push(Row {
