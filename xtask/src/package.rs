@@ -94,7 +94,9 @@ fn pack(names: &[String], folder: &Path) -> Result<(), String> {
         manifest.push_str(&format!("{name} = {{ path = \"{unpacked}\" }}\n"));
     }
     // As in the checkout, so that what is compiled already is compiled.
-    manifest.push_str("\n[profile.dev]\ndebug = \"line-tables-only\"\n");
+    manifest.push_str(
+        "\n[profile.dev]\ndebug = \"line-tables-only\"\n\n[profile.dev.package.\"*\"]\ndebug = false\n",
+    );
     write(&folder.join("Cargo.toml"), &manifest)?;
     write(
         &folder.join("Cargo.lock"),

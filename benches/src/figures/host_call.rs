@@ -40,7 +40,7 @@ fn run(bench: &mut Bench) -> Result<()> {
         unit: "ns".into(),
         note: format!(
             "The difference is {difference:.2} ns a call: the export's shim says where a panic of the host's would go, looks for room on the \
-             stack, and sets the host's rounding. The function multiplies and adds, and each call needs the one before."
+             stack, and looks whether the ifunc's rounding is the host's. The function multiplies and adds, and each call needs the one before."
         ),
         ..Row::default()
     });
