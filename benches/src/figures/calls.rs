@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::Figure;
+use super::settings::LOOPBACK;
 use crate::Bench;
 use crate::cores::Cores;
 use crate::program::Program;
@@ -18,9 +19,8 @@ pub(crate) const FIGURE: Figure = Figure {
 
 /// How many are under way.
 const IN_FLIGHT: &[usize] = &[1, 4, 16, 64, 256];
-/// Settings that UCX is tried with over the host's memory, and over TCP. The better one counts.
+/// Settings that UCX is tried with over the host's memory. The better one counts.
 const MEMORY: &[&[(&str, &str)]] = &[&[], &[("UCX_TLS", "posix,self")], &[("UCX_TLS", "sysv,self")]];
-const TCP: &[(&str, &str)] = &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")];
 
 /// Who asks, and who answers.
 struct Pair {
@@ -119,10 +119,10 @@ fn ways(cores: Cores) -> Result<Vec<Way>> {
     }
     let mut tcp = Way {
         name: "ucx over TCP",
-        ours: ours("ucx://127.0.0.1:0", TCP)?,
+        ours: ours("ucx://127.0.0.1:0", LOOPBACK)?,
         peers: Vec::new(),
     };
-    tcp.peers.push(Pair::of_ucx(cores, TCP)?);
+    tcp.peers.push(Pair::of_ucx(cores, LOOPBACK)?);
     #[cfg(feature = "tonic")]
     {
         let tonic = |name, address: &str| Pair::new(name, cores, "calls-tonic", address, &[]);

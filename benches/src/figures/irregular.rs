@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::Figure;
+use super::settings::LOOPBACK;
 use super::settings::{self, Setting};
 use crate::Bench;
 use crate::irregular::{Cluster, Work};
@@ -47,7 +48,7 @@ struct Way {
 const TCP: Way = Way {
     name: "ucx over TCP",
     address: "ucx://127.0.0.1:0",
-    env: &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
+    env: LOOPBACK,
     messages: &[&[], &[("UCX_RNDV_THRESH", "inf")]],
     accesses: &[&[]],
     remark: "Over TCP UCX does gets and atomic additions by messages of its own, which the target's processor answers; on a network \

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 
 use super::Figure;
-use super::settings::{self, Setting};
+use super::settings::{self, LOOPBACK, Setting};
 use super::shm::percentiles;
 use crate::Bench;
 use crate::pair::{Pair, Pattern};
@@ -40,7 +40,7 @@ const LARGEST: usize = 1 << 20;
 
 /// What both sides are given over TCP, in turn: UCX's defaults, and other sizes from which on the target fetches.
 const TCP: &[Setting] = &[
-    &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
+    LOOPBACK,
     &[
         ("UCX_TLS", "tcp"),
         ("UCX_NET_DEVICES", "lo"),
@@ -181,12 +181,7 @@ const PUT_WAYS: [(&str, &str, Setting, Setting); 2] = [
     ),
     // Over TCP a put is a message that UCX 1.13 answers, and when the other side goes while it does, UCX ends the process: ours are
     // not offered there, see `docs/architecture.md`. Nor is a peer told of the other one's end, which ends it, too.
-    (
-        "TCP",
-        "ucx://127.0.0.1:0",
-        &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
-        &[],
-    ),
+    ("TCP", "ucx://127.0.0.1:0", LOOPBACK, &[]),
 ];
 const PUT_OVER_TCP: &str = "Over TCP UCX makes a message of each put, and a second one to answer it: ours are active messages there, \
     `ucx://`";

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::Figure;
-use super::settings::{self, Setting};
+use super::settings::{self, LOOPBACK, Setting};
 use crate::Bench;
 use crate::pair::Count;
 use crate::program::Program;
@@ -184,8 +184,6 @@ const TCP: Way = Way {
     many: &[1, 2, 4, 8],
     quick: &[2],
 };
-
-const LOOPBACK: Setting = &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")];
 
 fn beside(bench: &mut Bench, way: &Way, sources: usize, targets: usize) -> Result<()> {
     const SIZE: usize = 8;

@@ -24,6 +24,9 @@ pub(crate) const SHARED_MEMORY: &[Setting] = &[
     &[("UCX_TLS", "posix,cma,self"), ("UCX_RNDV_THRESH", "16k")],
 ];
 
+/// Over TCP, and nothing else.
+pub(crate) const LOOPBACK: Setting = &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")];
+
 /// A quick run tries so many.
 const QUICK: usize = 3;
 

@@ -86,6 +86,7 @@ impl Pendings {
         // Into a place that is known to own nothing the state is written field by field. Put together elsewhere first, it would be
         // loaded in larger pieces than it was stored in, and that waits until the frame before has left the store buffer: as
         // long as its cache line takes from one core to the other.
+        debug_assert!(matches!(place.state, State::Free), "a free place is taken");
         if let State::Free = place.state {
             place.state = State::Waiting {
                 what,
