@@ -1,0 +1,142 @@
+//! What a connection needs of a transport.
+
+use ifunc_abi::frame::Header;
+
+/// The peer is gone, or sent bytes that its transport never sends.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer closed the connection or died. All frames that arrived before were returned by [`Inbound::peek`].
+    #[error("the peer closed the connection or died")]
+    Closed,
+    /// The peer violated the protocol.
+    #[error("the peer broke the protocol: {0}")]
+    Malformed(&'static str),
+}
+
+/// One side of a link. Its two directions are borrowed apart, so that a payload can be read in place while an answer is
+/// written in place.
+pub trait Link {
+    /// The outgoing direction.
+    type Tx: Outbound;
+    /// The incoming direction.
+    type Rx: Inbound;
+
+    /// Borrows both directions.
+    fn split(&mut self) -> (&mut Self::Tx, &mut Self::Rx);
+}
+
+/// The outgoing direction of a link.
+pub trait Outbound {
+    /// Largest body of one frame, in bytes. The connection cuts larger bodies into fragments.
+    fn max_body(&self) -> usize;
+
+    /// Memory for the body of the next frame: at least `len` bytes, aligned to `align` (at most
+    /// [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN)). `None`: the send window is closed until the peer returns credits. A
+    /// second `reserve` without a [`commit`](Self::commit) replaces the first.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    ///
+    /// # Panics
+    /// If `len` exceeds [`max_body`](Self::max_body).
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError>;
+
+    /// Sends the frame whose body is the first `len` bytes of the last [`reserve`](Self::reserve). Returns its sequence
+    /// number.
+    fn commit(&mut self, header: Header, len: usize) -> u32;
+
+    /// Whether the peer may not have consumed the frame with this sequence number. The connection asks after the peer is
+    /// gone; a transport that cannot know returns `true`.
+    fn is_unconsumed(&mut self, _sequence: u32) -> bool {
+        true
+    }
+}
+
+/// A received frame whose body still lies in the transport's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<B> {
+    /// Sequence number. A transport may deliver frames out of order.
+    pub sequence: u32,
+    /// Words 1 and 2, not validated. The transport copied them out once.
+    pub words: [u64; 2],
+    /// The body.
+    pub body: B,
+}
+
+/// Bytes that the peer may still be able to write, over shared memory. Each method reads a byte at most once.
+pub trait Body: Copy {
+    /// Length in bytes.
+    fn len(&self) -> usize;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `len` bytes from `at` on; `None` if the body is shorter.
+    fn slice(&self, at: usize, len: usize) -> Option<Self>;
+
+    /// Copies the body to `out`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    fn copy_to(&self, out: &mut [u8]);
+
+    /// Appends the body to `out`.
+    fn append_to(&self, out: &mut Vec<u8>);
+}
+
+/// The incoming direction of a link.
+pub trait Inbound {
+    /// The body of a received frame.
+    type Body<'a>: Body
+    where
+        Self: 'a;
+
+    /// The next frame, if one arrived; the same frame until [`release`](Self::release).
+    ///
+    /// # Errors
+    /// The peer is gone, and every frame that arrived was released.
+    fn peek(&mut self) -> Result<Option<Frame<Self::Body<'_>>>, LinkError>;
+
+    /// Returns the memory of the peeked frame to the transport.
+    fn release(&mut self);
+
+    /// Publishes the credits of all released frames. The connection calls it when no more frames have arrived.
+    fn settle(&mut self);
+
+    /// A cheap test: `true` if [`peek`](Self::peek) would find no frame and no error. `false` decides nothing.
+    fn is_empty(&mut self) -> bool {
+        false
+    }
+
+    /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead.
+    fn begin_poll(&mut self) {}
+
+    /// A poll ended after `frames` frames.
+    fn end_poll(&mut self, _frames: usize) {}
+
+    /// Invocations in the first poll after an idle one. Over shared memory it is 1: to look at the next slot would take
+    /// its cache line from the peer before the first invocation ran.
+    fn first_quantum(&self) -> usize {
+        usize::MAX
+    }
+}
+
+impl Body for &[u8] {
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    fn slice(&self, at: usize, len: usize) -> Option<Self> {
+        self.get(at..at.checked_add(len)?)
+    }
+
+    fn copy_to(&self, out: &mut [u8]) {
+        out.copy_from_slice(self);
+    }
+
+    fn append_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+}
