@@ -54,7 +54,7 @@ mod target;
 pub mod test;
 #[cfg(test)]
 mod tests;
-mod transports;
+mod transport;
 pub mod ucx;
 mod wire;
 
@@ -74,9 +74,9 @@ pub use target::{
     ImageInfo, ServeEnd, ServeError, Serving, SourceInfo, StatsHandle, StopHandle, Target, TargetBuilder,
     TargetError,
 };
-pub use transports::address::{Address, AddressError, HostPort};
-pub use transports::worker_address::WorkerAddress;
-pub use transports::{ConnectError, ListenError};
+pub use transport::address::{Address, AddressError, HostPort};
+pub use transport::worker_address::WorkerAddress;
+pub use transport::{ConnectError, ListenError};
 
 pub use ifunc_abi::stats;
 pub use ifunc_abi::status::{Failure, Rejection};

@@ -82,8 +82,8 @@ use std::time::Instant;
 pub use ucx_sys::{ucp_context_h, ucp_ep_h, ucp_worker_h};
 
 use crate::source::{Source, SourceError, SourceOptions};
-use crate::transports::ucx::{Calling, Lent, Over, Terms, Unfit};
-use crate::transports::{ConnectError, Route};
+use crate::transport::ucx::{Calling, Lent, Over, Terms, Unfit};
+use crate::transport::{ConnectError, Route};
 
 /// How ifunc uses a worker of the application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::RendezvousError;
 use super::entry::{Entry, LONGEST, Publisher};
-use crate::transports::address::Address;
+use crate::transport::address::Address;
 
 /// How soon is looked again, at first and later: a server is asked by all processes of a job.
 const SOON: Duration = Duration::from_millis(5);

@@ -1,6 +1,6 @@
 //! Addresses by rank, as a text.
 
-use crate::transports::address::{Address, AddressError};
+use crate::transport::address::{Address, AddressError};
 
 /// What stands before `HOST:PORT`.
 pub(super) fn scheme(transport: Option<&str>) -> &'static str {

@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 pub use directory::Published;
 pub use launched::Launched;
 
-use crate::transports::address::{Address, AddressError};
+use crate::transport::address::{Address, AddressError};
 use directory::Directory;
 
 /// Where the targets of a job are found.

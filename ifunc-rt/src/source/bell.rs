@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::waiting::Bell;
-use crate::transports::Waiter;
+use crate::transport::Waiter;
 
 /// A bell of this process's: an eventfd.
 #[derive(Debug)]

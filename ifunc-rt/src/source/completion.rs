@@ -8,7 +8,7 @@ use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
 
 use super::error::Error;
 use super::library::Library;
-use crate::transports::Body;
+use crate::transport::Body;
 
 /// What a target reported of a request.
 #[derive(Debug)]

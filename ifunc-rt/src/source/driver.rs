@@ -14,7 +14,7 @@ use super::helm::Ticket;
 use super::patience::{Patience, after};
 use super::receiver;
 use super::waiting::{Shared, Waited};
-use crate::transports::Waiter;
+use crate::transport::Waiter;
 
 /// Receives for a source's futures, in an event loop of the user's instead of on a thread of the source's own: see
 /// [`Source::driver`].

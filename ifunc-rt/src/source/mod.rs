@@ -50,9 +50,9 @@ use shared::SharedConnection;
 use waiting::Waited;
 use waiting::{Inside, Shared, Want};
 
-use crate::transports::ConnectError;
-use crate::transports::address::{Address, AddressError};
-use crate::transports::{Link, Route};
+use crate::transport::ConnectError;
+use crate::transport::address::{Address, AddressError};
+use crate::transport::{Link, Route};
 use crate::ucx::{Worker, ucp_ep_h};
 
 /// A connection to a target. Clones share it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::transports::{ConnectConfig, PEER_TIMEOUT};
+use crate::transport::{ConnectConfig, PEER_TIMEOUT};
 
 /// Who makes progress while nobody calls a [`Source`](super::Source): who takes in what has come, sends on what waits for
 /// room, and lets the transport do its own work.

@@ -13,7 +13,7 @@ use crate::fingerprint;
 use crate::load::cache::Cache;
 use crate::load::install::TargetType;
 use crate::load::names::HostNames;
-use crate::transports::{Incoming, Key, Link, Outgoing, Peer, Waiter};
+use crate::transport::{Incoming, Key, Link, Outgoing, Peer, Waiter};
 
 /// A target of type `u64` that accepts everything.
 pub(crate) struct Bench {

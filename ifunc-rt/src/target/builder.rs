@@ -14,8 +14,8 @@ use crate::debug::DebugInfo;
 use crate::load::libraries::{InvalidSoname, SharedLibrary};
 use crate::load::names::{DuplicateExport, HostNames};
 use crate::load::sets::NamedSet;
-use crate::transports::address::{Address, AddressError};
-use crate::transports::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEER_TIMEOUT};
+use crate::transport::address::{Address, AddressError};
+use crate::transport::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEER_TIMEOUT};
 use crate::ucx::Worker;
 
 /// Settings of a [`Target`]. Sizes are bytes.
@@ -323,7 +323,7 @@ impl TargetBuilder {
     /// soname, no memory.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let address: Address = address.parse()?;
-        self.start(|config| crate::transports::listen(&address, config))
+        self.start(|config| crate::transport::listen(&address, config))
     }
 
     /// Starts listening on a worker of the application's: see [`ucx`](crate::ucx). Sources come in

@@ -15,7 +15,7 @@ use super::replies::Replies;
 use super::stats::Pages;
 use crate::exec::entry::Session;
 use crate::load::install::{Installed, TargetType};
-use crate::transports::{Either, Gone, Inbound, Incoming, Key, Link, Waiter};
+use crate::transport::{Either, Gone, Inbound, Incoming, Key, Link, Waiter};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};

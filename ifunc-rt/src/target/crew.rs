@@ -19,7 +19,7 @@ use super::connection::Argument;
 use super::roster::Roster;
 use super::{Host, SPIN, Serving, Target, TargetError};
 use crate::exec::entry::Entry;
-use crate::transports::Listener;
+use crate::transport::Listener;
 
 /// What a thread that looks around does between two looks while others may want the lock: about a microsecond.
 const PAUSES: usize = 32;

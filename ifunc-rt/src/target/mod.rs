@@ -42,7 +42,7 @@ use crate::fingerprint;
 use crate::load::cache::Cache;
 use crate::load::install::TargetType;
 use crate::load::names::HostNames;
-use crate::transports::Listener;
+use crate::transport::Listener;
 
 /// How long [`Target::serve`] looks for work before it sleeps: longer than a wake-up takes.
 const SPIN: Duration = Duration::from_micros(100);

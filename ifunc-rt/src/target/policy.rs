@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crate::transports::Peer;
+use crate::transport::Peer;
 
 /// A connected source, as far as the kernel vouches for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use ifunc_abi::status::Status;
 
 use self::gathered::Gathered;
 use super::connection::End;
-use crate::transports::{Gone, Outgoing};
+use crate::transport::{Gone, Outgoing};
 use crate::wire::buffer::AlignedBuffer;
 
 mod gathered;

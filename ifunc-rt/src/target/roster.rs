@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use super::Host;
 use super::connection::{Argument, Connection};
 use crate::exec::entry::Session;
-use crate::transports::{Key, Listener};
+use crate::transport::{Key, Listener};
 
 /// So many connections may be looked at in vain.
 const FEW: usize = 8;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::images::{self, Add};
 use super::running::{Running, accepting, roomy, source, unique};
-use crate::transports;
+use crate::transport;
 use crate::{ConnectError, Error, Source, SourceOptions};
 
 #[test]
@@ -79,7 +79,7 @@ fn a_target_that_is_busy_at_this_moment_is_waited_for() {
     // They wait to be taken, until there are too many of them.
     let mut waiting = 0;
     loop {
-        match transports::connect(&to, Instant::now() + Duration::from_secs(20)) {
+        match transport::connect(&to, Instant::now() + Duration::from_secs(20)) {
             Ok(link) => drop(link),
             Err(ConnectError::Busy { .. }) => break,
             Err(error) => panic!("{error}"),

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{images, tell};
 use crate::target::bench::Bench;
-use crate::transports::{Arrived, Body, Gone, Inbound, Outbound};
+use crate::transport::{Arrived, Body, Gone, Inbound, Outbound};
 use crate::wire::buffer::AlignedBuffer;
 
 /// A frame as a hostile peer may write it.

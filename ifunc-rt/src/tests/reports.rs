@@ -7,7 +7,7 @@ use ifunc_abi::status::{Rejection, Status};
 
 use super::hostile_frames::{Script, honest};
 use crate::target::bench::Bench;
-use crate::transports::{Gone, Outbound};
+use crate::transport::{Gone, Outbound};
 
 /// Has no room when it is asked for the first time.
 struct Narrow {

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::images::{self, Add};
 use super::running::unique;
 use super::threads::until;
-use crate::transports::{Link, ListenConfig, Listener, RingSize, listen};
+use crate::transport::{Link, ListenConfig, Listener, RingSize, listen};
 use crate::{Aggregation, Error, Loaded, Registered, Source, SourceOptions};
 
 /// Handle, payload, token or not.

@@ -11,7 +11,7 @@ use super::images::{self, Add};
 use super::running::{Running, accepting, everywhere, source, unique};
 use crate::stats::{Stats, Timing};
 use crate::target::bench::Bench;
-use crate::transports::{Gone, Outbound};
+use crate::transport::{Gone, Outbound};
 use crate::{Failure, Rejection, Source, StatsError};
 
 const PATIENCE: Duration = Duration::from_secs(20);

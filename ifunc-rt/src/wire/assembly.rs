@@ -1,7 +1,7 @@
 //! Bodies that came in parts.
 
 use super::buffer::AlignedBuffer;
-use crate::transports::Body;
+use crate::transport::Body;
 
 /// One body under way. Its parts are consecutive frames of one direction.
 #[derive(Debug, Default)]

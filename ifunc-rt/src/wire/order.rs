@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::transports::{Arrived, Body};
+use crate::transport::{Arrived, Body};
 
 /// What to do with a frame that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

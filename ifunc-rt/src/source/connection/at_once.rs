@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::pending::What;
 use super::{Connection, Error};
-use crate::transports::{Outbound, shm_is_inline};
+use crate::transport::{Outbound, shm_is_inline};
 
 /// Why nothing was sent at once. (What is returned fits into two registers: a frame costs less than a `Result` of the usual
 /// size, which is written in parts and copied as a whole.)

@@ -17,7 +17,7 @@ use super::{Connection, Error, Report, Submission};
 use crate::source::options::Aggregation;
 use crate::source::patience::after;
 use crate::source::timer::Timer;
-use crate::transports::{Gone, Link};
+use crate::transport::{Gone, Link};
 use crate::wire::buffer::AlignedBuffer;
 
 /// What is grown to at once.

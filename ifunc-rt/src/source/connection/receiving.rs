@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::pending::What;
 use super::{Completion, Connection, Error, Report, name_in};
 use crate::source::completion::explain;
-use crate::transports::{Arrived, Body, Gone};
+use crate::transport::{Arrived, Body, Gone};
 use crate::wire::order::Turn;
 
 /// Most failures of sends that are kept until somebody asks.

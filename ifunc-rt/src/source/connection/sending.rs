@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 
 use super::pending::{Again, What};
 use super::{Connection, Error};
-use crate::transports::{Gone, Link};
+use crate::transport::{Gone, Link};
 use crate::wire::order::Order;
 
 /// A body under way.

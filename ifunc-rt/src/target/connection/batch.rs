@@ -13,7 +13,7 @@ use super::{Argument, End, Share, broke};
 use crate::exec::entry::Session;
 use crate::target::Host;
 use crate::target::replies::Replies;
-use crate::transports::{Arrived, Body};
+use crate::transport::{Arrived, Body};
 
 /// How a look at a batch ended.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::target::Host;
 use crate::target::invoke::{Failed, Invocation, invoke, invoke_watched};
 use crate::target::policy::SourceInfo;
 use crate::target::replies::Replies;
-use crate::transports::Arrived;
+use crate::transport::Arrived;
 
 /// An invocation that has no answer.
 pub(super) enum Unwell {

@@ -14,7 +14,7 @@ use crate::load::install::{Installed, judge, resolve};
 use crate::target::Host;
 use crate::target::policy::ImageInfo;
 use crate::target::stats::About;
-use crate::transports::Arrived;
+use crate::transport::Arrived;
 
 impl State {
     pub(super) fn install(

@@ -9,7 +9,7 @@ use super::{Argument, End, Parts};
 use crate::exec::entry::Session;
 use crate::target::Host;
 use crate::target::invoke::{Invocation, invoke, invoke_watched};
-use crate::transports::ShmIncoming;
+use crate::transport::ShmIncoming;
 
 /// Whether a source sends one frame behind another, so that there is always a next one.
 ///

@@ -11,7 +11,7 @@ use crate::target::Host;
 use crate::target::policy::SourceInfo;
 use crate::target::replies::Replies;
 use crate::target::stats::{Pages, SourceBook};
-use crate::transports::Arrived;
+use crate::transport::Arrived;
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 

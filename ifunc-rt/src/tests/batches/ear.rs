@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::tests::hostile_frames::{Raw, completions, honest};
 use crate::tests::images;
-use crate::transports::{Gone, Outbound};
+use crate::transport::{Gone, Outbound};
 
 /// A frame, but for its number.
 pub(super) type Frame = (Header, Vec<u8>);

@@ -10,7 +10,7 @@ use crate::Target;
 use crate::tests::hostile_frames::batch;
 use crate::tests::images::{self, Add};
 use crate::tests::running::{accepting, source, unique};
-use crate::transports::{self, Link};
+use crate::transport::{self, Link};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -20,7 +20,7 @@ struct Bare(Link);
 impl Bare {
     fn connect(target: &Target) -> Self {
         let to = target.address().parse().unwrap();
-        Self(transports::connect(&to, Instant::now() + PATIENCE).unwrap())
+        Self(transport::connect(&to, Instant::now() + PATIENCE).unwrap())
     }
 
     /// Sends a frame as soon as the target has taken what was sent before.

@@ -1,0 +1,287 @@
+//! The two ends of a connection.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ifunc_abi::frame::{BODY_ALIGN, Header};
+
+use super::lock;
+use super::pipe::{Bytes, Frame, Pipe};
+use super::stirred::Stirred;
+use crate::transport::bell::Bell;
+use crate::transport::{Arrived, Body, Gone, Inbound, Key, ListenConfig, Outbound, Waiter};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// What both ends share.
+pub(super) struct Connection {
+    pipes: [Mutex<Pipe>; 2],
+    sides: [Side; 2],
+}
+
+/// How a side is woken.
+struct Side {
+    bell: Arc<Bell>,
+    asleep: AtomicBool,
+    left: AtomicBool,
+    /// A target looks at this connection only when it is in that list.
+    resting: AtomicBool,
+    stirred: Option<(Arc<Stirred>, Key)>,
+}
+
+impl Side {
+    fn new(bell: Arc<Bell>, stirred: Option<(Arc<Stirred>, Key)>) -> Self {
+        Self {
+            bell,
+            asleep: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
+            stirred,
+        }
+    }
+
+    fn wake(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.bell.ring();
+        }
+        if let Some((stirred, key)) = &self.stirred
+            && self.resting.swap(false, Ordering::SeqCst)
+        {
+            stirred.put(*key);
+        }
+    }
+}
+
+const TARGET: usize = 0;
+const SOURCE: usize = 1;
+
+impl Connection {
+    pub(super) fn new(config: &ListenConfig, target: (Arc<Stirred>, Key), source: Arc<Bell>) -> Self {
+        let bell = Arc::clone(&target.0.bell);
+        Self {
+            pipes: [
+                Mutex::new(Pipe::new(config.to_target, config.shuffle)),
+                Mutex::new(Pipe::new(config.to_source, config.shuffle)),
+            ],
+            sides: [Side::new(bell, Some(target)), Side::new(source, None)],
+        }
+    }
+}
+
+/// One end. When the last part of a link drops it, the other end learns so.
+pub(super) struct End {
+    connection: Arc<Connection>,
+    me: usize,
+}
+
+impl End {
+    pub(super) fn source(connection: Arc<Connection>) -> Self {
+        Self {
+            connection,
+            me: SOURCE,
+        }
+    }
+
+    pub(super) fn target(connection: Arc<Connection>) -> Self {
+        Self {
+            connection,
+            me: TARGET,
+        }
+    }
+
+    fn outgoing(&self) -> &Mutex<Pipe> {
+        &self.connection.pipes[1 - self.me]
+    }
+
+    fn incoming(&self) -> &Mutex<Pipe> {
+        &self.connection.pipes[self.me]
+    }
+
+    fn own(&self) -> &Side {
+        &self.connection.sides[self.me]
+    }
+
+    fn peer(&self) -> &Side {
+        &self.connection.sides[1 - self.me]
+    }
+
+    fn is_gone(&self) -> bool {
+        self.peer().left.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.own().left.store(true, Ordering::SeqCst);
+        self.peer().bell.ring();
+        self.peer().wake();
+        if let Some((stirred, _)) = &self.own().stirred {
+            stirred.leave();
+        }
+    }
+}
+
+/// Frames out.
+pub(super) struct Sender {
+    end: Arc<End>,
+    reserved: Option<Bytes>,
+    sequence: u32,
+    max_body: usize,
+}
+
+impl Sender {
+    pub(super) fn new(end: Arc<End>) -> Self {
+        let max_body = lock(end.outgoing()).size().max_body();
+        Self {
+            end,
+            reserved: None,
+            sequence: 0,
+            max_body,
+        }
+    }
+}
+
+impl Outbound for Sender {
+    fn max_body(&self) -> usize {
+        self.max_body
+    }
+
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+        assert!(
+            len <= self.max_body && align <= BODY_ALIGN,
+            "a body larger than the transport takes"
+        );
+        if self.end.is_gone() {
+            return Err(Gone::Closed);
+        }
+        if !lock(self.end.outgoing()).has_room(len) {
+            return Ok(None);
+        }
+        Ok(Some(self.reserved.insert(Bytes::zeros(len)).as_mut_slice()))
+    }
+
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
+        let mut body = self.reserved.take().expect("`reserve` comes before `commit`");
+        body.truncate(len);
+        self.sequence = self.sequence.wrapping_add(1);
+        let frame = Frame {
+            sequence: self.sequence,
+            words: header.words(),
+            body,
+        };
+        lock(self.end.outgoing()).push(frame);
+        self.end.peer().wake();
+        self.sequence
+    }
+}
+
+/// Frames in.
+pub(super) struct Receiver {
+    end: Arc<End>,
+    peeked: Option<Frame>,
+    /// Credits that were not given back yet: frames, bytes.
+    kept: (u32, usize),
+    /// From how many frames and bytes on they are.
+    lap: (u32, usize),
+}
+
+impl Receiver {
+    pub(super) fn new(end: Arc<End>) -> Self {
+        let size = lock(end.incoming()).size();
+        Self {
+            end,
+            peeked: None,
+            kept: (0, 0),
+            lap: ((size.slots / 4).max(1), size.data as usize / 4),
+        }
+    }
+}
+
+impl Inbound for Receiver {
+    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+        if self.peeked.is_none() {
+            // Looked at before the queue: what was sent before leaving is delivered.
+            let gone = self.end.is_gone();
+            self.peeked = lock(self.end.incoming()).pop();
+            if self.peeked.is_none() && gone {
+                return Err(Gone::Closed);
+            }
+        }
+        Ok(self.peeked.as_ref().map(|frame| {
+            let bytes = frame.body.as_slice();
+            Arrived {
+                sequence: frame.sequence,
+                words: frame.words,
+                // SAFETY: the frame stays where it is until `release`, which needs `self` mutably.
+                body: unsafe { Body::new(bytes.as_ptr(), bytes.len()) },
+            }
+        }))
+    }
+
+    fn release(&mut self) {
+        let Some(frame) = self.peeked.take() else { return };
+        self.kept.0 += 1;
+        self.kept.1 += frame.body.as_slice().len().next_multiple_of(BODY_ALIGN);
+        if self.kept.0 >= self.lap.0 || self.kept.1 >= self.lap.1 {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        let (frames, bytes) = std::mem::take(&mut self.kept);
+        if frames > 0 {
+            lock(self.end.incoming()).credit(frames, bytes);
+            self.end.peer().wake();
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.end.own().asleep.store(true, Ordering::SeqCst);
+        self.peeked.is_none() && !self.end.is_gone() && lock(self.end.incoming()).is_empty()
+    }
+
+    fn disarm(&mut self) {
+        self.end.own().asleep.store(false, Ordering::SeqCst);
+        self.end.own().resting.store(false, Ordering::SeqCst);
+    }
+
+    fn rest(&mut self) {
+        self.end.own().resting.store(true, Ordering::SeqCst);
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.peeked.is_none() && !self.end.is_gone() && lock(self.end.incoming()).is_empty()
+    }
+}
+
+/// Sleeping.
+pub(super) struct Sleeper {
+    end: Arc<End>,
+}
+
+impl Sleeper {
+    pub(super) fn new(end: Arc<End>) -> Self {
+        Self { end }
+    }
+}
+
+impl Waiter for Sleeper {
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.end.own().bell.as_fd()
+    }
+
+    fn silence(&self) {
+        self.end.own().bell.silence();
+    }
+
+    fn close(&self) {
+        self.end.own().bell.ring();
+    }
+
+    fn carried_by(&self) -> String {
+        "loopback".into()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.end.is_gone()
+    }
+}

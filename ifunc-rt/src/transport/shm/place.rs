@@ -1,0 +1,191 @@
+//! A name in the file system: `NAME.sock`, and `NAME.lock`, which a living target keeps locked.
+//!
+//! The lock tells a stale socket from a living one: who holds it may remove and replace the socket. It ends
+//! with the process, however that ends.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use super::directory::{Directory, Untrusted};
+use crate::transport::ListenError;
+use crate::transport::descriptors::make_room_behind;
+
+/// Connections that may wait until the watcher accepts them.
+const BACKLOG: i32 = 128;
+/// How often the lock is tried while others remove theirs, or hold it to sweep.
+const TRIES: usize = 20;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How many files a new target looks at to remove what killed ones left.
+const SWEPT_AT_ONCE: usize = 1000;
+
+/// A name that this process holds. Dropped, it is free again and nothing is left of it.
+#[derive(Debug)]
+pub(super) struct Place {
+    socket: PathBuf,
+    lock: PathBuf,
+    /// Locked while open.
+    _locked: File,
+    /// A child that was forked without exec must not remove its parent's.
+    process: u32,
+}
+
+/// A socket as `listen` and `connect` want it.
+pub(super) fn new_socket() -> rustix::io::Result<OwnedFd> {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    make_room_behind(socket.as_fd());
+    Ok(socket)
+}
+
+/// Path of the socket of `name`.
+pub(super) fn socket_path(directory: &Directory, name: &str) -> PathBuf {
+    directory.path().join(format!("{name}.sock"))
+}
+
+/// The address of a socket, if its path is not too long for one.
+pub(super) fn socket_address(directory: &Directory, path: &Path) -> Result<SocketAddrUnix, Untrusted> {
+    SocketAddrUnix::new(path).map_err(|_| Untrusted {
+        path: directory.path().to_owned(),
+        problem: "with the name, it is longer than the 107 bytes of a socket's path; help: set IFUNC_RUNTIME_DIR to a shorter one".into(),
+    })
+}
+
+impl Place {
+    /// Takes `name` and listens there.
+    pub(super) fn take(
+        directory: &Directory,
+        name: &str,
+        everybody: bool,
+    ) -> Result<(Self, OwnedFd), ListenError> {
+        let distrust = |Untrusted { path, problem }| ListenError::Directory { path, problem };
+        directory.prepare().map_err(distrust)?;
+        let path = socket_path(directory, name);
+        let address = socket_address(directory, &path).map_err(distrust)?;
+        let lock = directory.path().join(format!("{name}.lock"));
+        let locked = take_lock(&lock, name)?;
+
+        let failed = |doing: &str| {
+            let doing = format!("{doing} `{}`", path.display());
+            move |source: io::Error| ListenError::Io { doing, source }
+        };
+        // Under the lock: nobody living listens there.
+        remove(&path).map_err(failed("removing the stale socket"))?;
+        let socket = new_socket().map_err(|error| failed("making a socket for")(error.into()))?;
+        bind(&socket, &address).map_err(|error| failed("binding a socket to")(error.into()))?;
+        // From here on dropped, and so removed, on errors.
+        let place = Self {
+            socket: path.clone(),
+            lock,
+            _locked: locked,
+            process: std::process::id(),
+        };
+        let mode = if everybody { 0o666 } else { 0o600 };
+        std::fs::set_permissions(&path, Permissions::from_mode(mode))
+            .map_err(failed("setting the mode of"))?;
+        listen(&socket, BACKLOG).map_err(|error| failed("listening at")(error.into()))?;
+        if directory.is_ours() {
+            sweep(directory.path());
+        }
+        Ok((place, socket))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Still locked, and `take_lock` of others notices that its file is gone.
+            let _ = remove(&self.socket);
+            let _ = remove(&self.lock);
+        }
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Locks the file, and writes into it who did.
+fn take_lock(path: &Path, name: &str) -> Result<File, ListenError> {
+    let failed = |source| ListenError::Io {
+        doing: format!("locking `{}`", path.display()),
+        source,
+    };
+    let mut holder = None;
+    for _ in 0..TRIES {
+        let mut file = open_lock(path, true).map_err(failed)?;
+        if try_lock(&file, path).map_err(failed)? {
+            // For people only.
+            let written = file
+                .set_len(0)
+                .and_then(|()| writeln!(file, "{}", std::process::id()));
+            drop(written);
+            return Ok(file);
+        }
+        let mut text = String::new();
+        let _ = file.take(32).read_to_string(&mut text);
+        holder = text.trim().parse().ok();
+        thread::sleep(PAUSE);
+    }
+    Err(ListenError::InUse {
+        address: format!("shm:{name}"),
+        holder,
+    })
+}
+
+fn open_lock(path: &Path, create: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
+}
+
+/// Whether `file` is locked now, and still what is at `path`: the one before us may have removed it between our
+/// `open` and our `flock`.
+fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let ours = file.metadata()?;
+    let there = std::fs::symlink_metadata(path);
+    Ok(there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())))
+}
+
+/// Removes what targets left that were killed: names that nobody takes again would stay for ever.
+fn sweep(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten().take(SWEPT_AT_ONCE) {
+        let lock = entry.path();
+        if lock.extension().is_some_and(|extension| extension == "lock")
+            && let Ok(file) = open_lock(&lock, false)
+            && let Ok(true) = try_lock(&file, &lock)
+        {
+            let _ = remove(&lock.with_extension("sock"));
+            let _ = remove(&lock);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The protocol of the rings, checked by loom in every order that the memory model allows: publication,
+//! credits, the sleep and the wake-up, the end of a peer.
+//!
+//! `cargo xtask loom` runs it.
+//!
+//! The barriers are fences on both sides here, as where the kernel refuses `membarrier`, which is equivalent
+//! to a fence at whatever place the other thread is just then.
+
+use std::cell::UnsafeCell as Bytes;
+
+use ifunc_abi::frame::{Header, INLINE, Kind};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+
+use super::consumer::Consumer;
+use super::producer::Producer;
+use super::shared::Shared;
+use crate::transport::{Gone, Inbound, Outbound, RingSize};
+
+const SIZE: RingSize = RingSize { slots: 2, data: 256 };
+const PRODUCER: usize = 0;
+const CONSUMER: usize = 1;
+
+/// A slot; `body` stands for the bytes that are not atomic: loom sees races on it.
+struct Slot {
+    commit: AtomicU64,
+    words: [AtomicU64; 2],
+    body: UnsafeCell<u64>,
+}
+
+struct Memory {
+    slots: [Slot; SIZE.slots as usize],
+    credits: [AtomicU64; 2],
+    asleep: [AtomicU32; 2],
+    bells: [Notify; 2],
+    gone: AtomicBool,
+    /// Somewhere to point to.
+    bytes: Bytes<[u8; 2 * SIZE.data as usize]>,
+}
+
+/// The memory as one side sees it.
+#[derive(Clone)]
+struct View {
+    memory: Arc<Memory>,
+    me: usize,
+}
+
+// SAFETY: `bytes` is never read or written in the model.
+unsafe impl Send for View {}
+
+// SAFETY: `bytes` is as long as two data rings, and an inline body is shorter.
+unsafe impl Shared for View {
+    fn load_commit(&self, slot: usize) -> u64 {
+        self.memory.slots[slot].commit.load(Ordering::Acquire)
+    }
+
+    fn store_commit(&self, slot: usize, word: u64) {
+        // SAFETY: what loom checks: nobody reads it now.
+        self.memory.slots[slot]
+            .body
+            .with_mut(|body| unsafe { *body = word });
+        self.memory.slots[slot].commit.store(word, Ordering::Release);
+    }
+
+    fn load_words(&self, slot: usize) -> [u64; 2] {
+        // SAFETY: what loom checks: nobody writes it now.
+        let body = self.memory.slots[slot].body.with(|body| unsafe { *body });
+        let words = self.memory.slots[slot]
+            .words
+            .each_ref()
+            .map(|word| word.load(Ordering::Relaxed));
+        assert_eq!(words[1], body >> 32);
+        words
+    }
+
+    fn store_words(&self, slot: usize, words: [u64; 2]) {
+        for (word, value) in self.memory.slots[slot].words.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn inline(&self, _: usize) -> *mut u8 {
+        const { assert!(INLINE < SIZE.data as usize) };
+        self.memory.bytes.get().cast()
+    }
+
+    fn data(&self, _: usize) -> *mut u8 {
+        self.memory.bytes.get().cast()
+    }
+
+    fn load_credits(&self) -> [u64; 2] {
+        self.memory
+            .credits
+            .each_ref()
+            .map(|line| line.load(Ordering::Acquire))
+    }
+
+    fn store_credits(&self, credits: [u64; 2]) {
+        for (line, value) in self.memory.credits.iter().zip(credits) {
+            line.store(value, Ordering::Release);
+        }
+    }
+
+    fn wake_peer(&self) {
+        fence(Ordering::SeqCst);
+        let asleep = &self.memory.asleep[1 - self.me];
+        if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0 {
+            self.memory.bells[1 - self.me].notify();
+        }
+    }
+
+    fn announce_sleep(&self) {
+        self.memory.asleep[self.me].swap(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    fn withdraw_sleep(&self) {
+        self.memory.asleep[self.me].swap(0, Ordering::AcqRel);
+    }
+
+    fn announce_rest(&self) {
+        unreachable!("a target's: `board::model`")
+    }
+
+    fn is_gone(&self) -> bool {
+        self.memory.gone.load(Ordering::Acquire)
+    }
+}
+
+fn views() -> [View; 2] {
+    let slot = || Slot {
+        commit: AtomicU64::new(0),
+        words: [AtomicU64::new(0), AtomicU64::new(0)],
+        body: UnsafeCell::new(0),
+    };
+    let memory = Arc::new(Memory {
+        slots: [slot(), slot()],
+        credits: [AtomicU64::new(0), AtomicU64::new(0)],
+        asleep: [AtomicU32::new(0), AtomicU32::new(0)],
+        bells: [Notify::new(), Notify::new()],
+        gone: AtomicBool::new(false),
+        bytes: Bytes::new([0; _]),
+    });
+    [PRODUCER, CONSUMER].map(|me| View {
+        memory: Arc::clone(&memory),
+        me,
+    })
+}
+
+/// Sends the frames `1..=count`, sleeping for credits.
+fn produce(view: View, count: u64) {
+    let mut producer = Producer::new(view.clone(), SIZE);
+    for token in 1..=count {
+        while producer.reserve(8, 8).unwrap().is_none() {
+            view.announce_sleep();
+            // As `Inbound::arm` says: once more between the announcement and the sleep.
+            if producer.reserve(8, 8).unwrap().is_none() {
+                view.memory.bells[PRODUCER].wait();
+            }
+            view.withdraw_sleep();
+        }
+        assert_eq!(
+            u64::from(producer.commit(Header::new(Kind::Exec, 0, token), 8)),
+            token
+        );
+    }
+}
+
+/// The token of the next frame, if it is there.
+fn consume(consumer: &mut Consumer<View>) -> Result<Option<u64>, Gone> {
+    let Some(arrived) = consumer.peek()? else {
+        return Ok(None);
+    };
+    let token = arrived.words[1];
+    assert_eq!(u64::from(arrived.sequence), token);
+    consumer.release();
+    Ok(Some(token))
+}
+
+/// A lost ring would be a deadlock, which loom reports; a frame read before it is whole or overwritten before
+/// it is read, a race.
+#[test]
+fn frames_and_credits_cross_and_nobody_sleeps_for_ever() {
+    const FRAMES: u64 = 3;
+    loom::model(|| {
+        let [mine, theirs] = views();
+        let sender = thread::spawn(move || produce(mine, FRAMES));
+        let mut consumer = Consumer::new(theirs.clone(), SIZE);
+        let mut next = 1;
+        while next <= FRAMES {
+            match consume(&mut consumer).unwrap() {
+                Some(token) => {
+                    assert_eq!(token, next);
+                    next += 1;
+                }
+                None => {
+                    consumer.settle();
+                    if consumer.arm() {
+                        theirs.memory.bells[CONSUMER].wait();
+                        consumer.disarm();
+                    }
+                }
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// A peer that sends and ends at once was heard.
+#[test]
+fn the_end_comes_behind_the_last_frame() {
+    loom::model(|| {
+        let [mine, theirs] = views();
+        let watcher = mine.clone();
+        let sender = thread::spawn(move || {
+            produce(mine, 1);
+            // The kernel tells the watcher, which tells the consumer.
+            watcher.memory.gone.store(true, Ordering::Release);
+        });
+        let mut consumer = Consumer::new(theirs, SIZE);
+        let mut heard = 0;
+        loop {
+            match consume(&mut consumer) {
+                Ok(Some(_)) => heard += 1,
+                Ok(None) => thread::yield_now(),
+                Err(Gone::Closed) => break,
+                Err(gone) => panic!("{gone}"),
+            }
+        }
+        assert_eq!(heard, 1);
+        sender.join().unwrap();
+    });
+}

@@ -1,0 +1,404 @@
+//! The rings over memory of the test's own, which may be changed behind their back.
+
+use std::cell::{Cell, UnsafeCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, commit_word};
+use proptest::prelude::*;
+
+use super::consumer::Consumer;
+use super::producer::Producer;
+use super::shared::Shared;
+use crate::transport::{Gone, Inbound, Outbound, RingSize};
+
+/// Bytes in front of and behind what the rings may use, which must stay as they are.
+const GUARD: usize = 64;
+const PAINT: u8 = 0xA5;
+
+struct Memory {
+    commits: Vec<Cell<u64>>,
+    words: Vec<Cell<[u64; 2]>>,
+    inline: Vec<UnsafeCell<[u8; INLINE + 2 * GUARD]>>,
+    /// Twice the ring's length: the second half stands for the second mapping.
+    data: UnsafeCell<Vec<u8>>,
+    credits: Cell<[u64; 2]>,
+    gone: Cell<bool>,
+    asleep: Cell<bool>,
+    rings: Cell<u32>,
+    len: usize,
+}
+
+#[derive(Clone)]
+struct View(Rc<Memory>);
+
+// SAFETY: the tests use one thread.
+unsafe impl Send for View {}
+
+// SAFETY: `inline` has its bytes between guards, `data` twice the ring's length; neither moves while a view
+// lives.
+unsafe impl Shared for View {
+    fn load_commit(&self, slot: usize) -> u64 {
+        self.0.commits[slot].get()
+    }
+
+    fn store_commit(&self, slot: usize, word: u64) {
+        self.0.commits[slot].set(word);
+    }
+
+    fn load_words(&self, slot: usize) -> [u64; 2] {
+        self.0.words[slot].get()
+    }
+
+    fn store_words(&self, slot: usize, words: [u64; 2]) {
+        self.0.words[slot].set(words);
+    }
+
+    fn inline(&self, slot: usize) -> *mut u8 {
+        self.0.inline[slot].get().cast::<u8>().wrapping_add(GUARD)
+    }
+
+    fn data(&self, at: usize) -> *mut u8 {
+        assert!(at < self.0.len);
+        // SAFETY: the vector has `GUARD + 2 * len + GUARD` bytes.
+        unsafe { (*self.0.data.get()).as_mut_ptr().add(GUARD + at) }
+    }
+
+    fn load_credits(&self) -> [u64; 2] {
+        self.0.credits.get()
+    }
+
+    fn store_credits(&self, credits: [u64; 2]) {
+        self.0.credits.set(credits);
+    }
+
+    fn wake_peer(&self) {
+        if self.0.asleep.take() {
+            self.0.rings.set(self.0.rings.get() + 1);
+        }
+    }
+
+    fn announce_sleep(&self) {
+        self.0.asleep.set(true);
+    }
+
+    fn withdraw_sleep(&self) {
+        self.0.asleep.set(false);
+    }
+
+    fn announce_rest(&self) {
+        self.0.asleep.set(true);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.gone.get()
+    }
+}
+
+impl Memory {
+    /// The bytes that no ring may touch are as they were.
+    fn assert_guards(&self) {
+        let painted = |bytes: &[u8]| bytes.iter().all(|byte| *byte == PAINT);
+        for inline in &self.inline {
+            // SAFETY: one thread, and no slice of a ring is alive here.
+            let bytes = unsafe { &*inline.get() };
+            assert!(painted(&bytes[..GUARD]) && painted(&bytes[GUARD + INLINE..]));
+        }
+        // SAFETY: as above.
+        let bytes = unsafe { &*self.data.get() };
+        assert!(painted(&bytes[..GUARD]) && painted(&bytes[GUARD + 2 * self.len..]));
+    }
+}
+
+fn rings(size: RingSize) -> (Rc<Memory>, Producer<View>, Consumer<View>) {
+    let (slots, len) = (size.slots as usize, size.data as usize);
+    let memory = Rc::new(Memory {
+        commits: vec![Cell::new(0); slots],
+        words: vec![Cell::new([0; 2]); slots],
+        inline: (0..slots).map(|_| UnsafeCell::new([PAINT; _])).collect(),
+        data: UnsafeCell::new(vec![PAINT; 2 * len + 2 * GUARD]),
+        credits: Cell::new([0; 2]),
+        gone: Cell::new(false),
+        asleep: Cell::new(false),
+        rings: Cell::new(0),
+        len,
+    });
+    let view = View(Rc::clone(&memory));
+    (
+        memory,
+        Producer::new(view.clone(), size),
+        Consumer::new(view, size),
+    )
+}
+
+fn sizes() -> impl Strategy<Value = RingSize> {
+    (1..6u32, 8..13u32).prop_map(|(slots, data)| RingSize {
+        slots: 1 << slots,
+        data: 1 << data,
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send {
+        len: usize,
+        align: usize,
+        shorter: usize,
+    },
+    Receive,
+    Settle,
+    Arm,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let send = (0..1usize << 12, 0..7u32, 0..100usize).prop_map(|(len, align, shorter)| {
+        // Half of them small.
+        let len = if len & 1 == 0 { len % 80 } else { len };
+        Step::Send {
+            len,
+            align: 1 << align,
+            shorter,
+        }
+    });
+    let step =
+        prop_oneof![4 => send, 4 => Just(Step::Receive), 1 => Just(Step::Settle), 1 => Just(Step::Arm)];
+    proptest::collection::vec(step, 1..400)
+}
+
+/// What was sent: its sequence, header, body.
+type Sent = (u32, Header, Vec<u8>);
+
+/// What arrived: its sequence, words, body.
+type Taken = (u32, [u64; 2], Vec<u8>);
+
+fn receive(consumer: &mut Consumer<View>) -> Result<Option<Taken>, Gone> {
+    let Some(arrived) = consumer.peek()? else {
+        return Ok(None);
+    };
+    let mut body = Vec::new();
+    arrived.body.copy_to(&mut body);
+    let found = (arrived.sequence, arrived.words, body);
+    consumer.release();
+    Ok(Some(found))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    /// Whatever is sent arrives, once, in order and whole; the credits are those that the layout says.
+    #[test]
+    fn what_is_sent_arrives(size in sizes(), steps in steps()) {
+        let (memory, mut producer, mut consumer) = rings(size);
+        let mut under_way: VecDeque<Sent> = VecDeque::new();
+        let mut count = 0u32;
+        for step in steps {
+            match step {
+                Step::Send { len, align, shorter } => {
+                    let len = len.min(producer.max_body());
+                    let Some(room) = producer.reserve(len, align).unwrap() else {
+                        prop_assert!(!under_way.is_empty() || memory.credits.get()[0] != u64::from(count));
+                        continue;
+                    };
+                    prop_assert_eq!(room.len(), len);
+                    room.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at as u32 ^ count) as u8);
+                    let body = room[..len - shorter.min(len)].to_vec();
+                    count += 1;
+                    let header = Header::new(Kind::Exec, count, u64::from(count) << 40);
+                    prop_assert_eq!(producer.commit(header, body.len()), count);
+                    under_way.push_back((count, header, body));
+                    prop_assert!(under_way.len() <= size.slots as usize);
+                }
+                Step::Receive => match (receive(&mut consumer).unwrap(), under_way.pop_front()) {
+                    (Some((sequence, words, body)), Some((sent, header, sent_body))) => {
+                        prop_assert_eq!(sequence, sent);
+                        let mut arrived = Header::parse(words).unwrap();
+                        arrived.flags = FrameFlags::NONE;
+                        prop_assert_eq!(arrived, header);
+                        prop_assert!(body == sent_body);
+                    }
+                    (found, sent) => prop_assert!(found.is_none() && sent.is_none()),
+                },
+                Step::Settle => {
+                    consumer.settle();
+                    if under_way.is_empty() {
+                        // Everything was given back: the largest frame has room.
+                        prop_assert!(producer.reserve(producer.max_body(), 64).unwrap().is_some());
+                    }
+                }
+                Step::Arm => {
+                    prop_assert_eq!(consumer.arm(), under_way.is_empty());
+                    prop_assert!(memory.asleep.get());
+                    consumer.disarm();
+                    prop_assert!(!memory.asleep.get());
+                }
+            }
+        }
+        memory.assert_guards();
+    }
+
+    /// Whatever a peer writes, the rings stay within their memory and do not panic; a frame that is delivered
+    /// has a body within bounds.
+    #[test]
+    fn a_hostile_peer_is_harmless(
+        size in sizes(),
+        attacks in proptest::collection::vec((0..7u8, any::<u64>(), any::<u64>(), 0..3u32), 1..200),
+    ) {
+        let (memory, mut producer, mut consumer) = rings(size);
+        let mut taken = 0u32;
+        for (what, one, two, near) in attacks {
+            let slot = taken as usize % size.slots as usize;
+            match what {
+                // The next sequence, or one near it, with any length.
+                0 => memory.commits[slot].set(commit_word(taken.wrapping_add(near), one as u32)),
+                1 => memory.commits[slot].set(commit_word(taken + 1, one as u32 % (2 * size.data))),
+                2 => memory.words[slot].set([one, two]),
+                3 => memory.credits.set([one, two]),
+                4 => memory.credits.set([one % 4, two % 256]),
+                5 => {
+                    let len = (one as usize) % producer.max_body();
+                    if let Ok(Some(room)) = producer.reserve(len, 1 << (two % 7)) {
+                        room.fill(1);
+                        producer.commit(Header::new(Kind::Exec, 0, 0), len);
+                    }
+                }
+                _ => memory.commits[one as usize % size.slots as usize].set(two),
+            }
+            match receive(&mut consumer) {
+                Ok(Some((_, words, body))) => {
+                    let inline = words[0] >> 8 & 1 == 1;
+                    let most = if inline { INLINE } else { size.max_body() };
+                    prop_assert!(body.len() <= most);
+                    taken += 1;
+                }
+                Ok(None) => {}
+                Err(Gone::Malformed(_)) => {
+                    // For good.
+                    prop_assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))) && !consumer.arm());
+                }
+                Err(Gone::Closed) => prop_assert!(false, "the peer is there"),
+            }
+        }
+        memory.assert_guards();
+    }
+}
+
+#[test]
+fn a_body_lies_where_its_alignment_wants_it() {
+    let (_memory, mut producer, mut consumer) = rings(RingSize { slots: 8, data: 4096 });
+    let base = producer.reserve(100, 64).unwrap().unwrap().as_ptr().addr();
+    for (n, (len, align)) in [(1, 64), (40, 8), (40, 16), (41, 1), (65, 32)]
+        .into_iter()
+        .enumerate()
+    {
+        let at = producer.reserve(len, align).unwrap().unwrap().as_ptr().addr();
+        producer.commit(Header::new(Kind::Exec, 0, 0), len);
+        let inline = len <= INLINE && align <= 8;
+        assert!(inline || (at - base) % 64 == 0);
+        let arrived = consumer.peek().unwrap().unwrap();
+        assert_eq!(
+            (arrived.body.as_ptr().addr(), arrived.sequence),
+            (at, n as u32 + 1)
+        );
+        assert_eq!(
+            Header::parse(arrived.words)
+                .unwrap()
+                .flags
+                .has(FrameFlags::INLINE),
+            inline
+        );
+        consumer.release();
+    }
+}
+
+#[test]
+fn lies_about_credits_and_lengths_end_the_connection() {
+    let size = RingSize { slots: 2, data: 4096 };
+    let (memory, mut producer, _) = rings(size);
+    for _ in 0..2 {
+        producer.reserve(8, 8).unwrap().unwrap();
+        producer.commit(Header::new(Kind::Exec, 0, 0), 8);
+    }
+    memory.credits.set([3, 0]);
+    assert!(matches!(producer.reserve(8, 8), Err(Gone::Malformed(_))));
+    memory.credits.set([2, 0]);
+    assert!(matches!(producer.reserve(8, 8), Err(Gone::Malformed(_))));
+
+    for (len, words) in [(41, 1 << 8), (2049, 0), (u32::MAX, 0)] {
+        let (memory, _, mut consumer) = rings(size);
+        memory.commits[0].set(commit_word(1, len));
+        memory.words[0].set([words | 1, 0]);
+        assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))));
+        memory.commits[0].set(commit_word(1, 8));
+        assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))));
+    }
+    let (memory, _, mut consumer) = rings(size);
+    memory.commits[0].set(commit_word(2, 8));
+    assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))));
+}
+
+#[test]
+fn a_frame_is_judged_once() {
+    let (memory, mut producer, mut consumer) = rings(RingSize { slots: 2, data: 4096 });
+    producer.reserve(8, 8).unwrap().unwrap().fill(3);
+    producer.commit(Header::new(Kind::Exec, 5, 6), 8);
+    let words = consumer.peek().unwrap().unwrap().words;
+    memory.commits[0].set(commit_word(1, u32::MAX));
+    memory.words[0].set([u64::MAX; 2]);
+    let again = consumer.peek().unwrap().unwrap();
+    assert_eq!((again.words, again.body.len()), (words, 8));
+}
+
+#[test]
+fn sequences_wrap() {
+    let size = RingSize { slots: 4, data: 4096 };
+    let (memory, mut producer, mut consumer) = rings(size);
+    // Where both would be after 2³² - 2 frames.
+    let passed = (1u64 << 32) - 2;
+    producer.skip(passed);
+    consumer.skip(passed);
+    memory.credits.set([passed, 0]);
+    for slot in 0..4 {
+        let frame = passed - 4 + slot;
+        memory.commits[frame as usize & 3].set(commit_word(frame as u32 + 1, 0));
+    }
+    for expected in [u32::MAX, 0, 1, 2, 3, 4, 5] {
+        producer.reserve(100, 8).unwrap().unwrap();
+        assert_eq!(producer.commit(Header::new(Kind::Exec, 0, 0), 100), expected);
+        assert_eq!(receive(&mut consumer).unwrap().unwrap().0, expected);
+        assert!(receive(&mut consumer).unwrap().is_none());
+        consumer.settle();
+    }
+}
+
+#[test]
+fn a_peer_that_left_is_noticed_behind_its_last_frame() {
+    let (memory, mut producer, mut consumer) = rings(RingSize { slots: 4, data: 4096 });
+    for _ in 0..3 {
+        producer.reserve(8, 8).unwrap().unwrap();
+        producer.commit(Header::new(Kind::Exec, 0, 0), 8);
+    }
+    memory.gone.set(true);
+    assert!(matches!(producer.reserve(8, 8), Err(Gone::Closed)));
+    for _ in 0..3 {
+        assert!(receive(&mut consumer).unwrap().is_some());
+    }
+    assert!(matches!(receive(&mut consumer), Err(Gone::Closed)));
+    assert!(!consumer.arm());
+}
+
+#[test]
+fn credits_wake_who_waits_for_them() {
+    let (memory, mut producer, mut consumer) = rings(RingSize { slots: 2, data: 4096 });
+    for _ in 0..2 {
+        producer.reserve(8, 8).unwrap().unwrap();
+        producer.commit(Header::new(Kind::Exec, 0, 0), 8);
+    }
+    // Held, and announced for the credits' sake.
+    consumer.peek().unwrap().unwrap();
+    assert!(!consumer.arm() && memory.asleep.get());
+    assert!(producer.reserve(8, 8).unwrap().is_none());
+    receive(&mut consumer).unwrap().unwrap();
+    consumer.settle();
+    assert_eq!((memory.rings.get(), memory.asleep.get()), (1, false));
+    assert!(producer.reserve(8, 8).unwrap().is_some());
+}

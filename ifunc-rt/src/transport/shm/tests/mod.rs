@@ -1,0 +1,78 @@
+//! Both sides in one process, strangers at the door, and two processes one of which is killed.
+
+use std::time::{Duration, Instant};
+
+use ifunc_abi::frame::{Header, Kind, Limits};
+
+use crate::transport::address::Address;
+use crate::transport::bell::sleep_on;
+use crate::transport::{Gone, Link, ListenConfig, Listener, RingSize};
+
+mod one_process;
+mod strangers;
+mod two_processes;
+
+const LIMITS: Limits = Limits {
+    max_payload: 1 << 20,
+    max_image: 1 << 21,
+    max_answer: 1 << 22,
+};
+
+/// A name that no other test run uses.
+fn name(test: &str) -> String {
+    format!("test-{test}-{}", std::process::id())
+}
+
+fn shm(name: &str) -> Address {
+    Address::Shm(name.to_owned())
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+/// Rings as small as they can be.
+fn small() -> ListenConfig {
+    let size = RingSize {
+        slots: 2,
+        data: RingSize::MIN_DATA,
+    };
+    ListenConfig {
+        to_target: size,
+        to_source: size,
+        ..ListenConfig::new(LIMITS)
+    }
+}
+
+/// The next connection.
+fn accept(listener: &mut dyn Listener) -> Link {
+    let deadline = soon();
+    loop {
+        if let Some(link) = listener.accept() {
+            return link;
+        }
+        assert!(sleep_on(listener.bell(), deadline), "nobody connected");
+        listener.arm();
+    }
+}
+
+/// Sends a frame, if there are credits.
+fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, Gone> {
+    let Some(room) = link.tx.reserve(body.len(), 8)? else {
+        return Ok(None);
+    };
+    room.copy_from_slice(body);
+    Ok(Some(link.tx.commit(Header::new(Kind::Exec, 7, 9), body.len())))
+}
+
+/// Takes a frame, if there is one.
+fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, Gone> {
+    let Some(arrived) = link.rx.peek()? else {
+        return Ok(None);
+    };
+    let mut body = Vec::new();
+    arrived.body.copy_to(&mut body);
+    let sequence = arrived.sequence;
+    link.rx.release();
+    Ok(Some((sequence, body)))
+}

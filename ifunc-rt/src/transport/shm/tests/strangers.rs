@@ -1,0 +1,119 @@
+//! What comes to the door and is no source.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::{accept, name, receive, shm, small, soon};
+use crate::transport::bell::sleep_on;
+use crate::transport::shm::directory::candidates;
+use crate::transport::shm::handshake::VERSION;
+use crate::transport::shm::place::{new_socket, socket_address, socket_path};
+use crate::transport::{ConnectError, connect, listen};
+
+/// A socket that is connected to the target, and no more.
+pub(super) fn knock(name: &str) -> OwnedFd {
+    let directory = candidates().swap_remove(0);
+    let address = socket_address(&directory, &socket_path(&directory, name)).unwrap();
+    let socket = new_socket().unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    socket
+}
+
+fn hear(socket: &OwnedFd) -> Vec<u8> {
+    let mut buffer = [0; 1024];
+    assert!(sleep_on(socket.as_fd(), soon()));
+    let len = recv(socket, &mut buffer, RecvFlags::DONTWAIT).map_or(0, |(len, _)| len);
+    buffer[..len].to_vec()
+}
+
+#[test]
+fn who_says_nothing_or_nonsense_keeps_nobody_out() {
+    let name = name("strangers");
+    let mut listener = listen(&shm(&name), small()).unwrap();
+    let silent: Vec<_> = (0..50).map(|_| knock(&name)).collect();
+    let rude: Vec<_> = (0..50).map(|_| knock(&name)).collect();
+    for socket in &rude {
+        let _ = send(
+            socket,
+            b"GET / HTTP/1.1\r\n\r\n",
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        );
+    }
+    let mut source = connect(&shm(&name), soon()).unwrap();
+    let mut target = accept(&mut *listener);
+    super::send(&mut source, b"here").unwrap().unwrap();
+    assert_eq!(receive(&mut target).unwrap().unwrap().1, b"here");
+    for socket in &rude {
+        assert_eq!(hear(socket), b"");
+    }
+    drop(silent);
+    assert!(listener.accept().is_none());
+}
+
+#[test]
+fn who_says_nothing_is_sent_away() {
+    let name = name("silent");
+    let _listener = listen(&shm(&name), small()).unwrap();
+    let began = Instant::now();
+    let answer = hear(&knock(&name));
+    assert!(answer.ends_with(b"hear what connected"));
+    assert!((Duration::from_secs(4)..Duration::from_secs(9)).contains(&began.elapsed()));
+}
+
+#[test]
+fn another_version_is_told_ours() {
+    let name = name("version");
+    let _listener = listen(&shm(&name), small()).unwrap();
+    let socket = knock(&name);
+    send(
+        &socket,
+        b"ifuncshm\x01\0\0\0\0\0\0\0",
+        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+    )
+    .unwrap();
+    let answer = hear(&socket);
+    let ours = [&b"ifuncshm"[..], &VERSION.to_le_bytes(), &1u32.to_le_bytes()].concat();
+    assert_eq!(answer[..16], ours);
+    let why = format!("version {VERSION} of the transport, not 1");
+    assert!(answer.ends_with(why.as_bytes()));
+}
+
+#[test]
+fn a_target_that_says_nothing_is_a_timeout() {
+    let name = name("mute");
+    let directory = candidates().swap_remove(0);
+    let (_place, _socket) = crate::transport::shm::place::Place::take(&directory, &name, false).unwrap();
+    let began = Instant::now();
+    let error = connect(&shm(&name), began + Duration::from_millis(100))
+        .err()
+        .unwrap();
+    assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+    assert!((Duration::from_millis(100)..Duration::from_secs(2)).contains(&began.elapsed()));
+}
+
+#[test]
+fn connections_that_nobody_takes_are_refused_at_last() {
+    let name = name("untaken");
+    let mut listener = listen(&shm(&name), small()).unwrap();
+    // They leave at once; the target has not looked yet.
+    let mut made = 0;
+    let refused = loop {
+        match connect(&shm(&name), soon()) {
+            Ok(link) => drop(link),
+            Err(ConnectError::Busy { reason, .. }) => break reason,
+            Err(error) => panic!("{error}"),
+        }
+        made += 1;
+        assert!(made < 5000);
+    };
+    assert!(refused.contains("does not take"), "{refused}");
+    while let Some(mut link) = listener.accept() {
+        let deadline = soon();
+        while receive(&mut link).is_ok() {
+            assert!(Instant::now() < deadline);
+        }
+    }
+    connect(&shm(&name), soon()).unwrap();
+}

@@ -1,0 +1,478 @@
+//! One side of a connection, as the layers above have it.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use ifunc_abi::frame::{BODY_ALIGN, Header};
+
+use super::borrowed::Borrowed;
+use super::credits::Room;
+use super::engine::{Engine, Locked};
+use super::handshake::Welcome;
+use super::header::Head;
+use super::inbox::Data;
+use super::parcel::Parcel;
+use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
+use crate::transport::bell::sleep_on;
+use crate::transport::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Waiter};
+
+/// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
+pub(super) struct Handle {
+    pub(super) engine: Arc<Engine>,
+    pub(super) id: ConnectionId,
+    pub(super) signs: Arc<Signs>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.engine.leave(self.id);
+    }
+}
+
+/// The link of a connection that is open.
+pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
+    let locked = engine.lock();
+    let connection = locked.state.connections.get(&id)?;
+    let Stage::Open { welcome, out, .. } = &connection.stage else {
+        return None;
+    };
+    let Welcome { limits, epoch, .. } = *welcome;
+    let max_body = out.max_body();
+    let looks = locked.state.looks;
+    let handle = Handle::new(engine, id, &connection.signs);
+    drop(locked);
+    Some(Link {
+        tx: Box::new(Sender {
+            handle: Arc::clone(&handle),
+            max_body,
+            reserved: None,
+            room: Room::default(),
+        })
+        .into(),
+        rx: Box::new(Receiver {
+            handle: Arc::clone(&handle),
+            held: None,
+            spent: None,
+            looked: looks,
+            passed: 0,
+        })
+        .into(),
+        waiter: Arc::new(Sleeper(handle)),
+        peer: Peer { uid: None, pid: None },
+        limits,
+        epoch,
+        key: id.key(),
+    })
+}
+
+/// What becomes of whoever looks for a connection that is not there any more.
+const CLOSED: Gone = Gone::Closed;
+
+impl Handle {
+    pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId, signs: &Arc<Signs>) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Arc::clone(engine),
+            id,
+            signs: Arc::clone(signs),
+        })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.signs.is_gone()
+    }
+}
+
+pub(super) fn connection<'a>(
+    locked: &'a mut Locked<'_>,
+    id: ConnectionId,
+) -> Result<&'a mut Connection, Gone> {
+    locked.state.connections.get_mut(&id).ok_or(CLOSED)
+}
+
+/// Frames out.
+struct Sender {
+    handle: Arc<Handle>,
+    max_body: usize,
+    /// What `reserve` handed out, with its length; 0 for a parcel that is kept for the next one.
+    reserved: Option<(Box<Parcel>, usize)>,
+    /// What there was behind the last frame. Nobody else sends frames, so there is as much now.
+    room: Room,
+}
+
+impl Sender {
+    /// The largest parcel that is kept for the next frame.
+    const KEPT: usize = 4096;
+    /// A smaller body than this part of the room that was reserved for it moves to a parcel of its size: credits bound what
+    /// is sent, not what was reserved.
+    const SPARSE: usize = 4;
+
+    /// Gets a parcel for a body of `len` bytes, if the peer has room for it.
+    fn make_room(&mut self, len: usize) -> Result<bool, Gone> {
+        let mut locked = self.handle.engine.lock();
+        let connection = connection(&mut locked, self.handle.id)?;
+        if let Some(gone) = &connection.gone {
+            return Err(gone.clone());
+        }
+        match &connection.stage {
+            Stage::Open { out, .. } if !out.has_room(len, connection.under_way) => return Ok(false),
+            Stage::Open { .. } => {}
+            _ => return Err(CLOSED),
+        }
+        if !matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len) {
+            let inbox = locked.inbox();
+            if let Some((small, _)) = self.reserved.take() {
+                inbox.give(small);
+            }
+            self.reserved = Some((inbox.parcel(len), len));
+        }
+        Ok(true)
+    }
+}
+
+impl Outbound for Sender {
+    fn max_body(&self) -> usize {
+        self.max_body
+    }
+
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+        assert!(
+            len <= self.max_body && align <= BODY_ALIGN,
+            "a body larger than the transport takes"
+        );
+        // Nearly always the parcel of the last frame is back, and there is room for many more.
+        let at_once = self.room.has(len)
+            && !self.handle.is_gone()
+            && matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len);
+        if !at_once && !self.make_room(len)? {
+            return Ok(None);
+        }
+        Ok(self.reserved.as_mut().map(|(parcel, reserved)| {
+            *reserved = len;
+            parcel.body_mut(len)
+        }))
+    }
+
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
+        let (mut parcel, reserved) = self.reserved.take().expect("`reserve` comes before `commit`");
+        assert!(len <= reserved, "a body larger than what was reserved");
+        let mut locked = self.handle.engine.lock();
+        if Parcel::LEAST < parcel.room() && len.saturating_mul(Self::SPARSE) < parcel.room() {
+            let mut small = locked.inbox().parcel(len);
+            if small.room() < parcel.room() {
+                small.body_mut(len).copy_from_slice(parcel.body(len));
+                self.reserved = Some((std::mem::replace(&mut parcel, small), 0));
+            } else {
+                locked.inbox().give(small);
+            }
+        }
+        let Ok(connection) = connection(&mut locked, self.handle.id) else {
+            return 0;
+        };
+        let Stage::Open { out, incoming, .. } = &mut connection.stage else {
+            return 0;
+        };
+        failpoint!("transport.commit");
+        let sequence = out.send(len);
+        self.room = out.room(connection.under_way);
+        let all_out = connection.under_way.is_nothing();
+        let head = Head {
+            sequence,
+            len: len as u32,
+            words: header.words(),
+            credits: incoming.publish(),
+            to: connection.peer,
+        };
+        let back = locked.post(self.handle.id, parcel, head, len);
+        let sent = &self.handle.signs.sent;
+        sent.store(all_out && back.is_some(), Ordering::Relaxed);
+        if let Some(parcel) = back {
+            if self.reserved.is_none() && parcel.room() <= Self::KEPT {
+                self.reserved = Some((parcel, 0));
+            } else {
+                locked.inbox().give(parcel);
+            }
+        }
+        sequence
+    }
+
+    fn is_unconsumed(&mut self, sequence: u32) -> bool {
+        let locked = self.handle.engine.lock();
+        match locked
+            .state
+            .connections
+            .get(&self.handle.id)
+            .map(|connection| &connection.stage)
+        {
+            Some(Stage::Open { out, .. }) => out.is_unconsumed(sequence),
+            _ => true,
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if let Some((parcel, _)) = self.reserved.take()
+            && let Some(locked) = self.handle.engine.lock_here()
+        {
+            locked.inbox().give(parcel);
+        }
+    }
+}
+
+/// Frames in.
+struct Receiver {
+    handle: Arc<Handle>,
+    /// The frame that `peek` found, and whether it is to be given back as soon as it is released.
+    held: Option<(Frame, bool)>,
+    /// What was released, until the lock is taken anyway; where it is to be given back soon, until the turn is over.
+    spent: Option<(Data, bool)>,
+    /// `State::looks` at the last look that found nothing.
+    looked: u64,
+    /// Looks in succession in which UCX was not let work, because a frame was sent just before.
+    passed: u32,
+}
+
+// SAFETY: what a frame holds is memory of the engine's, which is given back under its lock; until then it is the
+// receiver's alone.
+unsafe impl Send for Receiver {}
+
+impl Receiver {
+    /// The next frame, if there is one. Lets UCX work if nobody did since the last look; not where the last thing that happened
+    /// is that a frame was sent: who sends looks in passing, for what cannot be there yet, and who waits looks again.
+    fn next(&mut self) -> Result<Option<(Frame, bool)>, Gone> {
+        if self.passes() {
+            return Ok(None);
+        }
+        let mut locked = self.handle.engine.lock();
+        if let Some((data, _)) = self.spent.take() {
+            spend(&mut locked, self.handle.id, data);
+        }
+        let looks = locked.state.looks;
+        let before = connection(&mut locked, self.handle.id)?;
+        if let Some(frame) = before.take() {
+            return Ok(Some(frame));
+        }
+        if self.looked == looks && before.gone.is_none() {
+            locked.progress();
+        }
+        self.looked = locked.state.looks;
+        let connection = connection(&mut locked, self.handle.id)?;
+        match (connection.take(), &connection.gone) {
+            (None, Some(gone)) => Err(gone.clone()),
+            (frame, _) => Ok(frame),
+        }
+    }
+
+    /// Whether a look finds nothing, and has nothing else to do.
+    fn passes(&mut self) -> bool {
+        let signs = &self.handle.signs;
+        if signs.arrived.load(Ordering::Acquire) || signs.is_gone() || self.is_due() {
+            return false;
+        }
+        let looks = self.handle.engine.looks();
+        if looks != self.looked {
+            self.looked = looks;
+            return true;
+        }
+        if signs.sent.load(Ordering::Relaxed) && self.passed < PASSED {
+            signs.sent.store(false, Ordering::Relaxed);
+            self.passed += 1;
+            return true;
+        }
+        self.passed = 0;
+        false
+    }
+
+    /// Whether there is something to be given back that does not wait for another reason to take the lock.
+    fn is_due(&self) -> bool {
+        self.spent.as_ref().is_some_and(|(_, is_due)| *is_due)
+    }
+
+    /// Gives back what was released.
+    fn settle_up(&mut self) {
+        if let Some((data, _)) = self.spent.take() {
+            spend(&mut self.handle.engine.lock(), self.handle.id, data);
+        }
+    }
+}
+
+/// Looks in passing, in succession, in which UCX is not let work.
+const PASSED: u32 = 16;
+
+/// Gives the memory of a frame back, and room to the peer.
+fn spend(locked: &mut Locked<'_>, id: ConnectionId, data: Data) {
+    let len = data.len();
+    locked.discard(data);
+    if let Ok(connection) = connection(locked, id)
+        && let Stage::Open { incoming, .. } = &mut connection.stage
+        && incoming.release(len)
+        && connection.gone.is_none()
+    {
+        locked.credit(id);
+    }
+}
+
+impl Inbound for Receiver {
+    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+        if self.held.is_none() {
+            self.held = self.next()?;
+        }
+        Ok(self.held.as_ref().map(|(frame, _)| {
+            let (ptr, len) = match &frame.data {
+                Data::Copied(parcel, len) => (parcel.body(*len).as_ptr(), *len),
+                Data::Kept(data, len) => (data.cast_const().cast(), *len),
+                Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
+            };
+            Arrived {
+                sequence: frame.sequence,
+                words: frame.words,
+                // SAFETY: the memory is the frame's until `release`, which needs `self` mutably.
+                body: unsafe { Body::new(ptr, len) },
+            }
+        }))
+    }
+
+    fn finds_nothing(&mut self) -> bool {
+        self.held.is_none() && self.passes()
+    }
+
+    fn release(&mut self) {
+        let Some((frame, is_due)) = self.held.take() else {
+            return;
+        };
+        self.settle_up();
+        self.spent = Some((frame.data, is_due));
+    }
+
+    fn settle(&mut self) {
+        // What the peer was not told of yet keeps it from nothing: see `Incoming::release`.
+        if self.is_due() {
+            self.settle_up();
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.settle_up();
+        let mut locked = self.handle.engine.lock();
+        // A target's listener has armed the worker for all of its connections.
+        if locked.state.door.is_none() {
+            locked.arm();
+        }
+        self.held.is_none()
+            && connection(&mut locked, self.handle.id)
+                .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())
+    }
+
+    fn disarm(&mut self) {
+        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
+            connection.resting = false;
+        }
+    }
+
+    fn rest(&mut self) {
+        self.settle_up();
+        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
+            connection.resting = true;
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.held.is_none()
+            && connection(&mut self.handle.engine.lock(), self.handle.id)
+                .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // Where the worker cannot be used it is the application's, and what it brought was copied.
+        let held = self.held.take().map(|(frame, _)| frame.data);
+        let spent = self.spent.take().map(|(data, _)| data);
+        for data in held.into_iter().chain(spent) {
+            if let Some(mut locked) = self.handle.engine.lock_here() {
+                locked.discard(data);
+            }
+        }
+    }
+}
+
+/// Sleeping.
+pub(super) struct Sleeper(Arc<Handle>);
+
+impl Sleeper {
+    pub(super) fn new(handle: Arc<Handle>) -> Self {
+        Self(handle)
+    }
+
+    /// How often UCX is let work to find out about a peer's end: it says so in several steps.
+    const STEPS: usize = 4;
+    /// The longest sleep: UCX notices some things, a peer's end among them, only when it is let work.
+    const SLICE: Duration = Duration::from_millis(5);
+
+    /// As long, or as many milliseconds as `IFUNC_TEST_UCX_SLICE` says: who sleeps longer than a test waits does not hide
+    /// from it that nobody was woken.
+    fn slice() -> Duration {
+        static SLICE: OnceLock<Duration> = OnceLock::new();
+        *SLICE.get_or_init(|| {
+            let longer = std::env::var("IFUNC_TEST_UCX_SLICE").ok();
+            longer
+                .and_then(|milliseconds| milliseconds.parse().ok())
+                .map_or(Self::SLICE, Duration::from_millis)
+        })
+    }
+}
+
+impl Waiter for Sleeper {
+    fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
+        let engine = &self.0.engine;
+        let nap = engine.lock_here().map_or(Duration::ZERO, |locked| locked.nap());
+        if nap.is_zero() {
+            return self.sleep_on_bell(until, woken);
+        }
+        // The bell rings, for those who have nothing but the descriptor.
+        let until = until.min(Instant::now() + nap);
+        match woken {
+            Some(woken) => drop(sleep_on(woken, until)),
+            None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    fn attention(&self) -> Option<Duration> {
+        Some(Self::slice())
+    }
+
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.0.engine.bell()
+    }
+
+    fn silence(&self) {
+        // Arming does: UCX owns what is behind the descriptor.
+    }
+
+    fn serves_any_thread(&self) -> bool {
+        self.0.engine.borrowed().is_none_or(Borrowed::is_anywhere)
+    }
+
+    fn carried_by(&self) -> String {
+        self.0.engine.lock().carried_by(self.0.id)
+    }
+
+    fn close(&self) {
+        // Who sleeps looks again after a slice.
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.is_gone()
+    }
+
+    fn ask_gone(&self) -> bool {
+        for _ in 0..Self::STEPS {
+            if self.0.is_gone() || !self.0.engine.lock().progress() {
+                break;
+            }
+        }
+        self.0.is_gone()
+    }
+}

@@ -1,0 +1,240 @@
+//! What lies where in the memory that a side gives its peer the key of.
+//!
+//! ```text
+//! +0     credits of the direction away from here: frames in bits 0–31, lines in 32–63     put by the peer
+//! +128   number of the peer's last announcement that it is about to sleep                 put by the peer
+//! +256   frames committed; credits given, as above                                        got by the peer
+//! +512   commit words, 8 bytes for each slot: nonce << 32 | sequence                      put by the peer
+//! ...    ring of lines of 64 bytes                                                        put by the peer
+//! ```
+//!
+//! Numbers are in the machine's own order: both sides run little-endian machines.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use ifunc_abi::frame::BODY_ALIGN;
+
+use crate::transport::RingSize;
+use crate::transport::ucx::header::Credits;
+
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "words are put as they lie in memory"
+);
+
+/// Where the credits are.
+pub(in super::super) const CREDITS: usize = 0;
+/// Where the peer announces its sleep.
+pub(in super::super) const ANNOUNCED: usize = 128;
+/// Where it stands what was put.
+pub(in super::super) const POSTED: usize = 256;
+const COMMITS: usize = 512;
+/// Multiple at which the ring begins.
+const PAGE: usize = 4096;
+
+/// What a side has put: what its peer has to have seen before it may sleep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Posted {
+    pub(in super::super) frames: u32,
+    pub(in super::super) credits: Credits,
+}
+
+impl Posted {
+    /// Length of the words that are got.
+    pub(in super::super) const LEN: usize = 16;
+
+    /// Of the words as they lie in memory.
+    pub(in super::super) fn decode(words: &[u8; Self::LEN]) -> Self {
+        let word = |n: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&words[n * 8..n * 8 + 8]);
+            u64::from_ne_bytes(word)
+        };
+        Self {
+            frames: word(0) as u32,
+            credits: Credits::unpack(word(1)),
+        }
+    }
+}
+
+/// Places in the memory of the side that receives in a ring of this size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Layout(RingSize);
+
+impl Layout {
+    /// `size` is valid.
+    pub(in super::super) fn new(size: RingSize) -> Self {
+        debug_assert!(size.is_valid());
+        Self(size)
+    }
+
+    pub(in super::super) fn size(self) -> RingSize {
+        self.0
+    }
+
+    /// Lines of the ring: the bodies' and one for each header, so that headers take nothing away from bodies.
+    pub(in super::super) fn lines(self) -> u32 {
+        self.0.data / BODY_ALIGN as u32 + self.0.slots
+    }
+
+    /// The commit word of a frame.
+    pub(in super::super) fn commit(self, sequence: u32) -> usize {
+        let slot = sequence.wrapping_sub(1) & (self.0.slots - 1);
+        COMMITS + slot as usize * 8
+    }
+
+    /// A line of the ring.
+    pub(in super::super) fn line(self, line: u32) -> usize {
+        debug_assert!(line < self.lines());
+        let commits = (COMMITS + self.0.slots as usize * 8).next_multiple_of(PAGE);
+        commits + line as usize * BODY_ALIGN
+    }
+
+    /// Length of the memory.
+    pub(in super::super) fn len(self) -> usize {
+        self.line(0) + self.lines() as usize * BODY_ALIGN
+    }
+}
+
+/// A side's own memory.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct View {
+    base: *mut u8,
+    layout: Layout,
+    /// The half of the commit words that makes them this connection's.
+    nonce: u32,
+}
+
+// SAFETY: what it points to is only reached through atomics and raw copies, from any thread, as long as the connection is in
+// the engine's table: a peer writes there, too.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    /// # Safety
+    /// `base`, a multiple of 64, is valid for reads and writes of `layout.len()` bytes as long as the view or a copy of it is used.
+    pub(in super::super) unsafe fn new(base: *mut u8, layout: Layout, nonce: u32) -> Self {
+        debug_assert!(base.addr().is_multiple_of(BODY_ALIGN));
+        Self { base, layout, nonce }
+    }
+
+    pub(in super::super) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// A word, which lies at a multiple of 8 inside the memory.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.layout.len());
+        // SAFETY: inside the memory and aligned, by the line above and the constructor's contract; all accesses by this process
+        // are atomic, and a peer's arrive as whole words or make the value arbitrary, which is judged.
+        unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
+    }
+
+    /// Makes everything that is looked at zero: memory of UCX's may have been used before.
+    pub(in super::super) fn clear(&self) {
+        let words = [CREDITS, ANNOUNCED, POSTED, POSTED + 8].into_iter();
+        for offset in words.chain((COMMITS..).step_by(8).take(self.layout.size().slots as usize)) {
+            self.word(offset).store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// What the peer released, as it says.
+    pub(in super::super) fn credits(&self) -> Credits {
+        Credits::unpack(self.word(CREDITS).load(Ordering::Acquire))
+    }
+
+    /// The peer's last announcement.
+    pub(in super::super) fn announced(&self) -> u64 {
+        self.word(ANNOUNCED).load(Ordering::Acquire)
+    }
+
+    /// As if the peer had announced this.
+    #[cfg(test)]
+    pub(in super::super) fn pretend_announced(&self, number: u64) {
+        self.word(ANNOUNCED).store(number, Ordering::Release);
+    }
+
+    /// Frames committed by this side.
+    pub(in super::super) fn frames_posted(&self) -> u32 {
+        self.word(POSTED).load(Ordering::Relaxed) as u32
+    }
+
+    /// Says that this many frames are committed: before [`announced`](Self::announced) is looked at behind a fence.
+    pub(in super::super) fn post_frames(&self, frames: u32) {
+        self.word(POSTED).store(frames.into(), Ordering::Release);
+    }
+
+    /// Says that these credits are given.
+    pub(in super::super) fn post_credits(&self, credits: Credits) {
+        self.word(POSTED + 8).store(credits.pack(), Ordering::Release);
+    }
+
+    /// Whether the frame of this number has landed; what it consists of may then be read.
+    pub(in super::super) fn has_landed(&self, sequence: u32) -> bool {
+        self.word(self.layout.commit(sequence)).load(Ordering::Acquire) == commit_word(self.nonce, sequence)
+    }
+
+    /// The three words of a header at `offset` of `line`.
+    pub(in super::super) fn header(&self, line: u32, offset: usize) -> [u64; 3] {
+        let at = self.layout.line(line) + offset;
+        [0, 8, 16].map(|word| self.word(at + word).load(Ordering::Relaxed))
+    }
+
+    /// Where a line begins.
+    pub(in super::super) fn line(&self, line: u32) -> *const u8 {
+        // SAFETY: a line of the ring lies inside the memory.
+        unsafe { self.base.add(self.layout.line(line)) }
+    }
+}
+
+/// What says that a frame has landed.
+pub(in super::super) fn commit_word(nonce: u32, sequence: u32) -> u64 {
+    u64::from(nonce) << 32 | u64::from(sequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap() {
+        for (slots, data) in [
+            (2, RingSize::MIN_DATA),
+            (4096, 2 << 20),
+            (RingSize::MAX_SLOTS, RingSize::MAX_DATA),
+        ] {
+            let layout = Layout::new(RingSize { slots, data });
+            assert!(POSTED + Posted::LEN <= layout.commit(1));
+            assert!(layout.commit(slots) + 8 <= layout.line(0));
+            assert_eq!(layout.commit(slots + 1), layout.commit(1));
+            // Sequences wrap as slots do.
+            assert_eq!(layout.commit(0), layout.commit(slots));
+            assert_eq!(layout.line(layout.lines() - 1) + BODY_ALIGN, layout.len());
+        }
+    }
+
+    #[test]
+    fn only_the_number_of_this_lap_and_connection_has_landed() {
+        let layout = Layout::new(RingSize {
+            slots: 2,
+            data: RingSize::MIN_DATA,
+        });
+        let mut memory = crate::wire::buffer::AlignedBuffer::default();
+        memory.resize(layout.len());
+        memory.as_mut_slice().fill(0xff);
+        // SAFETY: aligned, and as long as the layout says.
+        let view = unsafe { View::new(memory.as_mut_slice().as_mut_ptr(), layout, 7) };
+        view.clear();
+        assert!((0..5).all(|sequence| !view.has_landed(sequence)));
+        let put = |nonce, sequence| {
+            let word = view.word(layout.commit(sequence));
+            word.store(commit_word(nonce, sequence), Ordering::Relaxed);
+        };
+        put(7, 1);
+        assert!(view.has_landed(1) && !view.has_landed(3) && !view.has_landed(u32::MAX));
+        put(6, 3);
+        assert!(!view.has_landed(1) && !view.has_landed(3));
+    }
+}

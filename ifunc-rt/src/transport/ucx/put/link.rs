@@ -1,0 +1,339 @@
+//! One side of a connection whose frames are put, as the layers above have it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE};
+
+use super::announcing::{PAUSE, SOON};
+use super::layout::View;
+use super::ring::{Consumer, Landed, Producer};
+use super::sleeping::Verdict;
+use crate::transport::ucx::credits::UnderWay;
+use crate::transport::ucx::engine::Engine;
+use crate::transport::ucx::handshake::Welcome;
+use crate::transport::ucx::link::{Handle, Sleeper, connection};
+use crate::transport::ucx::parcel::{BODY, Parcel};
+use crate::transport::ucx::table::{ConnectionId, Stage};
+use crate::transport::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer};
+
+/// The link of a connection that is open.
+pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
+    let locked = engine.lock();
+    let connection = locked.state.connections.get(&id)?;
+    let Stage::Put(rings) = &connection.stage else {
+        return None;
+    };
+    let Welcome { limits, epoch, .. } = rings.welcome;
+    let (view, peer) = (rings.view, rings.peer);
+    let handle = Handle::new(engine, id, &connection.signs);
+    drop(locked);
+    Some(Link {
+        tx: Box::new(Sender {
+            handle: Arc::clone(&handle),
+            view,
+            producer: Producer::new(peer),
+            under_way: UnderWay::default(),
+            broken: None,
+            spare: None,
+            reserved: None,
+        })
+        .into(),
+        rx: Box::new(Receiver {
+            handle: Arc::clone(&handle),
+            view,
+            consumer: Consumer::new(view.layout()),
+            held: None,
+            expecting: None,
+        })
+        .into(),
+        waiter: Arc::new(Sleeper::new(handle)),
+        peer: Peer { uid: None, pid: None },
+        limits,
+        epoch,
+        key: id.key(),
+    })
+}
+
+/// Frames out.
+struct Sender {
+    handle: Arc<Handle>,
+    /// Valid as long as there is a handle.
+    view: View,
+    producer: Producer,
+    /// As it was when it was looked at last: there is no more now.
+    under_way: UnderWay,
+    broken: Option<&'static str>,
+    /// A parcel of the last frame, which is free again.
+    spare: Option<Box<Parcel>>,
+    /// What `reserve` handed out, with its length, and whether it lies in the header's line.
+    reserved: Option<(Box<Parcel>, usize, bool)>,
+}
+
+impl Sender {
+    /// A smaller body than this part of the room that was reserved for it moves to a parcel of its size.
+    const SPARSE: usize = 4;
+    /// What is no larger is small enough for any body.
+    const SMALL: usize = 1024;
+
+    fn has_room(&mut self, len: usize) -> Result<bool, Gone> {
+        if self.producer.has_room(len, self.under_way) {
+            return Ok(true);
+        }
+        self.read_credits()?;
+        let locked = self.handle.engine.lock();
+        let connection = locked.state.connections.get(&self.handle.id);
+        self.under_way = connection.map_or_else(UnderWay::default, |connection| connection.under_way);
+        Ok(self.producer.has_room(len, self.under_way))
+    }
+
+    fn read_credits(&mut self) -> Result<(), Gone> {
+        self.producer.credit(self.view.credits()).map_err(|why| {
+            self.broken = Some(why);
+            let gone = Gone::Malformed(why);
+            self.handle.engine.lock().end(self.handle.id, gone.clone());
+            gone
+        })
+    }
+
+    fn give_back(&mut self, parcel: Box<Parcel>) {
+        match &self.spare {
+            Some(spare) if spare.room() >= parcel.room() => {
+                self.handle.engine.lock().inbox().give(parcel);
+            }
+            _ => {
+                if let Some(old) = self.spare.replace(parcel) {
+                    self.handle.engine.lock().inbox().give(old);
+                }
+            }
+        }
+    }
+}
+
+impl Outbound for Sender {
+    fn max_body(&self) -> usize {
+        self.producer.max_body()
+    }
+
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+        assert!(
+            len <= self.max_body() && align <= BODY_ALIGN,
+            "a body larger than the transport takes"
+        );
+        if let Some(why) = self.broken {
+            return Err(Gone::Malformed(why));
+        }
+        if self.handle.signs.is_gone() {
+            let mut locked = self.handle.engine.lock();
+            let gone = connection(&mut locked, self.handle.id)?.gone.clone();
+            return Err(gone.unwrap_or(Gone::Closed));
+        }
+        if !self.has_room(len)? {
+            return Ok(None);
+        }
+        if let Some((parcel, ..)) = self.reserved.take() {
+            self.give_back(parcel);
+        }
+        let parcel = match self.spare.take() {
+            Some(parcel) if parcel.room() >= len => parcel,
+            other => {
+                let locked = self.handle.engine.lock();
+                if let Some(small) = other {
+                    locked.inbox().give(small);
+                }
+                locked.inbox().parcel(len)
+            }
+        };
+        // Both begin at a multiple of 64, here and there.
+        let inline = len <= INLINE;
+        let (parcel, ..) = self.reserved.insert((parcel, len, inline));
+        Ok(Some(if inline {
+            &mut parcel.memory.as_mut_slice()[..len]
+        } else {
+            parcel.body_mut(len)
+        }))
+    }
+
+    fn commit(&mut self, mut header: Header, len: usize) -> u32 {
+        let (mut parcel, reserved, inline) = self.reserved.take().expect("`reserve` comes before `commit`");
+        assert!(len <= reserved, "a body larger than what was reserved");
+        let mut behind = len;
+        if len <= INLINE {
+            header.flags = header.flags.with(FrameFlags::INLINE);
+            if !inline {
+                parcel.memory.as_mut_slice().copy_within(BODY..BODY + len, 0);
+            }
+            behind = 0;
+        }
+        if behind.max(Self::SMALL).saturating_mul(Self::SPARSE) < parcel.room() {
+            let mut small = self.handle.engine.lock().inbox().parcel(behind);
+            let used = ..BODY + behind;
+            small.memory.as_mut_slice()[used].copy_from_slice(&parcel.memory.as_slice()[used]);
+            self.give_back(std::mem::replace(&mut parcel, small));
+        }
+        let frame = self.producer.send(len);
+        let mut locked = self.handle.engine.lock();
+        let (parcel, under_way) = locked.put_frame(self.handle.id, parcel, header.words(), len, frame);
+        drop(locked);
+        self.under_way = under_way;
+        if let Some(parcel) = parcel {
+            self.give_back(parcel);
+        }
+        frame.0
+    }
+
+    fn is_unconsumed(&mut self, sequence: u32) -> bool {
+        // The last credits of a peer that is gone are all that it will ever say.
+        self.producer.credit(self.view.credits()).is_err() || self.producer.is_unconsumed(sequence)
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let reserved = self.reserved.take().map(|(parcel, ..)| parcel);
+        let locked = self.handle.engine.lock();
+        for parcel in reserved.into_iter().chain(self.spare.take()) {
+            locked.inbox().give(parcel);
+        }
+    }
+}
+
+/// Frames in.
+struct Receiver {
+    handle: Arc<Handle>,
+    /// Valid as long as there is a handle.
+    view: View,
+    consumer: Consumer,
+    /// The frame that `peek` found.
+    held: Option<Landed>,
+    /// Since when a frame or credits are known to be under way, and have not landed.
+    expecting: Option<Instant>,
+}
+
+impl Receiver {
+    fn look(&mut self) -> Result<Option<Landed>, Gone> {
+        self.consumer.look(&self.view).map_err(|why| {
+            let gone = Gone::Malformed(why);
+            self.handle.engine.lock().end(self.handle.id, gone.clone());
+            gone
+        })
+    }
+
+    /// The next frame, if there is one. Lets UCX work if nobody did since the last look.
+    fn next(&mut self) -> Result<Option<Landed>, Gone> {
+        if let Some(landed) = self.look()? {
+            return Ok(Some(landed));
+        }
+        let mut locked = self.handle.engine.lock();
+        let looks = locked.state.looks;
+        let looked = connection(&mut locked, self.handle.id)?;
+        if looked.looked == looks && looked.gone.is_none() {
+            locked.progress();
+        }
+        let looks = locked.state.looks;
+        let connection = connection(&mut locked, self.handle.id)?;
+        connection.looked = looks;
+        let gone = connection.gone.clone();
+        drop(locked);
+        // In this order: when a peer is gone, everything that it put has landed.
+        match (gone, self.look()?) {
+            (Some(gone @ Gone::Malformed(_)), _) | (Some(gone), None) => Err(gone),
+            (_, landed) => Ok(landed),
+        }
+    }
+
+    fn publish(&mut self) {
+        if let Some(credits) = self.consumer.publish() {
+            self.handle.engine.lock().give_credits(self.handle.id, credits);
+        }
+    }
+}
+
+impl Inbound for Receiver {
+    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+        if self.held.is_none() {
+            self.held = self.next()?;
+            if self.held.is_some() {
+                self.expecting = None;
+            }
+        }
+        Ok(self.held.map(|landed| Arrived {
+            sequence: landed.sequence,
+            words: landed.words,
+            // SAFETY: the memory is there as long as the handle; the body lies in the ring by the judgement of its length, and
+            // its lines are this side's until `release`, which needs `self` mutably.
+            body: unsafe { Body::new(self.view.line(landed.place.body), landed.len) },
+        }))
+    }
+
+    fn release(&mut self) {
+        let Some(landed) = self.held.take() else { return };
+        if self.consumer.release(landed.place) {
+            self.publish();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.publish();
+    }
+
+    fn arm(&mut self) -> bool {
+        let id = self.handle.id;
+        let mut locked = self.handle.engine.lock();
+        // A target's listener has announced and armed for all of its connections.
+        if locked.state.door.is_none() {
+            locked.announce(id);
+            locked.progress();
+            locked.arm();
+        }
+        let verdict = locked.may_sleep(id);
+        drop(locked);
+        if self.held.is_some() || !matches!(self.consumer.look(&self.view), Ok(None)) {
+            return false;
+        }
+        match verdict {
+            Verdict::MaySleep => {
+                self.expecting = None;
+                true
+            }
+            Verdict::Unannounced => false,
+            Verdict::Expecting => {
+                let since = *self.expecting.get_or_insert_with(Instant::now);
+                if since.elapsed() > SOON {
+                    std::thread::sleep(PAUSE);
+                }
+                false
+            }
+        }
+    }
+
+    fn disarm(&mut self) {
+        // An announcement holds until it is answered.
+        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
+            connection.resting = false;
+        }
+    }
+
+    fn rest(&mut self) {
+        let id = self.handle.id;
+        let mut locked = self.handle.engine.lock();
+        // The bell that answers it is a message.
+        locked.announce(id);
+        if let Ok(connection) = connection(&mut locked, id) {
+            connection.resting = true;
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        let mut locked = self.handle.engine.lock();
+        let is_gone =
+            connection(&mut locked, self.handle.id).is_ok_and(|connection| connection.gone.is_some());
+        // What is expected keeps the listener awake.
+        let verdict = locked.may_sleep(self.handle.id);
+        drop(locked);
+        self.held.is_none()
+            && !is_gone
+            && verdict != Verdict::Unannounced
+            && matches!(self.consumer.look(&self.view), Ok(None))
+    }
+}

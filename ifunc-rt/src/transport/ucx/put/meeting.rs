@@ -1,0 +1,152 @@
+//! How the rings are given away when a connection is made.
+//!
+//! The target gives its own away with the welcome, and waits for the source's; the source may send as soon as it was welcomed.
+
+use std::time::Instant;
+
+use super::layout::Layout;
+use super::offer::Offer;
+use crate::transport::Gone;
+use crate::transport::ucx::door::MOST_WAITING;
+use crate::transport::ucx::engine::{Locked, Refused};
+use crate::transport::ucx::handshake::{LONGEST, Misheard, Way, Welcome};
+use crate::transport::ucx::header::Notice;
+use crate::transport::ucx::table::{ConnectionId, Stage};
+
+impl Locked<'_> {
+    /// A target tells a guest what it takes, and gives its ring away.
+    pub(in super::super) fn invite(
+        &mut self,
+        id: ConnectionId,
+        welcome: Welcome,
+    ) -> Result<(), &'static str> {
+        let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
+        match self.offer(welcome, to_target, to_source) {
+            Ok((rings, offer)) => {
+                let Some(connection) = self.state.connections.get_mut(&id) else {
+                    self.end_memory(rings.memory);
+                    return Ok(());
+                };
+                connection.stage = Stage::Offered(rings);
+                let name = connection.name;
+                let mut message = welcome.encode(Way::Puts, name);
+                message.extend(offer.encode());
+                debug_assert!(message.len() <= LONGEST);
+                self.say(id, Notice::Welcome, 0, &message);
+            }
+            Err(Refused { doing, status }) => {
+                tracing::warn!(doing, %status, "refused a connection: there is no memory for its ring");
+                self.turn_away(
+                    id,
+                    Way::Puts,
+                    &format!("it has no memory for a ring: {doing}: {status}"),
+                    true,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A guest gave its ring away, and is in.
+    pub(in super::super) fn enter(&mut self, id: ConnectionId, message: &[u8]) -> Result<(), &'static str> {
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        let ep = connection.ep;
+        let stage = std::mem::replace(&mut connection.stage, Stage::Guest);
+        let Stage::Offered(mut rings) = stage else {
+            connection.stage = stage;
+            return Err("a ring that was not its turn");
+        };
+        let taken = match Offer::decode(message, rings.peer) {
+            Ok(_) if ep.is_null() => Err("a ring of a connection that is closed"),
+            Ok(offer) => self
+                .take_offer(&mut rings, ep, &offer)
+                .map_err(|Refused { doing, status }| {
+                    tracing::warn!(doing, %status, "refused a connection");
+                    "a ring whose key UCX does not take"
+                }),
+            Err(why) => Err(why),
+        };
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            // Also where it ends: its memory does with it.
+            connection.stage = if taken.is_ok() {
+                Stage::Put(rings)
+            } else {
+                Stage::Offered(rings)
+            };
+        }
+        taken?;
+        self.state.awake.insert(id);
+        let Some(door) = &mut self.state.door else {
+            return Err("a source that calls a source");
+        };
+        door.guests.retain(|(guest, _)| *guest != id);
+        if door.waiting.len() < MOST_WAITING {
+            door.waiting.push_back(id);
+        } else {
+            tracing::warn!("closed a connection: too many wait already");
+            door.guests.push_back((id, Instant::now()));
+            self.end(id, Gone::Closed);
+        }
+        Ok(())
+    }
+
+    /// A target takes this source, and gave its ring away.
+    pub(in super::super) fn welcomed(
+        &mut self,
+        id: ConnectionId,
+        welcome: Welcome,
+        ring: &[u8],
+    ) -> Result<(), &'static str> {
+        let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
+        let Some(ep) = self.state.connections.get(&id).map(|connection| connection.ep) else {
+            return Ok(());
+        };
+        let theirs = match Offer::decode(ring, to_target) {
+            Ok(theirs) if !ep.is_null() => theirs,
+            Ok(_) => return Ok(()),
+            Err(why) => {
+                if let Some(connection) = self.state.connections.get_mut(&id) {
+                    connection.stage = Stage::Misheard(Misheard::Nonsense(why));
+                }
+                return Ok(());
+            }
+        };
+        let made = self
+            .offer(welcome, to_source, to_target)
+            .and_then(
+                |(mut rings, ours)| match self.take_offer(&mut rings, ep, &theirs) {
+                    Ok(()) => Ok((rings, ours)),
+                    Err(refused) => {
+                        self.end_memory(rings.memory);
+                        Err(refused)
+                    }
+                },
+            );
+        match made {
+            Ok((rings, ours)) => {
+                if let Some(connection) = self.state.connections.get_mut(&id) {
+                    connection.stage = Stage::Put(rings);
+                }
+                self.say(id, Notice::Memory, 0, &ours.encode());
+            }
+            Err(Refused { doing, status }) => {
+                tracing::warn!(doing, %status, "a connection could not be made");
+                if let Some(connection) = self.state.connections.get_mut(&id) {
+                    connection.failure = Some(status.code);
+                }
+                self.end(id, Gone::Closed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks again, at the next look, whether everything has landed that a peer had sent when it left.
+    pub(in super::super) fn await_the_rest(&mut self, id: ConnectionId) {
+        let connection = self.state.connections.get(&id);
+        if connection.is_some_and(|connection| connection.gone.is_none()) {
+            self.state.byes.push(id);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::transport::{ConnectError, ListenError};
+
+by_each_way! {
+    a_target_listens_on_loopback_and_says_where,
+    only_the_loopback_device_is_listened_on,
+    frames_of_every_length_arrive_whole_aligned_and_once,
+    two_credits_are_enough_in_both_directions,
+    a_third_frame_waits_for_credits,
+    what_was_sent_before_leaving_arrives,
+    a_target_that_sleeps_is_rung,
+    a_source_that_sleeps_is_rung,
+    many_sources_come_and_go,
+}
+
+fn a_target_listens_on_loopback_and_says_where(way: Way) {
+    let (listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+    let address_of_it = address(&*listener);
+    let at = host_port(&address_of_it);
+    assert_eq!(at.host, "127.0.0.1");
+    assert_ne!(at.port, 0);
+    assert_eq!(source.limits, LIMITS);
+    assert_eq!(source.epoch, target.epoch);
+    assert!(!source.waiter.is_gone() && !target.waiter.ask_gone());
+    assert!(receive(&mut target).unwrap().is_none() && receive(&mut source).unwrap().is_none());
+    assert!(matches!(
+        listen(&address(&*listener), small()),
+        Err(ListenError::PortInUse { .. })
+    ));
+}
+
+fn only_the_loopback_device_is_listened_on(way: Way) {
+    let (listener, _source, _target) = pair(way, small());
+    let sockets: Vec<_> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .flatten()
+        .filter_map(|fd| {
+            let link = std::fs::read_link(fd.path()).ok()?;
+            let inode = link
+                .to_str()?
+                .strip_prefix("socket:[")?
+                .strip_suffix(']')?
+                .to_owned();
+            Some(inode)
+        })
+        .collect();
+    let mut listening = Vec::new();
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        for line in std::fs::read_to_string(format!("/proc/self/net/{table}"))
+            .unwrap()
+            .lines()
+            .skip(1)
+        {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            let (local, state, inode) = (fields[1], fields[3], fields[9]);
+            if sockets.iter().any(|ours| ours == inode) && (state == "0A" || table.starts_with("udp")) {
+                listening.push(local.to_owned());
+            }
+        }
+    }
+    // UCX's listener and its own port for data; other tests of this process have theirs.
+    assert!(listening.len() >= 2, "{listening:?}");
+    let loopback = |local: &String| local.starts_with("0100007F:");
+    assert!(
+        listening.iter().all(loopback),
+        "{listening:?} beside {}",
+        listener.address()
+    );
+}
+
+#[test]
+fn where_nobody_listens_is_said() {
+    if !has_ucx() {
+        return;
+    }
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let to: Address = format!("ucx://{port}").parse().unwrap();
+    let error = connect(&to, soon()).unwrap_err();
+    assert!(matches!(error, ConnectError::NobodyListens { .. }), "{error}");
+    assert!(error.to_string().contains("help: start the target first"));
+}
+
+/// Every length from nothing to the largest, so that UCX sends them in each of its ways.
+fn frames_of_every_length_arrive_whole_aligned_and_once(way: Way) {
+    let (_listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+    let largest = source.tx.max_body();
+    assert_eq!(largest, 1 << 20);
+    let mut lens = vec![0, 1, 63, 64, 65, 1000, 1024, 1025];
+    lens.extend((11..20).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]));
+    lens.extend([largest - 1, largest]);
+    for (from, to) in [(&mut source, &mut target)] {
+        let mut seen = BTreeMap::new();
+        for (n, &len) in lens.iter().enumerate() {
+            let body = content(n as u32, len);
+            let sequence = wait_for("credits", || {
+                if let Some((sequence, body)) = receive(to).unwrap() {
+                    assert!(seen.insert(sequence, body).is_none());
+                }
+                // The sender works, too.
+                assert!(receive(from).unwrap().is_none());
+                send(from, &body).unwrap()
+            });
+            assert_eq!(sequence as usize, n + 1);
+        }
+        wait_for("the rest", || {
+            assert!(receive(from).unwrap().is_none());
+            if let Some((sequence, body)) = receive(to).unwrap() {
+                assert!(seen.insert(sequence, body).is_none());
+            }
+            (seen.len() == lens.len()).then_some(())
+        });
+        for (n, &len) in lens.iter().enumerate() {
+            assert!(
+                seen[&(n as u32 + 1)] == content(n as u32, len),
+                "frame {n} of {len} bytes"
+            );
+        }
+    }
+}
+
+fn two_credits_are_enough_in_both_directions(way: Way) {
+    const FRAMES: u32 = 300;
+    let (listener, source, target) = pair(way, small());
+    let most = source.tx.max_body();
+    let length = move |n: u32| (n as usize * 7919) % (most + 1);
+    let both = Arc::new(AtomicU32::new(0));
+    let run = move |mut link: Link, both: Arc<AtomicU32>| {
+        let (mut sent, mut seen, mut done) = (0, 0, false);
+        let mut next = content(0, length(0));
+        wait_for("the stream", || {
+            if sent < FRAMES && send(&mut link, &next).unwrap().is_some() {
+                sent += 1;
+                next = content(sent, length(sent));
+            }
+            if let Some((sequence, body)) = receive(&mut link).unwrap() {
+                assert_eq!(sequence, seen + 1);
+                assert!(body == content(seen, length(seen)));
+                seen += 1;
+            }
+            if sent == FRAMES && seen == FRAMES && !std::mem::replace(&mut done, true) {
+                both.fetch_add(1, Ordering::SeqCst);
+            }
+            // A body that is fetched needs its sender's work.
+            (both.load(Ordering::SeqCst) == 2).then_some(())
+        });
+        link
+    };
+    let other = {
+        let both = Arc::clone(&both);
+        std::thread::spawn(move || run(source, both))
+    };
+    let target = run(target, both);
+    let source = other.join().unwrap();
+    drop((target, source, listener));
+}
+
+fn a_third_frame_waits_for_credits(way: Way) {
+    let (mut listener, mut source, mut target) = pair(way, small());
+    for n in 1..=2 {
+        assert_eq!(send(&mut source, b"x").unwrap(), Some(n));
+    }
+    assert_eq!(send(&mut source, b"x").unwrap(), None);
+    wait_for("both", || {
+        listener.accept();
+        // Looked at, and not released.
+        target.rx.peek().unwrap().map(drop)
+    });
+    assert!(receive(&mut source).unwrap().is_none());
+    assert_eq!(send(&mut source, b"x").unwrap(), None);
+    target.rx.release();
+    target.rx.settle();
+    wait_for("credits", || {
+        assert!(receive(&mut source).unwrap().is_none());
+        send(&mut source, b"x").unwrap()
+    });
+}
+
+fn what_was_sent_before_leaving_arrives(way: Way) {
+    // Once the source leaves first, once the target; with bodies that are fetched after they were announced.
+    for source_leaves in [true, false] {
+        let (listener, source, target) = pair(way, ListenConfig::new(LIMITS));
+        let (mut leaver, mut other) = if source_leaves {
+            (source, target)
+        } else {
+            (target, source)
+        };
+        let bodies = [content(1, 10), content(2, 400_000), content(3, 5000)];
+        for body in &bodies {
+            send(&mut leaver, body).unwrap().unwrap();
+        }
+        let leaving = std::thread::spawn(move || {
+            let began = Instant::now();
+            if source_leaves {
+                drop(leaver);
+                (began.elapsed(), Some(listener))
+            } else {
+                // The target's last connection and its listener: it is over.
+                drop(leaver);
+                drop(listener);
+                (began.elapsed(), None)
+            }
+        });
+        let mut seen = BTreeMap::new();
+        let gone = wait_for("the end", || match receive(&mut other) {
+            Ok(Some((sequence, body))) => {
+                seen.insert(sequence, body);
+                None
+            }
+            Ok(None) => None,
+            Err(gone) => Some(gone),
+        });
+        assert!(matches!(gone, Gone::Closed), "{gone}");
+        assert!(seen.into_values().eq(bodies));
+        assert!(other.waiter.is_gone());
+        assert!(matches!(other.tx.reserve(0, 1), Err(Gone::Closed)));
+        let (took, listener) = leaving.join().unwrap();
+        assert!(took < Duration::from_millis(900), "leaving took {took:?}");
+        drop(other);
+        drop(listener);
+    }
+}
+
+fn a_target_that_sleeps_is_rung(way: Way) {
+    let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+    for n in 0..200u32 {
+        let len = [0, 100, 10_000, 600_000][n as usize % 4];
+        let deadline = soon();
+        let ringer = std::thread::spawn(move || {
+            send(&mut source, &content(n, len)).unwrap().unwrap();
+            // A body that is fetched needs the sender's work.
+            let answer = wait_for("an answer", || receive(&mut source).unwrap());
+            (source, answer)
+        });
+        let body = loop {
+            listener.accept();
+            if let Some((_, body)) = receive(&mut target).unwrap() {
+                break body;
+            }
+            listener.arm();
+            if target.rx.arm() && listener.accept().is_none() {
+                assert!(sleep_on(listener.bell(), deadline), "nobody rang in round {n}");
+            }
+            target.rx.disarm();
+        };
+        assert!(body == content(n, len));
+        send(&mut target, &content(n + 1, 100)).unwrap().unwrap();
+        wait_for("the answer to go", || {
+            listener.accept();
+            ringer.is_finished().then_some(())
+        });
+        let (back, answer) = ringer.join().unwrap();
+        assert!(answer.1 == content(n + 1, 100));
+        source = back;
+    }
+}
+
+fn a_source_that_sleeps_is_rung(way: Way) {
+    let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+    for n in 0..100u32 {
+        let deadline = soon();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                loop {
+                    if let Some((_, body)) = receive(&mut source).unwrap() {
+                        return body;
+                    }
+                    if source.rx.arm() {
+                        source.waiter.sleep(deadline, None);
+                    }
+                    source.rx.disarm();
+                    assert!(Instant::now() < deadline, "nobody rang in round {n}");
+                }
+            });
+            send(&mut target, &content(n, 3000)).unwrap().unwrap();
+            wait_for("the sleeper to wake", || {
+                listener.accept();
+                sleeper.is_finished().then_some(())
+            });
+            assert!(sleeper.join().unwrap() == content(n, 3000));
+        });
+    }
+}
+
+fn many_sources_come_and_go(way: Way) {
+    let mut listener = listen(&any(way), small()).unwrap();
+    let to = address(&*listener);
+    for round in 0..3u32 {
+        let sources: Vec<_> = (0..8u32)
+            .map(|n| {
+                let to = to.clone();
+                std::thread::spawn(move || {
+                    let mut link = connect(&to, soon()).unwrap();
+                    send(&mut link, &content(round * 8 + n, 100)).unwrap().unwrap();
+                    let answer = wait_for("an answer", || receive(&mut link).unwrap());
+                    assert!(answer.1 == content(round * 8 + n, 100));
+                })
+            })
+            .collect();
+        let mut links = Vec::new();
+        let mut ends = 0;
+        wait_for("all of them", || {
+            links.extend(listener.accept());
+            links.retain_mut(|link: &mut Link| match receive(link) {
+                Ok(Some((_, body))) => {
+                    send(link, &body).unwrap().unwrap();
+                    true
+                }
+                Ok(None) => true,
+                Err(gone) => {
+                    assert!(matches!(gone, Gone::Closed), "{gone}");
+                    ends += 1;
+                    false
+                }
+            });
+            (ends == 8).then_some(())
+        });
+        for source in sources {
+            source.join().unwrap();
+        }
+    }
+}

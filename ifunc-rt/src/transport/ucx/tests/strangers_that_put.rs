@@ -1,0 +1,169 @@
+//! Those who have a target's ring and write into it what they like.
+
+use ifunc_abi::frame::commit_word as first_word;
+
+use super::strangers::{Stranger, frame, throws_out_by};
+use super::*;
+use crate::transport::ConnectError;
+use crate::transport::ucx::engine::Locked;
+use crate::transport::ucx::header::{Credits, Head, Notice};
+use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
+use crate::transport::ucx::put::ring::HEADER_AT;
+
+fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
+    throws_out_by(Way::Puts, what, greets, say);
+}
+
+impl Stranger {
+    fn notice(&self, notice: Notice, number: u64, body: &[u8]) {
+        self.post(Head::notice(notice, number, body.len(), Credits::default()), body);
+    }
+
+    /// Puts a header that says so into the first line, and commits it as the first frame.
+    fn put_header(&self, sequence: u32, len: usize) {
+        let layout = Layout::new(small().to_target);
+        let nonce = self.look(|locked| {
+            let connection = locked.state.connections.get_mut(&self.id).unwrap();
+            connection.rings().unwrap().nonce
+        });
+        let mut locked = self.engine.lock();
+        let words = [
+            first_word(sequence, len as u32),
+            Header::new(Kind::Exec, 7, 9).words()[0],
+            9,
+        ];
+        let bytes: Vec<_> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        locked.put_anything(self.id, &bytes, layout.line(0) + HEADER_AT);
+        locked.put_anything(self.id, &commit_word(nonce, 1).to_le_bytes(), layout.commit(1));
+    }
+}
+
+#[test]
+fn who_breaks_the_protocol_is_thrown_out() {
+    if !has_ucx() {
+        return;
+    }
+    throws_out("a frame by active message", true, |stranger| {
+        stranger.post(frame(1, 3), b"abc");
+    });
+    throws_out("a bell for nothing", true, |stranger| {
+        stranger.notice(Notice::Bell, 77, b"");
+    });
+    throws_out("a second ring", true, |stranger| {
+        stranger.notice(Notice::Memory, 0, &[1; 100]);
+    });
+    // A ring that is none, right behind a hello, is not tried here: the stranger would take the key of memory that the target has
+    // given back by then, which ends its process in UCX 1.13.
+    throws_out("a ring before a hello", false, |stranger| {
+        stranger.notice(Notice::Memory, 0, &[0; 40]);
+    });
+    for sequence in [0, 2, 3, u32::MAX] {
+        throws_out("another number than was committed", true, |stranger| {
+            stranger.put_header(sequence, 8);
+        });
+    }
+    for len in [(1 << 15) + 1, u32::MAX as usize] {
+        throws_out("a larger body than a frame has", true, |stranger| {
+            stranger.put_header(1, len);
+        });
+    }
+    throws_out("fewer frames than have come", true, |stranger| {
+        stranger.put_header(1, 0);
+        stranger.notice(Notice::Bye, 0, b"");
+    });
+}
+
+#[test]
+fn who_credits_what_was_never_sent_is_thrown_out() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(Way::Puts), small()).unwrap();
+    let stranger = Stranger::new(&address(&*listener));
+    stranger.hello();
+    let mut link = wait_for("the handshake", || {
+        stranger.look(|_| ());
+        listener.accept()
+    });
+    let credits = Credits {
+        frames: 100,
+        units: 7,
+    };
+    let word = credits.pack().to_le_bytes();
+    stranger.engine.lock().put_anything(stranger.id, &word, CREDITS);
+    // Nobody looks before there is no room by the credits that are known.
+    let gone = wait_for("the end", || {
+        stranger.look(|_| ());
+        listener.accept();
+        send(&mut link, b"x").err()
+    });
+    assert!(matches!(gone, Gone::Malformed(_)), "{gone}");
+    assert!(link.waiter.is_gone());
+    wait_for("the stranger to hear of it", || {
+        listener.accept();
+        stranger.look(|locked| locked.state.connections[&stranger.id].gone.clone())
+    });
+}
+
+/// A peer that announces a sleep whenever it is looked at, and takes none of the bells, takes no memory; one that takes them
+/// gets the last.
+#[test]
+fn who_always_sleeps_is_not_rung_without_limit() {
+    if !has_ucx() {
+        return;
+    }
+    let mut listener = listen(&any(Way::Puts), small()).unwrap();
+    let source = Stranger::new(&address(&*listener));
+    source.hello();
+    let mut link = wait_for("the handshake", || {
+        source.look(|_| ());
+        listener.accept()
+    });
+    let under_way = |locked: &Locked<'_>| locked.state.parcels.len();
+    {
+        let mut locked = source.engine.lock();
+        let view = {
+            let connection = locked.state.connections.get_mut(&source.id).unwrap();
+            connection.rings().unwrap().view
+        };
+        let before = under_way(&locked);
+        for number in 1..=1000 {
+            view.pretend_announced(number);
+            locked.answer(source.id);
+        }
+        let more = under_way(&locked) - before;
+        assert!(more <= 2 * 2, "{more} bells that nobody takes are under way");
+        let connection = &locked.state.connections[&source.id];
+        assert!(connection.owes_credits, "not one too many");
+    }
+    let gone = wait_for("the target to hear a bell for nothing", || {
+        source.look(|_| ());
+        listener.accept();
+        link.rx.peek().map(drop).err()
+    });
+    assert!(matches!(gone, Gone::Malformed(_)), "{gone}");
+}
+
+#[test]
+fn who_comes_by_the_other_way_is_told_so() {
+    if !has_ucx() {
+        return;
+    }
+    for (ours, theirs) in [(Way::Messages, Way::Puts), (Way::Puts, Way::Messages)] {
+        let mut listener = listen(&any(ours), small()).unwrap();
+        let at = host_port(&address(&*listener)).clone();
+        let to = match theirs {
+            Way::Messages => Address::Ucx(at),
+            Way::Puts => Address::UcxPut(at),
+        };
+        let source = std::thread::spawn(move || connect(&to, soon()).unwrap_err());
+        wait_for("the refusal", || {
+            assert!(listener.accept().is_none());
+            source.is_finished().then_some(())
+        });
+        let error = source.join().unwrap();
+        assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+        let said = format!("reached by `{}://`", ours.scheme());
+        assert!(error.to_string().contains(&said), "{error}");
+    }
+}
