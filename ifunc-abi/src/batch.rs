@@ -24,7 +24,7 @@ pub const ALIGN: usize = 8;
 /// Head of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct Entry {
+pub struct EntryHead {
     /// Handle, or status code.
     pub code: U32,
     /// How many bytes follow.
@@ -33,7 +33,7 @@ pub struct Entry {
     pub token: U64,
 }
 
-impl Entry {
+impl EntryHead {
     /// Size of the head.
     pub const SIZE: usize = size_of::<Self>();
 
@@ -49,7 +49,7 @@ impl Entry {
 
     /// Bytes that an entry with a body of `len` bytes takes, head and zeros included; `None` if nothing is that large.
     #[must_use]
-    pub const fn room(len: usize) -> Option<usize> {
+    pub const fn padded_len(len: usize) -> Option<usize> {
         match len.checked_add(Self::SIZE + ALIGN - 1) {
             Some(end) => Some(end / ALIGN * ALIGN),
             None => None,
@@ -63,12 +63,12 @@ mod tests {
 
     #[test]
     fn entries_lie_behind_each_other() {
-        assert_eq!(Entry::SIZE, 16);
-        assert_eq!(Entry::room(0), Some(16));
-        assert_eq!(Entry::room(1), Some(24));
-        assert_eq!(Entry::room(8), Some(24));
-        assert_eq!(Entry::room(usize::MAX - 8), None);
+        assert_eq!(EntryHead::SIZE, 16);
+        assert_eq!(EntryHead::padded_len(0), Some(16));
+        assert_eq!(EntryHead::padded_len(1), Some(24));
+        assert_eq!(EntryHead::padded_len(8), Some(24));
+        assert_eq!(EntryHead::padded_len(usize::MAX - 8), None);
         let bytes = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(Entry::new(1, 2, 3).as_bytes(), bytes);
+        assert_eq!(EntryHead::new(1, 2, 3).as_bytes(), bytes);
     }
 }

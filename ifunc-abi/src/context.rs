@@ -2,7 +2,7 @@
 //!
 //! The full call is `u32 X_main(void *payload, size_t payload_size, void *target_args, struct ifunc_context *ctx)`. A C
 //! `main` of three arguments and no result ignores the fourth (both System V ABIs allow it), and
-//! [`Flags::IGNORE_RESULT`](crate::image::Flags) tells the target to ignore what is in the result register. `ctx` may be null: then there is nobody to answer.
+//! [`ImageFlags::IGNORE_RESULT`](crate::image::ImageFlags) tells the target to ignore what is in the result register. `ctx` may be null: then there is nobody to answer.
 
 use core::ffi::c_void;
 

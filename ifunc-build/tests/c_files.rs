@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use common::files::Files;
 use common::{Loaded, exports, open_now, process_symbol};
-use ifunc_abi::image::{Flags, Image, ImportFlags};
+use ifunc_abi::image::{Image, ImageFlags, ImportFlags};
 use ifunc_build::{COptions, Language, Progress, Quiet, build_c, read_library};
 
 /// Both argument orders, an import of the target, a weak one, and one of libc.
@@ -60,7 +60,7 @@ fn a_file_may_hold_several_ifuncs() {
     assert_eq!(slides.id, *blake3::hash(&slides.image).as_bytes());
 
     let image = Image::parse(&slides.image).unwrap();
-    assert_eq!(image.flags(), Flags::IGNORE_RESULT);
+    assert_eq!(image.flags(), ImageFlags::IGNORE_RESULT);
     assert_eq!(
         (
             image.payload_align(),
@@ -72,7 +72,7 @@ fn a_file_may_hold_several_ifuncs() {
     );
     let imports: Vec<_> = image
         .imports()
-        .map(|i| (i.symbol, i.flags.has(ImportFlags::WEAK)))
+        .map(|i| (i.symbol, i.flags.contains(ImportFlags::WEAK)))
         .collect();
     assert_eq!(imports, [("of_the_target", false), ("perhaps", true)]);
     let image = Image::parse(&paper.image).unwrap();

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::files::Files;
-use ifunc_abi::image::{Flags, Image};
+use ifunc_abi::image::{Image, ImageFlags};
 use ifunc_build::{COptions, Quiet, build_c};
 
 /// `ifunc.h` as authors use it.
@@ -65,7 +65,11 @@ fn the_header_is_there_and_compiles_without_warnings() {
             };
             let built = files.build_with(&["headed.c"], &options);
             let image = Image::parse(&built[0].image).unwrap();
-            assert_eq!(image.flags(), Flags::SHARED, "what `main` returns counts, too");
+            assert_eq!(
+                image.flags(),
+                ImageFlags::SHARED,
+                "what `main` returns counts, too"
+            );
         }
         // In C++ the same declarations have C's linkage. The front end alone: objects of C++ are no inputs of `build`.
         let cpp = std::process::Command::new(&compiler)

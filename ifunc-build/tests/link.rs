@@ -177,7 +177,7 @@ fn check_shape(source: &Source, image: &Image<'_>, bytes: usize) {
         for import in image.imports() {
             let expected = weak.contains(&import.symbol);
             assert!(
-                import.flags.has(ImportFlags::WEAK) || !expected,
+                import.flags.contains(ImportFlags::WEAK) || !expected,
                 "`{}` is not weak",
                 import.symbol
             );

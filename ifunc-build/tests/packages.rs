@@ -6,7 +6,7 @@ use std::fs;
 
 use common::workspace::{DEPENDS, Workspace};
 use common::{Loaded, exports, open_now};
-use ifunc_abi::image::{Flags, Image};
+use ifunc_abi::image::{Image, ImageFlags};
 use ifunc_build::{BuildOptions, COptions, Language, Quiet, build_c, build_packages, read_library};
 
 const ADD: &str = "#![no_std]
@@ -44,7 +44,7 @@ fn add_is_small_runs_and_stays_as_it_is() {
         ),
         (0, 0, 8)
     );
-    assert!(!image.flags().has(Flags::IGNORE_RESULT));
+    assert!(!image.flags().contains(ImageFlags::IGNORE_RESULT));
     assert!(image.payload() != 0 && image.target() != 0 && image.answer() != 0);
 
     let loaded = Loaded::new(&add.image, |_| None).unwrap();
@@ -114,8 +114,8 @@ pub fn original(index: u64, table: &mut [u64; 4]) -> u64 { table[index as usize]
     assert_eq!(imports(0), [""; 0]);
     assert_eq!(imports(1), ["__ifunc_panic"], "a bounds check panics");
     assert_eq!(imports(2), ["several_sum"]);
-    assert_eq!(images[0].flags(), Flags::PINNED.with(Flags::SHARED));
-    assert_eq!(images[2].flags(), Flags::IDEMPOTENT);
+    assert_eq!(images[0].flags(), ImageFlags::PINNED.union(ImageFlags::SHARED));
+    assert_eq!(images[2].flags(), ImageFlags::IDEMPOTENT);
     assert!(
         images[1].relocation_count() > 0,
         "a panic's location holds a pointer"
@@ -408,7 +408,7 @@ fn c_files_stand_beside_rust() {
     assert_eq!(names, [("mixed_rust", Language::Rust), ("mixed_c", Language::C)]);
     assert_eq!(built[1].package.as_deref(), Some("mixed"));
     let image = Image::parse(&built[1].image).unwrap();
-    assert!(image.flags().has(Flags::IGNORE_RESULT) && image.imports().len() == 0);
+    assert!(image.flags().contains(ImageFlags::IGNORE_RESULT) && image.imports().len() == 0);
     let loaded = Loaded::new(&built[1].image, |_| None).unwrap();
     let mut total = 1_i32;
     // SAFETY: the target is an `int`.

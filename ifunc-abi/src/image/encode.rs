@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 use zerocopy::IntoBytes;
 
 use super::{
-    Flags, Image, ImageError, ImportFlags, MAGIC, NO_SLOT, RawHeader, RawImport, RawImportReloc, RawRelative,
-    RawStr, Relocation,
+    Image, ImageError, ImageFlags, ImportFlags, MAGIC, NO_SLOT, RawHeader, RawImport, RawImportReloc,
+    RawRelative, RawStr, Relocation,
 };
 use crate::{ABI_VERSION, Fingerprint};
 
 /// An import to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Import {
+pub struct ImportPart {
     /// The symbol.
     pub symbol: String,
     /// Flags.
@@ -32,7 +32,7 @@ pub struct ImageParts {
     /// ELF `e_machine`.
     pub arch: u16,
     /// Flags.
-    pub flags: Flags,
+    pub flags: ImageFlags,
     /// CPU features needed.
     pub cpu_features: u64,
     /// Fingerprint of the payload type.
@@ -58,7 +58,7 @@ pub struct ImageParts {
     /// Its length in memory.
     pub rw_mem: u32,
     /// The imports, in GOT order.
-    pub imports: Vec<Import>,
+    pub imports: Vec<ImportPart>,
     /// The install relocations, in any order.
     pub relocations: Vec<Relocation>,
     /// Sonames of needed shared libraries.
@@ -193,7 +193,7 @@ mod tests {
             rw_at: 4096,
             rw: vec![1; 16],
             rw_mem: 32,
-            imports: vec![Import {
+            imports: vec![ImportPart {
                 symbol: "put".into(),
                 flags: ImportFlags::WEAK,
                 fingerprint: 4,

@@ -26,7 +26,7 @@ mod encode;
 mod parse;
 
 #[cfg(feature = "alloc")]
-pub use encode::{ImageParts, Import as ImportPart};
+pub use encode::{ImageParts, ImportPart};
 pub use parse::{Image, ImageError, Stage};
 
 use zerocopy::little_endian::{I32, I64, U16, U32, U64};
@@ -57,7 +57,7 @@ pub struct RawHeader {
     pub abi: U16,
     /// ELF `e_machine`.
     pub arch: U16,
-    /// [`Flags`].
+    /// [`ImageFlags`].
     pub flags: U32,
     /// Length of the image in bytes.
     pub total_len: U32,
@@ -166,14 +166,14 @@ macro_rules! bitset {
             pub const fn bits(self) -> $ty { self.0 }
             /// Whether all of `other` is set.
             #[must_use]
-            pub const fn has(self, other: Self) -> bool { self.0 & other.0 == other.0 }
+            pub const fn contains(self, other: Self) -> bool { self.0 & other.0 == other.0 }
             /// Both.
             #[must_use]
-            pub const fn with(self, other: Self) -> Self { Self(self.0 | other.0) }
+            pub const fn union(self, other: Self) -> Self { Self(self.0 | other.0) }
             /// This, and `other` if `condition`.
             #[must_use]
-            pub const fn with_if(self, condition: bool, other: Self) -> Self {
-                if condition { self.with(other) } else { self }
+            pub const fn union_if(self, condition: bool, other: Self) -> Self {
+                if condition { self.union(other) } else { self }
             }
         }
     };
@@ -181,7 +181,7 @@ macro_rules! bitset {
 
 bitset! {
     /// Flags of an image.
-    Flags: u32 {
+    ImageFlags: u32 {
         /// `X_main` returns nothing (C): what is in the result register is no code.
         IGNORE_RESULT = 0;
         /// May be run again when nobody knows whether it ran.

@@ -3,7 +3,7 @@
 use zerocopy::FromBytes;
 
 use super::{
-    Flags, Import, ImportFlags, MAGIC, MAX_RX_ALIGN_LOG2, NO_SLOT, RW_GRANULE, RawHeader, RawImport,
+    ImageFlags, Import, ImportFlags, MAGIC, MAX_RX_ALIGN_LOG2, NO_SLOT, RW_GRANULE, RawHeader, RawImport,
     RawImportReloc, RawRelative, RawStr, Relocation,
 };
 use crate::{ABI_VERSION, Fingerprint, frame, name};
@@ -109,7 +109,7 @@ impl ImageError {
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     header: &'a RawHeader,
-    flags: Flags,
+    flags: ImageFlags,
     name: &'a str,
     imports: &'a [RawImport],
     relatives: &'a [RawRelative],
@@ -150,7 +150,7 @@ impl<'a> Image<'a> {
         }
         let unknown = |field, bits| ImageError::UnknownBits { field, bits };
         let flags =
-            Flags::from_bits(header.flags.get()).ok_or(unknown("flags", header.flags.get().into()))?;
+            ImageFlags::from_bits(header.flags.get()).ok_or(unknown("flags", header.flags.get().into()))?;
         if header.reserved != 0 {
             return Err(unknown("reserved", header.reserved.get().into()));
         }
@@ -272,7 +272,7 @@ impl<'a> Image<'a> {
 
     /// Flags.
     #[must_use]
-    pub fn flags(&self) -> Flags {
+    pub fn flags(&self) -> ImageFlags {
         self.flags
     }
 

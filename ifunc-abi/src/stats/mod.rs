@@ -11,8 +11,8 @@
 //! The snapshot, when all of it is there, is [`Stats`] in the encoding of postcard. [`VERSION`] says which fields it has:
 //! whatever is added, taken away or put elsewhere makes it another.
 
+mod histogram;
 mod tally;
-mod times;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,8 +21,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+pub use histogram::DurationHistogram;
 pub use tally::{Reason, Tally};
-pub use times::Times;
 
 use crate::ImageId;
 use crate::frame::{FrameError, Kind};
@@ -50,7 +50,7 @@ pub struct PageHead {
     pub offset: U32,
     /// How long this snapshot is told again before a new one is taken, in microseconds: it was asked for too soon after the one
     /// before. 0: it was taken for this question, or this is not its first page.
-    pub again_for: U32,
+    pub cached_for_us: U32,
     /// Number of the snapshot on this connection: pages of two do not fit together.
     pub snapshot: U64,
 }
@@ -255,7 +255,7 @@ pub struct IfuncCounts {
     /// Times that it was not installed.
     pub refused: Tally<Rejection>,
     /// How long invocations took, of those that were timed.
-    pub times: Times,
+    pub times: DurationHistogram,
 }
 
 impl IfuncCounts {
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     fn some() -> Stats {
-        let mut times = Times::default();
+        let mut times = DurationHistogram::default();
         times.record(3);
         times.record(1_000_000);
         let mut refused = Tally::default();
@@ -365,7 +365,7 @@ mod tests {
             reserved: U16::ZERO,
             total: U32::new(total),
             offset: U32::new(offset),
-            again_for: U32::ZERO,
+            cached_for_us: U32::ZERO,
             snapshot: U64::new(1),
         };
         let page = |total, offset, part: &[u8]| [head(total, offset).as_bytes(), part].concat();

@@ -14,7 +14,7 @@ pub trait Reason: Copy + Eq {
     /// Its code, as in [`status`](crate::status).
     fn code(self) -> u8;
     /// The reason of a code; `None` for one that this version does not know.
-    fn of(code: u8) -> Option<Self>;
+    fn from_code(code: u8) -> Option<Self>;
     /// Its name, such as `MissingImport`.
     fn name(self) -> &'static str;
 }
@@ -24,7 +24,7 @@ macro_rules! reason {
         fn code(self) -> u8 {
             self as u8
         }
-        fn of(code: u8) -> Option<Self> {
+        fn from_code(code: u8) -> Option<Self> {
             $name::from_code(code)
         }
         fn name(self) -> &'static str {
@@ -93,10 +93,10 @@ impl<R: Reason> Tally<R> {
 
 impl<R: Reason> Serialize for Tally<R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let for_people = serializer.is_human_readable();
+        let human_readable = serializer.is_human_readable();
         let mut map = serializer.serialize_map(Some(self.counts.len()))?;
         for (reason, count) in self.iter() {
-            if for_people {
+            if human_readable {
                 map.serialize_entry(reason.name(), &count)?;
             } else {
                 map.serialize_entry(&reason.code(), &count)?;
@@ -128,11 +128,11 @@ impl<'de, R: Reason> Deserialize<'de> for Tally<R> {
                             break;
                         };
                         (0..=u8::MAX)
-                            .filter_map(R::of)
+                            .filter_map(R::from_code)
                             .find(|reason| reason.name() == name)
                     } else {
                         let Some(code) = map.next_key::<u8>()? else { break };
-                        R::of(code)
+                        R::from_code(code)
                     };
                     let count = map.next_value()?;
                     if let Some(reason) = reason {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use ifunc_abi::image::Flags;
+use ifunc_abi::image::ImageFlags;
 use object::read::archive::ArchiveFile;
 
 use super::{Compiler, PAYLOAD_ALIGN, ifuncs};
@@ -158,7 +158,7 @@ fn link(
         None => Imports::Any,
     };
     let request = Request {
-        flags: Flags::IGNORE_RESULT,
+        flags: ImageFlags::IGNORE_RESULT,
         cpu_features,
         payload_align: PAYLOAD_ALIGN,
         ..Request::new(name, imports)

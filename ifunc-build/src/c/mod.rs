@@ -8,7 +8,7 @@ mod ifuncs;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ifunc_abi::image::{Flags, Image};
+use ifunc_abi::image::{Image, ImageFlags};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 
 use crate::link::{Imports, Input, Linked, Linker, Request, Role};
@@ -174,9 +174,9 @@ fn link_unit(
         names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
         let request = Request {
-            flags: Flags::NONE
-                .with_if(!ifunc.returns_status, Flags::IGNORE_RESULT)
-                .with_if(ifunc.shareable, Flags::SHARED),
+            flags: ImageFlags::NONE
+                .union_if(!ifunc.returns_status, ImageFlags::IGNORE_RESULT)
+                .union_if(ifunc.shareable, ImageFlags::SHARED),
             cpu_features,
             payload_align: PAYLOAD_ALIGN,
             ..Request::new(&ifunc.name, Imports::Any)

@@ -40,8 +40,8 @@ pub(super) fn emit(
         .map(|import| ImportPart {
             symbol: import.symbol.into(),
             flags: ImportFlags::NONE
-                .with_if(import.weak, ImportFlags::WEAK)
-                .with_if(import.data, ImportFlags::DATA),
+                .union_if(import.weak, ImportFlags::WEAK)
+                .union_if(import.data, ImportFlags::DATA),
             fingerprint: fingerprint(import.symbol),
         })
         .collect();

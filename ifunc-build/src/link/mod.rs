@@ -50,7 +50,7 @@ mod x86_64;
 use std::collections::BTreeMap;
 
 use ifunc_abi::Fingerprint;
-use ifunc_abi::image::Flags;
+use ifunc_abi::image::ImageFlags;
 
 pub(crate) use object_file::intermediate_code;
 
@@ -76,7 +76,7 @@ pub struct Request<'a> {
     /// What may be imported.
     pub imports: Imports<'a>,
     /// Flags of the image.
-    pub flags: Flags,
+    pub flags: ImageFlags,
     /// CPU features that the code was compiled for.
     pub cpu_features: u64,
     /// Fingerprint of the payload type.
@@ -98,7 +98,7 @@ impl<'a> Request<'a> {
         Self {
             name,
             imports,
-            flags: Flags::NONE,
+            flags: ImageFlags::NONE,
             cpu_features: 0,
             payload: 0,
             target: 0,

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::Fingerprint;
-use ifunc_abi::image::Flags;
+use ifunc_abi::image::ImageFlags;
 
 use crate::c::{Compiler, arch_of, build_files, imports_of};
 use crate::link::{Imports, Input, Linked, Linker, Request, Role};
@@ -241,10 +241,10 @@ fn link_all(
         names.claim_rust(&ifunc.name, &unit.name())?;
         progress.linking(&ifunc.name);
         let request = Request {
-            flags: Flags::NONE
-                .with_if(ifunc.idempotent, Flags::IDEMPOTENT)
-                .with_if(ifunc.pinned, Flags::PINNED)
-                .with_if(ifunc.shared, Flags::SHARED),
+            flags: ImageFlags::NONE
+                .union_if(ifunc.idempotent, ImageFlags::IDEMPOTENT)
+                .union_if(ifunc.pinned, ImageFlags::PINNED)
+                .union_if(ifunc.shared, ImageFlags::SHARED),
             payload: fingerprint(&ifunc.payload),
             target: fingerprint(&ifunc.target),
             answer: fingerprint(&ifunc.answer),

@@ -29,7 +29,7 @@ impl Loaded {
         for import in image.imports() {
             match resolve(import.symbol) {
                 Some(address) => got.push(address),
-                None if import.flags.has(ImportFlags::WEAK) => got.push(0),
+                None if import.flags.contains(ImportFlags::WEAK) => got.push(0),
                 None => return Err(format!("unresolved import `{}`", import.symbol)),
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::image::{Flags, Image};
+use ifunc_abi::image::{Image, ImageFlags};
 use ifunc_abi::status::Rejection;
 
 use super::Refusal;
@@ -103,8 +103,9 @@ impl Cache {
 
     /// Evicts the unbound image that was bound longest ago; `false` if every image is bound or pinned.
     fn evict_one(&mut self) -> bool {
-        let may_go =
-            |entry: &Entry| Arc::strong_count(&entry.image) == 1 && !entry.image.flags.has(Flags::PINNED);
+        let may_go = |entry: &Entry| {
+            Arc::strong_count(&entry.image) == 1 && !entry.image.flags.contains(ImageFlags::PINNED)
+        };
         let oldest = self
             .ages
             .values()
@@ -137,7 +138,7 @@ impl Drop for Cache {
         if self
             .images
             .values()
-            .any(|entry| entry.image.flags.has(Flags::PINNED))
+            .any(|entry| entry.image.flags.contains(ImageFlags::PINNED))
         {
             self.arena.leak();
             // And a debugger may still want to know what it is.
@@ -160,7 +161,7 @@ mod tests {
         let image = ifunc_abi::image::ImageParts {
             name: "seven".into(),
             arch: crate::exec::ARCH,
-            flags: Flags::PINNED,
+            flags: ImageFlags::PINNED,
             rx: vec![0xb8, 7, 0, 0, 0, 0xc3],
             ..Default::default()
         };

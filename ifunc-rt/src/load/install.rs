@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use ifunc_abi::image::{Flags, Image, ImageError, ImportFlags, Relocation};
+use ifunc_abi::image::{Image, ImageError, ImageFlags, ImportFlags, Relocation};
 use ifunc_abi::status::Rejection;
 use ifunc_abi::{Fingerprint, ImageId};
 
@@ -25,7 +25,7 @@ pub(crate) struct TargetType {
 pub(crate) struct Installed {
     pub(crate) id: ImageId,
     pub(crate) name: String,
-    pub(crate) flags: Flags,
+    pub(crate) flags: ImageFlags,
     pub(crate) payload_align: usize,
     /// Fingerprint of the target type it takes; 0: any.
     pub(crate) target: Fingerprint,
@@ -111,7 +111,7 @@ pub(crate) fn resolve(image: &Image<'_>, names: &HostNames) -> Result<Vec<usize>
     let mut differing = Vec::new();
     for import in image.imports() {
         match names.get(import.symbol) {
-            None if import.flags.has(ImportFlags::WEAK) => got.push(0),
+            None if import.flags.contains(ImportFlags::WEAK) => got.push(0),
             None => missing.push(match NamedSet::of(import.symbol) {
                 None => import.symbol.to_owned(),
                 Some(set) => format!("{} {}", import.symbol, set.name()),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::about::About;
-use ifunc_abi::image::{Flags, Image, MAGIC};
+use ifunc_abi::image::{Image, ImageFlags, MAGIC};
 use ifunc_abi::{ImageId, symbols};
 use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
@@ -25,7 +25,7 @@ pub(super) struct Library {
     pub(super) id: ImageId,
     pub(super) image: Vec<u8>,
     about: Vec<u8>,
-    flags: Flags,
+    flags: ImageFlags,
     payload_align: usize,
     /// Of the image, once they were asked for; `None` where they are not known.
     functions: OnceLock<Option<Functions>>,
@@ -105,7 +105,7 @@ impl Library {
 
     #[inline]
     pub(super) fn is_idempotent(&self) -> bool {
-        self.flags.has(Flags::IDEMPOTENT)
+        self.flags.contains(ImageFlags::IDEMPOTENT)
     }
 
     /// A payload of `len` bytes is more than the target takes.

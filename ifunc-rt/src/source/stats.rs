@@ -127,8 +127,10 @@ impl Reading {
         if head.offset == 0 {
             // The first page, or the target has begun anew, as one does that was restarted.
             self.bytes.clear();
-            if head.again_for != 0 {
-                return Ok(Read::TooSoon(Duration::from_micros(head.again_for.get().into())));
+            if head.cached_for_us != 0 {
+                return Ok(Read::TooSoon(Duration::from_micros(
+                    head.cached_for_us.get().into(),
+                )));
             }
             self.snapshot = head.snapshot.get();
         } else if head.snapshot != self.snapshot || head.offset.get() as usize != self.bytes.len() {

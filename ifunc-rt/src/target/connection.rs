@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
-use ifunc_abi::image::Flags;
+use ifunc_abi::image::ImageFlags;
 
 use self::batch::Look;
 use self::quick::{Stream, quick};
@@ -61,7 +61,7 @@ impl Argument {
     fn suits(&self, image: &Installed) -> bool {
         (image.target == 0 || image.target == self.target_type.fingerprint)
             // Bound while the target served on one thread.
-            && (!self.shared || image.flags.has(Flags::SHARED))
+            && (!self.shared || image.flags.contains(ImageFlags::SHARED))
     }
 }
 

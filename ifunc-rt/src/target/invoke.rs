@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ifunc_abi::ABI_VERSION;
 use ifunc_abi::context::{self, Context};
-use ifunc_abi::image::Flags;
+use ifunc_abi::image::ImageFlags;
 use ifunc_abi::status::{Failure, PanicDetail};
 
 use super::stats::HandleCounters;
@@ -105,7 +105,7 @@ pub(super) fn invoke(
         )
     };
     let result = result.map(|code| {
-        let ignored = code != context::MAIN_OK && invocation.image.flags.has(Flags::IGNORE_RESULT);
+        let ignored = code != context::MAIN_OK && invocation.image.flags.contains(ImageFlags::IGNORE_RESULT);
         if ignored { context::MAIN_OK } else { code }
     });
     // By what it was given: an ifunc can write over its context.

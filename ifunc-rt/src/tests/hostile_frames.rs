@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ifunc_abi::batch::Entry;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use ifunc_abi::stats::{PageHead, Stats};
 use ifunc_abi::status::Status;
@@ -149,8 +149,8 @@ pub(super) fn honest(sequence: u32, header: Header, body: Vec<u8>) -> Raw {
 pub(super) fn batch<'a>(entries: impl IntoIterator<Item = (u32, u64, &'a [u8])>) -> Vec<u8> {
     let mut body = Vec::new();
     for (handle, token, payload) in entries {
-        let end = body.len() + Entry::room(payload.len()).unwrap();
-        body.extend_from_slice(Entry::new(handle, payload.len() as u32, token).as_bytes());
+        let end = body.len() + EntryHead::padded_len(payload.len()).unwrap();
+        body.extend_from_slice(EntryHead::new(handle, payload.len() as u32, token).as_bytes());
         body.extend_from_slice(payload);
         body.resize(end, 0);
     }
@@ -161,9 +161,9 @@ pub(super) fn batch<'a>(entries: impl IntoIterator<Item = (u32, u64, &'a [u8])>)
 pub(super) fn completions(mut body: &[u8]) -> Vec<(Status, u64, Vec<u8>)> {
     let mut all = Vec::new();
     while !body.is_empty() {
-        let (head, rest) = Entry::read_from_prefix(body).expect("a head");
+        let (head, rest) = EntryHead::read_from_prefix(body).expect("a head");
         let len = head.len.get() as usize;
-        let room = Entry::room(len).unwrap() - Entry::SIZE;
+        let room = EntryHead::padded_len(len).unwrap() - EntryHead::SIZE;
         let (here, behind) = rest.split_at_checked(room).expect("as long as it says");
         assert!(here[len..].iter().all(|&byte| byte == 0), "zeros behind");
         let status = Status::from_code(head.code.get()).expect("a target sends statuses that exist");
@@ -248,7 +248,7 @@ enum Mutation {
         to: u32,
     },
     /// The handle or the length of an entry of a batch.
-    Entry {
+    EntryHead {
         frame: usize,
         begin: usize,
         field: usize,
@@ -283,7 +283,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
             any::<bool>(),
             prop_oneof![0..40u32, any::<u32>()]
         )
-            .prop_map(|(last, entry, len, to)| Mutation::Entry {
+            .prop_map(|(last, entry, len, to)| Mutation::EntryHead {
                 frame: if last { 12 } else { 7 },
                 begin: [0, 24, 40, 64, 88][entry],
                 field: if len { 4 } else { 0 },
@@ -318,7 +318,7 @@ fn mutate(frames: &mut Vec<Raw>, mutation: &Mutation) {
             let words = &mut frames[at(frame)].words;
             words[0] = words[0] & 0xffff_ffff | u64::from(to) << 32;
         }
-        Mutation::Entry {
+        Mutation::EntryHead {
             frame,
             begin,
             field,

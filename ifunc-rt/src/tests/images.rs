@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 
 use ifunc::payload::{DecodeError, EncodeError, Ifunc};
-use ifunc_abi::image::{ARCH_X86_64, Flags, ImageParts, ImportFlags, ImportPart, Relocation};
+use ifunc_abi::image::{ARCH_X86_64, ImageFlags, ImageParts, ImportFlags, ImportPart, Relocation};
 use ifunc_abi::text::Text;
 
 use crate::fingerprint;
@@ -71,7 +71,7 @@ pub(crate) fn add() -> ImageParts {
 /// `add` that may be run again.
 pub(crate) fn add_again() -> ImageParts {
     ImageParts {
-        flags: Flags::IDEMPOTENT,
+        flags: ImageFlags::IDEMPOTENT,
         ..add()
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn add_again() -> ImageParts {
 pub(crate) fn set() -> ImageParts {
     ImageParts {
         name: "set".into(),
-        flags: Flags::IDEMPOTENT,
+        flags: ImageFlags::IDEMPOTENT,
         rx: vec![0x48, 0x8b, 0x07, 0x48, 0x89, 0x02, 0x31, 0xc0, 0xc3],
         ..add()
     }
@@ -125,7 +125,7 @@ pub(crate) fn adds_shared() -> ImageParts {
         0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
     ];
     ImageParts {
-        flags: Flags::SHARED,
+        flags: ImageFlags::SHARED,
         target: 0,
         rx,
         ..add()
@@ -141,7 +141,7 @@ pub(crate) fn meets() -> ImageParts {
     ImageParts {
         name: "meets".into(),
         arch: ARCH_X86_64,
-        flags: Flags::SHARED,
+        flags: ImageFlags::SHARED,
         rx_align_log2: 4,
         slot: Some(0x18),
         rx,

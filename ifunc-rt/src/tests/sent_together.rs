@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::batch::Entry;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
 use ifunc_abi::status::{Failure, Status};
 use proptest::prelude::*;
@@ -106,11 +106,11 @@ impl Hand {
         let mut entries = Vec::new();
         let mut at = 0;
         while at < body.len() {
-            let (head, _) = Entry::read_from_prefix(&body[at..]).unwrap();
-            let end = at + Entry::SIZE + head.len.get() as usize;
-            let next = at + Entry::room(head.len.get() as usize).unwrap();
+            let (head, _) = EntryHead::read_from_prefix(&body[at..]).unwrap();
+            let end = at + EntryHead::SIZE + head.len.get() as usize;
+            let next = at + EntryHead::padded_len(head.len.get() as usize).unwrap();
             assert!(body[end..next].iter().all(|&byte| byte == 0));
-            let payload = body[at + Entry::SIZE..end].to_vec();
+            let payload = body[at + EntryHead::SIZE..end].to_vec();
             entries.push((head.code.get(), payload, head.token != 0));
             self.tokens.extend((head.token != 0).then_some(head.token.get()));
             at = next;
@@ -145,7 +145,7 @@ fn batch(handle: u32, payloads: impl IntoIterator<Item = u64>) -> Frame {
 fn row(entries: &[(u32, &[u8], u64)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (code, bytes, token) in entries {
-        body.extend_from_slice(Entry::new(*code, bytes.len() as u32, *token).as_bytes());
+        body.extend_from_slice(EntryHead::new(*code, bytes.len() as u32, *token).as_bytes());
         body.extend_from_slice(bytes);
         body.resize(body.len().next_multiple_of(8), 0);
     }

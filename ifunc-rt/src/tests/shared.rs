@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::image::{Flags, ImageParts};
+use ifunc_abi::image::{ImageFlags, ImageParts};
 
 use super::images;
 use super::running::{accepting, between_processes, place, roomy, source, unique};
@@ -190,7 +190,7 @@ fn what_takes_the_data_for_itself_is_refused() {
     let panics = load(
         &other,
         ImageParts {
-            flags: Flags::SHARED,
+            flags: ImageFlags::SHARED,
             ..images::panics()
         },
     );

@@ -1,7 +1,7 @@
 //! What there is to say of an image; the shape of `--json`.
 
 use ifunc_abi::about::About;
-use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Flags, Image, Import, ImportFlags, Relocation};
+use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Image, ImageFlags, Import, ImportFlags, Relocation};
 use ifunc_build::LibraryImage;
 use serde::Serialize;
 
@@ -136,12 +136,12 @@ impl ImportReport {
         let signature = about.import(import.symbol);
         Self {
             symbol: import.symbol.to_owned(),
-            kind: if import.flags.has(ImportFlags::DATA) {
+            kind: if import.flags.contains(ImportFlags::DATA) {
                 "data"
             } else {
                 "function"
             },
-            weak: import.flags.has(ImportFlags::WEAK),
+            weak: import.flags.contains(ImportFlags::WEAK),
             fingerprint: stated(import.fingerprint),
             signature: signature.map(Into::into),
             prototype: signature.and_then(|signature| prototype::of(import.symbol, signature)),
@@ -170,16 +170,16 @@ fn cpu_features(machine: u16, bits: u64) -> Vec<String> {
     .collect()
 }
 
-fn flags(flags: Flags) -> Vec<&'static str> {
+fn flags(flags: ImageFlags) -> Vec<&'static str> {
     let known = [
-        (Flags::IGNORE_RESULT, "ignore-result"),
-        (Flags::IDEMPOTENT, "idempotent"),
-        (Flags::PINNED, "pinned"),
-        (Flags::SHARED, "shared"),
+        (ImageFlags::IGNORE_RESULT, "ignore-result"),
+        (ImageFlags::IDEMPOTENT, "idempotent"),
+        (ImageFlags::PINNED, "pinned"),
+        (ImageFlags::SHARED, "shared"),
     ];
     known
         .into_iter()
-        .filter(|(flag, _)| flags.has(*flag))
+        .filter(|(flag, _)| flags.contains(*flag))
         .map(|(_, name)| name)
         .collect()
 }

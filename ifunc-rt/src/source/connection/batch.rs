@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::batch::{ALIGN, Entry};
+use ifunc_abi::batch::{ALIGN, EntryHead};
 use ifunc_abi::frame::{Header, Kind};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -120,11 +120,11 @@ impl Batch {
     }
 
     /// The heads of the entries in the first `end` bytes, and where they stand.
-    fn entries(&self, end: usize) -> impl Iterator<Item = (usize, Entry)> {
+    fn entries(&self, end: usize) -> impl Iterator<Item = (usize, EntryHead)> {
         let bytes = &self.bytes.as_slice()[..end];
         let mut at = 0;
         std::iter::from_fn(move || {
-            let (entry, _) = Entry::read_from_prefix(&bytes[at..]).ok()?;
+            let (entry, _) = EntryHead::read_from_prefix(&bytes[at..]).ok()?;
             let here = at;
             at += room_of(entry);
             Some((here, entry))
@@ -139,15 +139,15 @@ impl Batch {
 }
 
 /// What an entry of this process's own takes.
-fn room_of(entry: Entry) -> usize {
-    (Entry::SIZE + entry.len.get() as usize).next_multiple_of(ALIGN)
+fn room_of(entry: EntryHead) -> usize {
+    (EntryHead::SIZE + entry.len.get() as usize).next_multiple_of(ALIGN)
 }
 
 impl Connection {
     /// Puts an invocation into the open batch; `None` if there is no room. With `wants` the result is the token, otherwise
     /// 0. One that fits into no batch is sent by itself, behind the batch.
     pub(super) fn try_append(&mut self, submission: &mut Submission<'_>) -> Result<Option<u64>, Error> {
-        let room = match Entry::room(submission.bound) {
+        let room = match EntryHead::padded_len(submission.bound) {
             Some(room) if room <= self.batch.limit => room,
             _ => return self.try_send(submission),
         };
@@ -172,7 +172,7 @@ impl Connection {
         }
         let token = if submission.wants {
             let repeatable = slot.library.is_idempotent();
-            let payload = self.batch.len + Entry::SIZE;
+            let payload = self.batch.len + EntryHead::SIZE;
             let payload = &self.batch.bytes.as_slice()[payload..payload + len];
             let again = repeatable.then(|| Again::new(handle, payload));
             let token = self.pending.wait_for(What::Ifunc(handle), again);
@@ -197,7 +197,7 @@ impl Connection {
     #[inline]
     fn write_payload(&mut self, submission: &mut Submission<'_>) -> Result<usize, Error> {
         let batch = &mut self.batch;
-        let at = batch.len + Entry::SIZE;
+        let at = batch.len + EntryHead::SIZE;
         let room = &mut batch.bytes.as_mut_slice()[at..at + submission.bound];
         let len = if submission.align <= ALIGN {
             (submission.encode)(room)?
@@ -221,11 +221,11 @@ impl Connection {
     #[inline]
     fn put_entry(&mut self, handle: u32, token: u64, len: usize) {
         let at = self.batch.len;
-        let entry = Entry::new(handle, len as u32, token);
+        let entry = EntryHead::new(handle, len as u32, token);
         let end = at + room_of(entry);
         let bytes = &mut self.batch.bytes.as_mut_slice()[at..end];
-        bytes[..Entry::SIZE].copy_from_slice(entry.as_bytes());
-        bytes[Entry::SIZE + len..].fill(0);
+        bytes[..EntryHead::SIZE].copy_from_slice(entry.as_bytes());
+        bytes[EntryHead::SIZE + len..].fill(0);
         self.batch.len = end;
         if at == 0 {
             self.opened();
@@ -415,7 +415,7 @@ impl Connection {
         let Some((_, entry)) = self.batch.entries(self.batch.len).next() else {
             return;
         };
-        let payload = Entry::SIZE..Entry::SIZE + entry.len.get() as usize;
+        let payload = EntryHead::SIZE..EntryHead::SIZE + entry.len.get() as usize;
         let payload = self.batch.bytes.as_slice()[payload].to_vec();
         let token = entry.token.get();
         self.pending.set_in_batch(token, false);
@@ -499,7 +499,7 @@ impl Connection {
     }
 
     /// Takes entries out of the batch for which there is an error, and tells it.
-    fn fail_entries(&mut self, mut verdict: impl FnMut(&mut Self, Entry) -> Option<Error>) {
+    fn fail_entries(&mut self, mut verdict: impl FnMut(&mut Self, EntryHead) -> Option<Error>) {
         let heads: Vec<_> = self.batch.entries(self.batch.len).collect();
         let mut kept = 0;
         for (at, entry) in heads {

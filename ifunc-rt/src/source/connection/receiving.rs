@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::batch::Entry;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 
@@ -227,17 +227,19 @@ fn read_many(body: &Body<'_>, many: &mut Vec<(u64, Completion)>) -> Result<(), G
     many.clear();
     let mut at = 0;
     while at < body.len() {
-        let mut head = [0; Entry::SIZE];
-        let part = body.part(at, Entry::SIZE).ok_or_else(|| cut_off.clone())?;
+        let mut head = [0; EntryHead::SIZE];
+        let part = body.part(at, EntryHead::SIZE).ok_or_else(|| cut_off.clone())?;
         part.copy_to_slice(&mut head);
-        let entry: Entry = zerocopy::transmute!(head);
+        let entry: EntryHead = zerocopy::transmute!(head);
         let len = entry.len.get() as usize;
-        let answer = body.part(at + Entry::SIZE, len).ok_or_else(|| cut_off.clone())?;
+        let answer = body
+            .part(at + EntryHead::SIZE, len)
+            .ok_or_else(|| cut_off.clone())?;
         many.push((
             entry.token.get(),
             Completion::new(status(entry.code.get())?, &answer),
         ));
-        at += Entry::room(len).ok_or_else(|| cut_off.clone())?;
+        at += EntryHead::padded_len(len).ok_or_else(|| cut_off.clone())?;
     }
     // A body ends behind the zeros of its last entry.
     if at == body.len() { Ok(()) } else { Err(cut_off) }

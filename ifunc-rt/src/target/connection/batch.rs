@@ -3,7 +3,7 @@
 //! A batch may be left behind any of its entries: its frame stays where it is, and its turn does not pass, until the last was
 //! dealt with. How far it was dealt with is written down before an entry is run.
 
-use ifunc_abi::batch::Entry;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -88,10 +88,12 @@ impl State {
 
 /// The entry at `at`: its head, its bytes, and where the next one begins. The head is copied out once; what is judged and used
 /// is the copy.
-fn entry<'a>(batch: &Body<'a>, at: usize) -> Option<(Entry, Body<'a>, usize)> {
-    let mut head = Entry::new_zeroed();
-    batch.part(at, Entry::SIZE)?.copy_to_slice(head.as_mut_bytes());
+fn entry<'a>(batch: &Body<'a>, at: usize) -> Option<(EntryHead, Body<'a>, usize)> {
+    let mut head = EntryHead::new_zeroed();
+    batch
+        .part(at, EntryHead::SIZE)?
+        .copy_to_slice(head.as_mut_bytes());
     let len = head.len.get() as usize;
-    let whole = batch.part(at, Entry::room(len)?)?;
-    Some((head, whole.part(Entry::SIZE, len)?, at + whole.len()))
+    let whole = batch.part(at, EntryHead::padded_len(len)?)?;
+    Some((head, whole.part(EntryHead::SIZE, len)?, at + whole.len()))
 }

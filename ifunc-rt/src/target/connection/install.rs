@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead};
-use ifunc_abi::image::Flags;
+use ifunc_abi::image::ImageFlags;
 use ifunc_abi::status::Rejection;
 
 use super::binding::{Binding, Bound, not_shareable, too_many_handles};
@@ -118,7 +118,7 @@ impl State {
         if image.target() != 0 && image.target() != argument.target_type.fingerprint {
             return Err(Refusal::new(Rejection::TargetType, argument.target_type.text));
         }
-        if argument.shared && !image.flags().has(Flags::SHARED) {
+        if argument.shared && !image.flags().contains(ImageFlags::SHARED) {
             return Err(not_shareable());
         }
         host.policy

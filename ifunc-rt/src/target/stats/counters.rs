@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::stats::{Counts, IfuncCounts, Reason, Tally, Times, Timing};
+use ifunc_abi::stats::{Counts, DurationHistogram, IfuncCounts, Reason, Tally, Timing};
 use ifunc_abi::status::{Failure, Rejection};
 
 /// A number that one thread at a time adds to, and any may read.
@@ -48,7 +48,7 @@ impl Reasons {
     fn tally<R: Reason>(&self) -> Tally<R> {
         let mut tally = Tally::default();
         for (code, counter) in (0u8..).zip(&self.0) {
-            if let Some(reason) = R::of(code) {
+            if let Some(reason) = R::from_code(code) {
                 tally.add(reason, counter.get());
             }
         }
@@ -207,7 +207,7 @@ impl HandleCounters {
 /// The times of an image's invocations, of all connections and threads: few are timed, so they can share.
 #[derive(Debug)]
 pub(super) struct SharedTimes {
-    buckets: [AtomicU64; Times::BUCKETS],
+    buckets: [AtomicU64; DurationHistogram::BUCKETS],
     sum_ns: AtomicU64,
     max_ns: AtomicU64,
 }
@@ -224,14 +224,14 @@ impl Default for SharedTimes {
 
 impl SharedTimes {
     fn record(&self, ns: u64) {
-        self.buckets[Times::bucket(ns)].fetch_add(1, Relaxed);
+        self.buckets[DurationHistogram::bucket(ns)].fetch_add(1, Relaxed);
         self.sum_ns.fetch_add(ns, Relaxed);
         self.max_ns.fetch_max(ns, Relaxed);
     }
 
-    pub(super) fn times(&self) -> Times {
+    pub(super) fn times(&self) -> DurationHistogram {
         let counts = self.buckets.iter().map(|bucket| bucket.load(Relaxed));
-        Times::from_counts(counts, self.sum_ns.load(Relaxed), self.max_ns.load(Relaxed))
+        DurationHistogram::from_counts(counts, self.sum_ns.load(Relaxed), self.max_ns.load(Relaxed))
     }
 }
 

@@ -53,13 +53,13 @@ impl Pages {
         };
         let there = self.bytes.as_ref().map_or(0, Vec::len);
         let mut offset = offset as usize;
-        let mut again_for = Duration::ZERO;
+        let mut cached_for = Duration::ZERO;
         if offset == 0 || offset >= there {
             offset = 0;
-            again_for = self
+            cached_for = self
                 .next
                 .map_or(Duration::ZERO, |next| next.saturating_duration_since(now));
-            if again_for.is_zero() {
+            if cached_for.is_zero() {
                 let began = Instant::now();
                 self.take(book, asked_by);
                 self.next = Some(now + PAUSE.max(began.elapsed() * SHARE));
@@ -75,13 +75,13 @@ impl Pages {
         let part = &bytes[offset..];
         let part = &part[..part.len().min(room)];
         // Not 0 as long as it is told again.
-        let micros = again_for.as_nanos().div_ceil(1000);
+        let micros = cached_for.as_nanos().div_ceil(1000);
         let head = PageHead {
             version: VERSION.into(),
             reserved: 0.into(),
             total: (bytes.len() as u32).into(),
             offset: (offset as u32).into(),
-            again_for: u32::try_from(micros).unwrap_or(u32::MAX).into(),
+            cached_for_us: u32::try_from(micros).unwrap_or(u32::MAX).into(),
             snapshot: self.number.into(),
         };
         (Status::Executed, [head.as_bytes(), part].concat())
@@ -118,15 +118,15 @@ mod tests {
             (
                 head.snapshot.get(),
                 head.offset.get(),
-                head.again_for.get(),
+                head.cached_for_us.get(),
                 part.len(),
                 head.total.get(),
             )
         };
         let millis = Duration::from_millis;
         let room = PageHead::SIZE + 10;
-        let (first, offset, again_for, len, total) = ask(0, room, millis(0));
-        assert_eq!((offset, again_for, len), (0, 0, 10));
+        let (first, offset, cached_for, len, total) = ask(0, room, millis(0));
+        assert_eq!((offset, cached_for, len), (0, 0, 10));
         // Its further pages are there at once, and as often as they are asked for.
         for _ in 0..3 {
             let rest = total - 10;
@@ -134,14 +134,14 @@ mod tests {
         }
         // From its beginning, or behind its end: the same one, as long as it is too soon.
         for offset in [0, total, u32::MAX, 0] {
-            let (same, offset, again_for, ..) = ask(offset, room, millis(2));
+            let (same, offset, cached_for, ..) = ask(offset, room, millis(2));
             assert_eq!((same, offset), (first, 0));
-            assert!(again_for >= 48_000, "{again_for}");
+            assert!(cached_for >= 48_000, "{cached_for}");
         }
         // However long the first one took on a machine that is busy.
         let later = millis(3_600_000);
-        let (second, _, again_for, ..) = ask(0, room, later);
-        assert_eq!((second, again_for), (first + 1, 0));
+        let (second, _, cached_for, ..) = ask(0, room, later);
+        assert_eq!((second, cached_for), (first + 1, 0));
         assert_eq!(ask(0, room, later).0, second);
         assert_eq!(book.next_snapshot(), second + 1, "no other was taken");
     }

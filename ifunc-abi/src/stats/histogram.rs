@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// For people (JSON) it is an object of `count`, `mean_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `max_ns`, `sum_ns` and `buckets`: pairs of the
 /// longest duration that a bucket holds and how many it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct DurationHistogram {
     /// Buckets that hold something, in order: number of the bucket, and how many.
     buckets: Vec<(u8, u64)>,
     /// All durations together.
@@ -21,7 +21,7 @@ pub struct Times {
     pub max_ns: u64,
 }
 
-impl Times {
+impl DurationHistogram {
     /// Number of buckets. The last one holds everything from 16 minutes up.
     pub const BUCKETS: usize = 156;
 
@@ -150,14 +150,14 @@ impl Times {
 }
 
 #[derive(Serialize, Deserialize)]
-struct ForMachines {
+struct BinaryForm {
     buckets: Vec<(u8, u64)>,
     sum_ns: u64,
     max_ns: u64,
 }
 
 #[derive(Serialize, Deserialize)]
-struct ForPeople {
+struct JsonForm {
     count: u64,
     mean_ns: Option<u64>,
     p50_ns: Option<u64>,
@@ -168,7 +168,7 @@ struct ForPeople {
     buckets: Vec<(u64, u64)>,
 }
 
-impl Serialize for Times {
+impl Serialize for DurationHistogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self {
             ref buckets,
@@ -177,14 +177,14 @@ impl Serialize for Times {
         } = *self;
         if !serializer.is_human_readable() {
             let buckets = buckets.clone();
-            return ForMachines {
+            return BinaryForm {
                 buckets,
                 sum_ns,
                 max_ns,
             }
             .serialize(serializer);
         }
-        ForPeople {
+        JsonForm {
             count: self.count(),
             mean_ns: self.mean_ns(),
             p50_ns: self.quantile_ns(0.5),
@@ -198,10 +198,10 @@ impl Serialize for Times {
     }
 }
 
-impl<'de> Deserialize<'de> for Times {
+impl<'de> Deserialize<'de> for DurationHistogram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (buckets, sum_ns, max_ns) = if deserializer.is_human_readable() {
-            let read = ForPeople::deserialize(deserializer)?;
+            let read = JsonForm::deserialize(deserializer)?;
             let number = |&(upper, count): &(u64, u64)| (Self::bucket(upper) as u8, count);
             (
                 read.buckets.iter().map(number).collect(),
@@ -209,7 +209,7 @@ impl<'de> Deserialize<'de> for Times {
                 read.max_ns,
             )
         } else {
-            let read = ForMachines::deserialize(deserializer)?;
+            let read = BinaryForm::deserialize(deserializer)?;
             (read.buckets, read.sum_ns, read.max_ns)
         };
         let mut times = Self {
@@ -232,21 +232,24 @@ mod tests {
     #[test]
     fn buckets_follow_each_other_without_gap_and_are_narrow() {
         let mut from = 0;
-        for bucket in 0..Times::BUCKETS - 1 {
-            let upper = Times::upper_ns(bucket);
-            assert_eq!(Times::bucket(from), bucket);
-            assert_eq!(Times::bucket(upper), bucket);
+        for bucket in 0..DurationHistogram::BUCKETS - 1 {
+            let upper = DurationHistogram::upper_ns(bucket);
+            assert_eq!(DurationHistogram::bucket(from), bucket);
+            assert_eq!(DurationHistogram::bucket(upper), bucket);
             assert!(upper - from <= from / 4, "{from}..={upper}");
             from = upper + 1;
         }
-        assert_eq!(Times::bucket(from), Times::BUCKETS - 1);
-        assert_eq!(Times::bucket(u64::MAX), Times::BUCKETS - 1);
+        assert_eq!(DurationHistogram::bucket(from), DurationHistogram::BUCKETS - 1);
+        assert_eq!(
+            DurationHistogram::bucket(u64::MAX),
+            DurationHistogram::BUCKETS - 1
+        );
         assert!(from > 1_000_000_000 * 60 * 8, "{from}");
     }
 
     #[test]
     fn quantiles_and_differences() {
-        let mut times = Times::default();
+        let mut times = DurationHistogram::default();
         assert_eq!((times.mean_ns(), times.quantile_ns(0.5)), (None, None));
         for ns in 1..=100 {
             times.record(ns);
