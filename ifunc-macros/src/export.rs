@@ -5,13 +5,13 @@ use quote::{quote, quote_spanned};
 use syn::parse::Parser;
 use syn::{ItemFn, LitStr};
 
-use crate::crossing::{self, Crossing, Kind, Output, Reference, c_len, c_name, out};
 use crate::errors::{Errors, report, span_of};
+use crate::host_fn::{self, HostFn, Kind, Output, Reference, c_len, c_name, out};
 use crate::signature;
 
 struct Model {
     function: ItemFn,
-    crossing: Crossing,
+    host_fn: HostFn,
 }
 
 impl Model {
@@ -29,20 +29,20 @@ impl Model {
         }
         signature::refuse_common(sig, "an exported function", &mut errors);
         signature::refuse_abi(sig, "an exported function", &mut errors);
-        let crossing = Crossing::new(sig, symbol, crossing::is_unsafe(sig), &mut errors);
-        errors.or(Self { function, crossing })
+        let host_fn = HostFn::new(sig, symbol, host_fn::is_unsafe(sig), &mut errors);
+        errors.or(Self { function, host_fn })
     }
 
     fn expand(self) -> TokenStream {
-        let Self { function, crossing } = self;
+        let Self { function, host_fn } = self;
         let cfgs = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
-        let symbol = &crossing.symbol;
+        let symbol = &host_fn.symbol;
         let ident = &function.sig.ident;
-        let (names, types, result) = crossing.c_signature();
-        let call = call(&function, &crossing);
-        let text = crossing.text();
-        let prototype = crossing.prototype();
-        let checks = crossing.checks();
+        let (names, types, result) = host_fn.c_signature();
+        let call = call(&function, &host_fn);
+        let text = host_fn.text();
+        let prototype = host_fn.prototype();
+        let checks = host_fn.checks();
         quote! {
             #function
 
@@ -55,7 +55,7 @@ impl Model {
                 // Unwinds only where no runtime guards it: in a unit test.
                 #[cfg(not(ifunc_image))]
                 unsafe extern "C-unwind" fn __ifunc_shim(#(#names: #types),*) -> #result {
-                    ::ifunc::host::guarded(move || { #call })
+                    ::ifunc::host::through_gate(move || { #call })
                 }
 
                 #[cfg(not(ifunc_image))]
@@ -85,16 +85,16 @@ impl Model {
 }
 
 /// The call of the author's function, from C arguments to a C result.
-fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
+fn call(function: &ItemFn, host_fn: &HostFn) -> TokenStream {
     let ident = &function.sig.ident;
     // What the arguments borrow is borrowed until the call ends: the borrow checker sees to it.
     let scope = Ident::new("scope", Span::mixed_site());
-    let arguments = crossing.params.iter().enumerate().map(|(i, param)| {
+    let arguments = host_fn.params.iter().enumerate().map(|(i, param)| {
         let value = c_name(i);
         let len = c_len(i);
         let name = param.name.to_string();
         match &param.kind {
-            Kind::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::from_c(#value)),
+            Kind::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Scalar>::from_c(#value)),
             Kind::Reference(Reference {
                 optional: true,
                 mutable: false,
@@ -123,15 +123,15 @@ fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
     let call = quote!(#ident(#(#arguments),*));
     // SAFETY (of what is emitted): an ifunc passes what the signature says; the fingerprints were compared at install,
     // and of a C ifunc whose signature nobody knows, the host allowed the import.
-    let call = if crossing.is_unsafe {
+    let call = if host_fn.is_unsafe {
         quote!(unsafe { #call })
     } else {
         call
     };
     let out = out();
-    let converted = match &crossing.output {
+    let converted = match &host_fn.output {
         Output::Unit => quote!(#call),
-        Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::into_c(#call)),
+        Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Scalar>::into_c(#call)),
         Output::Reference(Reference {
             ty,
             mutable,
@@ -156,7 +156,7 @@ fn call(function: &ItemFn, crossing: &Crossing) -> TokenStream {
             quote! {
                 match #call {
                     ::core::result::Result::Ok(value) => { #store 0 }
-                    ::core::result::Result::Err(error) => <#error as ::ifunc::cross::ErrorCode>::into_code(error),
+                    ::core::result::Result::Err(error) => <#error as ::ifunc::ffi::ErrorCode>::into_code(error),
                 }
             }
         }

@@ -6,8 +6,8 @@ use syn::{
     Attribute, Expr, ForeignItem, ForeignItemFn, ItemForeignMod, Lit, Meta, Safety, Signature, Visibility,
 };
 
-use crate::crossing::{Crossing, Kind, Output, Reference, c_len, c_name, out};
 use crate::errors::{Errors, report, span_of};
+use crate::host_fn::{HostFn, Kind, Output, Reference, c_len, c_name, out};
 use crate::signature;
 
 struct Model {
@@ -19,7 +19,7 @@ struct Function {
     attrs: Vec<Attribute>,
     vis: Visibility,
     sig: Signature,
-    crossing: Crossing,
+    host_fn: HostFn,
 }
 
 impl Model {
@@ -66,10 +66,10 @@ impl Model {
             }
         }
         for (i, function) in functions.iter().enumerate() {
-            let symbol = &function.crossing.symbol;
+            let symbol = &function.host_fn.symbol;
             if functions[..i]
                 .iter()
-                .any(|earlier| earlier.crossing.symbol == *symbol)
+                .any(|earlier| earlier.host_fn.symbol == *symbol)
             {
                 errors.at(
                     &function.sig.ident,
@@ -123,12 +123,12 @@ impl Function {
         });
         // What an `unsafe extern` block does not call `safe` is `unsafe`.
         let is_unsafe = !matches!(sig.safety, Safety::Safe(_));
-        let crossing = Crossing::new(&sig, symbol, is_unsafe, errors);
+        let host_fn = HostFn::new(&sig, symbol, is_unsafe, errors);
         Self {
             attrs: kept,
             vis,
             sig,
-            crossing,
+            host_fn,
         }
     }
 
@@ -137,21 +137,21 @@ impl Function {
             attrs,
             vis,
             mut sig,
-            crossing,
+            host_fn,
         } = self;
         let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
-        sig.safety = if crossing.is_unsafe {
+        sig.safety = if host_fn.is_unsafe {
             Safety::Unsafe(Default::default())
         } else {
             Safety::Default
         };
-        rename_wild(&mut sig, &crossing);
-        let symbol = &crossing.symbol;
-        let text = crossing.text();
-        let (names, types, result) = crossing.c_signature();
+        rename_wild(&mut sig, &host_fn);
+        let symbol = &host_fn.symbol;
+        let text = host_fn.text();
+        let (names, types, result) = host_fn.c_signature();
         let host = Ident::new("__ifunc_host", Span::mixed_site());
-        let body = body(&crossing, &host);
-        let checks = crossing.checks();
+        let body = body(&host_fn, &host);
+        let checks = host_fn.checks();
         let record = format!("import 1\nsymbol {symbol}\ncrate ");
         quote! {
             #(#attrs)*
@@ -202,8 +202,8 @@ impl Function {
 }
 
 /// `_: T` gets a name, so that it can be passed on.
-fn rename_wild(sig: &mut Signature, crossing: &Crossing) {
-    for (input, param) in sig.inputs.iter_mut().zip(&crossing.params) {
+fn rename_wild(sig: &mut Signature, host_fn: &HostFn) {
+    for (input, param) in sig.inputs.iter_mut().zip(&host_fn.params) {
         if let syn::FnArg::Typed(typed) = input
             && !matches!(*typed.pat, syn::Pat::Ident(_))
         {
@@ -214,15 +214,15 @@ fn rename_wild(sig: &mut Signature, crossing: &Crossing) {
 }
 
 /// The call of the host, from Rust arguments to a Rust result.
-fn body(crossing: &Crossing, host: &Ident) -> TokenStream {
+fn body(host_fn: &HostFn, host: &Ident) -> TokenStream {
     let mut before = TokenStream::new();
     let mut arguments = Vec::new();
-    for (i, param) in crossing.params.iter().enumerate() {
+    for (i, param) in host_fn.params.iter().enumerate() {
         let value = &param.name;
         let pointer = c_name(i);
         match &param.kind {
             Kind::Scalar(ty) => {
-                arguments.push(quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::into_c(#value)))
+                arguments.push(quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Scalar>::into_c(#value)))
             }
             Kind::Reference(Reference {
                 optional: false,
@@ -267,14 +267,14 @@ fn body(crossing: &Crossing, host: &Ident) -> TokenStream {
         }
     }
     let out = out();
-    if let Output::Result(Some(ty), _) | Output::Option(ty) = &crossing.output {
+    if let Output::Result(Some(ty), _) | Output::Option(ty) = &host_fn.output {
         before.extend(quote!(let mut #out = ::core::mem::MaybeUninit::<#ty>::uninit();));
         arguments.push(quote!(#out.as_mut_ptr()));
     }
     let result = Ident::new("result", Span::mixed_site());
-    let convert = match &crossing.output {
+    let convert = match &host_fn.output {
         Output::Unit => quote!(#result),
-        Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::from_c(#result)),
+        Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Scalar>::from_c(#result)),
         Output::Reference(Reference {
             mutable, optional, ..
         }) => {
@@ -293,7 +293,7 @@ fn body(crossing: &Crossing, host: &Ident) -> TokenStream {
                 if #result == 0 {
                     ::core::result::Result::Ok(#value)
                 } else {
-                    ::core::result::Result::Err(<#error as ::ifunc::cross::ErrorCode>::from_code(#result))
+                    ::core::result::Result::Err(<#error as ::ifunc::ffi::ErrorCode>::from_code(#result))
                 }
             }
         }

@@ -200,7 +200,7 @@ fn error_code(input: &DeriveInput, variants: &[Ident]) -> TokenStream {
     let ident = &input.ident;
     quote! {
         #[automatically_derived]
-        impl ::ifunc::cross::ErrorCode for #ident {
+        impl ::ifunc::ffi::ErrorCode for #ident {
             const TEXT: ::ifunc::abi::text::Text = <Self as ::ifunc::Layout>::TEXT;
             const VALID: bool = true #(
                 && Self::#variants as i128 != 0 && Self::#variants as i128 == Self::#variants as i32 as i128

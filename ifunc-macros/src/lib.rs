@@ -3,10 +3,10 @@
 //! Each is read in full before anything is written: parse → model → expand. What is wrong is said all at once, each
 //! at its span with what to do instead, and the author's item is given back in any case.
 
-mod crossing;
 mod errors;
 mod export;
 mod generics;
+mod host_fn;
 mod ifunc;
 mod import;
 mod layout;

@@ -103,7 +103,7 @@ impl<'a> Context<'a> {
     }
 
     fn log_formatted(&mut self, level: Level, message: fmt::Arguments<'_>) {
-        let mut line = Line::<512>::new();
+        let mut line = LineBuffer::<512>::new();
         // A full line is cut, not an error.
         let _ = fmt::write(&mut line, message);
         self.log(level, line.as_str());
@@ -111,12 +111,12 @@ impl<'a> Context<'a> {
 }
 
 /// A line of bounded length; what does not fit is cut between two characters.
-pub(crate) struct Line<const N: usize> {
+pub(crate) struct LineBuffer<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
-impl<const N: usize> Line<N> {
+impl<const N: usize> LineBuffer<N> {
     pub(crate) fn new() -> Self {
         Self {
             bytes: [0; N],
@@ -130,7 +130,7 @@ impl<const N: usize> Line<N> {
     }
 }
 
-impl<const N: usize> fmt::Write for Line<N> {
+impl<const N: usize> fmt::Write for LineBuffer<N> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         let room = N - self.len;
         let mut take = s.len().min(room);
@@ -295,7 +295,7 @@ mod tests {
 
         #[test]
         fn lines_hold_a_prefix(parts in prop::collection::vec(".{0,12}", 0..8)) {
-            let mut line = Line::<16>::new();
+            let mut line = LineBuffer::<16>::new();
             let whole = parts.concat();
             let fits = parts.iter().try_for_each(|part| fmt::Write::write_str(&mut line, part)).is_ok();
             prop_assert!(whole.starts_with(line.as_str()));

@@ -72,15 +72,15 @@ pub static EXPORTS: [Export];
 /// What a runtime does where a thread goes from injected code to a host function, and back. Generated shims do it around each
 /// call, so that arguments and result stay in registers.
 #[derive(Debug)]
-pub struct Line {
+pub struct CallGate {
     /// Goes to the host. Ends the invocation instead if there is too little stack for a host function: it does not return
     /// then, and the frames of the shim own nothing.
-    pub enter: fn() -> Crossing,
+    pub enter: fn() -> GateToken,
     /// Goes back, by what `enter` said.
     ///
     /// # Safety
-    /// To be called behind `enter`, on its thread, unless that said [`Crossing::NONE`].
-    pub leave: unsafe fn(crossing: Crossing),
+    /// To be called behind `enter`, on its thread, unless that said [`GateToken::NONE`].
+    pub leave: unsafe fn(token: GateToken),
     /// The host function panicked: ends the invocation.
     ///
     /// # Safety
@@ -90,9 +90,9 @@ pub struct Line {
 
 /// How a thread went to a host function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crossing(u64);
+pub struct GateToken(u64);
 
-impl Crossing {
+impl GateToken {
     /// It did not: no injected code has called, the host has.
     pub const NONE: Self = Self(u64::MAX);
 
@@ -109,30 +109,30 @@ impl Crossing {
     }
 }
 
-static LINE: AtomicPtr<Line> = AtomicPtr::new(core::ptr::null_mut());
+static CALL_GATE: AtomicPtr<CallGate> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Installs the runtime's line, once per process.
-pub fn set_line(line: &'static Line) {
-    LINE.store((&raw const *line).cast_mut(), Ordering::Release);
+pub fn set_call_gate(gate: &'static CallGate) {
+    CALL_GATE.store((&raw const *gate).cast_mut(), Ordering::Release);
 }
 
 /// What the shims of exports do: runs `call` on the host's side of the line, or as it is where no runtime is installed or no
 /// injected code has called.
 #[inline]
-pub fn guarded<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: null, or of the `&'static Line` that `set_line` was given.
-    let line = unsafe { LINE.load(Ordering::Acquire).as_ref() };
-    let crossed = line.map(|line| (line, (line.enter)()));
-    let Some((line, crossing)) = crossed.filter(|(_, crossing)| *crossing != Crossing::NONE) else {
+pub fn through_gate<R>(call: impl FnOnce() -> R) -> R {
+    // SAFETY: null, or of the `&'static CallGate` that `set_call_gate` was given.
+    let gate = unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() };
+    let entered = gate.map(|gate| (gate, (gate.enter)()));
+    let Some((gate, token)) = entered.filter(|(_, token)| *token != GateToken::NONE) else {
         return call();
     };
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => {
             // SAFETY: `enter` was called above, and crossed.
-            unsafe { (line.leave)(crossing) };
+            unsafe { (gate.leave)(token) };
             result
         }
         // SAFETY: `enter` was called above; the call has unwound, and what it owned is dropped.
-        Err(payload) => unsafe { (line.panicked)(payload) },
+        Err(payload) => unsafe { (gate.panicked)(payload) },
     }
 }

@@ -28,7 +28,7 @@
 //!
 //! An ifunc crate is a package of its own, `#![no_std]`, and needs nothing in its manifest but this dependency: no
 //! crate type, no profile, no cfg. The attributes write `::ifunc` paths: where the manifest gives the dependency another
-//! name (`guest = { package = "ifunc", .. }`), say `extern crate guest as ifunc;` at the root of the crate.
+//! name (`sdk = { package = "ifunc", .. }`), say `extern crate sdk as ifunc;` at the root of the crate.
 //!
 //! | what | where |
 //! |---|---|
@@ -36,7 +36,7 @@
 //! | what a payload can be, and how to write one by hand | [`codec`], [`Payload`] |
 //! | what a target's data can be | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque), [`Foreign`] |
 //! | answering, logging, who sent this | [`Context`] |
-//! | calling functions of the host | [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`cross`] |
+//! | calling functions of the host | [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
 //! | types that both sides share | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
 //!
@@ -58,7 +58,7 @@ extern crate std;
 
 pub mod codec;
 mod context;
-pub mod cross;
+pub mod ffi;
 #[cfg(not(ifunc_image))]
 pub mod host;
 #[cfg(any(ifunc_image, test))]
@@ -131,7 +131,7 @@ pub use ifunc_macros::ifunc;
 /// # fn main() {}
 /// ```
 ///
-/// What crosses, and what C sees of it: [`cross`]. `name = ".."` gives the symbol another name than the
+/// What crosses, and what C sees of it: [`ffi`]. `name = ".."` gives the symbol another name than the
 /// function's. A program whose exports lie in a library crate must mention that crate (`use the_crate as _;`), or the
 /// linker leaves them out.
 pub use ifunc_macros::export;
@@ -197,7 +197,7 @@ pub use ifunc_macros::layout;
 ///
 /// For structs with `#[repr(C)]` or `#[repr(transparent)]` and enums of an integer representation without fields; every
 /// field must be of fixed layout too. Such an enum whose values are not 0 may also be the error of a
-/// [host function](cross).
+/// [host function](ffi).
 ///
 /// ```
 /// use ifunc::prelude::*;

@@ -8,7 +8,7 @@
 
 use ifunc::prelude::*;
 
-mod guest {
+mod ifuncs {
     use super::{Error, Point};
     use ifunc::prelude::*;
 
@@ -136,8 +136,8 @@ mod host {
 }
 
 /// The target's own data, as an ifunc sees it.
-fn seen(store: &mut host::Store) -> &mut guest::Store {
-    // SAFETY: what a target does: both are named "store/1", and nobody looks inside of the guest's.
+fn seen(store: &mut host::Store) -> &mut ifuncs::Store {
+    // SAFETY: what a target does: both are named "store/1", and nobody looks inside of the ifuncs's.
     unsafe { &mut *std::ptr::from_mut(store).cast() }
 }
 
@@ -145,46 +145,46 @@ fn seen(store: &mut host::Store) -> &mut guest::Store {
 fn imports_reach_exports() {
     let mut store = host::Store::default();
     let seen = seen(&mut store);
-    assert_eq!(guest::put("long key", seen), 0);
-    assert_eq!(guest::put("", seen), -22);
-    assert_eq!(guest::insert(seen, "k", b"v"), Ok(()));
-    assert_eq!((guest::count(seen, false), guest::count(seen, true)), (2, 1));
+    assert_eq!(ifuncs::put("long key", seen), 0);
+    assert_eq!(ifuncs::put("", seen), -22);
+    assert_eq!(ifuncs::insert(seen, "k", b"v"), Ok(()));
+    assert_eq!((ifuncs::count(seen, false), ifuncs::count(seen, true)), (2, 1));
     let mut out = [0; 8];
-    assert_eq!(guest::read(seen, "long key", &mut out), Ok(8));
+    assert_eq!(ifuncs::read(seen, "long key", &mut out), Ok(8));
     assert_eq!(&out, b"long key");
-    assert_eq!(guest::read(seen, "long key", &mut []), Err(Error::TooSmall));
-    assert_eq!(guest::read(seen, "other", &mut out), Err(Error::Missing));
+    assert_eq!(ifuncs::read(seen, "long key", &mut []), Err(Error::TooSmall));
+    assert_eq!(ifuncs::read(seen, "other", &mut out), Err(Error::Missing));
 }
 
 #[test]
 fn values_cross() {
     let (a, b) = (Point { x: 0, y: 2 }, Point { x: 4, y: 6 });
-    assert_eq!(guest::center(&a, Some(&b)), Some(Point { x: 2, y: 4 }));
-    assert_eq!(guest::center(&a, None), None);
-    assert_eq!(guest::larger(&[1, 2], &[1, 3]), &[1, 3]);
-    assert_eq!((guest::positive(&3), guest::positive(&-3)), (Some(&3), None));
-    guest::tick();
+    assert_eq!(ifuncs::center(&a, Some(&b)), Some(Point { x: 2, y: 4 }));
+    assert_eq!(ifuncs::center(&a, None), None);
+    assert_eq!(ifuncs::larger(&[1, 2], &[1, 3]), &[1, 3]);
+    assert_eq!((ifuncs::positive(&3), ifuncs::positive(&-3)), (Some(&3), None));
+    ifuncs::tick();
     // SAFETY: `tock` asks for nothing.
-    assert_eq!(unsafe { guest::tock(5) }, 2.5);
-    assert_eq!(guest::zero(), Err(i32::MIN));
+    assert_eq!(unsafe { ifuncs::tock(5) }, 2.5);
+    assert_eq!(ifuncs::zero(), Err(i32::MIN));
 }
 
 #[test]
 #[should_panic = "nobody exports the host function `nobody`: fn nobody(u8)"]
 fn a_missing_export_is_named() {
-    guest::nobody(1);
+    ifuncs::nobody(1);
 }
 
 #[test]
 #[should_panic = "imported: fn changed(u8)->u8\n  exported: fn changed(u16)->u8"]
 fn another_signature_is_shown() {
-    guest::changed(1);
+    ifuncs::changed(1);
 }
 
 #[test]
 #[should_panic = "through the shim"]
 fn panics_pass_where_nobody_guards() {
-    guest::panics("through the shim");
+    ifuncs::panics("through the shim");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 
-use ifunc::host::{Crossing, Line};
+use ifunc::host::{CallGate, GateToken};
 use ifunc_abi::context::Context;
 
 use super::arch::FloatControl;
@@ -225,19 +225,19 @@ fn caller<'a>() -> Option<&'a Frame> {
 }
 
 /// What the shims of exported functions do.
-pub(crate) static LINE: Line = Line {
+pub(crate) static CALL_GATE: CallGate = CallGate {
     enter,
     leave,
     panicked,
 };
 
-fn enter() -> Crossing {
+fn enter() -> GateToken {
     let Some(frame) = caller() else {
-        return Crossing::NONE;
+        return GateToken::NONE;
     };
     let here = &raw const frame as usize;
     if here < frame.stack_low + HOST_STACK_ROOM {
-        // SAFETY: an invocation of this thread called us; this function and the shims above it (`host::guarded` and
+        // SAFETY: an invocation of this thread called us; this function and the shims above it (`host::through_gate` and
         // the generated `extern "C"` function) hold nothing that needs dropping.
         unsafe { frame.escape(Escape::StackLow) };
     }
@@ -246,10 +246,10 @@ fn enter() -> Crossing {
 
 /// # Safety
 /// Behind `enter`, on its thread.
-unsafe fn leave(crossing: Crossing) {
+unsafe fn leave(token: GateToken) {
     // SAFETY: `enter` found it, on this thread, and the invocation has not ended: it waits for the host function.
     let frame = unsafe { &*CURRENT.get() };
-    frame.back(FloatControl::remembered(crossing));
+    frame.back(FloatControl::remembered(token));
 }
 
 /// # Safety
@@ -263,18 +263,18 @@ unsafe fn panicked(payload: Box<dyn std::any::Any + Send>) -> ! {
 }
 
 /// The ifunc's arithmetic is the host's.
-const SAME: Crossing = Crossing::new(0);
+const SAME: GateToken = GateToken::new(0);
 
 impl FloatControl {
     /// The ifunc's arithmetic, while a host function runs: MXCSR in bits 0–31, the control word of the x87 in 32–47, and a
     /// bit that says that they are there.
-    fn remember(self) -> Crossing {
+    fn remember(self) -> GateToken {
         let (mxcsr, x87) = self.words();
-        Crossing::new(1 << 48 | u64::from(x87) << 32 | u64::from(mxcsr))
+        GateToken::new(1 << 48 | u64::from(x87) << 32 | u64::from(mxcsr))
     }
 
-    fn remembered(crossing: Crossing) -> Option<Self> {
-        (crossing != SAME).then(|| Self::of_words(crossing.word() as u32, (crossing.word() >> 32) as u16))
+    fn remembered(token: GateToken) -> Option<Self> {
+        (token != SAME).then(|| Self::of_words(token.word() as u32, (token.word() >> 32) as u16))
     }
 }
 
@@ -355,8 +355,8 @@ mod tests {
 
     /// As the shim of an exported function does.
     fn guard<R>(call: impl FnOnce() -> R) -> R {
-        ifunc::host::set_line(&LINE);
-        ifunc::host::guarded(call)
+        ifunc::host::set_call_gate(&CALL_GATE);
+        ifunc::host::through_gate(call)
     }
 
     unsafe extern "C" fn twice(payload: *const u8, size: usize, target: *mut c_void, _: *mut Context) -> u32 {

@@ -205,7 +205,7 @@ fn end(
 
 /// `Context::log`.
 unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len: usize) {
-    ifunc::host::guarded(|| {
+    ifunc::host::through_gate(|| {
         if message.is_null() || len > isize::MAX as usize {
             return;
         }

@@ -37,7 +37,7 @@ use policy::Policy;
 use roster::Roster;
 
 use crate::debug::Debugger;
-use crate::exec::entry::{Entry, LINE};
+use crate::exec::entry::{CALL_GATE, Entry};
 use crate::fingerprint;
 use crate::load::cache::Cache;
 use crate::load::install::TargetType;
@@ -113,7 +113,7 @@ impl Target {
         names: HostNames,
         listener: Box<dyn Listener>,
     ) -> Result<Self, TargetError> {
-        ifunc::host::set_line(&LINE);
+        ifunc::host::set_call_gate(&CALL_GATE);
         let entry =
             Entry::new(builder.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
         let debugger = Debugger::new(builder.debug);

@@ -35,7 +35,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     if let Some(message) = message.as_str() {
         report(message, info.location())
     }
-    let mut line = crate::context::Line::<512>::new();
+    let mut line = crate::context::LineBuffer::<512>::new();
     // A full line is cut, not an error.
     let _ = core::fmt::write(&mut line, format_args!("{message}"));
     report(line.as_str(), info.location())

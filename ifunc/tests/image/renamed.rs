@@ -1,25 +1,25 @@
-//! `guest = { package = "ifunc", .. }`
-//# dependency: guest
+//! `sdk = { package = "ifunc", .. }`
+//# dependency: sdk
 
 #![no_std]
 #![deny(warnings)]
 
-extern crate guest as ifunc;
+extern crate sdk as ifunc;
 
-use guest::prelude::*;
+use sdk::prelude::*;
 
 #[derive(Opaque)]
 #[opaque("store/1")]
-pub struct Store(guest::Foreign);
+pub struct Store(sdk::Foreign);
 
-#[guest::layout]
+#[sdk::layout]
 #[derive(Clone, Copy)]
 pub struct Point {
     x: f64,
     y: f64,
 }
 
-#[guest::import]
+#[sdk::import]
 unsafe extern "C" {
     safe fn put(store: &mut Store, point: &Point) -> Result<(), i32>;
 }
@@ -29,7 +29,7 @@ pub fn keep(point: &Point, store: &mut Store) -> i32 {
     put(store, point).err().unwrap_or_default()
 }
 
-#[guest::export]
+#[sdk::export]
 pub fn sum(point: &Point) -> f64 {
     point.x + point.y
 }

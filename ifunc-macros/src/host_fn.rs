@@ -10,7 +10,7 @@ use crate::errors::{Errors, span_of};
 use crate::types;
 
 /// A host function.
-pub(crate) struct Crossing {
+pub(crate) struct HostFn {
     /// The C symbol.
     pub(crate) symbol: String,
     pub(crate) is_unsafe: bool,
@@ -50,7 +50,7 @@ pub(crate) enum Output {
     Option(Type),
 }
 
-impl Crossing {
+impl HostFn {
     /// Reads a signature; what cannot cross goes to `errors`.
     pub(crate) fn new(sig: &Signature, symbol: String, is_unsafe: bool, errors: &mut Errors) -> Self {
         let mut params = Vec::new();
@@ -88,7 +88,7 @@ impl Crossing {
         for (i, param) in params.iter().enumerate() {
             parts.push(if i > 0 { "," } else { "" });
             match &param.kind {
-                Kind::Scalar(ty) => parts.text(ty, &quote!(::ifunc::cross::Scalar)),
+                Kind::Scalar(ty) => parts.text(ty, &quote!(::ifunc::ffi::Scalar)),
                 Kind::Reference(reference) => reference.text(&mut parts),
                 Kind::Slice { element, mutable } => {
                     parts.push(if *mutable { "&mut [" } else { "&[" });
@@ -103,7 +103,7 @@ impl Crossing {
             Output::Unit => {}
             Output::Scalar(ty) => {
                 parts.push("->");
-                parts.text(ty, &quote!(::ifunc::cross::Scalar));
+                parts.text(ty, &quote!(::ifunc::ffi::Scalar));
             }
             Output::Reference(reference) => {
                 parts.push("->");
@@ -116,7 +116,7 @@ impl Crossing {
                     None => parts.push("()"),
                 }
                 parts.push(",");
-                parts.text(error, &quote!(::ifunc::cross::ErrorCode));
+                parts.text(error, &quote!(::ifunc::ffi::ErrorCode));
                 parts.push(">");
             }
             Output::Option(ty) => {
@@ -196,7 +196,7 @@ impl Crossing {
         };
         quote_spanned! {span_of(error)=>
             const _: () = assert!(
-                <#error as ::ifunc::cross::ErrorCode>::VALID,
+                <#error as ::ifunc::ffi::ErrorCode>::VALID,
                 "0 says `Ok` in C, and an error crosses as an `int32_t`; help: give every variant a value that is not 0 and fits",
             );
         }
@@ -210,7 +210,7 @@ impl Crossing {
             let name = c_name(i);
             match kind {
                 Kind::Scalar(ty) => {
-                    let scalar = quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::C);
+                    let scalar = quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Scalar>::C);
                     types.push(scalar);
                 }
                 Kind::Reference(Reference { ty, mutable, .. }) => types.push(raw(ty, *mutable)),
@@ -225,7 +225,7 @@ impl Crossing {
         }
         let result = match &self.output {
             Output::Unit => quote!(()),
-            Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::C),
+            Output::Scalar(ty) => quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Scalar>::C),
             Output::Reference(Reference { ty, mutable, .. }) => raw(ty, *mutable),
             Output::Result(ok, _) => {
                 if let Some(ty) = ok {
@@ -518,7 +518,7 @@ impl Parts {
     fn c_name(&mut self, ty: &Type) {
         self.flush();
         self.done
-            .push(quote_spanned!(span_of(ty)=> <#ty as ::ifunc::cross::Scalar>::C_NAME));
+            .push(quote_spanned!(span_of(ty)=> <#ty as ::ifunc::ffi::Scalar>::C_NAME));
     }
 
     fn finish(mut self) -> TokenStream {
