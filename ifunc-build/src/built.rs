@@ -33,5 +33,5 @@ pub struct BuiltIfunc {
     /// Language.
     pub language: Language,
     /// What the linker did with the relocations of the image's code and data, each kind of case once.
-    pub relocations: Vec<crate::link::RelocationUse>,
+    pub relocations: Vec<ifunc_link::RelocationUse>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::link::{InputError, LinkError};
+use ifunc_link::{InputError, LinkError};
 
 /// What stops a build. The text says what was being done, what was found and, in lines that begin with `help: `,
 /// what to do.

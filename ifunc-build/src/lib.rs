@@ -1,6 +1,6 @@
 //! From the source of an injected function to the library that carries its image.
 //!
-//! Two builders share one static linker:
+//! Two builders share one static linker, [`ifunc_link`]:
 //!
 //! * [`build_packages`] builds the ifunc packages of a Cargo workspace: one `cargo rustc` per package, in a target
 //!   directory of its own, with everything it needs on the command line. The user's manifest needs the dependency on
@@ -20,15 +20,13 @@
 //! # Ok::<(), ifunc_build::BuildError>(())
 //! ```
 //!
-//! [`script`] does all that in a build script, for programs that carry their images. [`link`] is the linker by itself,
-//! for those who have objects already.
+//! [`script`] does all that in a build script, for programs that carry their images.
 
 mod built;
 mod c;
 mod checked;
 mod error;
 mod library;
-pub mod link;
 mod make_rule;
 mod names;
 mod needed;
@@ -42,6 +40,8 @@ pub use built::{BuiltIfunc, Language};
 pub use c::{build_c, check_c};
 pub use checked::{Checked, CheckedIfunc};
 pub use error::BuildError;
+#[doc(no_inline)]
+pub use ifunc_link as link;
 pub use library::{Library, LibraryError, LibraryImage, read_library};
 pub use options::{BuildOptions, COptions, Color, Cpu, OptLevel};
 pub use progress::{Progress, Quiet};

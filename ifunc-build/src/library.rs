@@ -23,7 +23,7 @@ pub struct LibraryImage {
     /// The text beside it; empty if there is none.
     pub about: String,
     /// The image's symbols, lines and call frames, for debuggers; empty if there are none. See
-    /// [`Linked::debug`](crate::link::Linked::debug).
+    /// [`Linked::debug`](ifunc_link::Linked::debug).
     pub debug: Vec<u8>,
 }
 

@@ -5,7 +5,7 @@ use ifunc_abi::name;
 use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
 
 use crate::BuildError;
-use crate::link::{LinkError, Linked, Linker, Request};
+use ifunc_link::{LinkError, Linked, Linker, Request};
 
 /// The sonames that were asked for, each once.
 pub(crate) fn sonames(asked: &[String]) -> Result<Vec<&str>, BuildError> {

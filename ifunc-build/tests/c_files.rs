@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::files::Files;
-use common::{Loaded, exports, open_now, process_symbol};
+use common::loaded::{Loaded, process_symbol};
+use common::{exports, open_now};
 use ifunc_abi::image::{Image, ImageFlags, ImportFlags};
 use ifunc_build::{COptions, Language, Progress, Quiet, build_c, read_library};
 

@@ -4,7 +4,7 @@ extern crate alloc;
 
 mod common;
 
-use common::Loaded;
+use common::loaded::Loaded;
 use common::workspace::Workspace;
 use ifunc_abi::image::Image;
 

@@ -4,8 +4,9 @@ mod common;
 
 use std::fs;
 
+use common::loaded::Loaded;
 use common::workspace::{DEPENDS, Workspace};
-use common::{Loaded, exports, open_now};
+use common::{exports, open_now};
 use ifunc_abi::image::{Image, ImageFlags};
 use ifunc_build::{BuildOptions, COptions, Language, Quiet, build_c, build_packages, read_library};
 

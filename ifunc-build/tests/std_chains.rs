@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Loaded;
+use common::loaded::Loaded;
 use common::workspace::{DEPENDS, Workspace};
 
 const ADD: &str = "#![no_std]

@@ -100,7 +100,7 @@ const REFUSED: [(&str, &str); 18] = [
     ),
     ("exceptions of C++", "refused/cxx_exception.cc"),
 ];
-const TESTS: &str = "ifunc-build/tests/link";
+const TESTS: &str = "ifunc-link/tests/link";
 
 /// A kind of relocation at a kind of place, and what it refers to and becomes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

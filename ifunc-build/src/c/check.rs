@@ -7,10 +7,10 @@ use ifunc_abi::image::ImageFlags;
 use object::read::archive::ArchiveFile;
 
 use super::{Compiler, PAYLOAD_ALIGN, ifuncs};
-use crate::link::{Imports, InputError, LinkError, Linker, Request};
 use crate::recipe::declared_imports;
 use crate::shared::io;
 use crate::{BuildError, COptions, Checked, CheckedIfunc, Progress};
+use ifunc_link::{Imports, InputError, LinkError, Linker, Request};
 
 /// A file that was read or compiled.
 struct Part {

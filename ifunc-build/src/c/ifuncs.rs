@@ -45,7 +45,7 @@ pub(crate) struct CIfunc {
 
 /// The ifuncs of an object; none: it is a helper of other files.
 pub(crate) fn find(file: &Path, data: &[u8]) -> Result<Vec<CIfunc>, BuildError> {
-    if let Some(what) = crate::link::intermediate_code(data) {
+    if let Some(what) = ifunc_link::intermediate_code(data) {
         return Err(BuildError::CIfunc {
             file: file.into(),
             reason: format!("its object is {what}, not machine code"),
@@ -53,7 +53,7 @@ pub(crate) fn find(file: &Path, data: &[u8]) -> Result<Vec<CIfunc>, BuildError> 
         });
     }
     let object = object::File::parse(data).map_err(|e| {
-        BuildError::Input(crate::link::InputError {
+        BuildError::Input(ifunc_link::InputError {
             name: file.display().to_string(),
             reason: e.to_string(),
         })

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use ifunc_abi::image::{Image, ImageFlags};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 
-use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::needed;
 use crate::shared::{Library, io, make_all};
 use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
+use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
 
 /// Alignment of the payload of a C ifunc: what `malloc` gives.
 const PAYLOAD_ALIGN: u32 = 16;

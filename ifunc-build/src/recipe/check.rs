@@ -6,8 +6,8 @@ use super::command::{Job, Task};
 use super::units::{Plan, Unit};
 use super::{Package, c_options, link_archive, no_ifuncs};
 use crate::c::check_files;
-use crate::link::Linked;
 use crate::{BuildError, BuildOptions, Checked, CheckedIfunc, Progress};
+use ifunc_link::Linked;
 
 /// How packages are checked.
 #[derive(Clone, Debug, Default)]

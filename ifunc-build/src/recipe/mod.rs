@@ -21,11 +21,11 @@ use ifunc_abi::Fingerprint;
 use ifunc_abi::image::ImageFlags;
 
 use crate::c::{Compiler, arch_of, build_files, imports_of};
-use crate::link::{Imports, Input, Linked, Linker, Request, Role};
 use crate::names::Names;
 use crate::needed;
 use crate::shared::{Library, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
+use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
 use records::{Records, about_text, fingerprint};
 use units::{Archive, Plan, Unit};
 use workspace::Package;

@@ -10,7 +10,7 @@ use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection};
 
 use crate::BuildError;
-use crate::link::InputError;
+use ifunc_link::InputError;
 
 /// An ifunc of the package.
 #[derive(Clone, Debug, PartialEq, Eq)]

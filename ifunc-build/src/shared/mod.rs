@@ -19,10 +19,10 @@ use ifunc_abi::symbols::{BOUND_SUFFIX, INIT_SUFFIX, MAIN_SUFFIX, MAX_SIZE_SUFFIX
 use object::{Object as _, ObjectSection as _};
 
 use crate::c::Compiler;
-use crate::link::Linker;
 use crate::{BuildError, Language, Progress};
 use edit::{Edits, edit};
 use embed::{BUILD_SECTION, Parts, anchors, embed};
+use ifunc_link::Linker;
 pub(crate) use job::make_all;
 use job::{Job, Link};
 
@@ -196,7 +196,7 @@ impl Library<'_, '_> {
             .into_iter()
             .map(|(name, data)| {
                 edit(data, edits).map_err(|e| {
-                    BuildError::Input(crate::link::InputError {
+                    BuildError::Input(ifunc_link::InputError {
                         name: name.into(),
                         reason: e.to_string(),
                     })

@@ -56,7 +56,7 @@ pub(super) fn object(
     }
     let object = compile(&kept, compiler, verbose, progress)?;
     edit(&object, &edits).map_err(|e| {
-        BuildError::Input(crate::link::InputError {
+        BuildError::Input(ifunc_link::InputError {
             name: kept.display().to_string(),
             reason: e.to_string(),
         })

@@ -12,7 +12,7 @@ mod arch;
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!(
-    "ifunc-rt runs on x86-64 Linux; other architectures need `exec/ARCH.rs` and `ifunc-build`'s `link/ARCH.rs`"
+    "ifunc-rt runs on x86-64 Linux; other architectures need `exec/ARCH.rs` and `ifunc-link`'s `arch/ARCH`"
 );
 
 pub(crate) use arch::{ARCH, cpu_features, explain_lacking_cpu};

@@ -1,0 +1,92 @@
+//! What becomes of a symbol that no input defines: an import, or a reason against the image.
+
+use ifunc_abi::{name, symbols};
+use object::elf;
+
+use crate::object_file::Symbol;
+use crate::reach::{Import, Target, Walk};
+use crate::reason::Rule;
+use crate::refuse::Site;
+use crate::{Imports, help};
+
+/// What only landing pads call, which nothing ever lands on: an image does not unwind.
+fn is_landing_pad(symbol: &str) -> bool {
+    matches!(
+        symbol,
+        "_Unwind_Resume"
+            | "rust_eh_personality"
+            | "__gxx_personality_v0"
+            | "__gcc_personality_v0"
+            | "__cxa_begin_catch"
+            | "__cxa_end_catch"
+            | "__cxa_get_exception_ptr"
+            | "__cxa_rethrow"
+            | "__cxa_call_unexpected"
+    )
+}
+
+/// What starts to unwind.
+const THROWS: [&str; 5] = [
+    "__cxa_allocate_exception",
+    "__cxa_throw",
+    "_Unwind_RaiseException",
+    "_Unwind_ForcedUnwind",
+    "_Unwind_Resume_or_Rethrow",
+];
+
+impl<'w, 'a> Walk<'w, 'a> {
+    /// An undefined symbol: an import, if it may be one.
+    pub(crate) fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
+        match symbol.name {
+            "_GLOBAL_OFFSET_TABLE_" => {
+                self.note(site, Rule::GotRelative, symbol.name, "", help::GOT_RELATIVE);
+                return None;
+            }
+            // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
+            name if is_landing_pad(name) => {
+                let chunk = self.trap(site.object.arch);
+                return Some(Target::Chunk { chunk, offset: 0 });
+            }
+            // The second half of what was refused already.
+            "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,
+            name if THROWS.contains(&name) => {
+                self.note(site, Rule::Unwinding, name, "", help::UNWINDING);
+                return None;
+            }
+            name if self.refuse_linker_symbol(site, name) => return None,
+            name if symbol.hidden => {
+                self.note(site, Rule::Hidden, name, "", help::HIDDEN);
+                return None;
+            }
+            name if name.contains('@') => {
+                self.note(site, Rule::SymbolVersion, name, "", help::SYMBOL_VERSION);
+                return None;
+            }
+            name if !name::is_valid_symbol(name) => {
+                self.note(site, Rule::SymbolName, name, "", help::SYMBOL_NAME);
+                return None;
+            }
+            name => {
+                if let Imports::Declared(declared) = &self.request.imports
+                    && !declared.contains_key(name)
+                    && !symbols::RUNTIME_IMPORTS.contains(&name)
+                {
+                    self.note(site, Rule::Undeclared, name, "", &help::undeclared(name));
+                    return None;
+                }
+            }
+        }
+        let number = *self.import_numbers.entry(symbol.name).or_insert_with(|| {
+            self.imports.push(Import {
+                symbol: symbol.name,
+                weak: true,
+                data: false,
+            });
+            self.imports.len() - 1
+        });
+        let import = &mut self.imports[number];
+        import.weak &= symbol.weak;
+        import.data |= symbol.kind == elf::STT_OBJECT;
+        Some(Target::Import(number))
+    }
+}

@@ -1,0 +1,212 @@
+//! The static linker: relocatable objects and archives in, an image out.
+//!
+//! [`Linker::open`] reads the inputs; [`Linker::link`] makes the image of one ifunc: what `X_main` reaches, laid out as
+//! one position-independent range, every relocation resolved, turned into an install relocation, or refused by name.
+//! The same inputs give the same bytes.
+//!
+//! | step | file |
+//! |---|---|
+//! | objects and archives → sections, symbols, relocations | `object_file`, `pieces`, `inputs` |
+//! | entry → what it reaches, each relocation judged | `reach`, `imports` |
+//! | addresses | `layout` |
+//! | bytes | `emit` |
+//! | what became of the relocations | `uses` |
+//! | names, lines and frames for debuggers | `debug` |
+//! | what an instruction looks like | `arch` (the seam), `arch/x86_64` |
+//! | which objects a library is made of, and what of them | `closure`, `digest` |
+//! | what is refused, and how to mend it | `refuse`, `constructors`, `reason`, `help` |
+//! | what it is called in the source, and where it stands there | `demangle`, `extents`, `lines` |
+//!
+//! ```
+//! use ifunc_abi::image::Image;
+//! use ifunc_link::{Imports, Input, Linker, Request, Role};
+//! use object::write::{Object, StandardSection, Symbol, SymbolSection};
+//! use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
+//!
+//! // What a compiler leaves of `uint32_t zero_main(..) { return 0; }`.
+//! let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+//! let text = object.section_id(StandardSection::Text);
+//! let value = object.append_section_data(text, &[0x31, 0xc0, 0xc3], 16);
+//! object.add_symbol(Symbol {
+//!     name: b"zero_main".to_vec(),
+//!     value,
+//!     size: 3,
+//!     kind: SymbolKind::Text,
+//!     scope: SymbolScope::Dynamic,
+//!     weak: false,
+//!     section: SymbolSection::Section(text),
+//!     flags: SymbolFlags::None,
+//! });
+//! let object = object.write()?;
+//!
+//! let inputs = [Input { name: "zero.o", data: &object, role: Role::User }];
+//! let image = Linker::open(&inputs)?.link(&Request::new("zero", Imports::Any))?;
+//! assert_eq!(Image::parse(&image)?.rx(), [0x31, 0xc0, 0xc3]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod arch;
+mod closure;
+mod constructors;
+mod debug;
+mod demangle;
+mod digest;
+mod emit;
+mod extents;
+mod help;
+mod imports;
+mod inputs;
+mod layout;
+mod lines;
+mod object_file;
+mod pieces;
+mod reach;
+mod reason;
+mod refuse;
+mod uses;
+
+use std::collections::BTreeMap;
+
+use ifunc_abi::Fingerprint;
+use ifunc_abi::image::ImageFlags;
+
+pub use inputs::{Input, InputError, Role};
+pub use object_file::intermediate_code;
+pub use reason::{LinkError, Reason, Rule};
+pub use uses::RelocationUse;
+
+/// What an image may leave to its target.
+#[derive(Clone, Debug)]
+pub enum Imports<'a> {
+    /// Only these symbols, each with the fingerprint of its signature, and the four that the SDK makes
+    /// ([`RUNTIME_IMPORTS`](ifunc_abi::symbols::RUNTIME_IMPORTS)): Rust, where every import is declared.
+    Declared(BTreeMap<&'a str, Fingerprint>),
+    /// Whatever is undefined; the target decides: C.
+    Any,
+}
+
+/// The image that is wanted. Its entry is the symbol `NAME_main`.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Name of the ifunc.
+    pub name: &'a str,
+    /// What may be imported.
+    pub imports: Imports<'a>,
+    /// Flags of the image.
+    pub flags: ImageFlags,
+    /// CPU features that the code was compiled for.
+    pub cpu_features: u64,
+    /// Fingerprint of the payload type.
+    pub payload: Fingerprint,
+    /// Fingerprint of the target type.
+    pub target: Fingerprint,
+    /// Fingerprint of the answer type.
+    pub answer: Fingerprint,
+    /// Alignment of the payload in bytes.
+    pub payload_align: u32,
+    /// Sonames of shared libraries that the target needs.
+    pub needed: Vec<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    /// A request that states no types and asks for no alignment.
+    #[must_use]
+    pub fn new(name: &'a str, imports: Imports<'a>) -> Self {
+        Self {
+            name,
+            imports,
+            flags: ImageFlags::NONE,
+            cpu_features: 0,
+            payload: 0,
+            target: 0,
+            answer: 0,
+            payload_align: 1,
+            needed: Vec::new(),
+        }
+    }
+}
+
+/// An image, and how it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// The image.
+    pub image: Vec<u8>,
+    /// What became of its relocations, each kind of case once, in order.
+    pub relocations: Vec<RelocationUse>,
+    /// Its symbols, lines and call frames, for debuggers: an ELF relocatable file whose `.text` stands for the
+    /// read-execute part and whose `.data` stands for the read-write part.
+    pub debug: Vec<u8>,
+}
+
+/// Objects that images are made of.
+pub struct Linker<'a> {
+    inputs: inputs::Inputs<'a>,
+}
+
+impl std::fmt::Debug for Linker<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Linker").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Linker<'a> {
+    /// Reads objects, and the symbol tables of archives. Objects come before archives in the search for a definition;
+    /// archives are searched in order, and a member is read only when it defines something that is asked for.
+    ///
+    /// # Errors
+    /// An input that is no relocatable ELF object of a supported architecture and no archive.
+    pub fn open(inputs: &[Input<'a>]) -> Result<Self, InputError> {
+        Ok(Self {
+            inputs: inputs::Inputs::open(inputs)?,
+        })
+    }
+
+    /// Makes the image of one ifunc. The result does not depend on what this linker linked before.
+    ///
+    /// # Errors
+    /// Every reason why what the entry reaches makes no image.
+    pub fn link(&self, request: &Request<'_>) -> Result<Vec<u8>, LinkError> {
+        self.link_explained(request).map(|linked| linked.image)
+    }
+
+    /// As [`link`](Self::link), and says what became of the relocations.
+    ///
+    /// # Errors
+    /// Every reason why what the entry reaches makes no image.
+    pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
+        let reached = reach::reach(&self.inputs, request)?;
+        let mut reasons = reason::Reasons::default();
+        let laid_out = layout::lay_out(&reached, &mut reasons)
+            .and_then(|layout| Some((emit::emit(&reached, &layout, request, &mut reasons)?, layout)));
+        if let Some((parts, layout)) = laid_out {
+            match parts.encode() {
+                Ok(image) => {
+                    return Ok(Linked {
+                        image,
+                        relocations: uses::of(&reached),
+                        debug: debug::companion(&self.inputs, &reached, &layout).unwrap_or_default(),
+                    });
+                }
+                Err(e) => reasons.add(
+                    Rule::Malformed,
+                    request.name,
+                    &e.to_string(),
+                    None,
+                    help::MALFORMED,
+                ),
+            }
+        }
+        if reasons.is_empty() {
+            reasons.add(
+                Rule::Malformed,
+                request.name,
+                "it cannot be laid out",
+                None,
+                help::MALFORMED,
+            );
+        }
+        Err(reasons.into_error(request.name))
+    }
+}

@@ -1,0 +1,483 @@
+//! One relocatable ELF object, read into plain tables. Everything that an index or an offset refers to is checked
+//! here once, so that the rest of the linker can take it as given.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use object::LittleEndian as LE;
+use object::elf;
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
+
+use crate::arch::{Arch, arch_of};
+use crate::extents::Extents;
+use crate::help;
+use crate::pieces::{Piece, split, unsplittable};
+
+type Header = elf::FileHeader64<LE>;
+
+/// Compact relocations: a count and differences, each number as long as it needs.
+const SHT_CREL: elf::SectionType = elf::SectionType(0x4000_0014);
+
+/// What a section holds, as far as a linker cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SectionKind {
+    /// Machine code.
+    Text,
+    /// Constants, relocated ones included: they end in the read-execute part.
+    ReadOnly,
+    /// Initialised data.
+    Data,
+    /// Zeroed data, no bytes in the file.
+    Bss,
+    /// A thread-local section.
+    Tls,
+    /// Constructors or destructors.
+    Constructors,
+    /// Anything that an image has no place for: debug sections, tables of the object itself.
+    Other,
+}
+
+/// A section.
+#[derive(Debug)]
+pub(crate) struct Section<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) kind: SectionKind,
+    /// The bytes; empty for [`SectionKind::Bss`].
+    pub(crate) data: &'a [u8],
+    pub(crate) size: u64,
+    /// A power of two.
+    pub(crate) align: u64,
+    /// By ascending offset.
+    pub(crate) relocations: Vec<Relocation>,
+    /// Never empty; one piece unless the section is mergeable.
+    pub(crate) pieces: Vec<Piece>,
+    /// Pieces with the same bytes may become one.
+    pub(crate) mergeable: bool,
+    /// The signature of its group (COMDAT): a group of this signature in another object is a copy.
+    pub(crate) group: Option<&'a str>,
+}
+
+/// A relocation; `symbol` is an index in [`Object::symbols`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relocation {
+    pub(crate) offset: u64,
+    pub(crate) kind: u32,
+    pub(crate) symbol: usize,
+    pub(crate) addend: i64,
+}
+
+/// Where a symbol lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Undefined,
+    Absolute { value: u64 },
+    Common { size: u64, align: u64 },
+    Section { index: usize, value: u64 },
+}
+
+/// A symbol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbol<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) place: Place,
+    pub(crate) size: u64,
+    pub(crate) local: bool,
+    pub(crate) weak: bool,
+    /// Nobody outside of the linked file may see it.
+    pub(crate) hidden: bool,
+    /// As it stands in the object: who may see the symbol, more exactly than `hidden`.
+    pub(crate) visibility: elf::SymbolVisibility,
+    pub(crate) kind: elf::SymbolType,
+}
+
+impl Symbol<'_> {
+    /// Whether the symbol stands for its whole section, so that a relocation's addend says which part is meant.
+    pub(crate) fn is_section(&self) -> bool {
+        self.kind == elf::STT_SECTION
+    }
+}
+
+/// Name of the intermediate code that a compiler left instead of machine code (`-flto`), if it did. Objects that hold
+/// both are objects like others.
+pub fn intermediate_code(data: &[u8]) -> Option<&'static str> {
+    if data.starts_with(b"BC\xc0\xde") || data.starts_with(&[0xde, 0xc0, 0x17, 0x0b]) {
+        return Some("LLVM bitcode");
+    }
+    let header = Header::parse(data).ok().filter(|h| h.is_little_endian())?;
+    let sections = header.sections(LE, data).ok()?;
+    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).ok()?;
+    symbols
+        .iter()
+        .any(|s| symbols.symbol_name(LE, s) == Ok(b"__gnu_lto_slim"))
+        .then_some("GCC's intermediate code")
+}
+
+/// An object.
+pub(crate) struct Object<'a> {
+    pub(crate) name: String,
+    pub(crate) arch: &'static dyn Arch,
+    pub(crate) sections: Vec<Section<'a>>,
+    pub(crate) symbols: Vec<Symbol<'a>>,
+    /// The global definitions. One of a default version (`NAME@@VERSION`) is there as `NAME` as well, as linkers see it.
+    pub(crate) globals: HashMap<&'a str, usize>,
+    /// Which symbol is around a place.
+    extents: OnceCell<Extents>,
+    /// Section and number of every symbol that lies in one, sorted.
+    by_section: OnceCell<Vec<(usize, usize)>>,
+}
+
+impl<'a> Object<'a> {
+    /// Reads an object.
+    pub(crate) fn parse(name: String, data: &'a [u8]) -> Result<Self, Unreadable> {
+        if let Some(what) = intermediate_code(data) {
+            let reason = format!("{what}, not machine code");
+            return Err(Unreadable::new(reason, help::INTERMEDIATE_CODE));
+        }
+        let foreign = |reason: String| Unreadable::new(reason, help::FOREIGN);
+        let kind = object::FileKind::parse(data)
+            .map_err(|e| Unreadable::new(format!("no object and no archive ({e})"), help::NO_OBJECT))?;
+        if kind != object::FileKind::Elf64 {
+            return Err(foreign(format!("{kind:?} is not a 64-bit ELF object")));
+        }
+        let malformed = |error: object::Error| Unreadable::new(error.to_string(), help::MALFORMED);
+        let header = Header::parse(data).map_err(malformed)?;
+        if !header.is_little_endian() {
+            return Err(foreign("a big-endian object".into()));
+        }
+        if header.e_type(LE) != elf::ET_REL {
+            let reason = "a program or library that is linked already, not a relocatable object";
+            return Err(Unreadable::new(reason.into(), help::NO_OBJECT));
+        }
+        let machine = header.e_machine(LE).0;
+        let arch = arch_of(machine)
+            .ok_or_else(|| foreign(format!("an object for another CPU (ELF machine {machine})")))?;
+        Self::read(name, arch, header, data).map_err(|e| Unreadable::new(e.0, help::MALFORMED))
+    }
+
+    fn read(
+        name: String,
+        arch: &'static dyn Arch,
+        header: &'a Header,
+        data: &'a [u8],
+    ) -> Result<Self, Malformed> {
+        let table = header.sections(LE, data)?;
+        let mut sections = Vec::with_capacity(table.len());
+        for section in table.iter() {
+            sections.push(read_section(
+                section,
+                text(table.section_name(LE, section)?),
+                data,
+            )?);
+        }
+        let symbol_table = table.symbols(LE, data, elf::SHT_SYMTAB)?;
+        let mut symbols = Vec::with_capacity(symbol_table.len());
+        for (index, symbol) in symbol_table.enumerate() {
+            let place = match symbol.st_shndx(LE) {
+                elf::SHN_UNDEF => Place::Undefined,
+                elf::SHN_ABS => Place::Absolute {
+                    value: symbol.st_value(LE),
+                },
+                elf::SHN_COMMON => Place::Common {
+                    size: symbol.st_size(LE),
+                    align: symbol.st_value(LE).max(1),
+                },
+                _ => match symbol_table.symbol_section(LE, symbol, index)? {
+                    Some(section) => Place::Section {
+                        index: section.0,
+                        value: symbol.st_value(LE),
+                    },
+                    None => Place::Undefined,
+                },
+            };
+            match place {
+                Place::Section { index, value }
+                    if index >= sections.len() || value > sections[index].size =>
+                {
+                    let name = symbol_table.symbol_name(LE, symbol).map_or("", text);
+                    return Err(Malformed(format!(
+                        "the symbol `{name}` lies outside of its section"
+                    )));
+                }
+                Place::Common { align, .. } if !align.is_power_of_two() => {
+                    let name = symbol_table.symbol_name(LE, symbol).map_or("", text);
+                    return Err(Malformed(format!(
+                        "the alignment of the common symbol `{name}`, {align}, is no power of two"
+                    )));
+                }
+                _ => {}
+            }
+            let name = symbol_table.symbol_name(LE, symbol)?;
+            if symbol.st_bind() != elf::STB_LOCAL && std::str::from_utf8(name).is_err() {
+                return Err(Malformed(format!(
+                    "the name of the global symbol `{}` is not UTF-8",
+                    name.escape_ascii()
+                )));
+            }
+            symbols.push(Symbol {
+                name: text(name),
+                place,
+                size: symbol.st_size(LE),
+                local: symbol.st_bind() == elf::STB_LOCAL,
+                weak: symbol.st_bind() == elf::STB_WEAK,
+                hidden: matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL),
+                visibility: symbol.st_visibility(),
+                kind: symbol.st_type(),
+            });
+        }
+        for section in table.iter() {
+            read_relocations(section, data, &mut sections, symbols.len())?;
+            read_group(section, data, &mut sections, &symbols)?;
+        }
+        let whole = unsplittable(arch, &sections, &symbols);
+        for (section, whole) in sections.iter_mut().zip(whole) {
+            if section.mergeable && !whole && section.relocations.is_empty() {
+                continue;
+            }
+            section.mergeable = false;
+            section.pieces = vec![Piece {
+                start: 0,
+                end: section.size,
+                align: section.align,
+            }];
+        }
+        let mut globals: HashMap<&str, usize> = HashMap::new();
+        let defined = |symbol: &Symbol<'_>| {
+            !symbol.local && symbol.place != Place::Undefined && !symbol.name.is_empty()
+        };
+        for (index, symbol) in symbols.iter().enumerate().filter(|(_, s)| defined(s)) {
+            globals.entry(symbol.name).or_insert(index);
+        }
+        for (index, symbol) in symbols.iter().enumerate().filter(|(_, s)| defined(s)) {
+            globals.entry(without_version(symbol.name)).or_insert(index);
+        }
+        Ok(Self {
+            name,
+            arch,
+            sections,
+            symbols,
+            globals,
+            extents: OnceCell::new(),
+            by_section: OnceCell::new(),
+        })
+    }
+
+    /// The function or object around an offset of a section, or the section's name.
+    pub(crate) fn enclosing(&self, section: usize, offset: u64) -> &'a str {
+        self.extents
+            .get_or_init(|| Extents::of(&self.symbols))
+            .around(section, offset)
+            .map_or(self.sections[section].name, |symbol| self.symbols[symbol].name)
+    }
+
+    /// The symbols that lie in a section, in the order of the symbol table.
+    pub(crate) fn symbols_of(&self, section: usize) -> impl Iterator<Item = &Symbol<'a>> {
+        let index = self.by_section.get_or_init(|| {
+            let place = |(number, symbol): (usize, &Symbol<'_>)| match symbol.place {
+                Place::Section { index, .. } => Some((index, number)),
+                _ => None,
+            };
+            let mut index: Vec<_> = self.symbols.iter().enumerate().filter_map(place).collect();
+            index.sort_unstable();
+            index
+        });
+        let first = index.partition_point(|&(of, _)| of < section);
+        let symbols = index[first..].iter().take_while(move |&&(of, _)| of == section);
+        symbols.map(|&(_, number)| &self.symbols[number])
+    }
+}
+
+/// Why bytes cannot be linked, and what to do.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) reason: String,
+    pub(crate) help: &'static str,
+}
+
+impl Unreadable {
+    fn new(reason: String, help: &'static str) -> Self {
+        Self { reason, help }
+    }
+}
+
+/// Why bytes are no object.
+#[derive(Debug)]
+struct Malformed(String);
+
+impl From<object::Error> for Malformed {
+    fn from(error: object::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or("<not UTF-8>")
+}
+
+fn read_section<'a>(
+    section: &elf::SectionHeader64<LE>,
+    name: &'a str,
+    data: &'a [u8],
+) -> Result<Section<'a>, Malformed> {
+    let (kind, flags) = (section.sh_type(LE), section.sh_flags(LE));
+    let size: u64 = section.sh_size(LE);
+    let align = section.sh_addralign(LE).max(1);
+    if !align.is_power_of_two() {
+        return Err(Malformed(format!(
+            "the alignment of section `{name}`, {align}, is no power of two"
+        )));
+    }
+    let has = |flag: elf::SectionFlags| flags.0 & flag.0 != 0;
+    let constructor_name = [".ctors", ".dtors", ".init_array", ".fini_array", ".preinit_array"]
+        .iter()
+        .any(|prefix| {
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+    let constructors = matches!(
+        kind,
+        elf::SHT_INIT_ARRAY | elf::SHT_FINI_ARRAY | elf::SHT_PREINIT_ARRAY
+    );
+    let kind = if !has(elf::SHF_ALLOC) || has(elf::SHF_COMPRESSED) {
+        SectionKind::Other
+    } else if has(elf::SHF_TLS) {
+        SectionKind::Tls
+    } else if constructors || constructor_name {
+        SectionKind::Constructors
+    } else if kind == elf::SHT_NOBITS {
+        SectionKind::Bss
+    } else if !matches!(kind, elf::SHT_PROGBITS | elf::SHT_NOTE) && kind.0 < elf::SHT_LOOS {
+        SectionKind::Other
+    } else if has(elf::SHF_EXECINSTR) {
+        if has(elf::SHF_WRITE) {
+            SectionKind::Other
+        } else {
+            SectionKind::Text
+        }
+    } else if !has(elf::SHF_WRITE) || name == ".data.rel.ro" || name.starts_with(".data.rel.ro.") {
+        SectionKind::ReadOnly
+    } else {
+        SectionKind::Data
+    };
+    let data = match kind {
+        SectionKind::Bss | SectionKind::Tls | SectionKind::Other => &[][..],
+        _ => section.data(LE, data)?,
+    };
+    let mut mergeable = has(elf::SHF_MERGE) && kind == SectionKind::ReadOnly;
+    let mut pieces = Vec::new();
+    if mergeable {
+        match split(data, section.sh_entsize(LE), has(elf::SHF_STRINGS), align) {
+            Some(split) => pieces = split,
+            None => mergeable = false,
+        }
+    }
+    Ok(Section {
+        name,
+        kind,
+        data,
+        size,
+        align,
+        relocations: Vec::new(),
+        pieces,
+        mergeable,
+        group: None,
+    })
+}
+
+/// Puts the relocations of `table` into the section that they are for.
+fn read_relocations(
+    table: &elf::SectionHeader64<LE>,
+    data: &[u8],
+    sections: &mut [Section<'_>],
+    symbols: usize,
+) -> Result<(), Malformed> {
+    let target = table.sh_info(LE) as usize;
+    let place_for_them = |sections: &[Section<'_>]| {
+        sections
+            .get(target)
+            .is_some_and(|s| !matches!(s.kind, SectionKind::Other | SectionKind::Tls))
+    };
+    if table.rel(LE, data)?.is_some_and(|(list, _)| !list.is_empty()) && place_for_them(sections) {
+        return Err(Malformed(format!(
+            "relocations without addends (SHT_REL) for `{}`: this architecture has none",
+            sections[target].name
+        )));
+    }
+    if table.sh_type(LE) == SHT_CREL && table.sh_size(LE) > 1 && place_for_them(sections) {
+        return Err(Malformed(format!(
+            "compact relocations (SHT_CREL) for `{}` are not supported: assemble without `--crel`",
+            sections[target].name
+        )));
+    }
+    let Some((list, _)) = table.rela(LE, data)? else {
+        return Ok(());
+    };
+    if !place_for_them(sections) {
+        return Ok(());
+    }
+    let section = &mut sections[target];
+    for rela in list {
+        let relocation = Relocation {
+            offset: rela.r_offset(LE),
+            kind: rela.r_type(LE, false).0,
+            symbol: rela.r_sym(LE, false) as usize,
+            addend: rela.r_addend(LE),
+        };
+        if relocation.symbol >= symbols {
+            return Err(Malformed(format!(
+                "a relocation of section `{}` refers to symbol {} of {symbols}",
+                section.name, relocation.symbol
+            )));
+        }
+        if relocation.offset >= section.data.len() as u64 {
+            return Err(Malformed(format!(
+                "a relocation at {:#x} lies outside of its section `{}`",
+                relocation.offset, section.name
+            )));
+        }
+        section.relocations.push(relocation);
+    }
+    section.relocations.sort_by_key(|r| r.offset);
+    Ok(())
+}
+
+/// Tells the members of a group (COMDAT) its signature.
+fn read_group<'a>(
+    table: &elf::SectionHeader64<LE>,
+    data: &'a [u8],
+    sections: &mut [Section<'a>],
+    symbols: &[Symbol<'a>],
+) -> Result<(), Malformed> {
+    let Some((flags, members)) = table.group(LE, data)? else {
+        return Ok(());
+    };
+    if flags.0 & elf::GRP_COMDAT.0 == 0 {
+        return Ok(());
+    }
+    let signature = match symbols.get(table.sh_info(LE) as usize) {
+        // Some assemblers name a group after a section.
+        Some(symbol) if symbol.is_section() => match symbol.place {
+            Place::Section { index, .. } => sections[index].name,
+            _ => return Ok(()),
+        },
+        Some(symbol) => symbol.name,
+        None => {
+            return Err(Malformed(
+                "a group of sections (SHT_GROUP) without a signature".into(),
+            ));
+        }
+    };
+    for member in members {
+        if let Some(section) = sections.get_mut(member.get(LE) as usize) {
+            section.group = Some(signature);
+        }
+    }
+    Ok(())
+}
+
+/// `NAME` of a definition `NAME@@VERSION`, which is what whoever asks for no version gets; any other name as it is.
+pub(crate) fn without_version(name: &str) -> &str {
+    match name.split_once("@@") {
+        Some((plain, _)) if !plain.is_empty() => plain,
+        _ => name,
+    }
+}

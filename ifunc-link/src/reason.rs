@@ -1,0 +1,276 @@
+//! Why objects make no image: every reason, each as rule, symbol, who refers to it, and how to mend it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use crate::demangle::demangle;
+
+/// What an image cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// The entry is not defined.
+    NoEntry,
+    /// Two objects define the symbol, and neither definition yields.
+    Duplicate,
+    /// A thread-local variable.
+    ThreadLocal,
+    /// A constructor or destructor that would have to run when the image is installed.
+    Constructor,
+    /// An indirect function of GNU C (`STT_GNU_IFUNC`), resolved when a program starts.
+    GnuIfunc,
+    /// Code that is not position-independent.
+    TextRelocation,
+    /// Code that reaches an external symbol without the GOT.
+    DirectExternal,
+    /// Code that needs the GOT of a linked file.
+    GotRelative,
+    /// A relocation that this linker does not know.
+    UnsupportedRelocation,
+    /// A hidden symbol, so one of this image, that no object defines.
+    Hidden,
+    /// Unwinding, which an image has no tables for: exceptions of C++.
+    Unwinding,
+    /// A symbol that nothing defines and no import declares.
+    Undeclared,
+    /// A symbol that only the linker of a program defines.
+    LinkerSymbol,
+    /// A symbol whose name an import table cannot hold.
+    SymbolName,
+    /// A symbol of a certain version (`.symver`), which only a dynamic linker can find.
+    SymbolVersion,
+    /// An absolute symbol (assembler constant, linker script).
+    AbsoluteSymbol,
+    /// A section that an image has no place for.
+    Section,
+    /// Something that needs a larger alignment than a page.
+    Alignment,
+    /// The image would be larger than 2 GiB, or has more imports than the format counts.
+    TooLarge,
+    /// The object contradicts itself.
+    Malformed,
+}
+
+impl Rule {
+    fn title(self) -> &'static str {
+        match self {
+            Self::NoEntry => "entry not found",
+            Self::Duplicate => "symbol that is defined twice",
+            Self::ThreadLocal => "thread-local variable",
+            Self::Constructor => "constructor or destructor",
+            Self::GnuIfunc => "GNU indirect function (STT_GNU_IFUNC)",
+            Self::TextRelocation => "text relocation: the code is not position-independent",
+            Self::DirectExternal => "external symbol reached without the GOT",
+            Self::GotRelative => "code model that counts from the GOT",
+            Self::UnsupportedRelocation => "unsupported relocation",
+            Self::Hidden => "hidden symbol that no object defines",
+            Self::Unwinding => "unwinding",
+            Self::Undeclared => "undefined symbol that no import declares",
+            Self::LinkerSymbol => "symbol that only the linker of a program defines",
+            Self::SymbolName => "symbol whose name cannot be imported",
+            Self::SymbolVersion => "symbol of a certain version",
+            Self::AbsoluteSymbol => "absolute symbol",
+            Self::Section => "section that an image has no place for",
+            Self::Alignment => "alignment beyond a page",
+            Self::TooLarge => "image too large",
+            Self::Malformed => "malformed object",
+        }
+    }
+}
+
+/// One reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The rule.
+    pub rule: Rule,
+    /// The symbol, section or object that breaks it, as the linker names it.
+    pub symbol: String,
+    /// What exactly was found; may be empty.
+    pub detail: String,
+    /// Who refers to it, in the order it was found: the function or object by its name in the source, its file, the lines
+    /// where the object tells them, and what lies between it and the entry. The first twenty; how many more there are, the
+    /// last line says.
+    pub referenced_by: Vec<String>,
+    /// What to do.
+    pub help: String,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}`", self.rule.title(), demangle(&self.symbol))?;
+        if !self.detail.is_empty() {
+            write!(f, " ({})", self.detail)?;
+        }
+        for by in &self.referenced_by {
+            write!(f, "\n    referenced by {by}")?;
+        }
+        write!(f, "\n    help: {}", self.help)
+    }
+}
+
+/// Why objects make no image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkError {
+    /// Name of the ifunc.
+    pub ifunc: String,
+    /// Every reason that was found; never empty.
+    pub reasons: Vec<Reason>,
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reasons = if self.reasons.len() == 1 {
+            "reason"
+        } else {
+            "reasons"
+        };
+        write!(
+            f,
+            "cannot link the image of `{}`: {} {reasons}",
+            self.ifunc,
+            self.reasons.len()
+        )?;
+        for reason in &self.reasons {
+            write!(f, "\n  {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+/// Who refers to something that is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Referrer {
+    /// The function or object, and the file it is in.
+    pub(crate) who: String,
+    /// The line of the source.
+    pub(crate) at: Option<String>,
+    /// What lies between it and the entry, the nearest first.
+    pub(crate) through: Vec<String>,
+}
+
+/// So many referrers of a reason, and lines of a referrer, are told.
+const TOLD: usize = 20;
+
+/// Whoever refers, once, and the lines where it does.
+#[derive(Debug)]
+struct Referrers {
+    who: String,
+    at: Vec<String>,
+    /// The lines, those that are not told included.
+    lines: HashSet<String>,
+    through: Vec<String>,
+}
+
+impl fmt::Display for Referrers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.who)?;
+        if !self.at.is_empty() {
+            write!(f, " at {}", self.at.join(", "))?;
+            let more = self.lines.len() - self.at.len();
+            if more > 0 {
+                write!(f, " and {more} more")?;
+            }
+        }
+        for (index, step) in self.through.iter().enumerate() {
+            f.write_str(if index == 0 { ", reached through " } else { ", " })?;
+            match &**step {
+                "…" => f.write_str(step)?,
+                name => write!(f, "`{name}`")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is known of a reason: who refers, by what they are called, and the help.
+#[derive(Debug, Default)]
+struct Known {
+    /// Those that are told.
+    referrers: Vec<Referrers>,
+    /// Everybody; index in `referrers`, if it is there.
+    by_name: HashMap<String, usize>,
+    help: String,
+}
+
+impl Known {
+    fn told(&self) -> Vec<String> {
+        let mut told: Vec<String> = self.referrers.iter().map(ToString::to_string).collect();
+        let more = self.by_name.len() - self.referrers.len();
+        if more > 0 {
+            told.push(format!("{more} more"));
+        }
+        told
+    }
+}
+
+/// Collects reasons; the same rule, symbol and detail become one reason with several referrers.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons(BTreeMap<(Rule, String, String), Known>);
+
+impl Reasons {
+    pub(crate) fn add(&mut self, rule: Rule, symbol: &str, detail: &str, by: Option<Referrer>, help: &str) {
+        let known = self
+            .0
+            .entry((rule, symbol.into(), detail.into()))
+            .or_insert_with(|| Known {
+                help: help.into(),
+                ..Known::default()
+            });
+        let Some(Referrer { who, at, through }) = by else {
+            return;
+        };
+        let next = known.by_name.len();
+        let index = *known.by_name.entry(who).or_insert_with_key(|who| {
+            if next < TOLD {
+                known.referrers.push(Referrers {
+                    who: who.clone(),
+                    at: Vec::new(),
+                    lines: HashSet::new(),
+                    through,
+                });
+            }
+            next
+        });
+        if let Some(referrer) = known.referrers.get_mut(index)
+            && let Some(at) = at
+            && referrer.lines.insert(at.clone())
+            && referrer.at.len() < TOLD
+        {
+            referrer.at.push(at);
+        }
+    }
+
+    /// `value`, unless there are reasons against it.
+    pub(crate) fn unless_any<T>(self, ifunc: &str, value: T) -> Result<T, LinkError> {
+        if self.0.is_empty() {
+            Ok(value)
+        } else {
+            Err(self.into_error(ifunc))
+        }
+    }
+
+    /// Whether the rule was broken.
+    pub(crate) fn has(&self, rule: Rule) -> bool {
+        self.0.keys().any(|(known, ..)| *known == rule)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_error(self, ifunc: &str) -> LinkError {
+        let reasons = self.0.into_iter().map(|((rule, symbol, detail), known)| Reason {
+            rule,
+            symbol,
+            detail,
+            referenced_by: known.told(),
+            help: known.help,
+        });
+        LinkError {
+            ifunc: ifunc.into(),
+            reasons: reasons.collect(),
+        }
+    }
+}

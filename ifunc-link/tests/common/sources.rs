@@ -1,0 +1,314 @@
+//! Sources that say in their first lines what is to come of them, and the compilers that turn them into objects.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Once, OnceLock};
+
+use ifunc_link::Role;
+
+const ALWAYS: [&str; 6] = [
+    "-fPIC",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-asynchronous-unwind-tables",
+    "-w",
+    "-U_FORTIFY_SOURCE",
+];
+
+/// The folder of the sources, below the package's.
+pub const FOLDER: &str = "tests/link";
+
+pub fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub fn folder() -> PathBuf {
+    package().join(FOLDER)
+}
+
+/// A C compiler; its C++ compiler has another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compiler {
+    pub name: &'static str,
+    pub cxx: &'static str,
+}
+
+/// What a source of what is linked may say of itself; `link.rs` says what it means.
+const OF_LINKED: [&str; 16] = [
+    "Archive",
+    "Compilers",
+    "Configs",
+    "Covers",
+    "ExpectImport",
+    "ExpectImportRelocations",
+    "ExpectImports",
+    "ExpectRelocations",
+    "ExpectRelocationsAtLeast",
+    "ExpectRw",
+    "ExpectSlot",
+    "ExpectWeak",
+    "Flags",
+    "Libgcc",
+    "MaxBytes",
+    "Object",
+];
+/// And one of what is refused: `refused.rs`.
+const OF_REFUSED: [&str; 8] = [
+    "Archive",
+    "Compilers",
+    "Configs",
+    "Declared",
+    "Flags",
+    "Libgcc",
+    "Neighbour",
+    "Object",
+];
+/// There may be several of these.
+const REPEATED: [&str; 4] = ["Covers", "ExpectImport", "Neighbour", "Object"];
+
+const ALL: [Compiler; 2] = [
+    Compiler {
+        name: "gcc",
+        cxx: "g++",
+    },
+    Compiler {
+        name: "clang",
+        cxx: "clang++",
+    },
+];
+
+pub fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// Says what a test did not look at, where nobody captures it.
+pub fn not_compared(what: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT COMPARED: {what}");
+}
+
+/// The compilers of this machine; one at least.
+pub fn compilers() -> &'static [Compiler] {
+    static FOUND: OnceLock<Vec<Compiler>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| ALL.into_iter().filter(|cc| is_there(cc.name)).collect());
+    assert!(!found.is_empty(), "neither gcc nor clang is there");
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        for cc in ALL.iter().filter(|cc| !found.contains(cc)) {
+            not_compared(&format!("{} is not there", cc.name));
+        }
+    });
+    found
+}
+
+pub fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+impl Compiler {
+    /// Compiles a file of [`FOLDER`], in the package's folder, so that debug information says `tests/link/NAME.c`.
+    pub fn compile(self, file: &str, flags: &[&str], out: &Path) {
+        let program = match file.ends_with(".cc") {
+            true => self.cxx,
+            false => self.name,
+        };
+        run(Command::new(program)
+            .current_dir(package())
+            .arg("-c")
+            .args(ALWAYS)
+            .args(flags)
+            .arg("-o")
+            .arg(out)
+            .arg(Path::new(FOLDER).join(file)));
+    }
+}
+
+/// What a source says of itself.
+pub struct Source {
+    /// The name of its ifunc: the file's.
+    pub name: String,
+    /// Below [`FOLDER`].
+    pub file: String,
+    text: String,
+}
+
+/// An input of a link, by the name that messages have.
+pub type Object = (String, Vec<u8>, Role);
+
+impl Source {
+    pub fn read(file: &str) -> Self {
+        let text = std::fs::read_to_string(folder().join(file)).unwrap();
+        let name = Path::new(file).file_stem().unwrap().to_str().unwrap();
+        let source = Self {
+            name: name.into(),
+            file: file.into(),
+            text,
+        };
+        let known = match file.starts_with("refused/") {
+            true => &OF_REFUSED[..],
+            false => &OF_LINKED,
+        };
+        source
+            .check(known)
+            .unwrap_or_else(|wrong| panic!("{file}: {wrong}"));
+        source
+    }
+
+    /// What is wrong with the directives, if something is: a misspelt one would be one that nobody looks at.
+    fn check(&self, known: &[&str]) -> Result<(), String> {
+        let mut seen = Vec::new();
+        for line in self.directives() {
+            let (name, value) = line.split_once(':').ok_or_else(|| format!("`{line}`: no `:`"))?;
+            if !known.contains(&name) {
+                return Err(format!("`{name}` is none of {known:?}"));
+            }
+            if seen.contains(&name) && !REPEATED.contains(&name) {
+                return Err(format!("`{name}` is there twice"));
+            }
+            seen.push(name);
+            let value = value.trim();
+            let bad = match name {
+                "Compilers" => {
+                    value.is_empty() || !value.split(' ').all(|one| ALL.iter().any(|cc| cc.name == one))
+                }
+                "Libgcc" | "ExpectSlot" | "ExpectRw" | "ExpectImportRelocations" => {
+                    !matches!(value, "yes" | "no")
+                }
+                "ExpectImports" | "Declared" => false,
+                _ => value.is_empty(),
+            };
+            if bad {
+                return Err(format!("`{name}: {value}` says nothing"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that the source says of itself.
+    fn directives(&self) -> impl Iterator<Item = &str> {
+        let lines = self.text.lines();
+        let values = lines.filter_map(|line| line.strip_prefix("//#").or_else(|| line.strip_prefix("##")));
+        values.filter(|line| line.starts_with(|c: char| c.is_ascii_alphabetic()))
+    }
+
+    pub fn all(&self, directive: &str) -> Vec<&str> {
+        let values = self
+            .directives()
+            .filter_map(|line| line.strip_prefix(directive)?.strip_prefix(':'));
+        values.map(str::trim).collect()
+    }
+
+    /// Of all ways to compile, those that the source is for: by `Configs:`, whose words each choose one.
+    pub fn configs<'c>(&self, all: &[&'c [&'c str]]) -> Vec<&'c [&'c str]> {
+        let Some(only) = self.words("Configs") else {
+            return all.to_vec();
+        };
+        let chosen = only.iter().map(|word| {
+            let found = all.iter().find(|config| **config == [*word]);
+            *found.unwrap_or_else(|| panic!("{}: no configuration is `{word}` alone", self.file))
+        });
+        chosen.collect()
+    }
+
+    pub fn words(&self, directive: &str) -> Option<Vec<&str>> {
+        self.all(directive)
+            .first()
+            .map(|line| line.split_whitespace().collect())
+    }
+
+    pub fn yes(&self, directive: &str) -> Option<bool> {
+        self.all(directive).first().map(|word| *word == "yes")
+    }
+
+    pub fn number(&self, directive: &str) -> Option<usize> {
+        self.all(directive).first().map(|word| word.parse().unwrap())
+    }
+
+    /// Whether `Compilers:` has the compiler, or is not there.
+    pub fn is_for(&self, compiler: Compiler) -> bool {
+        self.words("Compilers")
+            .is_none_or(|only| only.contains(&compiler.name))
+    }
+
+    /// Compiles the source and what it asks for.
+    pub fn objects(&self, compiler: Compiler, flags: &[&str], dir: &Path) -> Vec<Object> {
+        let mut objects = Vec::new();
+        let mut add = |file: &str, shown: String, role| {
+            let path = dir.join("object.o");
+            compiler.compile(file, flags, &path);
+            objects.push((shown, std::fs::read(path).unwrap(), role));
+        };
+        let shown = |file: &str| format!("{}.o", Path::new(file).file_stem().unwrap().to_str().unwrap());
+        add(&self.file, shown(&self.file), Role::User);
+        for file in self.all("Object") {
+            add(file, shown(file), Role::User);
+        }
+        for file in self.all("Neighbour") {
+            add(file, shown(file), Role::Neighbour);
+        }
+        if let Some(files) = self.words("Archive") {
+            objects.push((
+                "archive.a".into(),
+                archive(compiler, &files, flags, dir),
+                Role::User,
+            ));
+        }
+        if self.yes("Libgcc") == Some(true) {
+            objects.push(("libgcc.a".into(), support_library(compiler), Role::Support));
+        }
+        objects
+    }
+}
+
+fn archive(compiler: Compiler, files: &[&str], flags: &[&str], dir: &Path) -> Vec<u8> {
+    let path = dir.join("archive.a");
+    let _ = std::fs::remove_file(&path);
+    let mut command = Command::new("ar");
+    command.arg("rcs").arg(&path);
+    for file in files {
+        let member = dir.join(Path::new(file).with_extension("o").file_name().unwrap());
+        compiler.compile(file, flags, &member);
+        command.arg(member);
+    }
+    run(&mut command);
+    std::fs::read(path).unwrap()
+}
+
+fn support_library(compiler: Compiler) -> Vec<u8> {
+    let output = Command::new(compiler.name)
+        .arg("-print-libgcc-file-name")
+        .output()
+        .unwrap();
+    let path = String::from_utf8(output.stdout).unwrap();
+    std::fs::read(path.trim()).unwrap()
+}
+
+#[test]
+fn directives_that_nobody_looks_at_are_told() {
+    let wrong = |text: &str| {
+        let source = Source {
+            name: "x".into(),
+            file: "x.c".into(),
+            text: text.into(),
+        };
+        source.check(&OF_LINKED).err()
+    };
+    assert_eq!(wrong("//#ExpectImports:\n//#Covers: a\n//#Covers: b\n"), None);
+    for (text, expected) in [
+        ("//#ExpectImprots: a", "`ExpectImprots` is none of"),
+        ("##Declared: a", "`Declared` is none of"),
+        ("//#Flags -O2", "no `:`"),
+        ("//#Compilers: gc", "says nothing"),
+        ("//#ExpectSlot: true", "says nothing"),
+        ("//#MaxBytes:", "says nothing"),
+        ("//#MaxBytes: 1\n//#MaxBytes: 2", "is there twice"),
+    ] {
+        let wrong = wrong(text).unwrap_or_default();
+        assert!(wrong.contains(expected), "{text}: {wrong}");
+    }
+}
