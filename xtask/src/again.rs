@@ -1,55 +1,58 @@
-//! The end-to-end tests again: over other transports than shared memory, and with the least room that a target can have.
-
-use std::process::Command;
+//! The test programs again: over other transports than shared memory, and with the least room that a target can have.
 
 use crate::debian;
-use crate::steps::{Steps, cargo};
-use crate::test::transports;
+use crate::programs::{self, Program, Runs};
+use crate::steps::Steps;
+use crate::transports;
 
 /// Those whose processes are peers of each other, whatever carries the frames.
-const BETWEEN_PROCESSES: &[&str] = &["mixed", "restart", "mismatch"];
+const BETWEEN_PROCESSES: &[&str] = &["mixed", "restart", "mismatch", "c_side"];
 /// Of them, those that compile nothing.
 const SOON: &[&str] = &["mixed", "restart"];
 /// Two credits and the smallest ring: frames wait for each other, wrap around and travel in fragments.
 const SMALLEST: [(&str, &str); 2] = [("IFUNC_CREDITS", "2"), ("IFUNC_RING", "65536")];
 
-/// What CI has the time for.
-pub(crate) fn brief(steps: &mut Steps) {
-    for over in over_ucx() {
+/// The tests between processes over UCX.
+pub(crate) fn over_ucx(steps: &mut Steps) {
+    for over in transports::over_ucx() {
         let name = format!("tests between processes, over {over}");
-        steps.tests(&name, tests(SOON).env("IFUNC_TRANSPORT", over));
+        again(steps, &name, SOON, &[("IFUNC_TRANSPORT", over)]);
     }
+}
+
+/// Some of the tests between processes with the least room.
+pub(crate) fn least_room(steps: &mut Steps) {
     let name = "tests between processes, 2 credits and the smallest ring";
-    steps.tests(name, tests(SOON).envs(SMALLEST));
+    again(steps, name, SOON, &SMALLEST);
 }
 
-/// Everything with the smallest rings, and what is between processes over every transport.
+/// Everything with the least room, and what is between processes over every transport.
 pub(crate) fn smallest(steps: &mut Steps) {
-    crate::test::needs(steps);
-    let mut all = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    steps.tests("tests, 2 credits and the smallest ring", all.envs(SMALLEST));
-    for over in over_ucx() {
+    again(steps, "tests, 2 credits and the smallest ring", &[], &SMALLEST);
+    for over in transports::over_ucx() {
         let name = format!("tests between processes, over {over}, 2 credits and the smallest ring");
-        let tests = &mut tests(&[BETWEEN_PROCESSES, &["c_side"]].concat());
-        steps.tests(&name, tests.env("IFUNC_TRANSPORT", over).envs(SMALLEST));
+        let [credits, ring] = SMALLEST;
+        again(
+            steps,
+            &name,
+            BETWEEN_PROCESSES,
+            &[credits, ring, ("IFUNC_TRANSPORT", over)],
+        );
     }
 }
 
-fn over_ucx() -> impl Iterator<Item = &'static str> {
-    transports()
+/// Runs the programs of these names, or all, with this environment.
+fn again(steps: &mut Steps, name: &str, names: &[&str], env: &[(&str, &str)]) {
+    let Some(all) = programs::of(steps) else { return };
+    let chosen: Vec<Program> = all
         .iter()
-        .copied()
-        .filter(|name| name.starts_with("ucx"))
-}
-
-/// Some of the end-to-end tests, of the whole workspace: with its features, nothing is compiled again.
-fn tests(names: &[&str]) -> Command {
-    let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    for name in names {
-        command.args(["--test", name]);
-    }
+        .filter(|program| names.is_empty() || names.contains(&program.name()))
+        .cloned()
+        .collect();
+    let mut runs = Runs::of_tier(steps.tier());
+    runs.env.extend(env);
     if debian::is_debian() {
-        command.env("IFUNC_REQUIRE_UCX", "1");
+        runs.env.push(("IFUNC_REQUIRE_UCX", "1"));
     }
-    command
+    steps.step(name, || programs::run(&chosen, &runs));
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::steps::{built, cargo, end, ifunc, last_line, output, status};
+use crate::process::{built, cargo, end, ifunc, last_line, output, status};
+use crate::steps::Steps;
 
 /// What a whole run leaves behind, and the page is made of.
 const RESULTS: &str = "docs/performance/results.json";
@@ -25,10 +26,26 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
     }))
 }
 
-/// Whether everything works; what it says last.
-pub(crate) fn quick() -> Result<String, String> {
+/// Whether the runner and one figure work.
+pub(crate) fn one_figure(steps: &mut Steps) {
+    steps.step("a figure, briefly", || quick(&["--only", "lat-am"]));
+}
+
+/// Whether every figure works, and every peer builds.
+pub(crate) fn every_figure(steps: &mut Steps) {
+    steps.step("every figure, briefly", || quick(&[]));
+    steps.step("the runner with every peer", || release().map(|_| String::new()));
+}
+
+/// A quick run; what it says last.
+fn quick(options: &[&str]) -> Result<String, String> {
     let mut said = String::new();
-    run(&["--quick".into()], true, |bench| {
+    let options: Vec<String> = ["--quick"]
+        .iter()
+        .chain(options)
+        .map(|&option| option.into())
+        .collect();
+    run(&options, true, |bench| {
         said = last_line(&output(bench)?);
         Ok(())
     })?;
@@ -76,19 +93,7 @@ fn run(
 ) -> Result<(), String> {
     let program = match quick {
         true => runner()?,
-        false => {
-            status(&mut cargo([
-                "build",
-                "--locked",
-                "--release",
-                "--package",
-                "ifunc-bench",
-                "--package",
-                "ifunc-instructions",
-                "--all-features",
-            ]))?;
-            crate::target().join("release/ifunc-bench")
-        }
+        false => release()?,
     };
     status(&mut ifunc(&[
         "build",
@@ -112,6 +117,21 @@ fn render(results: Option<&Path>) -> Result<(), String> {
         .arg(crate::root().join("docs"))
         .args(results);
     status(bench.stdin(Stdio::null()))
+}
+
+/// The runner as it measures, with every peer.
+fn release() -> Result<PathBuf, String> {
+    status(&mut cargo([
+        "build",
+        "--locked",
+        "--release",
+        "--package",
+        "ifunc-bench",
+        "--package",
+        "ifunc-instructions",
+        "--all-features",
+    ]))?;
+    Ok(crate::target().join("release/ifunc-bench"))
 }
 
 /// The runner as the tests have built it.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::steps::{Steps, cargo, status};
+use crate::process::{cargo, status};
+use crate::steps::Steps;
 
 /// Builds of each kind; the median counts.
 const TIMES: usize = 5;

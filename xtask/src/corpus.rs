@@ -1,6 +1,7 @@
 //! `cargo xtask corpus`
 
-use crate::steps::{Steps, cargo, last_line, output};
+use crate::process::{cargo, last_line, output};
+use crate::steps::Steps;
 
 /// Every case once, and all settings on a few of them.
 pub(crate) fn run(steps: &mut Steps) {

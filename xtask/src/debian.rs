@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::steps::status;
+use crate::process::status;
+use crate::steps::Steps;
 
 /// A program, and the package that brings it.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -30,6 +31,13 @@ const UCX: (&str, &str) = ("/usr/include/ucp/api/ucp.h", "libucx-dev");
 /// Whether tests that need UCX must not be left out.
 pub(crate) fn is_debian() -> bool {
     Path::new("/etc/debian_version").exists()
+}
+
+/// Installs what is missing. Without it no other part can run.
+pub(crate) fn needs(steps: &mut Steps) {
+    if !steps.step("what the tests need", ensure) {
+        steps.end();
+    }
 }
 
 /// Installs what is missing, or says what to install.

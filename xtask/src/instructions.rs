@@ -3,7 +3,8 @@
 
 use std::process::Command;
 
-use crate::steps::{Steps, cargo, output, status};
+use crate::process::{cargo, output, status};
+use crate::steps::Steps;
 
 /// Compares them with their budget.
 pub(crate) fn run(steps: &mut Steps) {

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::debian;
-use crate::steps::{Steps, cargo, ifunc, lines, status};
-use crate::test::between_processes;
+use crate::process::{cargo, ifunc, lines, status};
+use crate::steps::Steps;
+use crate::transports::between_processes;
 
 /// How many processes: more than there are cores, on most machines that run this.
 const RANKS: &str = "4";

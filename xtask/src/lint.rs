@@ -1,6 +1,7 @@
 //! `cargo xtask lint`
 
-use crate::steps::{Steps, cargo};
+use crate::process::cargo;
+use crate::steps::Steps;
 
 /// Formatting, clippy, documentation.
 pub(crate) fn run(steps: &mut Steps) {

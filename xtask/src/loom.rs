@@ -1,13 +1,22 @@
 //! `cargo xtask loom`
 
-use crate::steps::{Steps, cargo};
+use crate::process::cargo;
+use crate::steps::Steps;
 
-/// How often the explorer takes a thread away from what it does, where it need not: what finds nearly everything, and
-/// still ends.
-const PREEMPTIONS: (&str, &str) = ("LOOM_MAX_PREEMPTIONS", "3");
+/// How often loom preempts a thread that could go on, in one execution. With three it finds nearly everything and still ends.
+const PREEMPTIONS: &str = "LOOM_MAX_PREEMPTIONS";
+
+/// The models in a small form: one preemption finds most of what a wrong order breaks.
+pub(crate) fn small(steps: &mut Steps) {
+    models(steps, "1");
+}
 
 /// The models of what threads and processes share, in every order in which they may be run.
 pub(crate) fn run(steps: &mut Steps) {
+    models(steps, "3");
+}
+
+fn models(steps: &mut Steps, preemptions: &str) {
     let mut models = cargo([
         "test",
         "-p",
@@ -21,9 +30,8 @@ pub(crate) fn run(steps: &mut Steps) {
     models.env("CARGO_TARGET_DIR", crate::scratch().join("loom"));
     models.env_remove("CARGO_ENCODED_RUSTFLAGS");
     models.env("RUSTFLAGS", "--cfg loom");
-    let (name, usual) = PREEMPTIONS;
-    if std::env::var_os(name).is_none() {
-        models.env(name, usual);
+    if std::env::var_os(PREEMPTIONS).is_none() {
+        models.env(PREEMPTIONS, preemptions);
     }
     steps.tests("loom", &mut models);
 }

@@ -6,7 +6,9 @@ mod bench;
 mod blocks;
 mod build_time;
 mod corpus;
+mod counts;
 mod debian;
+mod examples;
 mod faults;
 mod instructions;
 mod launcher;
@@ -14,17 +16,22 @@ mod lint;
 mod loom;
 mod miri;
 mod package;
+mod plan;
+mod process;
+mod programs;
 mod readme;
 mod soak;
 mod steps;
-mod test;
 mod text_search;
+mod transports;
 mod two_hosts;
 mod ucx_bindings;
+mod usage;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use plan::Tier;
 use steps::Steps;
 
 const HELP: &str = "\
@@ -70,6 +77,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     // Those that have options of their own, and end with their program's last line.
     match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("test", [only])) if only == "--smallest" => {}
+        Some(("test", options)) => return plan::command(Tier::Commit, options),
+        Some(("nightly", options)) => return plan::command(Tier::Nightly, options),
         Some(("soak", options)) => return soak::command(options),
         Some(("two-hosts", options)) => return two_hosts::command(options),
         Some(("faults", options)) => return faults::command(options),
@@ -77,14 +87,12 @@ fn main() -> ExitCode {
         _ => {}
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => &[test::run],
-        ["test", "--smallest"] => &[again::smallest],
-        ["needs"] => &[test::needs],
+        ["test", "--smallest"] => &[debian::needs, again::smallest],
+        ["needs"] => &[debian::needs],
         ["lint"] => &[lint::run],
         ["package"] => &[package::run],
         ["readme"] => &[readme::run],
         ["readme", "--here"] => &[readme::here],
-        ["ci"] => &[test::run, lint::run, package::run, readme::run],
         ["corpus"] => &[corpus::run],
         ["corpus", "--full"] => &[corpus::full],
         ["build-time"] => &[build_time::run],
@@ -107,7 +115,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut steps = Steps::default();
+    let mut steps = Steps::new(Tier::Commit);
     for part in run {
         part(&mut steps);
     }

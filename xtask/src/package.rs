@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::steps::{Steps, cargo, output, status};
+use crate::process::{cargo, output, status};
+use crate::steps::Steps;
 
 /// Packs every package that is not marked `publish = false`, unpacks what came out, and builds that: each package as it
 /// would come from a registry, with the others beside it and nothing of the checkout. Cargo's own verification does the

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::blocks::{Block, blocks};
-use crate::steps::{Steps, cargo, status};
+use crate::process::{cargo, status};
+use crate::steps::Steps;
 
 /// Compiles the rust blocks, each as a library of its own; runs the sh blocks, one behind the other in one shell each,
 /// in a fresh clone of what is committed.

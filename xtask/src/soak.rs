@@ -2,7 +2,8 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::steps::{cargo, end, ifunc, last_line, output, status};
+use crate::process::{cargo, end, ifunc, last_line, output, status};
+use crate::steps::Steps;
 
 /// The options that stand alone, and those that have a value.
 const FLAGS: &[&str] = &["--quick"];
@@ -31,6 +32,16 @@ fn judge(args: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Half a minute of it, as a step.
+pub(crate) fn quick(steps: &mut Steps) {
+    steps.step("a short soak", || run(&["--quick".to_owned()]));
+}
+
+/// All of it, as a step.
+pub(crate) fn full(steps: &mut Steps) {
+    steps.step("the soak", || run(&[]));
 }
 
 /// Runs the soak. A quick one is of the program as the tests have built it, with the features of the whole workspace; ifuncs

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::steps::{ifunc, output};
+use crate::process::{ifunc, output};
 
 /// How large the text is at least.
 const ENOUGH: u64 = 50_000_000;

@@ -3,7 +3,8 @@
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::debian;
-use crate::steps::{Steps, cargo, end, lines, status};
+use crate::process::{cargo, end, lines, status};
+use crate::steps::Steps;
 
 /// The command, whose last line is its program's: how many passed.
 pub(crate) fn command(options: &[String]) -> ExitCode {
@@ -24,9 +25,18 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
 
 /// What takes seconds, as a step.
 pub(crate) fn quick(steps: &mut Steps) {
+    step(steps, &["--quick".into()]);
+}
+
+/// All of it, as a step.
+pub(crate) fn full(steps: &mut Steps) {
+    step(steps, &[]);
+}
+
+fn step(steps: &mut Steps, options: &[String]) {
     steps.step("two hosts, made of network namespaces", || {
         let (mut counts, mut why) = (None, None);
-        lines(&mut program(&["--quick".into()])?, |line| {
+        lines(&mut program(options)?, |line| {
             if line.starts_with("NOT TRIED") {
                 why = Some(line.to_owned());
             }

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::steps::{Steps, cargo, status};
+use crate::process::{cargo, status};
+use crate::steps::Steps;
 
 const FILES: [&str; 2] = ["types.rs", "functions.rs"];
 /// Where the headers lie on Debian.

@@ -1,0 +1,86 @@
+//! The three examples, over every transport.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::process::{ifunc, last_line, output};
+use crate::steps::Steps;
+use crate::text_search;
+use crate::transports;
+
+/// How many files the database example is shown with.
+const MANY: usize = 1000;
+
+/// Runs each example over each transport.
+pub(crate) fn run(steps: &mut Steps) {
+    for &transport in transports::all() {
+        steps.step(&format!("01-hello over {transport}"), || hello(transport));
+    }
+    for &transport in transports::all() {
+        let name = format!("02-compressed-insert over {transport}");
+        steps.step(&name, || compressed_insert(transport));
+    }
+    for &transport in transports::all() {
+        let name = format!("03-text-search over {transport}");
+        steps.step(&name, || text_search::beside_grep(transport));
+    }
+}
+
+fn hello(transport: &str) -> Result<String, String> {
+    let said = output(&mut ifunc(&["run", "01-hello", "--transport", transport])?)?;
+    Ok(last_line(&said))
+}
+
+fn compressed_insert(transport: &str) -> Result<String, String> {
+    let folder = many_files()?;
+    let folder = folder.to_str().ok_or("the folder's name is not UTF-8")?;
+    let args = [
+        "run",
+        "02-compressed-insert",
+        "--transport",
+        transport,
+        "--",
+        folder,
+    ];
+    let said = output(&mut ifunc(&args)?)?;
+    let verified = said
+        .lines()
+        .find_map(|line| line.split_once("verified ").map(|(_, rest)| rest));
+    let verified = verified.ok_or("the example did not say `verified N files`")?;
+    Ok(format!("{verified} of {folder}"))
+}
+
+/// A folder with at least [`MANY`] real files: the C headers, which are there wherever there is a C compiler, or what
+/// else a machine has many of.
+fn many_files() -> Result<PathBuf, String> {
+    let mut folders: Vec<PathBuf> = [
+        "/usr/include",
+        "/usr/share/perl",
+        "/usr/share/doc",
+        "/usr/share/zoneinfo",
+    ]
+    .into_iter()
+    .map(PathBuf::from)
+    .collect();
+    folders.push(crate::target().join("debug/deps"));
+    folders
+        .into_iter()
+        .find(|folder| count(folder, MANY) >= MANY)
+        .ok_or_else(|| format!("no folder with {MANY} files was found"))
+}
+
+/// Readable regular files below `folder`; counting ends at `enough`.
+fn count(folder: &Path, enough: usize) -> usize {
+    let mut files = 0;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files += count(&entry.path(), enough.saturating_sub(files)),
+            Ok(kind) if kind.is_file() => files += usize::from(fs::File::open(entry.path()).is_ok()),
+            _ => {}
+        }
+        if files >= enough {
+            break;
+        }
+    }
+    files
+}

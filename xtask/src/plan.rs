@@ -1,0 +1,206 @@
+//! The two tiers: which part of the tests runs with every commit, and which every night.
+
+use std::process::ExitCode;
+
+use crate::steps::Steps;
+use crate::{
+    again, bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom, package,
+    programs, readme, soak, two_hosts, ucx_bindings,
+};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// `cargo xtask test`: at least one test of each kind, in twelve minutes.
+    Commit,
+    /// `cargo xtask nightly`: all of that, and everything else.
+    Nightly,
+}
+
+/// A part of the tests, of one or several steps.
+struct Part {
+    /// What `--only` takes.
+    name: &'static str,
+    when: When,
+    run: fn(&mut Steps),
+}
+
+/// The tiers that a part belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// Both. The part may ask [`Steps::tier`] how much to do.
+    Both,
+    /// The commit tier. The nightly part of this name includes it.
+    Commit(&'static str),
+    Nightly,
+}
+
+/// All parts, in the order in which they run.
+const PARTS: &[Part] = &[
+    both("needs", debian::needs),
+    both("lint", lint::run),
+    both("build", programs::built),
+    both("programs", programs::all),
+    both("doctests", programs::doctests),
+    both("ucx-linked", programs::ucx_linked),
+    both("transports", again::over_ucx),
+    commit("least-room", "least-room-all", again::least_room),
+    nightly("least-room-all", again::smallest),
+    both("ucx-bindings", ucx_bindings::check_if_possible),
+    commit("corpus", "corpus-full", corpus::run),
+    nightly("corpus-full", corpus::full),
+    commit("faults", "faults-full", faults::quick),
+    nightly("faults-full", faults::full),
+    both("instructions", instructions::run),
+    both("examples", examples::run),
+    both("launcher", launcher::run),
+    commit("soak", "soak-full", soak::quick),
+    nightly("soak-full", soak::full),
+    commit("bench", "bench-all", bench::one_figure),
+    nightly("bench-all", bench::every_figure),
+    commit("two-hosts", "two-hosts-full", two_hosts::quick),
+    nightly("two-hosts-full", two_hosts::full),
+    commit("loom", "loom-full", loom::small),
+    nightly("loom-full", loom::run),
+    nightly("build-time", build_time::run),
+    nightly("package", package::run),
+    both("readme", readme::here),
+];
+
+const fn both(name: &'static str, run: fn(&mut Steps)) -> Part {
+    let when = When::Both;
+    Part { name, when, run }
+}
+
+const fn commit(name: &'static str, nightly: &'static str, run: fn(&mut Steps)) -> Part {
+    let when = When::Commit(nightly);
+    Part { name, when, run }
+}
+
+const fn nightly(name: &'static str, run: fn(&mut Steps)) -> Part {
+    let when = When::Nightly;
+    Part { name, when, run }
+}
+
+impl Part {
+    fn is_in(&self, tier: Tier) -> bool {
+        match self.when {
+            When::Both => true,
+            When::Commit(_) => tier == Tier::Commit,
+            When::Nightly => tier == Tier::Nightly,
+        }
+    }
+}
+
+/// `cargo xtask test|nightly [--list] [--only PART]...`
+pub(crate) fn command(tier: Tier, options: &[String]) -> ExitCode {
+    let parts: Vec<&Part> = PARTS.iter().filter(|part| part.is_in(tier)).collect();
+    let only = match only(&parts, options) {
+        Ok(Some(only)) => only,
+        Ok(None) => {
+            for part in parts {
+                println!("{}", part.name);
+            }
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut steps = Steps::new(tier);
+    for part in only {
+        (part.run)(&mut steps);
+        if steps.is_over() {
+            break;
+        }
+    }
+    steps.summary()
+}
+
+/// The parts that these options choose; `None` for `--list`.
+fn only<'a>(parts: &[&'a Part], options: &[String]) -> Result<Option<Vec<&'a Part>>, String> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut options = options.iter().map(String::as_str);
+    while let Some(option) = options.next() {
+        match option {
+            "--list" => return Ok(None),
+            "--only" => names.push(options.next().ok_or("`--only` needs the name of a part")?),
+            other => {
+                return Err(format!(
+                    "unknown option `{other}`\nhelp: [--list] [--only PART]..."
+                ));
+            }
+        }
+    }
+    if let Some(name) = names
+        .iter()
+        .find(|name| !parts.iter().any(|part| part.name == **name))
+    {
+        return Err(format!(
+            "this tier has no part `{name}`\nhelp: `--list` names all of them"
+        ));
+    }
+    let chosen = parts
+        .iter()
+        .filter(|part| names.is_empty() || names.contains(&part.name));
+    Ok(Some(chosen.copied().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PARTS, Part, Tier, When, only};
+
+    fn find(name: &str) -> Option<&'static Part> {
+        PARTS.iter().find(|part| part.name == name)
+    }
+
+    #[test]
+    fn nightly_includes_every_part_of_the_commit_tier() {
+        for part in PARTS.iter().filter(|part| part.is_in(Tier::Commit)) {
+            match part.when {
+                When::Both => assert!(part.is_in(Tier::Nightly)),
+                When::Commit(instead) => {
+                    let instead =
+                        find(instead).unwrap_or_else(|| panic!("`{}`: no part `{instead}`", part.name));
+                    assert!(instead.is_in(Tier::Nightly), "`{}` is not nightly", instead.name);
+                }
+                When::Nightly => unreachable!("filtered"),
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        for (n, part) in PARTS.iter().enumerate() {
+            assert!(
+                !PARTS[..n].iter().any(|other| other.name == part.name),
+                "`{}`",
+                part.name
+            );
+        }
+    }
+
+    #[test]
+    fn only_takes_names_of_the_tier() {
+        let parts: Vec<&Part> = PARTS.iter().filter(|part| part.is_in(Tier::Commit)).collect();
+        let only = |text: &str| {
+            let options: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            only(&parts, &options)
+                .map(|chosen| chosen.map(|chosen| chosen.iter().map(|part| part.name).collect::<Vec<_>>()))
+        };
+        assert_eq!(only("--list"), Ok(None));
+        assert_eq!(
+            only("--only soak --only faults"),
+            Ok(Some(vec!["faults", "soak"]))
+        );
+        assert_eq!(only("").unwrap().unwrap().len(), parts.len());
+        assert!(
+            only("--only soak-full")
+                .unwrap_err()
+                .contains("no part `soak-full`")
+        );
+        assert!(only("--only").unwrap_err().contains("needs the name"));
+        assert!(only("--fast").unwrap_err().contains("unknown option"));
+    }
+}

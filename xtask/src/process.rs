@@ -1,0 +1,121 @@
+//! Starting other programs.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+/// A cargo command in the checkout. Nothing that these commands start reads from a terminal.
+pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(crate::root()).stdin(Stdio::null());
+    command
+}
+
+/// The folder of these programs, built with the features of the whole workspace as the tests are: nothing is compiled again
+/// for them.
+pub(crate) fn built(bins: &[&str]) -> Result<PathBuf, String> {
+    let mut build = cargo(["build", "--quiet", "--locked", "--workspace"]);
+    for bin in bins {
+        build.args(["--bin", bin]);
+    }
+    status(&mut build)?;
+    Ok(crate::target().join("debug"))
+}
+
+/// This checkout's `cargo ifunc ARGS`.
+pub(crate) fn ifunc(args: &[&str]) -> Result<Command, String> {
+    let mut command = Command::new(built(&["cargo-ifunc"])?.join("cargo-ifunc"));
+    command
+        .arg("ifunc")
+        .args(args)
+        .current_dir(crate::root())
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// The exit code of a command that is no list of steps.
+pub(crate) fn end(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn status(command: &mut Command) -> Result<(), String> {
+    eprintln!("    {}", shown(command));
+    let status = command
+        .status()
+        .map_err(|e| format!("`{}` does not start: {e}", shown(command)))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}`: {status}", shown(command)))
+    }
+}
+
+/// Runs a command to its end; what it prints is passed on, and returned.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let mut all = String::new();
+    let result = lines(command, |line| {
+        all.push_str(line);
+        all.push('\n');
+    });
+    result.map(|()| all)
+}
+
+/// The last line that is not empty: programs that count end with what they counted.
+pub(crate) fn last_line(said: &str) -> String {
+    let line = said.lines().rfind(|line| !line.trim().is_empty());
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// Runs a command to its end; what it prints is passed on, and shown to `each`, line by line.
+pub(crate) fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<(), String> {
+    let name = shown(command);
+    eprintln!("    {name}");
+    if std::env::var_os("UCX_LOG_FILE").is_none() {
+        // UCX writes its warnings to standard output otherwise, in the middle of other lines.
+        command.env("UCX_LOG_FILE", "stderr");
+    }
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("`{name}` does not start: {e}"))?;
+    if let Some(out) = child.stdout.take() {
+        for line in BufReader::new(out).split(b'\n') {
+            let line = line.map_err(|e| format!("cannot read from `{name}`: {e}"))?;
+            let line = String::from_utf8_lossy(&line);
+            // A closed standard output does not stop the command.
+            let _ = writeln!(std::io::stdout(), "{line}");
+            each(&line);
+        }
+    }
+    let status = child
+        .wait()
+        .map_err(|e| format!("cannot wait for `{name}`: {e}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{name}`: {status}"))
+    }
+}
+
+/// The command line as a user would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program());
+    let mut text = program
+        .file_name()
+        .unwrap_or(program.as_os_str())
+        .to_string_lossy()
+        .into_owned();
+    for arg in command.get_args() {
+        text.push(' ');
+        text.push_str(&arg.to_string_lossy());
+    }
+    text
+}

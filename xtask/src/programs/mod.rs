@@ -1,0 +1,78 @@
+//! The workspace's test programs: built by one `cargo test --no-run`, then run side by side.
+//!
+//! `cargo test` runs one program after the other. Many of ours wait for processes and deadlines, so that a core stays idle.
+
+mod build;
+mod run;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+pub(crate) use run::{Runs, run};
+
+use crate::debian;
+use crate::process::cargo;
+use crate::steps::Steps;
+
+/// A test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Its main file, from the checkout's root: `ifunc-rt/src/lib.rs`.
+    pub(crate) source: String,
+    /// The folder of its package: what cargo makes a test's current directory.
+    pub(crate) package: PathBuf,
+    pub(crate) executable: PathBuf,
+}
+
+impl Program {
+    /// Its target's name, as `cargo test --test NAME` takes it.
+    pub(crate) fn name(&self) -> &str {
+        let file = self.source.rsplit('/').next().unwrap_or(&self.source);
+        file.strip_suffix(".rs").unwrap_or(file)
+    }
+}
+
+/// Builds all of them.
+pub(crate) fn built(steps: &mut Steps) {
+    let mut programs = None;
+    steps.step("test programs, built", || {
+        let all = build::build()?;
+        let note = format!("{} programs", all.len());
+        programs = Some(all.into());
+        Ok(note)
+    });
+    steps.programs = programs;
+}
+
+/// The programs, which are built if no step has done that yet; `None` if they do not build.
+pub(crate) fn of(steps: &mut Steps) -> Option<Rc<[Program]>> {
+    if steps.programs.is_none() {
+        built(steps);
+    }
+    steps.programs.clone()
+}
+
+/// Runs all of them.
+pub(crate) fn all(steps: &mut Steps) {
+    let Some(programs) = of(steps) else { return };
+    let mut runs = Runs::of_tier(steps.tier());
+    if debian::is_debian() {
+        // It was installed: a test that does not find UCX fails.
+        runs.env.push(("IFUNC_REQUIRE_UCX", "1"));
+    }
+    steps.step("tests", || run(&programs, &runs));
+}
+
+/// The examples in the documentation.
+pub(crate) fn doctests(steps: &mut Steps) {
+    let mut tests = cargo(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]);
+    steps.tests("examples in the documentation", &mut tests);
+}
+
+/// UCX linked at build time instead of found at run time.
+pub(crate) fn ucx_linked(steps: &mut Steps) {
+    if debian::is_debian() {
+        let tests = ["test", "--package", "ucx-sys", "--features", "link", "--locked"];
+        steps.tests("UCX, linked", &mut cargo(tests));
+    }
+}

@@ -1,0 +1,236 @@
+//! Runs test programs, several at a time, and prints the output of each in one piece.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Program;
+use crate::counts::{Counts, Tally};
+use crate::plan::Tier;
+use crate::usage::{Usage, of_zombie};
+
+/// A program that runs longer than this is killed: a hang must end, and must not look like a pass.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// How often a running program is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// How the programs are run.
+#[derive(Debug)]
+pub(crate) struct Runs<'a> {
+    /// Arguments of the test harness.
+    pub(crate) args: &'a [&'a str],
+    pub(crate) env: Vec<(&'a str, &'a str)>,
+    /// Programs at a time.
+    pub(crate) jobs: usize,
+}
+
+impl Runs<'_> {
+    /// Nightly runs the tests that the commit tier ignores, too.
+    pub(crate) fn of_tier(tier: Tier) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            args: match tier {
+                Tier::Commit => &[],
+                Tier::Nightly => &["--include-ignored"],
+            },
+            env: Vec::new(),
+            jobs: cores + 1,
+        }
+    }
+}
+
+/// What came of a program.
+#[derive(Debug)]
+struct Outcome {
+    tally: Tally,
+    usage: Usage,
+    result: Result<(), String>,
+    log: PathBuf,
+}
+
+/// Runs all of them. The answer is the note of the step: how many tests passed.
+pub(crate) fn run(programs: &[Program], runs: &Runs<'_>) -> Result<String, String> {
+    let logs = crate::scratch().join("logs");
+    fs::create_dir_all(&logs).map_err(|e| format!("cannot create `{}`: {e}", logs.display()))?;
+    let libraries = libraries()?;
+    let next = AtomicUsize::new(0);
+    let (sender, finished) = channel();
+    let work = |sender: Sender<(usize, Outcome)>| {
+        while let Some((n, program)) = next_of(programs, &next) {
+            let log = logs.join(format!("{}.log", program.source.replace('/', "-")));
+            let outcome = run_one(program, runs, &libraries, log);
+            if sender.send((n, outcome)).is_err() {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..runs.jobs.max(1) {
+            let sender = sender.clone();
+            scope.spawn(|| work(sender));
+        }
+        drop(sender);
+        // In the order of the list, each as soon as all before it are printed.
+        let mut waiting = BTreeMap::new();
+        let mut outcomes = Vec::new();
+        for (n, outcome) in finished {
+            waiting.insert(n, outcome);
+            while let Some(outcome) = waiting.remove(&outcomes.len()) {
+                print(&programs[outcomes.len()], &outcome);
+                outcomes.push(outcome);
+            }
+        }
+        conclude(programs, &outcomes)
+    })
+}
+
+fn next_of<'a>(programs: &'a [Program], next: &AtomicUsize) -> Option<(usize, &'a Program)> {
+    let n = next.fetch_add(1, Ordering::Relaxed);
+    Some((n, programs.get(n)?))
+}
+
+/// Where a test program finds the shared libraries that it is linked with: those of procedural macros link Rust's own.
+fn libraries() -> Result<std::ffi::OsString, String> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .args(["--print", "target-libdir"])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("`rustc` does not start: {e}"))?;
+    let debug = crate::target().join("debug");
+    let mut folders = vec![
+        debug.join("deps"),
+        debug,
+        PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()),
+    ];
+    folders.extend(env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths));
+    env::join_paths(folders).map_err(|e| e.to_string())
+}
+
+fn run_one(program: &Program, runs: &Runs<'_>, libraries: &std::ffi::OsStr, log: PathBuf) -> Outcome {
+    let started = Instant::now();
+    let (cpu, result) = match start(program, runs, libraries, &log) {
+        Ok(child) => wait(child, started),
+        Err(reason) => (Duration::ZERO, Err(reason)),
+    };
+    let mut tally = Tally::default();
+    for line in fs::read(&log).unwrap_or_default().split(|&byte| byte == b'\n') {
+        tally.read(&String::from_utf8_lossy(line));
+    }
+    let usage = Usage {
+        wall: started.elapsed(),
+        cpu,
+    };
+    Outcome {
+        tally,
+        usage,
+        result,
+        log,
+    }
+}
+
+/// Starts it as `cargo test` does: in its package's folder, with what cargo tells tests of it.
+fn start(
+    program: &Program,
+    runs: &Runs<'_>,
+    libraries: &std::ffi::OsStr,
+    log: &Path,
+) -> Result<Child, String> {
+    let file = File::create(log).map_err(|e| format!("cannot create `{}`: {e}", log.display()))?;
+    let both = file.try_clone().map_err(|e| e.to_string())?;
+    let mut command = Command::new(&program.executable);
+    for (name, _) in env::vars_os() {
+        // What cargo told this program of itself.
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_")) {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(runs.args)
+        .current_dir(&program.package)
+        .env("CARGO_MANIFEST_DIR", &program.package)
+        .env("CARGO_MANIFEST_PATH", program.package.join("Cargo.toml"))
+        .env("LD_LIBRARY_PATH", libraries)
+        // UCX writes its warnings to standard output otherwise.
+        .env("UCX_LOG_FILE", "stderr")
+        .envs(runs.env.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(both)
+        .spawn()
+        .map_err(|e| format!("`{}` does not start: {e}", program.executable.display()))
+}
+
+/// Waits for its end. Its processor time is read while it is a zombie: afterwards the kernel knows only the sum of all children.
+fn wait(mut child: Child, started: Instant) -> (Duration, Result<(), String>) {
+    let mut result = Ok(());
+    let cpu = loop {
+        if let Some(cpu) = of_zombie(child.id()) {
+            break cpu;
+        }
+        if result.is_ok() && started.elapsed() > LIMIT {
+            result = Err(format!("it was killed after {} s", LIMIT.as_secs()));
+            let _ = child.kill();
+        }
+        thread::sleep(POLL);
+    };
+    let status = child.wait();
+    result = result.and_then(|()| match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(status.to_string()),
+        Err(error) => Err(error.to_string()),
+    });
+    (cpu, result)
+}
+
+fn print(program: &Program, outcome: &Outcome) {
+    let mut out = std::io::stdout().lock();
+    // A closed standard output does not stop the tests.
+    let _ = writeln!(out, "\n     Running {}", program.source);
+    let _ = out.write_all(&fs::read(&outcome.log).unwrap_or_default());
+    if let Err(reason) = &outcome.result {
+        let _ = writeln!(out, "error: {}: {reason}", program.source);
+    }
+    let _ = out.flush();
+}
+
+/// Prints a line for each program and the sum of all.
+fn conclude(programs: &[Program], outcomes: &[Outcome]) -> Result<String, String> {
+    let mut all = Tally::default();
+    let mut failed = Vec::new();
+    println!();
+    for (program, outcome) in programs.iter().zip(outcomes) {
+        let Counts {
+            passed,
+            failed: failures,
+            ignored,
+        } = outcome.tally.counts;
+        let mark = if outcome.result.is_ok() {
+            "ok    "
+        } else {
+            "FAILED"
+        };
+        println!(
+            "{mark}  {}  {passed:4} passed, {failures} failed, {ignored} ignored  {}",
+            outcome.usage, program.source
+        );
+        if outcome.result.is_err() {
+            failed.push(program.source.as_str());
+        }
+        all.add(&outcome.tally);
+    }
+    println!("{}", all.counts);
+    let note = all.note();
+    match failed.is_empty() {
+        true if all.counts.passed == 0 => Err("no test ran".into()),
+        true => Ok(note),
+        false => Err(format!("{} ({note})", failed.join(", "))),
+    }
+}
