@@ -3,8 +3,10 @@
 
 mod again;
 mod bench;
+mod beside;
 mod blocks;
 mod build_time;
+mod child;
 mod corpus;
 mod counts;
 mod debian;
@@ -37,7 +39,10 @@ use steps::Steps;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test      install what the tests need, run all of them, and the examples on every transport
+  test [--list] [--only PART]...
+            what runs with every commit: install what the tests need, formatting, clippy, documentation, tests, examples, README
+  nightly [--list] [--only PART]...
+            all of that and everything else: every test, both corpora, soak, faults, two hosts, loom and packages in full
   test --smallest
             all tests with 2 credits and the smallest ring, those between processes over every transport
   needs     install what the tests need
@@ -45,7 +50,6 @@ cargo xtask COMMAND
   package   pack what is published, and build what was packed by itself
   readme [--here]
             compile README.md's rust blocks, run its sh blocks in a fresh clone; --here: in this checkout, which is one
-  ci        test, lint, package and readme
   corpus [--full]
             send what compilers make of many sources to another process, and compare; --full: with every setting
   soak [--quick] [--messages N] [--transport LIST] [--part LIST] [--rounds N] [--visits N] [--seed N]

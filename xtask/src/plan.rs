@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
     again, bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom, package,
@@ -17,12 +18,25 @@ pub(crate) enum Tier {
     Nightly,
 }
 
+impl Tier {
+    /// The name of its command.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::Commit => "test",
+            Self::Nightly => "nightly",
+        }
+    }
+}
+
 /// A part of the tests, of one or several steps.
 struct Part {
     /// What `--only` takes.
     name: &'static str,
     when: When,
     run: fn(&mut Steps),
+    /// It runs while the next part does, as a process of its own. It compiles and waits for nothing; the next part waits much
+    /// and compiles nothing in the same folder.
+    is_beside: bool,
 }
 
 /// The tiers that a part belongs to.
@@ -38,8 +52,8 @@ enum When {
 /// All parts, in the order in which they run.
 const PARTS: &[Part] = &[
     both("needs", debian::needs),
-    both("lint", lint::run),
     both("build", programs::built),
+    both("lint", lint::run).beside(),
     both("programs", programs::all),
     both("doctests", programs::doctests),
     both("ucx-linked", programs::ucx_linked),
@@ -68,21 +82,32 @@ const PARTS: &[Part] = &[
 ];
 
 const fn both(name: &'static str, run: fn(&mut Steps)) -> Part {
-    let when = When::Both;
-    Part { name, when, run }
+    part(name, When::Both, run)
 }
 
 const fn commit(name: &'static str, nightly: &'static str, run: fn(&mut Steps)) -> Part {
-    let when = When::Commit(nightly);
-    Part { name, when, run }
+    part(name, When::Commit(nightly), run)
 }
 
 const fn nightly(name: &'static str, run: fn(&mut Steps)) -> Part {
-    let when = When::Nightly;
-    Part { name, when, run }
+    part(name, When::Nightly, run)
+}
+
+const fn part(name: &'static str, when: When, run: fn(&mut Steps)) -> Part {
+    Part {
+        name,
+        when,
+        run,
+        is_beside: false,
+    }
 }
 
 impl Part {
+    const fn beside(mut self) -> Self {
+        self.is_beside = true;
+        self
+    }
+
     fn is_in(&self, tier: Tier) -> bool {
         match self.when {
             When::Both => true,
@@ -109,8 +134,16 @@ pub(crate) fn command(tier: Tier, options: &[String]) -> ExitCode {
         }
     };
     let mut steps = Steps::new(tier);
-    for part in only {
+    let mut beside = None;
+    for (n, part) in only.iter().enumerate() {
+        if part.is_beside && n + 1 < only.len() {
+            beside = Some(Beside::start(part.name, tier));
+            continue;
+        }
         (part.run)(&mut steps);
+        if let Some(beside) = beside.take() {
+            beside.join(&mut steps);
+        }
         if steps.is_over() {
             break;
         }

@@ -22,9 +22,8 @@ pub(crate) struct Steps {
 #[derive(Debug)]
 struct Step {
     name: String,
-    /// One line beside the result.
-    note: String,
-    result: Result<(), String>,
+    /// A note for the summary, or a reason.
+    result: Result<String, String>,
     usage: Usage,
 }
 
@@ -56,19 +55,20 @@ impl Steps {
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<String, String>) -> bool {
         eprintln!("\n==> {name}");
         let stopwatch = Stopwatch::start();
-        let (note, result) = match work() {
-            Ok(note) => (note, Ok(())),
-            Err(reason) => {
-                eprintln!("error: {reason}");
-                (String::new(), Err(reason))
-            }
-        };
+        let result = work();
+        if let Err(reason) = &result {
+            eprintln!("error: {reason}");
+        }
+        self.add(name, stopwatch.read(), result)
+    }
+
+    /// Adds a step that was done elsewhere; whether it went well.
+    pub(crate) fn add(&mut self, name: &str, usage: Usage, result: Result<String, String>) -> bool {
         let is_ok = result.is_ok();
         self.done.push(Step {
             name: name.into(),
-            note,
             result,
-            usage: stopwatch.read(),
+            usage,
         });
         is_ok
     }
@@ -98,15 +98,9 @@ impl Steps {
         let width = self.done.iter().map(|step| step.name.len()).max().unwrap_or(0);
         let mut failed = 0;
         let mut all = Usage::default();
-        for Step {
-            name,
-            note,
-            result,
-            usage,
-        } in &self.done
-        {
+        for Step { name, result, usage } in &self.done {
             let (mark, note) = match result {
-                Ok(()) => ("ok    ", note.as_str()),
+                Ok(note) => ("ok    ", note.as_str()),
                 Err(reason) => {
                     failed += 1;
                     ("FAILED", reason.as_str())

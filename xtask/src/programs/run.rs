@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,14 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Program;
+use crate::child;
 use crate::counts::{Counts, Tally};
 use crate::plan::Tier;
-use crate::usage::{Usage, of_zombie};
+use crate::usage::Usage;
 
 /// A program that runs longer than this is killed: a hang must end, and must not look like a pass.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-/// How often a running program is looked at.
-const POLL: Duration = Duration::from_millis(10);
 
 /// How the programs are run.
 #[derive(Debug)]
@@ -117,7 +116,7 @@ fn libraries() -> Result<std::ffi::OsString, String> {
 fn run_one(program: &Program, runs: &Runs<'_>, libraries: &std::ffi::OsStr, log: PathBuf) -> Outcome {
     let started = Instant::now();
     let (cpu, result) = match start(program, runs, libraries, &log) {
-        Ok(child) => wait(child, started),
+        Ok(child) => child::wait(child, Some(LIMIT)),
         Err(reason) => (Duration::ZERO, Err(reason)),
     };
     let mut tally = Tally::default();
@@ -143,8 +142,6 @@ fn start(
     libraries: &std::ffi::OsStr,
     log: &Path,
 ) -> Result<Child, String> {
-    let file = File::create(log).map_err(|e| format!("cannot create `{}`: {e}", log.display()))?;
-    let both = file.try_clone().map_err(|e| e.to_string())?;
     let mut command = Command::new(&program.executable);
     for (name, _) in env::vars_os() {
         // What cargo told this program of itself.
@@ -160,34 +157,8 @@ fn start(
         .env("LD_LIBRARY_PATH", libraries)
         // UCX writes its warnings to standard output otherwise.
         .env("UCX_LOG_FILE", "stderr")
-        .envs(runs.env.iter().copied())
-        .stdin(Stdio::null())
-        .stdout(file)
-        .stderr(both)
-        .spawn()
-        .map_err(|e| format!("`{}` does not start: {e}", program.executable.display()))
-}
-
-/// Waits for its end. Its processor time is read while it is a zombie: afterwards the kernel knows only the sum of all children.
-fn wait(mut child: Child, started: Instant) -> (Duration, Result<(), String>) {
-    let mut result = Ok(());
-    let cpu = loop {
-        if let Some(cpu) = of_zombie(child.id()) {
-            break cpu;
-        }
-        if result.is_ok() && started.elapsed() > LIMIT {
-            result = Err(format!("it was killed after {} s", LIMIT.as_secs()));
-            let _ = child.kill();
-        }
-        thread::sleep(POLL);
-    };
-    let status = child.wait();
-    result = result.and_then(|()| match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(status.to_string()),
-        Err(error) => Err(error.to_string()),
-    });
-    (cpu, result)
+        .envs(runs.env.iter().copied());
+    child::start(&mut command, log)
 }
 
 fn print(program: &Program, outcome: &Outcome) {

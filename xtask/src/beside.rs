@@ -1,0 +1,67 @@
+//! A part of the tests that runs beside another one: this program again, with a low priority.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::Instant;
+
+use crate::child;
+use crate::plan::Tier;
+use crate::steps::Steps;
+use crate::usage::Usage;
+
+/// The process, while it runs.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    name: &'static str,
+    log: PathBuf,
+    started: Instant,
+    child: Result<Child, String>,
+}
+
+impl Beside {
+    /// Starts the part of this name.
+    pub(crate) fn start(name: &'static str, tier: Tier) -> Self {
+        eprintln!("\n==> {name}, beside what follows");
+        let log = crate::scratch().join(format!("{name}.log"));
+        Self {
+            name,
+            started: Instant::now(),
+            child: start(name, tier, &log),
+            log,
+        }
+    }
+
+    /// Waits for its end and prints what it printed.
+    pub(crate) fn join(self, steps: &mut Steps) {
+        let Self {
+            name,
+            log,
+            started,
+            child,
+        } = self;
+        eprintln!("\n==> {name}");
+        let (cpu, result) = match child {
+            Ok(child) => child::wait(child, None),
+            Err(reason) => (std::time::Duration::ZERO, Err(reason)),
+        };
+        let wall = started.elapsed();
+        let _ = std::io::stderr().write_all(&fs::read(log).unwrap_or_default());
+        steps.add(
+            name,
+            Usage { wall, cpu },
+            result.map(|()| "beside the step above".into()),
+        );
+    }
+}
+
+fn start(name: &str, tier: Tier, log: &std::path::Path) -> Result<Child, String> {
+    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+    let scratch = crate::scratch();
+    fs::create_dir_all(&scratch).map_err(|e| format!("cannot create `{}`: {e}", scratch.display()))?;
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(this);
+    command.args([tier.command(), "--only", name]);
+    child::start(command.current_dir(crate::root()), log)
+}
