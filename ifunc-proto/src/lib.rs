@@ -1,9 +1,47 @@
 //! One connection between two processes, for both roles, without I/O.
 //!
-//! A connection sends and receives [frames](ifunc_abi::frame) over a [`Link`](link::Link) that its caller gives to each
-//! method. It opens no socket, starts no thread, takes no lock and reads no clock: the same bytes and calls produce the
-//! same result, so a simulator can drive it.
+//! Each side of a [`Connection`] may install images at its peer and invoke them, and each may answer: the side that sends
+//! is the *source*, the side that runs is the *target*, and one process may be both over one link.
+//! The connection sends and receives [frames](ifunc_abi::frame) over a [`Link`](link::Link) that its caller gives to each
+//! method, and runs what it receives on a [`Host`](host::Host). It opens no socket, starts no thread, takes no lock and
+//! reads no clock: the same calls on the same links produce the same result, so a simulator can drive it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`connection`] | the connection: what both halves share, and their order on one link |
+//! | [`caller`] | the calling half: handles, requests, fragments, batches, what is sent again |
+//! | `server` | the serving half: bindings, reassembly, batches, statistics |
+//! | `replies` | what the serving half owes its peer |
+//! | `order`, `assembly` | frames in order and once; bodies from their fragments |
+//! | `calls`, [`completion`] | tokens, and how requests end |
+//! | `quantum` | how much one poll processes |
+//! | [`link`], [`host`] | what a connection needs of a transport, and of the node that serves |
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod failpoint;
+
+mod assembly;
+mod batch;
+pub mod buffer;
+pub mod caller;
+mod calls;
+mod closed;
+pub mod completion;
+pub mod connection;
+mod gathered;
+pub mod host;
 pub mod link;
+mod order;
+mod quantum;
+mod replies;
+mod server;
+
+pub use calls::Request;
+pub use closed::Closed;
+pub use connection::{Config, Connection, Peer};
+#[cfg(feature = "failpoints")]
+pub use failpoint::set_hook as set_failpoint_hook;
+pub use replies::DUPLEX_CALLS;
+pub use server::ServerConfig;

@@ -1,0 +1,83 @@
+//! A growable buffer whose start has the alignment of a frame's body.
+
+use ifunc_abi::frame::BODY_ALIGN;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+struct Line([u8; BODY_ALIGN]);
+
+/// Bytes that start at a multiple of [`BODY_ALIGN`].
+#[derive(Clone, Debug, Default)]
+pub struct AlignedBuffer {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl AlignedBuffer {
+    /// Sets the length to `len` bytes. Added bytes are zero, or what the buffer held there before.
+    pub fn resize(&mut self, len: usize) {
+        let lines = len.div_ceil(BODY_ALIGN);
+        if lines != self.lines.len() {
+            self.lines.resize(lines, Line([0; BODY_ALIGN]));
+        }
+        self.len = len;
+    }
+
+    /// Like [`resize`](Self::resize). `None`: the allocator has no memory, and the buffer is unchanged.
+    pub fn try_resize(&mut self, len: usize) -> Option<()> {
+        let lines = len.div_ceil(BODY_ALIGN);
+        self.lines
+            .try_reserve(lines.saturating_sub(self.lines.len()))
+            .ok()?;
+        self.resize(len);
+        Some(())
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.lines.as_bytes()[..self.len]
+    }
+
+    /// The bytes, writable.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.lines.as_mut_bytes()[..self.len]
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the length is 0.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns memory beyond `keep` bytes to the allocator and truncates to that length.
+    pub fn shrink(&mut self, keep: usize) {
+        self.resize(self.len.min(keep));
+        self.lines.shrink_to(keep.div_ceil(BODY_ALIGN));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_aligned_and_keeps_its_bytes() {
+        let mut buffer = AlignedBuffer::default();
+        assert_eq!(buffer.as_slice(), b"");
+        buffer.resize(3);
+        buffer.as_mut_slice().copy_from_slice(b"abc");
+        buffer.resize(1000);
+        assert!(buffer.as_slice().as_ptr().addr().is_multiple_of(64));
+        assert_eq!(&buffer.as_slice()[..4], b"abc\0");
+        buffer.shrink(2);
+        assert_eq!(buffer.as_slice(), b"ab");
+    }
+}

@@ -1,0 +1,548 @@
+//! The calling half of a connection: images bound to handles, requests under way, and what waits to be sent.
+
+use std::collections::VecDeque;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::frame::{Header, InstallHead, Kind, Limits};
+use zerocopy::IntoBytes;
+
+use crate::batch::OpenBatch;
+use crate::calls::{Calls, Request, Retry};
+use crate::completion::{Completion, Lost, Outcome};
+use crate::link::{LinkError, Outbound};
+use crate::replies::DUPLEX_CALLS;
+
+mod aggregate;
+mod backlog;
+
+/// Reports kept until the driver takes them. Later ones are dropped.
+const MAX_REPORTS: usize = 64;
+
+/// An image that this side sends.
+pub trait Image: Clone {
+    /// BLAKE3 of the bytes.
+    fn id(&self) -> &ImageId;
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+    /// Whether an invocation may run twice, so that one that may have run is sent again over a new link.
+    fn is_idempotent(&self) -> bool;
+}
+
+/// How one invocation is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission {
+    /// The handle of its image.
+    pub handle: u32,
+    /// Most bytes that its payload takes.
+    pub bound: usize,
+    /// Alignment of its payload, at most [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN).
+    pub align: usize,
+    /// Whether the caller awaits a completion.
+    pub wants_completion: bool,
+    /// Whether the image is sent ahead of it even if the peer has it.
+    pub carries_code: bool,
+}
+
+/// An invocation that wanted no completion and did not end well.
+#[derive(Debug)]
+pub struct Report<I> {
+    /// Its image.
+    pub image: I,
+    /// What the peer reported, or why nothing was reported.
+    pub outcome: Outcome,
+}
+
+/// Why an invocation was not sent.
+#[derive(Debug)]
+pub enum SubmitError<I, E> {
+    /// The payload does not encode.
+    Encode(E),
+    /// The peer does not accept the payload or the image.
+    Lost(Lost),
+    /// An earlier invocation that wanted no completion did not end well. This one was not sent.
+    Earlier(Box<Report<I>>),
+    /// The link died. The connection handles it before the driver sees it.
+    #[doc(hidden)]
+    Link(LinkError),
+}
+
+impl<I, E> From<LinkError> for SubmitError<I, E> {
+    #[cold]
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl<I, E> From<Stop> for SubmitError<I, E> {
+    #[cold]
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Link(error) => Self::Link(error),
+            Stop::Lost(lost) => Self::Lost(lost),
+        }
+    }
+}
+
+/// Why an image or a payload cannot be sent.
+#[derive(Debug)]
+enum Stop {
+    Link(LinkError),
+    Lost(Lost),
+}
+
+impl From<LinkError> for Stop {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+/// A handle.
+#[derive(Debug)]
+struct Handle<I> {
+    image: I,
+    users: usize,
+    /// The open batch is one of the users.
+    is_batched: bool,
+    /// The generation of the link over which the image was sent, with [`RESEND`](Self::RESEND); 0: over none.
+    installed: u64,
+}
+
+impl<I> Handle<I> {
+    /// A bit of [`installed`](Self::installed): the next invocation that carries its code sends the image again. One
+    /// comparison with the generation therefore tells whether anything must be sent ahead of an invocation.
+    const RESEND: u64 = 1 << 63;
+
+    /// Whether the peer of this link has the image.
+    fn is_installed(&self, generation: u64) -> bool {
+        self.installed & !Self::RESEND == generation
+    }
+}
+
+/// The calling half.
+#[derive(Debug)]
+pub(crate) struct Caller<I, U> {
+    /// Counts links. What was installed over one link is not installed over the next.
+    generation: u64,
+    limits: Limits,
+    handles: Vec<Handle<I>>,
+    /// Something waits to be sent: `outgoing`, `resend`, `unbind`, or a batch that is closing.
+    has_backlog: bool,
+    is_duplex: bool,
+    pub(crate) calls: Calls<U>,
+    /// The last invocation that wants no completion: sequence number and handle.
+    last_send: Option<(u32, u32)>,
+    reports: VecDeque<Report<I>>,
+    /// Bytes for which the window was closed at the last attempt.
+    lacking: usize,
+    batch: OpenBatch,
+    /// Bytes that a batch may have.
+    batch_size: usize,
+    /// A body that is sent in fragments. No other request is sent before its last fragment.
+    outgoing: Option<Outgoing>,
+    /// Number of bodies that were sent in fragments.
+    bodies: u32,
+    /// Calls that are sent again over this link.
+    resend: VecDeque<u64>,
+    unbind: Vec<u32>,
+}
+
+/// A body that is sent in fragments.
+#[derive(Debug)]
+struct Outgoing {
+    header: Header,
+    body: Vec<u8>,
+    sent: usize,
+    number: u32,
+    /// It was sent before, over a link that died.
+    is_retry: bool,
+}
+
+impl<I: Image, U> Caller<I, U> {
+    pub(crate) fn new(batch_size: usize) -> Self {
+        Self {
+            generation: 0,
+            limits: Limits {
+                max_payload: 0,
+                max_image: 0,
+                max_answer: 0,
+            },
+            handles: Vec::new(),
+            has_backlog: false,
+            is_duplex: false,
+            calls: Calls::default(),
+            last_send: None,
+            reports: VecDeque::new(),
+            lacking: 0,
+            batch: OpenBatch::default(),
+            batch_size,
+            outgoing: None,
+            bodies: 0,
+            resend: VecDeque::new(),
+            unbind: Vec::new(),
+        }
+    }
+
+    /// Continues over a new link: no image is installed over it.
+    pub(crate) fn relink(&mut self, limits: Limits, max_body: usize, is_duplex: bool) {
+        self.generation += 1;
+        self.limits = limits;
+        self.is_duplex = is_duplex;
+        self.unbind.clear();
+        self.batch.set_limit(self.batch_size, max_body);
+        self.close_batch_soon();
+        self.has_backlog |= !self.resend.is_empty();
+    }
+
+    /// Binds an image to a handle. Nothing is sent before its first use.
+    pub(crate) fn bind(&mut self, image: I) -> u32 {
+        let same = self
+            .handles
+            .iter()
+            .position(|handle| handle.users > 0 && handle.image.id() == image.id());
+        let unused = || self.handles.iter().position(|handle| handle.users == 0);
+        let index = match same.or_else(unused) {
+            Some(index) => {
+                let handle = &mut self.handles[index];
+                if handle.image.id() != image.id() {
+                    handle.installed = 0;
+                }
+                handle.image = image;
+                handle.users += 1;
+                index
+            }
+            None => {
+                self.handles.push(Handle {
+                    image,
+                    users: 1,
+                    is_batched: false,
+                    installed: 0,
+                });
+                self.handles.len() - 1
+            }
+        };
+        self.unbind.retain(|&handle| handle as usize != index);
+        index as u32
+    }
+
+    /// Removes a user of a handle. Without users the peer is told to release the image.
+    pub(crate) fn unbind(&mut self, handle: u32) {
+        let slot = &mut self.handles[handle as usize];
+        slot.users -= 1;
+        if slot.users == 0 && slot.is_installed(self.generation) {
+            self.unbind.push(handle);
+            self.has_backlog = true;
+        }
+    }
+
+    /// The next invocation of this handle that carries its code sends the image.
+    pub(crate) fn resend_image(&mut self, handle: u32) {
+        self.handles[handle as usize].installed |= Handle::<I>::RESEND;
+    }
+
+    pub(crate) fn image(&self, handle: u32) -> &I {
+        &self.handles[handle as usize].image
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Bytes for which the window was closed at the last attempt to send.
+    pub(crate) fn lacking(&self) -> usize {
+        self.lacking
+    }
+
+    #[inline]
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.has_backlog
+    }
+
+    /// Whether an accepted request was not sent completely: a body in fragments, or a batch.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.outgoing.is_some() || !self.batch.is_empty()
+    }
+
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.outgoing.is_some()
+    }
+
+    /// Whether nothing is under way: neither requests to be sent nor calls to be sent again.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.resend.is_empty() && !self.has_unsent()
+    }
+
+    #[inline]
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    pub(crate) fn take_report(&mut self) -> Option<Report<I>> {
+        self.reports.pop_front()
+    }
+
+    pub(crate) fn take_reports(&mut self) -> VecDeque<Report<I>> {
+        std::mem::take(&mut self.reports)
+    }
+
+    fn report(&mut self, handle: u32, outcome: Outcome) {
+        if self.reports.len() < MAX_REPORTS
+            && let Some(slot) = self.handles.get(handle as usize)
+        {
+            let image = slot.image.clone();
+            self.reports.push_back(Report { image, outcome });
+        }
+    }
+
+    /// Whether another call may be under way.
+    #[inline]
+    fn has_call_window(&self) -> bool {
+        !self.is_duplex || self.calls.in_flight() < DUPLEX_CALLS
+    }
+
+    /// Sends an invocation in a frame of its own. `None`: the window is closed. With a completion the result is its token,
+    /// otherwise 0.
+    #[inline(always)]
+    pub(crate) fn submit<E>(
+        &mut self,
+        tx: &mut impl Outbound,
+        submission: &Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Option<u64>, SubmitError<I, E>> {
+        let &Submission {
+            handle,
+            bound,
+            align,
+            wants_completion,
+            ..
+        } = submission;
+        let slot = &self.handles[handle as usize];
+        let is_ready = slot.installed == self.generation && !self.has_backlog && self.batch.is_empty();
+        if (!is_ready || self.is_duplex) && !self.prepare(tx, submission)? {
+            return Ok(None);
+        }
+        if bound > tx.max_body() {
+            return self.submit_fragmented(tx, submission, encode);
+        }
+        let Some(memory) = tx.reserve(bound, align)? else {
+            self.lacking = bound;
+            return Ok(None);
+        };
+        let len = encode(memory).map_err(SubmitError::Encode)?;
+        assert!(len <= bound, "a payload is longer than its bound");
+        if len as u64 > self.limits.max_payload {
+            return Err(SubmitError::Lost(self.payload_too_large(len)));
+        }
+        if !wants_completion {
+            let sequence = tx.commit(Header::new(Kind::Exec, handle, 0), len);
+            self.last_send = Some((sequence, handle));
+            return Ok(Some(0));
+        }
+        let is_idempotent = self.handles[handle as usize].image.is_idempotent();
+        let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));
+        let token = self.calls.begin(Request::Invocation(handle), retry);
+        let sequence = tx.commit(Header::new(Kind::Exec, handle, token), len);
+        self.calls.sent(token, sequence);
+        Ok(Some(token))
+    }
+
+    /// Sends what must precede an invocation. `false`: the window is closed.
+    #[cold]
+    #[inline(never)]
+    fn prepare(&mut self, tx: &mut impl Outbound, submission: &Submission) -> Result<bool, Stop> {
+        if submission.wants_completion && !self.has_call_window() {
+            return Ok(false);
+        }
+        self.close_batch_soon();
+        Ok(self.drive(tx)?
+            && self.install(tx, submission.handle, submission.carries_code)?
+            && self.drive(tx)?)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn submit_fragmented<E>(
+        &mut self,
+        tx: &mut impl Outbound,
+        submission: &Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Option<u64>, SubmitError<I, E>> {
+        let &Submission { handle, bound, .. } = submission;
+        let mut body = Vec::new();
+        body.try_reserve_exact(bound)
+            .map_err(|_| SubmitError::Lost(self.payload_too_large(bound)))?;
+        body.resize(bound, 0);
+        let len = encode(&mut body).map_err(SubmitError::Encode)?;
+        assert!(len <= bound, "a payload is longer than its bound");
+        body.truncate(len);
+        if len as u64 > self.limits.max_payload {
+            return Err(SubmitError::Lost(self.payload_too_large(len)));
+        }
+        let token = if submission.wants_completion {
+            let is_idempotent = self.handles[handle as usize].image.is_idempotent();
+            let retry = is_idempotent.then(|| Retry::new(handle, &body));
+            self.calls.begin(Request::Invocation(handle), retry)
+        } else {
+            0
+        };
+        self.start(Header::new(Kind::Exec, handle, token), body, false);
+        self.drive(tx)?;
+        Ok(Some(token))
+    }
+
+    #[cold]
+    fn payload_too_large(&self, len: usize) -> Lost {
+        Lost::PayloadTooLarge {
+            len: len as u64,
+            limit: self.limits.max_payload,
+        }
+    }
+
+    /// Sends a request without a body that wants a completion. `None`: the window is closed.
+    pub(crate) fn request(
+        &mut self,
+        tx: &mut impl Outbound,
+        header: Header,
+        request: Request,
+    ) -> Result<Option<u64>, LinkError> {
+        self.close_batch_soon();
+        if !self.has_call_window() || !self.drive(tx)? {
+            return Ok(None);
+        }
+        if tx.reserve(0, 1)?.is_none() {
+            self.lacking = 0;
+            return Ok(None);
+        }
+        let token = self.calls.begin(request, None);
+        let sequence = tx.commit(Header { token, ..header }, 0);
+        self.calls.sent(token, sequence);
+        Ok(Some(token))
+    }
+
+    /// Sends the image of a handle, unless the peer has it. With `again` it is sent if it was not sent since the last
+    /// invocation that carried its code. `false`: the window is closed.
+    fn install(&mut self, tx: &mut impl Outbound, handle: u32, again: bool) -> Result<bool, Stop> {
+        // The image is borrowed, not cloned: a reference count would wait for the stores of the image itself.
+        let slot = &mut self.handles[handle as usize];
+        let is_due_again = again && slot.installed & Handle::<I>::RESEND != 0;
+        if slot.is_installed(self.generation) && !is_due_again {
+            return Ok(true);
+        }
+        let image = slot.image.bytes();
+        if image.len() as u64 > self.limits.max_image {
+            return Err(Stop::Lost(Lost::ImageTooLarge {
+                len: image.len() as u64,
+                limit: self.limits.max_image,
+            }));
+        }
+        let head = InstallHead::unsigned(*slot.image.id());
+        let len = InstallHead::SIZE + image.len();
+        let header = Header::new(Kind::Install, handle, 0);
+        if len > tx.max_body() {
+            let mut body = head.as_bytes().to_vec();
+            body.extend_from_slice(image);
+            slot.installed = self.generation;
+            self.start(header, body, false);
+            return Ok(true);
+        }
+        let Some(memory) = tx.reserve(len, 8)? else {
+            self.lacking = len;
+            return Ok(false);
+        };
+        let (to_head, to_image) = memory[..len].split_at_mut(InstallHead::SIZE);
+        to_head.copy_from_slice(head.as_bytes());
+        to_image.copy_from_slice(image);
+        tx.commit(header, len);
+        slot.installed = self.generation;
+        failpoint!("source.installed");
+        Ok(true)
+    }
+
+    /// Begins to send a body in fragments.
+    fn start(&mut self, header: Header, body: Vec<u8>, is_retry: bool) {
+        self.bodies = self.bodies.wrapping_add(1);
+        self.outgoing = Some(Outgoing {
+            header,
+            body,
+            sent: 0,
+            number: self.bodies,
+            is_retry,
+        });
+        self.has_backlog = true;
+    }
+
+    /// A completion arrived.
+    #[inline]
+    pub(crate) fn completed(&mut self, token: u64, completion: Completion) {
+        // The peer processes frames in order: it has consumed what was sent before this request.
+        if let Some(sequence) = self.calls.complete(token, completion)
+            && self
+                .last_send
+                .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)
+        {
+            self.last_send = None;
+        }
+    }
+
+    /// A report arrived.
+    #[cold]
+    pub(crate) fn reported(&mut self, completion: &Completion) {
+        let (handle, detail) = completion.split_report();
+        self.report(handle, Ok(detail));
+    }
+
+    /// The caller of a token dropped it.
+    pub(crate) fn abandon(&mut self, token: u64, is_linked: bool) {
+        let is_resent = self.resend.contains(&token);
+        self.resend.retain(|&other| other != token);
+        // A completion arrives only over the link over which the frame was sent, or will be.
+        let may_complete = is_linked && !is_resent || self.calls.is_in_batch(token);
+        self.calls.abandon(token, may_complete);
+    }
+
+    /// The link died. Every request ends, or waits to be sent again. `is_unconsumed` tells whether the peer may not have
+    /// consumed a frame.
+    #[cold]
+    pub(crate) fn lose(&mut self, why: &str, is_unconsumed: impl FnOnce(u32) -> bool) {
+        // What was sent once may have run, however little of it was sent again.
+        let unsent = self
+            .outgoing
+            .take()
+            .filter(|outgoing| !outgoing.is_retry)
+            .map(|outgoing| outgoing.header);
+        if let Some((sequence, handle)) = self.last_send.take()
+            && is_unconsumed(sequence)
+        {
+            self.report(handle, Err(Box::new(Lost::Indeterminate)));
+        }
+        if let Some(header) = unsent
+            && header.kind == Kind::Exec
+            && header.token == 0
+        {
+            let why = why.to_owned();
+            self.report(header.handle, Err(Box::new(Lost::NotSent { why })));
+        }
+        let unsent = unsent.map_or(0, |header| header.token);
+        let retries = self.calls.lose(|token| {
+            if token == unsent {
+                Lost::NotSent { why: why.to_owned() }
+            } else {
+                Lost::Indeterminate
+            }
+        });
+        self.resend = retries.into();
+        self.has_backlog = true;
+    }
+
+    /// No other link will be made. What would be sent again may have run; what is in the open batch was never sent.
+    #[cold]
+    pub(crate) fn give_up(&mut self, why: &str) {
+        while let Some(token) = self.resend.pop_front() {
+            self.calls.fail(token, Lost::Indeterminate);
+        }
+        self.fail_batch(|_| Some(Lost::NotSent { why: why.to_owned() }));
+    }
+}

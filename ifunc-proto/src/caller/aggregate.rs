@@ -1,0 +1,235 @@
+//! Aggregated invocations: the open batch, from its first entry until it is sent.
+
+use ifunc_abi::batch::{ALIGN, Entry};
+use ifunc_abi::frame::{Header, Kind};
+
+use super::{Caller, Image, Stop, Submission, SubmitError};
+use crate::batch::size_of_entry;
+use crate::calls::{Request, Retry};
+use crate::completion::Lost;
+use crate::link::{LinkError, Outbound};
+
+impl<I: Image, U> Caller<I, U> {
+    /// Whether an entry for this submission fits into a batch at all. Larger ones are sent in frames of their own.
+    pub(crate) fn fits_batch(&self, submission: &Submission) -> bool {
+        Entry::room(submission.bound).is_some_and(|size| size <= self.batch.limit())
+    }
+
+    /// Adds an invocation to the open batch. `None`: the window is closed and the batch is full. `is_eager`: the batch is
+    /// sent with its first entry.
+    pub(crate) fn append<E>(
+        &mut self,
+        tx: &mut impl Outbound,
+        submission: &Submission,
+        is_eager: bool,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Option<u64>, SubmitError<I, E>> {
+        let &Submission {
+            handle,
+            bound,
+            align,
+            wants_completion,
+            ..
+        } = submission;
+        if wants_completion && !self.has_call_window() {
+            return Ok(None);
+        }
+        let size = Entry::room(bound).unwrap_or(usize::MAX);
+        let is_installed = self.handles[handle as usize].installed == self.generation;
+        let is_ready = is_installed || self.drive(tx)? && self.install(tx, handle, false)?;
+        if !is_ready {
+            return Ok(None);
+        }
+        if !self.batch.reserve(size) {
+            self.close_batch(tx)?;
+            if !self.batch.is_empty() || !self.batch.reserve(size) {
+                return Ok(None);
+            }
+        }
+        let len = self
+            .batch
+            .encode(bound, align, encode)
+            .map_err(SubmitError::Encode)?;
+        if len as u64 > self.limits.max_payload {
+            return Err(SubmitError::Lost(self.payload_too_large(len)));
+        }
+        let slot = &mut self.handles[handle as usize];
+        if !std::mem::replace(&mut slot.is_batched, true) {
+            slot.users += 1;
+            self.batch.handles.push(handle);
+        }
+        let token = if wants_completion {
+            let is_idempotent = slot.image.is_idempotent();
+            let retry = is_idempotent.then(|| Retry::new(handle, self.batch.encoded(len)));
+            let token = self.calls.begin(Request::Invocation(handle), retry);
+            self.calls.set_in_batch(token, true);
+            self.batch.has_calls = true;
+            token
+        } else {
+            self.batch.last_send = Some(handle);
+            0
+        };
+        if self.batch.push(handle, token, len) {
+            self.batch.generation = self.generation;
+        }
+        // An entry of the same size would not fit any more.
+        if is_eager || self.batch.len() + size > self.batch.limit() {
+            self.close_batch(tx)?;
+        }
+        Ok(Some(token))
+    }
+
+    /// The number of the open batch, counted from 1; `None`: no batch is open.
+    #[inline]
+    pub(crate) fn open_batch(&self) -> Option<u64> {
+        (!self.batch.is_empty()).then_some(self.batch.opened)
+    }
+
+    /// Whether the open batch waits for the window.
+    pub(crate) fn is_batch_closing(&self) -> bool {
+        self.batch.is_closing
+    }
+
+    /// Sends the open batch after everything else that waits. If the window is closed, the next drive sends it.
+    #[cold]
+    pub(crate) fn close_batch(&mut self, tx: &mut impl Outbound) -> Result<(), LinkError> {
+        self.close_batch_soon();
+        self.drive(tx).map(drop)
+    }
+
+    /// The next drive sends the open batch.
+    #[inline]
+    pub(crate) fn close_batch_soon(&mut self) {
+        if !self.batch.is_empty() {
+            self.batch.is_closing = true;
+            self.has_backlog = true;
+        }
+    }
+
+    /// Sends the batch, or as much of it as one frame holds, or an image that must precede it. `false`: the window is
+    /// closed.
+    pub(super) fn send_batch(&mut self, tx: &mut impl Outbound) -> Result<bool, LinkError> {
+        if self.batch.generation != self.generation {
+            return self.refit_batch(tx);
+        }
+        let part = self.batch.first_frame(tx.max_body());
+        if part == 0 {
+            self.send_first_entry_alone();
+            return Ok(true);
+        }
+        let Some(memory) = tx.reserve(part, ALIGN)? else {
+            self.lacking = part;
+            return Ok(false);
+        };
+        memory[..part].copy_from_slice(self.batch.bytes(part));
+        let sequence = tx.commit(Header::new(Kind::Batch, 0, 0), part);
+        failpoint!("source.batch");
+        if self.batch.has_calls {
+            let Self { batch, calls, .. } = self;
+            for (_, entry) in batch.entries().take_while(|(at, _)| *at < part) {
+                calls.set_in_batch(entry.token.get(), false);
+                calls.sent(entry.token.get(), sequence);
+            }
+        }
+        if let Some(handle) = self.batch.last_send {
+            self.last_send = Some((sequence, handle));
+        }
+        self.batch.remove_first(part);
+        self.end_batch();
+        Ok(true)
+    }
+
+    /// The first entry fits into no frame of this link: it is sent in fragments.
+    #[cold]
+    fn send_first_entry_alone(&mut self) {
+        let Some((at, entry)) = self.batch.entries().next() else {
+            return;
+        };
+        let payload = self.batch.payload(at, entry).to_vec();
+        let token = entry.token.get();
+        self.calls.set_in_batch(token, false);
+        self.batch.remove_first(size_of_entry(entry));
+        self.start(Header::new(Kind::Exec, entry.code.get(), token), payload, false);
+        self.end_batch();
+    }
+
+    /// Releases what an empty batch holds.
+    fn end_batch(&mut self) {
+        if !self.batch.is_empty() {
+            return;
+        }
+        self.batch.is_closing = false;
+        self.batch.has_calls = false;
+        self.batch.last_send = None;
+        while let Some(handle) = self.batch.handles.pop() {
+            self.leave_batch(handle);
+        }
+    }
+
+    /// The batch is no user of the handle any more.
+    fn leave_batch(&mut self, handle: u32) {
+        self.handles[handle as usize].is_batched = false;
+        self.unbind(handle);
+    }
+
+    /// Before the batch is sent over another link than it was made for: sends the images of its entries, and fails the
+    /// entries that the new peer does not accept. `false`: the window is closed.
+    #[cold]
+    fn refit_batch(&mut self, tx: &mut impl Outbound) -> Result<bool, LinkError> {
+        for index in 0..self.batch.handles.len() {
+            let handle = self.batch.handles[index];
+            match self.install(tx, handle, false) {
+                // The image is sent in fragments first.
+                Ok(true) if self.outgoing.is_some() => return Ok(true),
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(Stop::Link(error)) => return Err(error),
+                Err(Stop::Lost(lost)) => {
+                    self.fail_entries(|entry| (entry.code == handle).then(|| lost.clone()));
+                    self.batch.handles.swap_remove(index);
+                    self.leave_batch(handle);
+                    self.end_batch();
+                    return Ok(true);
+                }
+            }
+        }
+        let limit = self.limits.max_payload;
+        self.fail_entries(|entry| {
+            let len = entry.len.get().into();
+            (len > limit).then_some(Lost::PayloadTooLarge { len, limit })
+        });
+        self.batch.generation = self.generation;
+        self.end_batch();
+        Ok(true)
+    }
+
+    /// Fails entries of the open batch, and releases it if none is left.
+    #[cold]
+    pub(super) fn fail_batch(&mut self, verdict: impl FnMut(Entry) -> Option<Lost>) {
+        if !self.batch.is_empty() {
+            self.fail_entries(verdict);
+            self.end_batch();
+        }
+    }
+
+    /// Removes the entries for which there is a verdict. Their calls and sends end with it.
+    fn fail_entries(&mut self, mut verdict: impl FnMut(Entry) -> Option<Lost>) {
+        let mut failed = Vec::new();
+        self.batch.retain(|entry| match verdict(entry) {
+            Some(lost) => {
+                failed.push((entry, lost));
+                false
+            }
+            None => true,
+        });
+        for (entry, lost) in failed {
+            let token = entry.token.get();
+            if token == 0 {
+                self.report(entry.code.get(), Err(Box::new(lost)));
+            } else {
+                self.calls.set_in_batch(token, false);
+                self.calls.fail(token, lost);
+            }
+        }
+    }
+}

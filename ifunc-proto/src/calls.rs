@@ -1,0 +1,342 @@
+//! Requests whose completion is awaited, by token.
+
+use crate::completion::{Completion, Lost, Outcome};
+
+/// What a completion answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A `Sync`: everything sent before it.
+    Flush,
+    /// A page of the target's statistics.
+    Stats,
+    /// An invocation of the image that is bound to this handle.
+    Invocation(u32),
+}
+
+/// An invocation that may be sent again over another link.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    pub(crate) handle: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Retry {
+    #[cold]
+    pub(crate) fn new(handle: u32, payload: &[u8]) -> Box<Self> {
+        Box::new(Self {
+            handle,
+            payload: payload.to_vec(),
+        })
+    }
+}
+
+/// The table of calls. A token is an index into it and a generation, so that a late completion never reaches another call.
+/// `U` is what the driver keeps with a call, such as a waker.
+#[derive(Debug)]
+pub(crate) struct Calls<U> {
+    slots: Vec<Slot<U>>,
+    free: Vec<u32>,
+    /// Tokens issued so far.
+    issued: u64,
+    /// Calls that a completion may still arrive for.
+    in_flight: usize,
+    /// The driver's data of calls that ended since the driver last took it.
+    ended: Vec<U>,
+}
+
+#[derive(Debug)]
+struct Slot<U> {
+    generation: u32,
+    /// The invocation lies in the open batch and was not sent.
+    in_batch: bool,
+    state: State,
+    user: Option<U>,
+}
+
+#[derive(Debug)]
+enum State {
+    Free,
+    Pending {
+        request: Request,
+        /// How many tokens were issued before it.
+        age: u64,
+        /// Sequence number of its frame.
+        sequence: u32,
+        /// Boxed: it is rare, and the state is moved.
+        retry: Option<Box<Retry>>,
+    },
+    Done(Outcome),
+    /// The caller dropped the call; its completion may still arrive.
+    Abandoned,
+}
+
+impl<U> Default for Calls<U> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            issued: 0,
+            in_flight: 0,
+            ended: Vec::new(),
+        }
+    }
+}
+
+impl<U> Calls<U> {
+    /// Issues a token, never 0.
+    #[inline]
+    pub(crate) fn begin(&mut self, request: Request, retry: Option<Box<Retry>>) -> u64 {
+        self.issued += 1;
+        self.in_flight += 1;
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.add(),
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1).max(1);
+        slot.in_batch = false;
+        // The state is written field by field into a slot that owns nothing. Built elsewhere and copied, it would be
+        // loaded in larger pieces than it was stored in, and that load waits until earlier frames have left the store
+        // buffer.
+        debug_assert!(
+            matches!(slot.state, State::Free),
+            "the free list holds free slots only"
+        );
+        if let State::Free = slot.state {
+            slot.state = State::Pending {
+                request,
+                age: self.issued,
+                sequence: 0,
+                retry,
+            };
+        }
+        token_of(index, slot.generation)
+    }
+
+    #[cold]
+    fn add(&mut self) -> u32 {
+        self.slots.push(Slot {
+            generation: 0,
+            in_batch: false,
+            state: State::Free,
+            user: None,
+        });
+        (self.slots.len() - 1) as u32
+    }
+
+    /// Records the sequence number of the call's frame.
+    #[inline]
+    pub(crate) fn sent(&mut self, token: u64, number: u32) {
+        if let Some(State::Pending { sequence, .. }) = self.state(token) {
+            *sequence = number;
+        }
+    }
+
+    /// Records whether the invocation lies in the open batch.
+    pub(crate) fn set_in_batch(&mut self, token: u64, in_batch: bool) {
+        if let Some(slot) = find(&mut self.slots, token) {
+            slot.in_batch = in_batch;
+        }
+    }
+
+    /// Whether the invocation lies in the open batch.
+    pub(crate) fn is_in_batch(&mut self, token: u64) -> bool {
+        find(&mut self.slots, token).is_some_and(|slot| slot.in_batch)
+    }
+
+    /// Ends a call. Returns the sequence number of its frame if the call was pending.
+    #[inline]
+    pub(crate) fn complete(&mut self, token: u64, completion: Completion) -> Option<u32> {
+        self.end(token, Ok(completion))
+    }
+
+    /// Ends a call without a completion.
+    #[cold]
+    pub(crate) fn fail(&mut self, token: u64, lost: Lost) {
+        self.end(token, Err(Box::new(lost)));
+    }
+
+    #[inline(always)]
+    fn end(&mut self, token: u64, outcome: Outcome) -> Option<u32> {
+        let slot = find(&mut self.slots, token)?;
+        match slot.state {
+            State::Pending { sequence, .. } => {
+                slot.state = State::Done(outcome);
+                self.in_flight -= 1;
+                if let Some(user) = slot.user.take() {
+                    self.ended.push(user);
+                }
+                Some(sequence)
+            }
+            State::Abandoned => {
+                self.in_flight -= 1;
+                self.release(token);
+                None
+            }
+            State::Free | State::Done(_) => None,
+        }
+    }
+
+    /// Replaces what the driver keeps with a call.
+    pub(crate) fn set_user(&mut self, token: u64, user: Option<U>) {
+        if let Some(slot) = find(&mut self.slots, token) {
+            slot.user = user;
+        }
+    }
+
+    /// The driver's data of calls that ended, to be drained.
+    #[inline]
+    pub(crate) fn ended(&mut self) -> &mut Vec<U> {
+        &mut self.ended
+    }
+
+    /// What a pending call requests.
+    pub(crate) fn pending(&mut self, token: u64) -> Option<Request> {
+        match self.state(token)? {
+            State::Pending { request, .. } => Some(*request),
+            _ => None,
+        }
+    }
+
+    /// Takes what may be sent again. A call is sent again once.
+    pub(crate) fn take_retry(&mut self, token: u64) -> Option<Box<Retry>> {
+        match self.state(token)? {
+            State::Pending { retry, .. } => retry.take(),
+            _ => None,
+        }
+    }
+
+    /// Takes the outcome of a call that ended and frees the token.
+    #[inline]
+    pub(crate) fn take(&mut self, token: u64) -> Option<Outcome> {
+        let slot = find(&mut self.slots, token)?;
+        if !matches!(slot.state, State::Done(_)) {
+            return None;
+        }
+        let State::Done(outcome) = std::mem::replace(&mut slot.state, State::Free) else {
+            return None;
+        };
+        slot.user = None;
+        self.free.push(token as u32);
+        Some(outcome)
+    }
+
+    /// The caller dropped the call. `may_complete`: a completion may still arrive, so the token stays in use.
+    pub(crate) fn abandon(&mut self, token: u64, may_complete: bool) {
+        self.set_user(token, None);
+        match self.state(token) {
+            Some(state @ State::Pending { .. }) if may_complete => *state = State::Abandoned,
+            Some(State::Pending { .. }) => {
+                self.in_flight -= 1;
+                self.release(token);
+            }
+            Some(State::Done(_)) => self.release(token),
+            _ => {}
+        }
+    }
+
+    /// The link died: no completion of what was sent will arrive. Returns the calls that may be sent again, in the order in
+    /// which they were first sent; every other call that was sent ends with `verdict`.
+    pub(crate) fn lose(&mut self, mut verdict: impl FnMut(u64) -> Lost) -> Vec<u64> {
+        let mut retries = Vec::new();
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if slot.in_batch {
+                continue;
+            }
+            let token = token_of(index as u32, slot.generation);
+            match &slot.state {
+                State::Pending {
+                    retry: Some(_), age, ..
+                } => retries.push((*age, token)),
+                State::Pending { retry: None, .. } => {
+                    slot.state = State::Done(Err(Box::new(verdict(token))));
+                    self.in_flight -= 1;
+                    self.ended.extend(slot.user.take());
+                }
+                State::Abandoned => {
+                    slot.state = State::Free;
+                    self.in_flight -= 1;
+                    self.free.push(index as u32);
+                }
+                State::Free | State::Done(_) => {}
+            }
+        }
+        retries.sort_unstable();
+        retries.into_iter().map(|(_, token)| token).collect()
+    }
+
+    /// Number of calls that a completion may still arrive for.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Number of tokens in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn release(&mut self, token: u64) {
+        if let Some(slot) = find(&mut self.slots, token) {
+            slot.state = State::Free;
+            slot.user = None;
+            self.free.push(token as u32);
+        }
+    }
+
+    #[inline]
+    fn state(&mut self, token: u64) -> Option<&mut State> {
+        find(&mut self.slots, token).map(|slot| &mut slot.state)
+    }
+}
+
+#[inline]
+fn find<U>(slots: &mut [Slot<U>], token: u64) -> Option<&mut Slot<U>> {
+    let slot = slots.get_mut(token as u32 as usize)?;
+    (slot.generation == (token >> 32) as u32).then_some(slot)
+}
+
+const fn token_of(index: u32, generation: u32) -> u64 {
+    (generation as u64) << 32 | index as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_finds_its_own_call_and_only_once() {
+        let mut calls = Calls::<()>::default();
+        let first = calls.begin(Request::Flush, None);
+        calls.sent(first, 7);
+        assert!(calls.take(first).is_none());
+        assert_eq!(calls.complete(first, Completion::executed()), Some(7));
+        let second_completion = calls.complete(first, Completion::executed());
+        assert_eq!(second_completion, None);
+        assert!(calls.take(first).is_some());
+        assert!(calls.take(first).is_none());
+        let second = calls.begin(Request::Flush, None);
+        assert_eq!(second as u32, first as u32, "the slot is used again");
+        let late = calls.complete(first, Completion::executed());
+        assert_eq!(late, None, "the old token is not the new one");
+        assert!(calls.pending(second).is_some());
+        // A new slot's generation is 1, so that no token is 0.
+        assert_eq!(first, 1 << 32);
+    }
+
+    #[test]
+    fn an_abandoned_token_stays_in_use_until_no_completion_can_arrive() {
+        let mut calls = Calls::<()>::default();
+        let abandoned = calls.begin(Request::Flush, None);
+        calls.abandon(abandoned, true);
+        let other = calls.begin(Request::Flush, None);
+        assert_ne!(other as u32, abandoned as u32);
+        calls.complete(abandoned, Completion::executed());
+        assert_eq!(calls.begin(Request::Flush, None) as u32, abandoned as u32);
+        let retry = calls.begin(Request::Invocation(0), Some(Retry::new(0, &[1])));
+        assert_eq!(calls.lose(|_| Lost::Indeterminate), [retry]);
+        assert!(matches!(calls.take(other), Some(Err(lost)) if *lost == Lost::Indeterminate));
+        assert!(calls.take_retry(retry).is_some());
+        assert!(calls.take_retry(retry).is_none());
+    }
+}

@@ -1,0 +1,750 @@
+//! One connection, for both roles.
+
+use std::collections::VecDeque;
+
+use ifunc_abi::batch::Entry;
+use ifunc_abi::frame::{Header, Kind, Limits};
+use ifunc_abi::status::Status;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::caller::{Caller, Image, Report, Submission, SubmitError};
+use crate::calls::Request;
+use crate::closed::Closed;
+use crate::completion::{Completion, Outcome};
+use crate::host::{Event, Host};
+use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
+use crate::order::{Order, Turn};
+use crate::quantum::{Quantum, UNITS};
+use crate::server::{Progress, Server, ServerConfig};
+
+/// Capacity for completions that is kept between two frames that hold many.
+const KEPT_COMPLETIONS: usize = 1024;
+
+/// What a node does on its connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Bytes of a batch of aggregated invocations.
+    pub batch_size: usize,
+    /// How it serves; `None`: it does not.
+    pub server: Option<ServerConfig>,
+}
+
+/// What the peer stated in its hello.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// What it accepts; `None`: it does not serve.
+    pub limits: Option<Limits>,
+    /// Whether it invokes.
+    pub invokes: bool,
+}
+
+/// A connection.
+///
+/// `I` is an image that this side sends, `U` what the driver keeps with a call (such as a waker), `B` an installed image of
+/// the peer's ([`Host::Image`]). A connection outlives its link: when the link dies, requests that may run twice wait for
+/// the next link, and all others end.
+#[derive(Debug)]
+pub struct Connection<I, U, B> {
+    caller: Caller<I, U>,
+    order: Order,
+    server: Option<Server<B>>,
+    /// The peer serves: it may send completions.
+    is_served: bool,
+    is_linked: bool,
+    /// The last poll found a request that waits for the send window.
+    is_stalled: bool,
+    /// The link died in a poll that had processed something before: the next poll returns this.
+    closed: Option<Box<Closed>>,
+    /// Invocations of the next poll.
+    quantum: usize,
+    /// Completions and reports received.
+    received: u64,
+    config: Config,
+    /// Completions of the frame that is being read.
+    completions: Vec<(u64, Completion)>,
+}
+
+impl<I: Image, U, B> Connection<I, U, B> {
+    /// A connection without a link.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            caller: Caller::new(config.batch_size),
+            order: Order::new(),
+            server: None,
+            is_served: false,
+            is_linked: false,
+            is_stalled: false,
+            closed: None,
+            quantum: UNITS,
+            received: 0,
+            config,
+            completions: Vec::new(),
+        }
+    }
+
+    /// Continues over a new link. Images are sent over it again; images that the peer installed over an earlier link are
+    /// released.
+    pub fn connect<L: Link>(&mut self, link: &mut L, peer: Peer) {
+        let (tx, rx) = link.split();
+        let server = self.config.server.filter(|_| peer.invokes);
+        let is_duplex = server.is_some() && peer.limits.is_some();
+        self.server = server.map(|config| Server::new(config, tx.max_body(), is_duplex));
+        self.is_served = peer.limits.is_some();
+        if let Some(limits) = peer.limits {
+            self.caller.relink(limits, tx.max_body(), is_duplex);
+        }
+        self.order = Order::new();
+        self.is_stalled = false;
+        self.closed = None;
+        self.is_linked = true;
+        self.quantum = rx.first_quantum().min(UNITS);
+    }
+
+    /// Whether there is a link that works as far as this side knows.
+    #[inline]
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.is_linked
+    }
+
+    /// Binds an image to a handle. Nothing is sent before its first use.
+    pub fn bind(&mut self, image: I) -> u32 {
+        self.caller.bind(image)
+    }
+
+    /// Removes a user of a handle.
+    pub fn unbind(&mut self, handle: u32) {
+        self.caller.unbind(handle);
+    }
+
+    /// The image of a handle.
+    ///
+    /// # Panics
+    /// If [`bind`](Self::bind) did not return the handle.
+    #[must_use]
+    pub fn image(&self, handle: u32) -> &I {
+        self.caller.image(handle)
+    }
+
+    /// Limits of the peer.
+    #[must_use]
+    pub fn peer_limits(&self) -> Limits {
+        self.caller.limits()
+    }
+
+    /// The next invocation of this handle that carries its code sends the image.
+    pub fn resend_image(&mut self, handle: u32) {
+        self.caller.resend_image(handle);
+    }
+
+    /// Sends an invocation. `Ok(None)`: the send window is closed, or the link died. With a completion the result is its
+    /// token, otherwise 0.
+    ///
+    /// # Errors
+    /// The invocation was not sent and will not be.
+    #[inline(always)]
+    pub fn submit<L: Link, E>(
+        &mut self,
+        link: &mut L,
+        submission: &Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Option<u64>, SubmitError<I, E>> {
+        let (_, rx) = link.split();
+        // A call learns nothing of earlier invocations: what arrived can wait.
+        if !submission.wants_completion && (self.caller.has_reports() || !rx.is_empty()) {
+            self.take_earlier(link)?;
+        }
+        if !self.is_linked {
+            return Ok(None);
+        }
+        let (tx, _) = link.split();
+        match self.caller.submit(tx, submission, encode) {
+            Ok(token) => {
+                if submission.carries_code && token.is_some() {
+                    self.caller.resend_image(submission.handle);
+                }
+                Ok(token)
+            }
+            Err(SubmitError::Link(error)) => {
+                self.fail_link(link, error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Receives completions, and returns the first report as an error.
+    #[cold]
+    fn take_earlier<L: Link, E>(&mut self, link: &mut L) -> Result<(), SubmitError<I, E>> {
+        self.receive(link, 0);
+        match self.caller.take_report() {
+            Some(report) => Err(SubmitError::Earlier(Box::new(report))),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds an invocation to the open batch, or sends it in a frame of its own if it fits into no batch. `Ok(None)`: the
+    /// batch is full and the send window is closed, or the link died. `is_eager`: a batch is sent with its first entry.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn append<L: Link, E>(
+        &mut self,
+        link: &mut L,
+        submission: &Submission,
+        is_eager: bool,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Option<u64>, SubmitError<I, E>> {
+        if !self.caller.fits_batch(submission) {
+            return self.submit(link, submission, encode);
+        }
+        if !submission.wants_completion
+            && let Some(report) = self.caller.take_report()
+        {
+            return Err(SubmitError::Earlier(Box::new(report)));
+        }
+        if !self.is_linked {
+            return Ok(None);
+        }
+        let (tx, _) = link.split();
+        match self.caller.append(tx, submission, is_eager, encode) {
+            Err(SubmitError::Link(error)) => {
+                self.fail_link(link, error);
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
+    /// Asks for a completion when the peer has consumed everything that was sent before. `None`: the window is closed.
+    pub fn flush<L: Link>(&mut self, link: &mut L) -> Option<u64> {
+        self.request(link, Kind::Sync, 0, Request::Flush)
+    }
+
+    /// The token of a flush that ended: nothing is under way. For a connection without a link.
+    pub fn flushed(&mut self) -> Option<u64> {
+        if self.is_linked || !self.caller.is_at_rest() {
+            return None;
+        }
+        let token = self.caller.calls.begin(Request::Flush, None);
+        self.caller.calls.complete(token, Completion::executed());
+        Some(token)
+    }
+
+    /// Asks for the page of the peer's statistics that begins at `offset`. `None`: the window is closed.
+    pub fn stats<L: Link>(&mut self, link: &mut L, offset: u32) -> Option<u64> {
+        self.request(link, Kind::Stats, offset, Request::Stats)
+    }
+
+    fn request<L: Link>(&mut self, link: &mut L, kind: Kind, handle: u32, request: Request) -> Option<u64> {
+        self.receive(link, 0);
+        if !self.is_linked {
+            return None;
+        }
+        let (tx, _) = link.split();
+        match self.caller.request(tx, Header::new(kind, handle, 0), request) {
+            Ok(token) => token,
+            Err(error) => {
+                self.fail_link(link, error);
+                None
+            }
+        }
+    }
+
+    /// Sends what waits to be sent. `false`: the window is closed for some of it, or the link died.
+    #[inline]
+    pub fn drive<L: Link>(&mut self, link: &mut L) -> bool {
+        !self.caller.has_backlog() || self.drive_backlog(link)
+    }
+
+    #[cold]
+    fn drive_backlog<L: Link>(&mut self, link: &mut L) -> bool {
+        if !self.is_linked {
+            return false;
+        }
+        let (tx, _) = link.split();
+        match self.caller.drive(tx) {
+            Ok(is_done) => is_done,
+            Err(error) => {
+                self.fail_link(link, error);
+                false
+            }
+        }
+    }
+
+    /// Sends the open batch, after everything else that waits.
+    pub fn close_batch<L: Link>(&mut self, link: &mut L) {
+        self.caller.close_batch_soon();
+        self.drive(link);
+    }
+
+    /// Like [`close_batch`](Self::close_batch), if the call's invocation lies in the open batch.
+    #[inline]
+    pub fn close_batch_of<L: Link>(&mut self, link: &mut L, token: u64) {
+        if self.caller.open_batch().is_some() && self.caller.calls.is_in_batch(token) {
+            self.close_batch(link);
+        }
+    }
+
+    /// The number of the open batch, counted from 1; `None`: no batch is open.
+    #[inline]
+    #[must_use]
+    pub fn open_batch(&self) -> Option<u64> {
+        self.caller.open_batch()
+    }
+
+    /// Whether the open batch is being sent and waits for the window.
+    #[must_use]
+    pub fn is_batch_closing(&self) -> bool {
+        self.caller.is_batch_closing()
+    }
+
+    /// Whether a closed window or a dead link keeps something from being sent.
+    #[inline]
+    #[must_use]
+    pub fn has_backlog(&self) -> bool {
+        self.caller.has_backlog()
+    }
+
+    /// Whether an accepted invocation was not sent completely.
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        self.caller.has_unsent()
+    }
+
+    /// Whether a body is being sent in fragments.
+    #[must_use]
+    pub fn has_outgoing(&self) -> bool {
+        self.caller.has_outgoing()
+    }
+
+    /// Bytes for which the window was closed at the last attempt to send.
+    #[must_use]
+    pub fn lacking(&self) -> usize {
+        self.caller.lacking()
+    }
+
+    /// The outcome of a call, once it ended. The token is invalid afterwards.
+    #[inline]
+    pub fn take(&mut self, token: u64) -> Option<Outcome> {
+        self.caller.calls.take(token)
+    }
+
+    /// What a call that has not ended requests.
+    pub fn pending(&mut self, token: u64) -> Option<Request> {
+        self.caller.calls.pending(token)
+    }
+
+    /// Drops a call. Its completion is ignored when it arrives.
+    pub fn abandon(&mut self, token: u64) {
+        let is_linked = self.is_linked;
+        self.caller.abandon(token, is_linked);
+    }
+
+    /// Replaces what the driver keeps with a call. When the call ends it moves to [`ended`](Self::ended).
+    pub fn set_user(&mut self, token: u64, user: Option<U>) {
+        self.caller.calls.set_user(token, user);
+    }
+
+    /// What the driver kept with calls that ended since it last drained this.
+    #[inline]
+    pub fn ended(&mut self) -> &mut Vec<U> {
+        self.caller.calls.ended()
+    }
+
+    /// Number of tokens in use.
+    #[must_use]
+    pub fn calls_in_use(&self) -> usize {
+        self.caller.calls.in_use()
+    }
+
+    /// The oldest report that was not taken.
+    pub fn take_report(&mut self) -> Option<Report<I>> {
+        self.caller.take_report()
+    }
+
+    /// All reports that were not taken, oldest first.
+    pub fn take_reports(&mut self) -> VecDeque<Report<I>> {
+        self.caller.take_reports()
+    }
+
+    /// Number of completions and reports received.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Receives completions and reports, until none is left or that of `token` arrived. For a connection that does not
+    /// serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
+    #[inline]
+    pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) {
+        if self.server.is_none() && self.is_linked {
+            self.receive_all(link, token);
+        }
+    }
+
+    fn receive_all<L: Link>(&mut self, link: &mut L, token: u64) {
+        if let Err(error) = self.try_receive(link, token) {
+            self.lose_received(link, &error.to_string());
+        }
+    }
+
+    fn try_receive<L: Link>(&mut self, link: &mut L, token: u64) -> Result<(), LinkError> {
+        let (_, rx) = link.split();
+        loop {
+            if self.order.is_next_parked() {
+                self.receive_parked()?;
+                continue;
+            }
+            let Some(frame) = rx.peek()? else {
+                rx.settle();
+                return Ok(());
+            };
+            let mut is_last = false;
+            match self.order.turn(frame.sequence) {
+                Turn::Now => {
+                    is_last = self.reply(&frame)? == token && token != 0 && rx.first_quantum() == 1;
+                    self.order.advance();
+                }
+                Turn::Early => self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?,
+                Turn::Duplicate => {}
+            }
+            rx.release();
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    #[cold]
+    fn receive_parked(&mut self) -> Result<(), LinkError> {
+        if let Some((sequence, words, body)) = self.order.take_parked() {
+            let body = &body[..];
+            self.reply(&Frame {
+                sequence,
+                words,
+                body,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Processes a frame of the replying direction. Returns the token of a completion, otherwise 0.
+    #[inline]
+    fn reply(&mut self, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
+        let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
+        if header.kind == Kind::Completion && self.is_served {
+            let completion = Completion::new(status(header.handle)?, frame.body);
+            self.received += 1;
+            self.caller.completed(header.token, completion);
+            return Ok(header.token);
+        }
+        self.reply_unusual(header, frame).map(|()| 0)
+    }
+
+    #[cold]
+    fn reply_unusual(&mut self, header: Header, frame: &Frame<impl Body>) -> Result<(), LinkError> {
+        match header.kind {
+            _ if !self.is_served => Err(LinkError::Malformed(
+                "a completion from a peer that does not serve",
+            )),
+            Kind::Report => {
+                let completion = Completion::new(status(header.handle)?, frame.body);
+                self.received += 1;
+                self.caller.reported(&completion);
+                Ok(())
+            }
+            Kind::Completions => self.read_completions(frame.body),
+            _ => Err(LinkError::Malformed("a request from a peer that does not invoke")),
+        }
+    }
+
+    /// Reads the entries of a `Completions` frame. All are validated before the first is processed.
+    fn read_completions(&mut self, body: impl Body) -> Result<(), LinkError> {
+        let mut completions = std::mem::take(&mut self.completions);
+        completions.clear();
+        let mut at = 0;
+        while at < body.len() {
+            let mut entry = Entry::new_zeroed();
+            let head = body.slice(at, Entry::SIZE).ok_or(CUT_OFF)?;
+            head.copy_to(entry.as_mut_bytes());
+            let len = entry.len.get() as usize;
+            let answer = body.slice(at + Entry::SIZE, len).ok_or(CUT_OFF)?;
+            let completion = Completion::new(status(entry.code.get())?, answer);
+            completions.push((entry.token.get(), completion));
+            at += Entry::room(len).ok_or(CUT_OFF)?;
+        }
+        // A body ends after the padding of its last entry.
+        if at != body.len() {
+            return Err(CUT_OFF);
+        }
+        for (token, completion) in completions.drain(..) {
+            self.received += 1;
+            self.caller.completed(token, completion);
+        }
+        if completions.capacity() <= KEPT_COMPLETIONS {
+            self.completions = completions;
+        }
+        Ok(())
+    }
+
+    /// Processes what has arrived: runs a fair quantum of invocations on `host`, and receives completions. Returns how many
+    /// requests and entries of batches were processed.
+    ///
+    /// # Errors
+    /// The connection is over. If the poll processed something before, the next poll returns the error.
+    #[inline]
+    pub fn poll<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+    ) -> Result<usize, Box<Closed>> {
+        if let Some(closed) = self.closed.take() {
+            return Err(closed);
+        }
+        let was_stalled = std::mem::take(&mut self.is_stalled);
+        let mut quantum = Quantum::new(self.quantum);
+        let (_, rx) = link.split();
+        rx.begin_poll();
+        let result = self.poll_frames(link, host, &mut quantum);
+        let (_, rx) = link.split();
+        rx.end_poll(quantum.processed);
+        self.quantum = quantum.next(rx.first_quantum());
+        if self.is_stalled || was_stalled {
+            host.observe(Event::Stalled(self.is_stalled));
+        }
+        if let Err(closed) = result {
+            return self.close(link, closed, quantum.processed);
+        }
+        Ok(quantum.processed)
+    }
+
+    #[cold]
+    fn close<L: Link>(
+        &mut self,
+        link: &mut L,
+        closed: Box<Closed>,
+        processed: usize,
+    ) -> Result<usize, Box<Closed>> {
+        self.lose_received(link, &closed.to_string());
+        if processed == 0 {
+            return Err(closed);
+        }
+        self.closed = Some(closed);
+        Ok(processed)
+    }
+
+    #[inline(always)]
+    fn poll_frames<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> Result<(), Box<Closed>> {
+        let (tx, rx) = link.split();
+        while !quantum.is_exhausted() && !self.is_stalled {
+            if self.order.is_next_parked() {
+                self.poll_parked(tx, host, quantum)?;
+                continue;
+            }
+            let Some(frame) = rx.peek()? else { break };
+            if self.order.turn(frame.sequence) == Turn::Now {
+                if !self.frame(tx, host, quantum, &frame)? {
+                    break;
+                }
+            } else {
+                self.out_of_turn(&frame)?;
+            }
+            rx.release();
+        }
+        if let Some(server) = &mut self.server
+            && server.replies.owes()
+            && !self.is_stalled
+        {
+            self.is_stalled = !server.replies.flush(tx)?;
+        }
+        if !quantum.is_exhausted() {
+            rx.settle();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn out_of_turn(&mut self, frame: &Frame<impl Body>) -> Result<(), LinkError> {
+        if self.order.turn(frame.sequence) == Turn::Early {
+            self.order.park(frame).map_err(|_| TOO_FAR_AHEAD)?;
+        }
+        Ok(())
+    }
+
+    /// Processes the next frame in order. `false`: it stays where it is, because the quantum is used up or the send window
+    /// is closed.
+    #[inline(always)]
+    fn frame<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        quantum: &mut Quantum,
+        frame: &Frame<P>,
+    ) -> Result<bool, Box<Closed>> {
+        let header = Header::parse(frame.words).map_err(Closed::broke)?;
+        if header.kind == Kind::Exec
+            && let Some(server) = &mut self.server
+        {
+            let order = &mut self.order;
+            let is_done = server.exec(tx, host, header, frame, || {
+                // Before it runs: a frame never runs twice.
+                order.advance();
+                quantum.charge_invocation(frame.body.len());
+            })?;
+            self.is_stalled = !is_done;
+            return Ok(is_done);
+        }
+        self.frame_unusual(tx, host, quantum, header, frame)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn frame_unusual<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        quantum: &mut Quantum,
+        header: Header,
+        frame: &Frame<P>,
+    ) -> Result<bool, Box<Closed>> {
+        if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
+            self.reply(frame)?;
+            self.order.advance();
+            return Ok(true);
+        }
+        let Some(server) = &mut self.server else {
+            return Err(Closed::broke("a request from a peer that does not invoke"));
+        };
+        if header.kind == Kind::Batch {
+            let progress = server.batch(tx, host, header, frame, quantum)?;
+            self.is_stalled = progress == Progress::Blocked;
+            if progress == Progress::Done {
+                self.order.advance();
+            }
+            return Ok(progress == Progress::Done);
+        }
+        if !server.replies.admits(tx, header.token)? {
+            self.is_stalled = true;
+            return Ok(false);
+        }
+        self.order.advance();
+        quantum.charge_request(header, frame.body.len(), server.assembled());
+        server.request(tx, host, header, frame)?;
+        Ok(true)
+    }
+
+    /// Processes a parked frame whose turn has come.
+    #[cold]
+    #[inline(never)]
+    fn poll_parked<H: Host<Image = B>>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> Result<(), Box<Closed>> {
+        let mut order = std::mem::replace(&mut self.order, Order::new());
+        let next = order.next();
+        let Some(frame) = order.next_parked() else {
+            self.order = order;
+            return Ok(());
+        };
+        // The frame is processed by a copy of the counter, and removed if the copy advanced.
+        self.order = Order::starting_at(next);
+        let result = self.frame(tx, host, quantum, &frame);
+        let is_processed = self.order.next() != next;
+        if is_processed {
+            order.take_parked();
+        }
+        self.order = order;
+        if !result? && !self.is_stalled {
+            // The quantum is used up in the middle of a batch.
+            quantum.exhaust();
+        }
+        Ok(())
+    }
+
+    /// Whether replies wait for the send window, and it is still closed. Asked before this side sleeps.
+    pub fn is_blocked<L: Link>(&mut self, link: &mut L) -> bool {
+        let (tx, _) = link.split();
+        self.is_stalled
+            && self
+                .server
+                .as_mut()
+                .is_some_and(|server| server.replies.is_blocked(tx))
+    }
+
+    /// Whether the last poll found a request whose reply finds the send window closed.
+    #[inline]
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// Whether a poll has something to do, whatever arrives: an end to return, replies to send, a parked frame whose turn
+    /// has come.
+    #[inline]
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.closed.is_some()
+            || self.order.is_next_parked()
+            || self.server.as_ref().is_some_and(|server| server.replies.owes())
+    }
+
+    /// The sending direction failed. What the peer sent before is received first.
+    #[cold]
+    fn fail_link<L: Link>(&mut self, link: &mut L, error: LinkError) {
+        // A connection that serves runs what the peer sent before it ended, in the polls that follow.
+        if self.server.is_none() {
+            self.lose(link, &error.to_string());
+        }
+    }
+
+    /// The link is dead: receives what arrived before, and ends every request or keeps it for the next link. The driver
+    /// calls it when the transport reports the peer's end before the link does.
+    #[cold]
+    pub fn lose<L: Link>(&mut self, link: &mut L, why: &str) {
+        if self.is_linked {
+            if self.server.is_none() {
+                let _ = self.try_receive(link, 0);
+            }
+            self.lose_received(link, why);
+        }
+    }
+
+    fn lose_received<L: Link>(&mut self, link: &mut L, why: &str) {
+        if !std::mem::take(&mut self.is_linked) {
+            return;
+        }
+        let (tx, _) = link.split();
+        self.caller.lose(why, |sequence| tx.is_unconsumed(sequence));
+        self.server = None;
+    }
+
+    /// No other link will be made: what waits for one ends.
+    #[cold]
+    pub fn give_up(&mut self, why: &str) {
+        self.caller.give_up(why);
+    }
+
+    /// The number of the link, counted from 1.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.caller.generation()
+    }
+}
+
+const NO_HEADER: LinkError = LinkError::Malformed("words that are no header");
+const TOO_FAR_AHEAD: LinkError =
+    LinkError::Malformed("frames further ahead of their turn than there are credits");
+const CUT_OFF: LinkError = LinkError::Malformed("completions that are cut off");
+
+fn status(code: u32) -> Result<Status, LinkError> {
+    Status::from_code(code).ok_or(LinkError::Malformed("an unknown status"))
+}

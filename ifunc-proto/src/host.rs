@@ -1,0 +1,182 @@
+//! What a connection needs of the node that serves it.
+
+use std::sync::Arc;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::status::{Rejection, Status};
+
+use crate::link::Body;
+
+/// The serving side of a node. The connection calls it in the order of the frames.
+pub trait Host {
+    /// An installed image, as a handle is bound to it. Dropping it releases the image.
+    type Image;
+
+    /// Validates and installs an image. The bytes are a private copy: the peer cannot change them.
+    ///
+    /// # Errors
+    /// Why this node does not run the image. Invocations of the handle are rejected with the same reason.
+    fn install(&mut self, install: &Install<'_>) -> Result<Self::Image, Refusal>;
+
+    /// Whether the image has this id. An `Install` of the id that its handle is bound to already is ignored.
+    fn has_id(&mut self, image: &Self::Image, id: &ImageId) -> bool;
+
+    /// Runs an image. Returns the length of the answer that it wrote to the begin of `answer`; `None`: the peer wants no
+    /// answer.
+    ///
+    /// # Errors
+    /// The image did not run, or did not run to its end.
+    fn invoke<B: Body>(
+        &mut self,
+        image: &Self::Image,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>>;
+
+    /// The page of this node's statistics that begins at `offset`, in at most `max` bytes.
+    fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>);
+
+    /// Counts an event. The events of invocations that end well are not reported: [`invoke`](Self::invoke) counts those.
+    fn observe(&mut self, event: Event);
+}
+
+/// An image to be installed.
+#[derive(Clone, Copy, Debug)]
+pub struct Install<'a> {
+    /// The handle that it is bound to.
+    pub handle: u32,
+    /// The id under which the peer sent it. Not compared with the bytes yet.
+    pub id: &'a ImageId,
+    /// Signature scheme and signature; see [`InstallHead`](ifunc_abi::frame::InstallHead).
+    pub signature: (u16, &'a [u8]),
+    /// The image.
+    pub image: &'a [u8],
+}
+
+/// One invocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Invocation<'a, B> {
+    /// Sequence number of its frame.
+    pub sequence: u32,
+    /// Whether it came as an entry of a batch.
+    pub is_batched: bool,
+    /// Its payload.
+    pub payload: Payload<'a, B>,
+}
+
+/// A payload and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a, B> {
+    /// In the transport's memory. The peer may be able to change it.
+    InPlace(B),
+    /// In private memory, at a multiple of [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN).
+    Private(&'a [u8]),
+}
+
+impl<B: Body> Payload<'_, B> {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::InPlace(body) => body.len(),
+            Self::Private(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Why an image is not installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Rejection,
+    /// Details for the peer, in UTF-8.
+    pub detail: Arc<str>,
+}
+
+impl Refusal {
+    /// A refusal with details.
+    pub fn new(reason: Rejection, detail: impl Into<Arc<str>>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// An invocation that has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// [`Status::Failed`] or [`Status::Rejected`].
+    pub status: Status,
+    /// Details for the peer; see [`status`](ifunc_abi::status).
+    pub detail: Vec<u8>,
+}
+
+impl From<Refusal> for Box<Failed> {
+    #[cold]
+    fn from(refusal: Refusal) -> Self {
+        Box::new(Failed {
+            status: Status::Rejected(refusal.reason),
+            detail: refusal.detail.as_bytes().to_vec(),
+        })
+    }
+}
+
+/// What a node counts of a connection that it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A frame that is no invocation was processed, or an invocation was rejected.
+    Frame,
+    /// Bytes of an image arrived.
+    ImageBytes(usize),
+    /// An image was refused before the node saw it.
+    Refused(Rejection),
+    /// An invocation has no answer.
+    Failed {
+        /// Why.
+        status: Status,
+        /// Bytes of its payload.
+        payload: usize,
+        /// Bytes of the detail for the peer.
+        detail: usize,
+    },
+    /// Bytes of a reply to a request that is no invocation were sent.
+    ReplyBytes(usize),
+    /// The connection waits for credits to reply (`true`), or got them (`false`).
+    Stalled(bool),
+}
+
+/// The host of a node that does not serve.
+#[derive(Clone, Copy, Debug)]
+pub struct NoHost;
+
+impl Host for NoHost {
+    type Image = std::convert::Infallible;
+
+    fn install(&mut self, _: &Install<'_>) -> Result<Self::Image, Refusal> {
+        Err(Refusal::new(Rejection::Policy, "this node does not serve"))
+    }
+
+    fn has_id(&mut self, image: &Self::Image, _: &ImageId) -> bool {
+        match *image {}
+    }
+
+    fn invoke<B: Body>(
+        &mut self,
+        image: &Self::Image,
+        _: Invocation<'_, B>,
+        _: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        match *image {}
+    }
+
+    fn stats(&mut self, _: u32, _: usize) -> (Status, Vec<u8>) {
+        (Status::Rejected(Rejection::Policy), Vec::new())
+    }
+
+    fn observe(&mut self, _: Event) {}
+}

@@ -1,0 +1,186 @@
+//! In-order, at-most-once delivery of the frames of one direction, whatever order the transport delivers them in.
+
+use std::collections::BTreeMap;
+
+use crate::link::{Body, Frame};
+
+/// Where a sequence number stands relative to the next expected one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It is the next one.
+    Now,
+    /// It is ahead: park the frame.
+    Early,
+    /// It was processed before: drop the frame.
+    Duplicate,
+}
+
+/// A frame that arrived ahead of its turn.
+#[derive(Debug)]
+struct Parked {
+    words: [u64; 2],
+    body: Vec<u8>,
+}
+
+/// The reorder buffer of one direction.
+#[derive(Debug)]
+pub(crate) struct Order {
+    next: u32,
+    parked: BTreeMap<u32, Parked>,
+    bytes: usize,
+}
+
+/// The peer sent further ahead than its credits allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooFarAhead;
+
+impl Order {
+    /// Most parked frames: the largest send window of a transport.
+    const MAX_PARKED: usize = 4096;
+    /// Most bytes of parked bodies.
+    const MAX_BYTES: usize = 64 << 20;
+
+    pub(crate) fn new() -> Self {
+        Self::starting_at(1)
+    }
+
+    /// An empty reorder buffer whose next expected number is `next`.
+    pub(crate) fn starting_at(next: u32) -> Self {
+        Self {
+            next,
+            parked: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The next expected sequence number.
+    #[inline]
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether the next expected frame is parked.
+    #[inline]
+    pub(crate) fn is_next_parked(&self) -> bool {
+        !self.parked.is_empty() && self.parked.contains_key(&self.next)
+    }
+
+    /// Compares a sequence number with the next expected one, by serial-number arithmetic (RFC 1982).
+    #[inline]
+    pub(crate) fn turn(&self, sequence: u32) -> Turn {
+        match sequence.wrapping_sub(self.next) as i32 {
+            0 => Turn::Now,
+            ahead if ahead > 0 => Turn::Early,
+            _ => Turn::Duplicate,
+        }
+    }
+
+    /// Copies a frame that is ahead of its turn.
+    #[cold]
+    pub(crate) fn park(&mut self, frame: &Frame<impl Body>) -> Result<(), TooFarAhead> {
+        if self.parked.contains_key(&frame.sequence) {
+            return Ok(());
+        }
+        let ahead = frame.sequence.wrapping_sub(self.next) as usize;
+        if ahead > Self::MAX_PARKED || self.bytes + frame.body.len() > Self::MAX_BYTES {
+            return Err(TooFarAhead);
+        }
+        let mut body = Vec::new();
+        frame.body.append_to(&mut body);
+        self.bytes += body.len();
+        let words = frame.words;
+        self.parked.insert(frame.sequence, Parked { words, body });
+        Ok(())
+    }
+
+    /// The next expected frame, if it is parked. It stays parked until [`advance`](Self::advance).
+    pub(crate) fn next_parked(&self) -> Option<Frame<&[u8]>> {
+        self.parked.get(&self.next).map(|parked| Frame {
+            sequence: self.next,
+            words: parked.words,
+            body: &parked.body[..],
+        })
+    }
+
+    /// Takes the next expected frame out and advances past it, if it is parked.
+    #[cold]
+    pub(crate) fn take_parked(&mut self) -> Option<(u32, [u64; 2], Vec<u8>)> {
+        let Parked { words, body } = self.parked.remove(&self.next)?;
+        self.bytes -= body.len();
+        Some((self.advance(), words, body))
+    }
+
+    /// Marks the next expected frame as processed and returns its number.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> u32 {
+        let this = self.next;
+        self.next = this.wrapping_add(1);
+        this
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(sequence: u32, body: &[u8]) -> Frame<&[u8]> {
+        Frame {
+            sequence,
+            words: [0, u64::from(sequence)],
+            body,
+        }
+    }
+
+    /// Delivers the frames `first + order[i]` and returns the numbers in the order in which they were processed.
+    fn deliver(first: u32, order: &[u32]) -> (Vec<u32>, Order) {
+        let mut window = Order::new();
+        window.next = first;
+        let mut processed = Vec::new();
+        for &offset in order {
+            let arrived = frame(first.wrapping_add(offset), b"x");
+            match window.turn(arrived.sequence) {
+                Turn::Now => {
+                    processed.push(arrived.sequence);
+                    window.advance();
+                }
+                Turn::Early => window.park(&arrived).unwrap(),
+                Turn::Duplicate => {}
+            }
+            while let Some((sequence, words, _)) = window.take_parked() {
+                assert_eq!(words[1], u64::from(sequence));
+                processed.push(sequence);
+            }
+        }
+        (processed, window)
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_with_duplicates_comes_out_in_order_and_once(
+            count in 1u32..40,
+            first in prop_oneof![Just(1u32), any::<u32>(), (u32::MAX - 40)..=u32::MAX],
+            seed in proptest::collection::vec(any::<u32>(), 0..200),
+        ) {
+            // Every number once, and as many duplicates as the seed has, in an order that the seed shuffles.
+            let mut order: Vec<u32> = (0..count).chain(seed.iter().map(|n| n % count)).collect();
+            for (i, n) in seed.iter().enumerate() {
+                let len = order.len();
+                order.swap(i % len, *n as usize % len);
+            }
+            let (processed, window) = deliver(first, &order);
+            let expected: Vec<u32> = (0..count).map(|i| first.wrapping_add(i)).collect();
+            prop_assert_eq!(processed, expected);
+            prop_assert_eq!(window.bytes, 0);
+        }
+    }
+
+    #[test]
+    fn parks_no_more_than_credits() {
+        let mut order = Order::new();
+        assert_eq!(order.park(&frame(5000, b"")), Err(TooFarAhead));
+        assert_eq!(order.park(&frame(0x8000_0000, b"")), Err(TooFarAhead));
+        assert_eq!(order.park(&frame(4097, b"")), Ok(()));
+    }
+}

@@ -1,0 +1,89 @@
+//! How much of a connection one poll processes, so that connections share a thread fairly.
+
+use ifunc_abi::frame::{FrameFlags, Header, Kind};
+
+/// Units in one poll: small frames and entries of batches, or [`BYTES`] bytes of bodies.
+pub(crate) const UNITS: usize = 64;
+/// Bytes of bodies that cost as much as [`UNITS`] small invocations: what a processor copies in that time.
+const BYTES: usize = 256 << 10;
+/// Units of an `Install`, however small its image is.
+const INSTALL: usize = 8;
+/// Factor by which the invocations of the next poll grow after a poll that used up its quantum.
+const GROWTH: usize = 4;
+
+/// The budget of one poll.
+#[derive(Debug)]
+pub(crate) struct Quantum {
+    /// Units used.
+    used: usize,
+    /// Frames and entries of batches processed.
+    pub(crate) processed: usize,
+    /// Invocations that came in frames of their own.
+    invocations: usize,
+    max_invocations: usize,
+}
+
+impl Quantum {
+    #[inline]
+    pub(crate) fn new(max_invocations: usize) -> Self {
+        Self {
+            used: 0,
+            processed: 0,
+            invocations: 0,
+            max_invocations,
+        }
+    }
+
+    /// Charges an entry of a batch, or a small frame.
+    #[inline]
+    pub(crate) fn charge(&mut self, bytes: usize) {
+        self.used += 1 + bytes / (BYTES / UNITS);
+        self.processed += 1;
+    }
+
+    /// Charges a frame that holds one invocation.
+    #[inline]
+    pub(crate) fn charge_invocation(&mut self, bytes: usize) {
+        self.charge(bytes);
+        self.invocations += 1;
+    }
+
+    /// Charges any other request. `assembled` is the number of bytes that came in fragments before.
+    #[cold]
+    pub(crate) fn charge_request(&mut self, header: Header, bytes: usize, assembled: usize) {
+        self.charge(bytes);
+        match header.kind {
+            Kind::Install => {
+                self.used += INSTALL - 1;
+                if header.flags.has(FrameFlags::ASSEMBLED) {
+                    // The whole image is hashed, validated and copied.
+                    self.used += assembled / (BYTES / UNITS);
+                }
+            }
+            // A page of statistics sums the counters of all sources.
+            Kind::Stats => self.used += UNITS - 1,
+            _ => {}
+        }
+    }
+
+    /// Ends the poll before the next frame.
+    #[cold]
+    pub(crate) fn exhaust(&mut self) {
+        self.used = UNITS;
+    }
+
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.used >= UNITS || self.invocations >= self.max_invocations
+    }
+
+    /// Invocations of the next poll. `first` is that of a poll after an idle one.
+    #[inline]
+    pub(crate) fn next(&self, first: usize) -> usize {
+        if self.is_exhausted() {
+            UNITS.min(self.max_invocations.saturating_mul(GROWTH))
+        } else {
+            first.min(UNITS)
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Replies: answers, failures and reports that this side owes the peer.
+
+use std::collections::VecDeque;
+
+use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::status::Status;
+
+use crate::buffer::AlignedBuffer;
+use crate::closed::Closed;
+use crate::gathered::Gathered;
+use crate::link::{LinkError, Outbound};
+
+/// Bytes of a failure's detail that are sent even where answers are smaller.
+const DETAIL: usize = 1024;
+
+/// Calls that may be under way in one direction of a link that carries invocations both ways. It bounds what
+/// [`Replies`] keeps while the send window is closed.
+pub const DUPLEX_CALLS: usize = 64;
+
+/// Reports kept beyond that while the send window is closed. Later ones are dropped, as the peer drops those that nothing
+/// reads.
+const DUPLEX_REPORTS: usize = 64;
+
+/// The replies of one connection.
+///
+/// On a link that carries invocations one way, a request that may be answered is processed only when its reply can be sent;
+/// until then its frame stays where it is. On a link that carries invocations both ways that could block both sides for
+/// ever, each on a request that lies before the other's credits. There, replies that find the send window closed are kept
+/// in an outbox, bounded by the number of calls that the peer may have under way.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    max_answer: usize,
+    /// Longest body of a completion: an answer or a detail. This much is reserved before a call is processed, because what
+    /// ran cannot run again for want of a reply.
+    max_reply: usize,
+    /// Answers are written to private memory first, where the peer cannot change them while they are written.
+    is_private: bool,
+    private: AlignedBuffer,
+    /// Completions of batches' entries, not sent yet.
+    gathered: Gathered,
+    /// A report that found the window closed. It is sent after what is gathered.
+    report: Option<(Header, Vec<u8>)>,
+    outbox: VecDeque<(Header, Vec<u8>)>,
+    is_duplex: bool,
+    /// Something is gathered, in the outbox, or a report.
+    owes: bool,
+    /// The peer left. What it sent is processed all the same; replies are dropped.
+    is_peer_gone: bool,
+}
+
+/// Memory for an answer.
+#[derive(Debug)]
+pub(crate) enum Answer<'a> {
+    /// The send window is closed: the invocation must wait.
+    Blocked,
+    /// The peer wants no answer.
+    Nowhere,
+    /// The frame that will carry it.
+    Frame(&'a mut [u8]),
+    /// Private memory, from where it is copied.
+    Private(&'a mut [u8]),
+}
+
+/// Where the answer to an invocation that runs goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Nowhere,
+    Frame,
+    Private,
+}
+
+impl Replies {
+    /// Answers have at most `max_answer` bytes. `is_private`: the peer must not see half-written answers.
+    pub(crate) fn new(max_body: usize, max_answer: u64, is_private: bool, is_duplex: bool) -> Self {
+        let max_answer = usize::try_from(max_answer).unwrap_or(usize::MAX).min(max_body);
+        let max_reply = max_answer.max(DETAIL).min(max_body);
+        Self {
+            max_answer,
+            max_reply,
+            is_private,
+            private: AlignedBuffer::default(),
+            gathered: Gathered::new(max_body, max_reply),
+            report: None,
+            outbox: VecDeque::new(),
+            is_duplex,
+            owes: false,
+            is_peer_gone: false,
+        }
+    }
+
+    /// Whether a request that wants a reply (`token` is not 0) can be processed now.
+    #[inline]
+    pub(crate) fn admits(&mut self, tx: &mut impl Outbound, token: u64) -> Result<bool, Box<Closed>> {
+        if self.owes && !self.flush(tx)? {
+            return self.admits_owing();
+        }
+        Ok(token == 0 || self.is_duplex || self.can_send(tx, self.max_reply)?)
+    }
+
+    #[cold]
+    fn admits_owing(&self) -> Result<bool, Box<Closed>> {
+        if self.outbox.len() > DUPLEX_CALLS + DUPLEX_REPORTS {
+            return Err(Closed::broke("more calls under way than the connection allows"));
+        }
+        Ok(self.is_duplex)
+    }
+
+    /// Whether an entry of a batch can be processed now. Its reply is gathered, so the send window does not matter.
+    pub(crate) fn admits_entry(&mut self, tx: &mut impl Outbound) -> Result<bool, Box<Closed>> {
+        if self.report.is_none() && !self.gathered.is_full() {
+            return Ok(true);
+        }
+        Ok(self.flush(tx)? || self.admits_owing()?)
+    }
+
+    /// Longest body of a completion.
+    pub(crate) fn max_reply(&self) -> usize {
+        self.max_reply
+    }
+
+    /// Whether replies wait to be sent.
+    #[inline]
+    pub(crate) fn owes(&self) -> bool {
+        self.owes
+    }
+
+    /// Whether the window is still closed for what waits. Asked before this side sleeps.
+    pub(crate) fn is_blocked(&mut self, tx: &mut impl Outbound) -> bool {
+        let len = match (self.outbox.front(), self.gathered.next(), &self.report) {
+            (Some((_, body)), _, _) => body.len(),
+            (None, Some((_, body)), _) => body.len(),
+            (None, None, Some((_, body))) => body.len(),
+            (None, None, None) => self.max_reply,
+        };
+        matches!(tx.reserve(len, 8), Ok(None))
+    }
+
+    /// Memory for the answer to an invocation, in the frame that carries it where possible.
+    #[inline]
+    pub(crate) fn begin_answer<'a>(
+        &'a mut self,
+        tx: &'a mut impl Outbound,
+        token: u64,
+    ) -> Result<Answer<'a>, Box<Closed>> {
+        if self.owes && !self.flush(tx)? && !self.admits_owing()? {
+            return Ok(Answer::Blocked);
+        }
+        if token == 0 || self.is_peer_gone {
+            return Ok(Answer::Nowhere);
+        }
+        if !self.owes {
+            match tx.reserve(self.max_reply, 8) {
+                Ok(Some(memory)) if !self.is_private => {
+                    return Ok(Answer::Frame(&mut memory[..self.max_answer]));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) if self.is_duplex => {}
+                Ok(None) => return Ok(Answer::Blocked),
+                Err(LinkError::Closed) => {
+                    self.is_peer_gone = true;
+                    return Ok(Answer::Nowhere);
+                }
+                Err(error @ LinkError::Malformed(_)) => return Err(error.into()),
+            }
+        }
+        self.private.resize(self.max_answer);
+        Ok(Answer::Private(self.private.as_mut_slice()))
+    }
+
+    /// Sends the answer that was written to the memory of [`begin_answer`](Self::begin_answer).
+    #[inline]
+    pub(crate) fn send_answer(
+        &mut self,
+        tx: &mut impl Outbound,
+        destination: Destination,
+        token: u64,
+        len: usize,
+    ) -> Result<(), Box<Closed>> {
+        match destination {
+            Destination::Nowhere => Ok(()),
+            Destination::Frame => {
+                tx.commit(Header::new(Kind::Completion, Status::Executed.code(), token), len);
+                Ok(())
+            }
+            Destination::Private => self.send_private(tx, token, len),
+        }
+    }
+
+    fn send_private(&mut self, tx: &mut impl Outbound, token: u64, len: usize) -> Result<(), Box<Closed>> {
+        let private = std::mem::take(&mut self.private);
+        let sent = self.complete(tx, token, Status::Executed, &private.as_slice()[..len]);
+        self.private = private;
+        sent
+    }
+
+    /// The memory that the answer of a batch's entry is written to.
+    pub(crate) fn entry_answer(&mut self, token: u64) -> Option<&mut [u8]> {
+        if token == 0 || self.is_peer_gone {
+            return None;
+        }
+        Some(&mut self.gathered.reserve()[..self.max_answer])
+    }
+
+    /// Gathers the answer that was written to [`entry_answer`](Self::entry_answer).
+    pub(crate) fn gather_answer(
+        &mut self,
+        tx: &mut impl Outbound,
+        token: u64,
+        len: usize,
+    ) -> Result<(), Box<Closed>> {
+        if token == 0 || self.is_peer_gone {
+            return Ok(());
+        }
+        self.gather(tx, token, Status::Executed, len)
+    }
+
+    /// Replies to an admitted request that wants a reply.
+    pub(crate) fn complete(
+        &mut self,
+        tx: &mut impl Outbound,
+        token: u64,
+        status: Status,
+        body: &[u8],
+    ) -> Result<(), Box<Closed>> {
+        debug_assert!(!self.owes || self.is_duplex, "replies are sent in order");
+        let body = &body[..body.len().min(self.max_reply)];
+        let header = Header::new(Kind::Completion, status.code(), token);
+        if self.owes || !self.send(tx, header, body)? {
+            self.outbox.push_back((header, body.to_vec()));
+            self.owes = true;
+        }
+        Ok(())
+    }
+
+    /// Replies to a request whether or not it wants a reply: without a token, only failures are reported.
+    #[cold]
+    pub(crate) fn conclude(
+        &mut self,
+        tx: &mut impl Outbound,
+        sequence: u32,
+        request: Header,
+        status: Status,
+        detail: &[u8],
+    ) -> Result<(), Box<Closed>> {
+        if request.token != 0 {
+            return self.complete(tx, request.token, status, detail);
+        }
+        if status != Status::Executed {
+            let most = self.max_reply.saturating_sub(size_of::<u32>());
+            let mut body = request.handle.to_le_bytes().to_vec();
+            body.extend_from_slice(&detail[..detail.len().min(most)]);
+            let header = Header::new(Kind::Report, status.code(), sequence.into());
+            self.report = Some((header, body));
+            self.owes = true;
+            self.flush(tx)?;
+        }
+        Ok(())
+    }
+
+    /// Like [`conclude`](Self::conclude), for an entry of a batch.
+    #[cold]
+    pub(crate) fn conclude_entry(
+        &mut self,
+        tx: &mut impl Outbound,
+        sequence: u32,
+        entry: Header,
+        status: Status,
+        detail: &[u8],
+    ) -> Result<(), Box<Closed>> {
+        if entry.token == 0 {
+            return self.conclude(tx, sequence, entry, status, detail);
+        }
+        if self.is_peer_gone {
+            return Ok(());
+        }
+        let memory = self.gathered.reserve();
+        let len = detail.len().min(memory.len());
+        memory[..len].copy_from_slice(&detail[..len]);
+        self.gather(tx, entry.token, status, len)
+    }
+
+    fn gather(
+        &mut self,
+        tx: &mut impl Outbound,
+        token: u64,
+        status: Status,
+        len: usize,
+    ) -> Result<(), Box<Closed>> {
+        self.gathered.push(token, status, len);
+        self.owes = true;
+        if self.gathered.is_full() {
+            self.flush(tx)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what waits. `false`: the window is closed for some of it.
+    pub(crate) fn flush(&mut self, tx: &mut impl Outbound) -> Result<bool, Box<Closed>> {
+        while let Some((header, body)) = self.outbox.pop_front() {
+            if !self.send(tx, header, &body)? {
+                self.outbox.push_front((header, body));
+                self.spill();
+                return Ok(false);
+            }
+        }
+        while let Some((header, body)) = self.gathered.next() {
+            if !send(tx, &mut self.is_peer_gone, header, body)? {
+                self.spill();
+                return Ok(false);
+            }
+            self.gathered.sent();
+        }
+        if let Some((header, body)) = self.report.take()
+            && !self.send(tx, header, &body)?
+        {
+            self.report = Some((header, body));
+            self.spill();
+            return Ok(false);
+        }
+        self.owes = false;
+        Ok(true)
+    }
+
+    /// Moves what waits to the outbox, so that the next requests can be processed.
+    #[cold]
+    fn spill(&mut self) {
+        if !self.is_duplex {
+            return;
+        }
+        while let Some((header, body)) = self.gathered.next() {
+            self.outbox.push_back((header, body.to_vec()));
+            self.gathered.sent();
+        }
+        if let Some(report) = self.report.take()
+            && self.outbox.len() < DUPLEX_CALLS + DUPLEX_REPORTS
+        {
+            self.outbox.push_back(report);
+        }
+    }
+
+    fn can_send(&mut self, tx: &mut impl Outbound, len: usize) -> Result<bool, Box<Closed>> {
+        can_send(tx, &mut self.is_peer_gone, len)
+    }
+
+    fn send(&mut self, tx: &mut impl Outbound, header: Header, body: &[u8]) -> Result<bool, Box<Closed>> {
+        send(tx, &mut self.is_peer_gone, header, body)
+    }
+}
+
+/// Whether a body of `len` bytes can be sent now, or nothing is left to receive it.
+#[inline]
+fn can_send(tx: &mut impl Outbound, is_peer_gone: &mut bool, len: usize) -> Result<bool, Box<Closed>> {
+    if *is_peer_gone {
+        return Ok(true);
+    }
+    match tx.reserve(len, 8) {
+        Ok(memory) => Ok(memory.is_some()),
+        Err(LinkError::Closed) => {
+            *is_peer_gone = true;
+            Ok(true)
+        }
+        Err(error @ LinkError::Malformed(_)) => Err(error.into()),
+    }
+}
+
+/// Sends a frame. `false`: the window is closed. A frame to a peer that left counts as sent.
+fn send(
+    tx: &mut impl Outbound,
+    is_peer_gone: &mut bool,
+    header: Header,
+    body: &[u8],
+) -> Result<bool, Box<Closed>> {
+    if *is_peer_gone {
+        return Ok(true);
+    }
+    match tx.reserve(body.len(), 8) {
+        Ok(Some(memory)) => {
+            memory[..body.len()].copy_from_slice(body);
+            tx.commit(header, body.len());
+            Ok(true)
+        }
+        Ok(None) => Ok(false),
+        Err(LinkError::Closed) => {
+            *is_peer_gone = true;
+            Ok(true)
+        }
+        Err(error @ LinkError::Malformed(_)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,415 @@
+//! The serving half of a connection: handles that the peer bound to images, and the requests that use them.
+
+use ifunc_abi::batch::Entry;
+use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
+use ifunc_abi::status::{Rejection, Status};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::assembly::Assembly;
+use crate::closed::Closed;
+use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal};
+use crate::link::{Body, Frame, Outbound};
+use crate::quantum::Quantum;
+use crate::replies::{Answer, Destination, Replies};
+
+/// How a node serves a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerConfig {
+    /// What it accepts.
+    pub limits: Limits,
+    /// Handles that the peer may bind.
+    pub max_handles: usize,
+    /// Whether answers are written to private memory first, because the peer is not trusted with half-written ones.
+    pub has_private_answers: bool,
+}
+
+/// What a handle is bound to.
+#[derive(Debug)]
+enum Binding<B> {
+    Free,
+    Bound(B),
+    /// Invocations are rejected with the reason.
+    Refused(Refusal),
+}
+
+/// The serving half.
+#[derive(Debug)]
+pub(crate) struct Server<B> {
+    bindings: Vec<Binding<B>>,
+    pub(crate) replies: Replies,
+    config: ServerConfig,
+    assembly: Assembly,
+    /// Bytes of the current batch that were processed; 0: no batch was begun.
+    batch_at: usize,
+}
+
+/// How far a request was processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Completely.
+    Done,
+    /// The quantum is used up.
+    Exhausted,
+    /// The send window is closed for its reply.
+    Blocked,
+}
+
+impl<B> Server<B> {
+    pub(crate) fn new(config: ServerConfig, max_body: usize, is_duplex: bool) -> Self {
+        let max_answer = config.limits.max_answer;
+        Self {
+            bindings: Vec::new(),
+            replies: Replies::new(max_body, max_answer, config.has_private_answers, is_duplex),
+            config,
+            assembly: Assembly::default(),
+            batch_at: 0,
+        }
+    }
+
+    /// Runs an invocation that came in a frame of its own. `begin` is called when it can be answered, before it runs: a
+    /// frame never runs twice. `false`: the send window is closed.
+    #[inline(always)]
+    pub(crate) fn exec<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        header: Header,
+        frame: &Frame<P>,
+        begin: impl FnOnce(),
+    ) -> Result<bool, Box<Closed>> {
+        let Self {
+            bindings,
+            replies,
+            config,
+            assembly,
+            ..
+        } = self;
+        let (destination, answer) = match replies.begin_answer(tx, header.token)? {
+            Answer::Nowhere => (Destination::Nowhere, None),
+            Answer::Frame(memory) => (Destination::Frame, Some(memory)),
+            Answer::Private(memory) => (Destination::Private, Some(memory)),
+            Answer::Blocked => return Ok(false),
+        };
+        begin();
+        let image = match bindings.get(header.handle as usize) {
+            Some(Binding::Bound(image)) if !header.flags.has(FrameFlags::ASSEMBLED) => Some(image),
+            _ => None,
+        };
+        // The usual invocation has its payload in its frame.
+        let size = frame.body.len();
+        let outcome = match image {
+            Some(image) if size as u64 <= config.limits.max_payload => host.invoke(
+                image,
+                Invocation {
+                    sequence: frame.sequence,
+                    is_batched: false,
+                    payload: Payload::InPlace(frame.body),
+                },
+                answer,
+            ),
+            _ => exec_unusual(bindings, assembly, config, host, header, frame, answer)?,
+        };
+        failpoint!("target.answer");
+        match outcome {
+            Ok(len) => replies.send_answer(tx, destination, header.token, len)?,
+            Err(failed) => self.failed(tx, host, header, frame.sequence, size, *failed)?,
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn failed<H: Host<Image = B>>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        header: Header,
+        sequence: u32,
+        payload: usize,
+        failed: Failed,
+    ) -> Result<(), Box<Closed>> {
+        let Failed { status, detail } = failed;
+        host.observe(Event::Failed {
+            status,
+            payload,
+            detail: detail.len(),
+        });
+        if matches!(status, Status::Rejected(_)) {
+            host.observe(Event::Frame);
+        }
+        self.replies.conclude(tx, sequence, header, status, &detail)
+    }
+
+    /// Runs the entries of a batch from the first one that was not processed. The frame stays where it is until the last.
+    #[inline(never)]
+    pub(crate) fn batch<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        header: Header,
+        frame: &Frame<P>,
+        quantum: &mut Quantum,
+    ) -> Result<Progress, Box<Closed>> {
+        if header.flags.has(FrameFlags::ASSEMBLED) || header.handle != 0 || header.token != 0 {
+            return Err(Closed::broke("a batch whose header states more than its kind"));
+        }
+        while self.batch_at != frame.body.len() {
+            if quantum.is_exhausted() {
+                return Ok(Progress::Exhausted);
+            }
+            if !self.replies.admits_entry(tx)? {
+                return Ok(Progress::Blocked);
+            }
+            let Some((entry, payload, next)) = entry_at(frame.body, self.batch_at) else {
+                // The peer still learns how the entries before it ended.
+                host.observe(Event::Frame);
+                self.replies.flush(tx)?;
+                return Err(Closed::broke("a batch with an entry that is cut off"));
+            };
+            if self.batch_at != 0 {
+                failpoint!("target.batch");
+            }
+            // Recorded before the entry runs: an entry never runs twice.
+            self.batch_at = next;
+            quantum.charge(payload.len());
+            let header = Header::new(Kind::Exec, entry.code.get(), entry.token.get());
+            let frame = Frame {
+                sequence: frame.sequence,
+                words: header.words(),
+                body: payload,
+            };
+            self.batch_entry(tx, host, header, &frame)?;
+        }
+        self.batch_at = 0;
+        host.observe(Event::Frame);
+        quantum.charge(0);
+        Ok(Progress::Done)
+    }
+
+    #[inline(always)]
+    fn batch_entry<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        header: Header,
+        frame: &Frame<P>,
+    ) -> Result<(), Box<Closed>> {
+        let Self {
+            bindings,
+            replies,
+            config,
+            assembly,
+            ..
+        } = self;
+        let size = frame.body.len();
+        let answer = replies.entry_answer(header.token);
+        let outcome = match bindings.get(header.handle as usize) {
+            Some(Binding::Bound(image)) if size as u64 <= config.limits.max_payload => host.invoke(
+                image,
+                Invocation {
+                    sequence: frame.sequence,
+                    is_batched: true,
+                    payload: Payload::InPlace(frame.body),
+                },
+                answer,
+            ),
+            _ => exec_unusual(bindings, assembly, config, host, header, frame, answer)?,
+        };
+        failpoint!("target.answer");
+        match outcome {
+            Ok(len) => replies.gather_answer(tx, header.token, len),
+            Err(failed) => {
+                let Failed { status, detail } = *failed;
+                host.observe(Event::Failed {
+                    status,
+                    payload: size,
+                    detail: detail.len(),
+                });
+                replies.conclude_entry(tx, frame.sequence, header, status, &detail)
+            }
+        }
+    }
+
+    /// Processes an admitted request that is no invocation.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn request<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        header: Header,
+        frame: &Frame<P>,
+    ) -> Result<(), Box<Closed>> {
+        host.observe(Event::Frame);
+        match header.kind {
+            Kind::Install => {
+                let result = self.install(host, header, frame)?;
+                // Without a token the frames that use the image are told.
+                if header.token == 0 {
+                    return Ok(());
+                }
+                let (status, detail) = match &result {
+                    Ok(()) => (Status::Executed, ""),
+                    Err(refusal) => (Status::Rejected(refusal.reason), &*refusal.detail),
+                };
+                host.observe(Event::ReplyBytes(detail.len()));
+                self.replies.complete(tx, header.token, status, detail.as_bytes())
+            }
+            Kind::Unbind => {
+                if let Some(binding) = self.bindings.get_mut(header.handle as usize) {
+                    *binding = Binding::Free;
+                }
+                Ok(())
+            }
+            Kind::Fragment => {
+                let limits = self.config.limits;
+                let install = limits.max_image.saturating_add(InstallHead::SIZE as u64 + 1024);
+                let limit = usize::try_from(limits.max_payload.max(install)).unwrap_or(usize::MAX);
+                self.assembly
+                    .fragment(header.handle, header.token, frame.body, limit)
+                    .map_err(Closed::broke)?;
+                failpoint!("target.fragment");
+                Ok(())
+            }
+            Kind::Sync if header.token == 0 => Ok(()),
+            Kind::Sync => self.replies.complete(tx, header.token, Status::Executed, b""),
+            Kind::Stats if header.token == 0 => Err(Closed::broke("a `Stats` request without a token")),
+            Kind::Stats => {
+                let (status, page) = host.stats(header.handle, self.replies.max_reply());
+                host.observe(Event::ReplyBytes(page.len()));
+                self.replies.complete(tx, header.token, status, &page)
+            }
+            kind => Err(Closed::broke(format!("{kind:?} is no request"))),
+        }
+    }
+
+    /// Bytes that came in fragments of a body that is not complete.
+    pub(crate) fn assembled(&self) -> usize {
+        self.assembly.len()
+    }
+
+    /// Binds an image to a handle. What keeps it from running is bound as well.
+    fn install<H: Host<Image = B>, P: Body>(
+        &mut self,
+        host: &mut H,
+        header: Header,
+        frame: &Frame<P>,
+    ) -> Result<Result<(), Refusal>, Box<Closed>> {
+        let handle = header.handle as usize;
+        let mut body = Vec::new();
+        if header.flags.has(FrameFlags::ASSEMBLED) {
+            let whole = self.assembly.finish(frame.body).map_err(Closed::broke)?;
+            body.extend_from_slice(whole);
+            self.assembly.clear();
+        } else if self.is_same_image(host, handle, frame.body) {
+            host.observe(Event::ImageBytes(frame.body.len()));
+            return Ok(Ok(()));
+        } else {
+            // What is hashed, validated and run from here on is this copy.
+            frame.body.append_to(&mut body);
+        }
+        host.observe(Event::ImageBytes(body.len()));
+        if handle >= self.config.max_handles {
+            host.observe(Event::Refused(Rejection::TooLarge));
+            return Ok(Err(self.too_many_handles(header.handle)));
+        }
+        let (head, signature, image) = InstallHead::split(&body).map_err(Closed::broke)?;
+        if self.bindings.len() <= handle {
+            self.bindings.resize_with(handle + 1, || Binding::Free);
+        }
+        // The old image is released first: the new one may need its memory.
+        self.bindings[handle] = Binding::Free;
+        let install = Install {
+            handle: header.handle,
+            id: &head.id,
+            signature: (head.signature_scheme.get(), signature),
+            image,
+        };
+        let (binding, result) = match host.install(&install) {
+            Ok(image) => (Binding::Bound(image), Ok(())),
+            Err(refusal) => (Binding::Refused(refusal.clone()), Err(refusal)),
+        };
+        failpoint!("target.install");
+        self.bindings[handle] = binding;
+        Ok(result)
+    }
+
+    /// Whether the handle is bound to the image that the body names. Its bytes are not looked at then.
+    fn is_same_image<H: Host<Image = B>>(&self, host: &mut H, handle: usize, body: impl Body) -> bool {
+        let Some(Binding::Bound(image)) = self.bindings.get(handle) else {
+            return false;
+        };
+        let mut id = [0; 32];
+        let Some(prefix) = body.slice(0, id.len()) else {
+            return false;
+        };
+        prefix.copy_to(&mut id);
+        host.has_id(image, &id)
+    }
+
+    fn too_many_handles(&self, handle: u32) -> Refusal {
+        too_many_handles(handle, self.config.max_handles)
+    }
+}
+
+#[cold]
+fn too_many_handles(handle: u32, max: usize) -> Refusal {
+    Refusal::new(
+        Rejection::TooLarge,
+        format!("handle {handle}, the limit is {max} handles"),
+    )
+}
+
+/// Runs an invocation whose payload came in fragments, and rejects one that cannot run.
+#[cold]
+#[inline(never)]
+fn exec_unusual<H: Host, P: Body>(
+    bindings: &[Binding<H::Image>],
+    assembly: &mut Assembly,
+    config: &ServerConfig,
+    host: &mut H,
+    header: Header,
+    frame: &Frame<P>,
+    answer: Option<&mut [u8]>,
+) -> Result<Result<usize, Box<Failed>>, Box<Closed>> {
+    let is_assembled = header.flags.has(FrameFlags::ASSEMBLED);
+    let handle = header.handle;
+    let refusal = match bindings.get(handle as usize) {
+        Some(Binding::Bound(image)) => {
+            let payload = if is_assembled {
+                Payload::Private(assembly.finish(frame.body).map_err(Closed::broke)?)
+            } else {
+                Payload::InPlace(frame.body)
+            };
+            let (size, limit) = (payload.len(), config.limits.max_payload);
+            if size as u64 <= limit {
+                let invocation = Invocation {
+                    sequence: frame.sequence,
+                    is_batched: false,
+                    payload,
+                };
+                let outcome = host.invoke(image, invocation, answer);
+                assembly.clear();
+                return Ok(outcome);
+            }
+            let detail = format!("a payload of {size} bytes, the limit is {limit}");
+            Refusal::new(Rejection::TooLarge, detail)
+        }
+        Some(Binding::Refused(refusal)) => refusal.clone(),
+        None if handle as usize >= config.max_handles => too_many_handles(handle, config.max_handles),
+        None | Some(Binding::Free) => Refusal::new(Rejection::Unbound, format!("handle {handle}")),
+    };
+    if is_assembled {
+        assembly.clear();
+    }
+    Ok(Err(refusal.into()))
+}
+
+/// The entry of a batch at an offset: its head, its payload, and the offset of the next entry. The head is copied once;
+/// validated and used is the copy.
+fn entry_at<P: Body>(batch: P, at: usize) -> Option<(Entry, P, usize)> {
+    let mut head = Entry::new_zeroed();
+    batch.slice(at, Entry::SIZE)?.copy_to(head.as_mut_bytes());
+    let len = head.len.get() as usize;
+    let whole = batch.slice(at, Entry::room(len)?)?;
+    Some((head, whole.slice(Entry::SIZE, len)?, at + whole.len()))
+}
