@@ -3,7 +3,7 @@
 //! The batch lies in private memory and is copied into a frame when it is sent. It holds nothing of the transport's
 //! meanwhile, so a batch whose link dies is sent over the next link.
 
-use ifunc_abi::batch::{ALIGN, Entry};
+use ifunc_abi::batch::{ALIGN, EntryHead};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::buffer::AlignedBuffer;
@@ -75,7 +75,7 @@ impl OpenBatch {
         align: usize,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let at = self.len + Entry::SIZE;
+        let at = self.len + EntryHead::SIZE;
         let memory = &mut self.bytes.as_mut_slice()[at..at + bound];
         let len = if align <= ALIGN {
             encode(memory)?
@@ -91,7 +91,7 @@ impl OpenBatch {
 
     /// The payload that was encoded last and not pushed yet.
     pub(crate) fn encoded(&self, len: usize) -> &[u8] {
-        let at = self.len + Entry::SIZE;
+        let at = self.len + EntryHead::SIZE;
         &self.bytes.as_slice()[at..at + len]
     }
 
@@ -99,11 +99,11 @@ impl OpenBatch {
     #[inline]
     pub(crate) fn push(&mut self, handle: u32, token: u64, len: usize) -> bool {
         let at = self.len;
-        let entry = Entry::new(handle, len as u32, token);
+        let entry = EntryHead::new(handle, len as u32, token);
         let end = at + size_of_entry(entry);
         let bytes = &mut self.bytes.as_mut_slice()[at..end];
-        bytes[..Entry::SIZE].copy_from_slice(entry.as_bytes());
-        bytes[Entry::SIZE + len..].fill(0);
+        bytes[..EntryHead::SIZE].copy_from_slice(entry.as_bytes());
+        bytes[EntryHead::SIZE + len..].fill(0);
         self.len = end;
         if at == 0 {
             self.opened += 1;
@@ -129,11 +129,11 @@ impl OpenBatch {
     }
 
     /// The heads of all entries, and their offsets.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, Entry)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, EntryHead)> {
         let bytes = &self.bytes.as_slice()[..self.len];
         let mut at = 0;
         std::iter::from_fn(move || {
-            let (entry, _) = Entry::read_from_prefix(bytes.get(at..)?).ok()?;
+            let (entry, _) = EntryHead::read_from_prefix(bytes.get(at..)?).ok()?;
             let here = at;
             at += size_of_entry(entry);
             Some((here, entry))
@@ -141,8 +141,8 @@ impl OpenBatch {
     }
 
     /// The payload of an entry that [`entries`](Self::entries) returned.
-    pub(crate) fn payload(&self, at: usize, entry: Entry) -> &[u8] {
-        &self.bytes.as_slice()[at + Entry::SIZE..][..entry.len.get() as usize]
+    pub(crate) fn payload(&self, at: usize, entry: EntryHead) -> &[u8] {
+        &self.bytes.as_slice()[at + EntryHead::SIZE..][..entry.len.get() as usize]
     }
 
     /// Removes the first `end` bytes.
@@ -152,7 +152,7 @@ impl OpenBatch {
     }
 
     /// Keeps the entries for which `keep` is true.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Entry) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(EntryHead) -> bool) {
         let heads: Vec<_> = self.entries().collect();
         let mut kept = 0;
         for (at, entry) in heads {
@@ -167,8 +167,8 @@ impl OpenBatch {
 }
 
 /// Bytes of an entry that this process encoded, head and padding included.
-pub(crate) fn size_of_entry(entry: Entry) -> usize {
-    (Entry::SIZE + entry.len.get() as usize).next_multiple_of(ALIGN)
+pub(crate) fn size_of_entry(entry: EntryHead) -> usize {
+    (EntryHead::SIZE + entry.len.get() as usize).next_multiple_of(ALIGN)
 }
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
         let mut batch = OpenBatch::default();
         batch.set_limit(1 << 16, 1 << 16);
         for (index, payload) in payloads.iter().enumerate() {
-            assert!(batch.reserve(Entry::room(payload.len()).unwrap()));
+            assert!(batch.reserve(EntryHead::padded_len(payload.len()).unwrap()));
             let len = batch
                 .encode::<()>(payload.len(), 1, &mut |memory| {
                     memory[..payload.len()].copy_from_slice(payload);

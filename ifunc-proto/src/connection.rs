@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ifunc_abi::batch::Entry;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
 use ifunc_abi::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
@@ -466,14 +466,14 @@ impl<I: Image, U, B> Connection<I, U, B> {
         completions.clear();
         let mut at = 0;
         while at < body.len() {
-            let mut entry = Entry::new_zeroed();
-            let head = body.slice(at, Entry::SIZE).ok_or(CUT_OFF)?;
+            let mut entry = EntryHead::new_zeroed();
+            let head = body.slice(at, EntryHead::SIZE).ok_or(CUT_OFF)?;
             head.copy_to(entry.as_mut_bytes());
             let len = entry.len.get() as usize;
-            let answer = body.slice(at + Entry::SIZE, len).ok_or(CUT_OFF)?;
+            let answer = body.slice(at + EntryHead::SIZE, len).ok_or(CUT_OFF)?;
             let completion = Completion::new(status(entry.code.get())?, answer);
             completions.push((entry.token.get(), completion));
-            at += Entry::room(len).ok_or(CUT_OFF)?;
+            at += EntryHead::padded_len(len).ok_or(CUT_OFF)?;
         }
         // A body ends after the padding of its last entry.
         if at != body.len() {

@@ -1,6 +1,6 @@
 //! Completions that travel in one frame: those of the entries of batches.
 
-use ifunc_abi::batch::Entry;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 use zerocopy::IntoBytes;
@@ -54,17 +54,17 @@ impl Gathered {
     /// Memory for the body of the next completion, which [`push`](Self::push) adds.
     pub(crate) fn reserve(&mut self) -> &mut [u8] {
         debug_assert!(!self.is_full(), "a full frame is sent first");
-        let at = self.len + Entry::SIZE;
+        let at = self.len + EntryHead::SIZE;
         // The same size for every entry: a buffer that grows is filled with zeros.
         self.memory
-            .resize((FULL + Entry::SIZE + self.max_reply).next_multiple_of(64));
+            .resize((FULL + EntryHead::SIZE + self.max_reply).next_multiple_of(64));
         &mut self.memory.as_mut_slice()[at..][..self.max_reply]
     }
 
     /// Adds a completion whose body is the first `len` bytes of [`reserve`](Self::reserve).
     pub(crate) fn push(&mut self, token: u64, status: Status, len: usize) {
-        let at = self.len + Entry::SIZE;
-        let end = Entry::room(len).map(|room| self.len + room);
+        let at = self.len + EntryHead::SIZE;
+        let end = EntryHead::padded_len(len).map(|room| self.len + room);
         let Some(end) = end.filter(|&end| end <= self.max_body) else {
             self.alone = Some(Alone {
                 status,
@@ -75,7 +75,7 @@ impl Gathered {
             return;
         };
         let memory = self.memory.as_mut_slice();
-        let head = Entry::new(status.code(), len as u32, token);
+        let head = EntryHead::new(status.code(), len as u32, token);
         memory[self.len..at].copy_from_slice(head.as_bytes());
         memory[at + len..end].fill(0);
         self.len = end;
@@ -123,9 +123,9 @@ mod tests {
         assert!(gathered.is_full());
         let (header, body) = gathered.next().unwrap();
         assert_eq!(header, Header::new(Kind::Completions, 0, 0));
-        let mut expected = Entry::new(Status::Executed.code(), 3, 1).as_bytes().to_vec();
+        let mut expected = EntryHead::new(Status::Executed.code(), 3, 1).as_bytes().to_vec();
         expected.extend_from_slice(b"abc\0\0\0\0\0");
-        expected.extend_from_slice(Entry::new(Status::Executed.code(), 0, 2).as_bytes());
+        expected.extend_from_slice(EntryHead::new(Status::Executed.code(), 0, 2).as_bytes());
         assert_eq!(body, expected);
         gathered.sent();
         let (header, body) = gathered.next().unwrap();

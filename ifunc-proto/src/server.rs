@@ -1,6 +1,6 @@
 //! The serving half of a connection: handles that the peer bound to images, and the requests that use them.
 
-use ifunc_abi::batch::Entry;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
 use ifunc_abi::status::{Rejection, Status};
 use zerocopy::{FromZeros, IntoBytes};
@@ -406,10 +406,10 @@ fn exec_unusual<H: Host, P: Body>(
 
 /// The entry of a batch at an offset: its head, its payload, and the offset of the next entry. The head is copied once;
 /// validated and used is the copy.
-fn entry_at<P: Body>(batch: P, at: usize) -> Option<(Entry, P, usize)> {
-    let mut head = Entry::new_zeroed();
-    batch.slice(at, Entry::SIZE)?.copy_to(head.as_mut_bytes());
+fn entry_at<P: Body>(batch: P, at: usize) -> Option<(EntryHead, P, usize)> {
+    let mut head = EntryHead::new_zeroed();
+    batch.slice(at, EntryHead::SIZE)?.copy_to(head.as_mut_bytes());
     let len = head.len.get() as usize;
-    let whole = batch.slice(at, Entry::room(len)?)?;
-    Some((head, whole.slice(Entry::SIZE, len)?, at + whole.len()))
+    let whole = batch.slice(at, EntryHead::padded_len(len)?)?;
+    Some((head, whole.slice(EntryHead::SIZE, len)?, at + whole.len()))
 }

@@ -1,6 +1,6 @@
 //! Aggregated invocations: the open batch, from its first entry until it is sent.
 
-use ifunc_abi::batch::{ALIGN, Entry};
+use ifunc_abi::batch::{ALIGN, EntryHead};
 use ifunc_abi::frame::{Header, Kind};
 
 use super::{Caller, Image, Stop, Submission, SubmitError};
@@ -12,7 +12,7 @@ use crate::link::{LinkError, Outbound};
 impl<I: Image, U> Caller<I, U> {
     /// Whether an entry for this submission fits into a batch at all. Larger ones are sent in frames of their own.
     pub(crate) fn fits_batch(&self, submission: &Submission) -> bool {
-        Entry::room(submission.bound).is_some_and(|size| size <= self.batch.limit())
+        EntryHead::padded_len(submission.bound).is_some_and(|size| size <= self.batch.limit())
     }
 
     /// Adds an invocation to the open batch. `None`: the window is closed and the batch is full. `is_eager`: the batch is
@@ -34,7 +34,7 @@ impl<I: Image, U> Caller<I, U> {
         if wants_completion && !self.has_call_window() {
             return Ok(None);
         }
-        let size = Entry::room(bound).unwrap_or(usize::MAX);
+        let size = EntryHead::padded_len(bound).unwrap_or(usize::MAX);
         let is_installed = self.handles[handle as usize].installed == self.generation;
         let is_ready = is_installed || self.drive(tx)? && self.install(tx, handle, false)?;
         if !is_ready {
@@ -205,7 +205,7 @@ impl<I: Image, U> Caller<I, U> {
 
     /// Fails entries of the open batch, and releases it if none is left.
     #[cold]
-    pub(super) fn fail_batch(&mut self, verdict: impl FnMut(Entry) -> Option<Lost>) {
+    pub(super) fn fail_batch(&mut self, verdict: impl FnMut(EntryHead) -> Option<Lost>) {
         if !self.batch.is_empty() {
             self.fail_entries(verdict);
             self.end_batch();
@@ -213,7 +213,7 @@ impl<I: Image, U> Caller<I, U> {
     }
 
     /// Removes the entries for which there is a verdict. Their calls and sends end with it.
-    fn fail_entries(&mut self, mut verdict: impl FnMut(Entry) -> Option<Lost>) {
+    fn fail_entries(&mut self, mut verdict: impl FnMut(EntryHead) -> Option<Lost>) {
         let mut failed = Vec::new();
         self.batch.retain(|entry| match verdict(entry) {
             Some(lost) => {
