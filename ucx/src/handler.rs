@@ -1,0 +1,124 @@
+//! What a program does with what happens.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::MutexGuard;
+
+use ucx_sys::Status;
+
+use crate::buffer::Buffer;
+use crate::endpoint::EndpointId;
+use crate::inner::Inner;
+use crate::listener::ConnectionRequest;
+use crate::message::Message;
+use crate::operation::{Operations, sealed};
+
+/// What a program does with what happens to its worker. Called while the worker is used: by [`progress`](crate::Worker::progress)
+/// above all. A panic of the handler goes on when UCX has returned.
+pub trait Handler: Sized + 'static {
+    /// What operations are for that end with [`completed`](Self::completed).
+    type Tag: Send + 'static;
+
+    /// An active message of an id that [is received](crate::Worker::receive) has arrived. A message that the handler neither
+    /// copies nor keeps nor fetches is dropped.
+    fn message(&mut self, worker: &mut Callback<'_, Self>, message: Message<'_>);
+
+    /// An operation that was [posted](Operations::post) has ended, and this is its buffer.
+    fn completed(
+        &mut self,
+        worker: &mut Callback<'_, Self>,
+        buffer: Buffer<Self::Tag>,
+        result: Result<(), Status>,
+    ) {
+        let _ = (worker, buffer, result);
+    }
+
+    /// The peer of an endpoint is gone. The endpoint is of no more use; drop or [close](crate::Outgoing::Close) it.
+    fn endpoint_failed(&mut self, endpoint: EndpointId, why: Status) {
+        let _ = (endpoint, why);
+    }
+
+    /// A peer connects to a [`Listener`](crate::Listener). A request that is dropped is never answered.
+    fn connection_requested(&mut self, request: ConnectionRequest) {
+        drop(request);
+    }
+}
+
+/// The token of a worker in its handler: operations may begin, but the worker cannot be progressed.
+pub struct Callback<'a, H: Handler> {
+    inner: &'a Inner<H>,
+    /// Neither sent nor shared: of this call, on this thread.
+    thread: PhantomData<*mut ()>,
+}
+
+impl<'a, H: Handler> Callback<'a, H> {
+    pub(crate) fn new(inner: &'a Inner<H>) -> Self {
+        Self {
+            inner,
+            thread: PhantomData,
+        }
+    }
+}
+
+impl<H: Handler> sealed::Token<H> for Callback<'_, H> {
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn inner(&self) -> &Inner<H> {
+        self.inner
+    }
+
+    fn may_begin(&self) -> bool {
+        // The handler of an application's worker holds a lock that its callbacks wait for.
+        !self.inner.is_attached()
+    }
+}
+
+impl<H: Handler> Operations<H> for Callback<'_, H> {}
+
+impl<H: Handler> fmt::Debug for Callback<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callback").finish_non_exhaustive()
+    }
+}
+
+/// The handler of a worker. While it exists, the worker is not used, and callbacks of an [attached](crate::Worker::attach) one wait.
+pub struct HandlerGuard<'a, H> {
+    handler: &'a mut H,
+    _gate: Option<MutexGuard<'a, ()>>,
+}
+
+impl<'a, H: Handler> HandlerGuard<'a, H> {
+    /// # Safety
+    /// The caller borrows the worker mutably for `'a`.
+    #[inline]
+    pub(crate) unsafe fn new(inner: &'a Inner<H>) -> Self {
+        let gate = inner.gate();
+        Self {
+            // SAFETY: callbacks run in calls of UCX: the worker's are excluded by the caller's promise, an application's by the gate.
+            handler: unsafe { &mut *inner.handler() },
+            _gate: gate,
+        }
+    }
+}
+
+impl<H> Deref for HandlerGuard<'_, H> {
+    type Target = H;
+
+    #[inline]
+    fn deref(&self) -> &H {
+        self.handler
+    }
+}
+
+impl<H> DerefMut for HandlerGuard<'_, H> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut H {
+        self.handler
+    }
+}
+
+impl<H: fmt::Debug> fmt::Debug for HandlerGuard<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handler.fmt(f)
+    }
+}

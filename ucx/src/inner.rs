@@ -1,0 +1,297 @@
+//! What UCX's callbacks have the address of: a worker, its handler, and what is under way.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ucx_sys::{
+    Status, UCS_ERR_CANCELED, UCS_INPROGRESS, Ucx, ucp_listener_h, ucp_rkey_h, ucp_worker_h, ucs_status_t,
+};
+
+use crate::buffer::{Buffer, Node};
+use crate::callbacks::Late;
+use crate::handler::{Callback, Handler};
+use crate::shared::{Deferred, Shared};
+
+/// A worker. On the heap, and by its address alone: UCX has that, too.
+pub(crate) struct Inner<H: Handler> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) raw: ucp_worker_h,
+    /// Of a worker of the application's, whose calls of UCX run callbacks on any thread. Until it is unlocked, no other callback
+    /// runs, and the handler, `under_way` and `orphaned` are this thread's.
+    gate: Option<Mutex<()>>,
+    handler: UnsafeCell<H>,
+    /// The handler is called.
+    entered: Cell<bool>,
+    /// What happened while the handler was called, by what it did.
+    pub(crate) late: RefCell<Vec<Late<H::Tag>>>,
+    panic: RefCell<Option<Box<dyn Any + Send>>>,
+    has_panicked: AtomicBool,
+    /// Operations under way: how many, and the first of them.
+    under_way: Cell<usize>,
+    first: Cell<*mut Node<H::Tag>>,
+    /// The worker is not used any more.
+    pub(crate) closed: Cell<bool>,
+    /// The worker is the application's again: the end of the last operation ends this.
+    pub(crate) orphaned: Cell<bool>,
+    /// What UCX was given for each id of active messages, for as long as it may use it.
+    pub(crate) registrations: RefCell<BTreeMap<u16, Box<Registration<H>>>>,
+    pub(crate) listeners: RefCell<BTreeMap<u64, Listening<H>>>,
+    /// Endpoints of this crate's: UCX has the worker's address as the argument of their error handlers.
+    pub(crate) endpoints: Cell<usize>,
+    /// Keys of peers' memory: UCX wants them back before the worker ends.
+    pub(crate) keys: RefCell<Vec<ucp_rkey_h>>,
+    /// Requests that were dropped while they were under way.
+    requests: RefCell<Vec<(*mut c_void, Box<dyn Send>)>>,
+}
+
+/// A listener, and the argument of its callback.
+type Listening<H> = (ucp_listener_h, Box<Registration<H>>);
+
+/// The argument of a callback that is called with more than the worker.
+pub(crate) struct Registration<H: Handler> {
+    pub(crate) inner: *const Inner<H>,
+    /// The id of active messages, or the listener's number.
+    pub(crate) number: u64,
+}
+
+impl<H: Handler> Inner<H> {
+    pub(crate) fn new(shared: Arc<Shared>, raw: ucp_worker_h, handler: H, has_gate: bool) -> Self {
+        Self {
+            shared,
+            raw,
+            gate: has_gate.then(Mutex::default),
+            handler: UnsafeCell::new(handler),
+            entered: Cell::new(false),
+            late: RefCell::default(),
+            panic: RefCell::default(),
+            has_panicked: AtomicBool::new(false),
+            under_way: Cell::new(0),
+            first: Cell::new(std::ptr::null_mut()),
+            closed: Cell::new(false),
+            orphaned: Cell::new(false),
+            registrations: RefCell::default(),
+            listeners: RefCell::default(),
+            endpoints: Cell::new(0),
+            keys: RefCell::default(),
+            requests: RefCell::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn ucx(&self) -> &'static Ucx {
+        self.shared.ucx
+    }
+
+    /// Whether the worker is the application's.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// What UCX would say of a worker that is not used any more.
+    #[inline]
+    pub(crate) fn is_open(&self) -> Result<(), Status> {
+        if self.closed.get() {
+            return Err(self.ucx().status(UCS_ERR_CANCELED));
+        }
+        Ok(())
+    }
+
+    /// Keeps other callbacks out, where they may run on other threads.
+    #[inline]
+    pub(crate) fn gate(&self) -> Option<MutexGuard<'_, ()>> {
+        let gate = self.gate.as_ref()?;
+        Some(gate.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The handler, for the thread that holds the worker, or passed the gate.
+    pub(crate) fn handler(&self) -> *mut H {
+        self.handler.get()
+    }
+
+    /// Whether the handler is called at this moment, or must not be called any more.
+    #[inline]
+    pub(crate) fn is_entered(&self) -> bool {
+        self.entered.get()
+    }
+
+    /// From now on callbacks do not call the handler.
+    pub(crate) fn shut(&self) {
+        self.entered.set(true);
+    }
+
+    /// Calls the handler, and then with what happened meanwhile. A panic is kept for [`resume`](Self::resume): it must not unwind
+    /// into UCX. Called by callbacks behind the gate while the handler [is not called](Self::is_entered).
+    #[inline]
+    pub(crate) fn enter(&self, call: impl FnOnce(&mut H, &mut Callback<'_, H>)) {
+        self.entered.set(true);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: `entered` was not set, and every other reference to the handler borrows the worker, which is in use by the
+            // call of UCX that runs this; or it holds the gate, which this thread has.
+            let handler = unsafe { &mut *self.handler.get() };
+            call(handler, &mut Callback::new(self));
+            if !self.late.borrow().is_empty() {
+                self.run_late(handler);
+            }
+        }));
+        if let Err(panic) = result {
+            self.panic.borrow_mut().get_or_insert(panic);
+            self.has_panicked.store(true, Ordering::Relaxed);
+        }
+        self.entered.set(false);
+    }
+
+    #[cold]
+    fn run_late(&self, handler: &mut H) {
+        let mut late = std::collections::VecDeque::from(self.late.take());
+        while let Some(event) = late.pop_front() {
+            event.deliver(self, handler);
+            late.extend(self.late.take());
+        }
+    }
+
+    /// Goes on with a panic of the handler's, on the thread that uses the worker.
+    #[inline]
+    pub(crate) fn resume(&self) {
+        if self.has_panicked.load(Ordering::Relaxed) {
+            self.resume_panic();
+        }
+    }
+
+    #[cold]
+    fn resume_panic(&self) {
+        let gate = self.gate();
+        self.has_panicked.store(false, Ordering::Relaxed);
+        let panic = self.panic.take();
+        drop(gate);
+        if let Some(panic) = panic {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    /// How many operations are under way that end with a call of the handler.
+    pub(crate) fn under_way(&self) -> usize {
+        let _gate = self.gate();
+        self.under_way.get()
+    }
+
+    /// Whether no operation is under way, for a callback that has passed the gate.
+    pub(crate) fn is_last(&self) -> bool {
+        self.under_way.get() == 0
+    }
+
+    /// An operation of this buffer is under way.
+    ///
+    /// # Safety
+    /// From a buffer, used by nothing else, and not linked.
+    #[inline]
+    pub(crate) unsafe fn link(&self, node: *mut Node<H::Tag>) {
+        let first = self.first.replace(node);
+        // SAFETY: the caller's promise; linked nodes are alive until they are unlinked.
+        unsafe {
+            (*node).before = std::ptr::null_mut();
+            (*node).after = first;
+            if !first.is_null() {
+                (*first).before = node;
+            }
+        }
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    /// The operation has ended.
+    ///
+    /// # Safety
+    /// Linked.
+    #[inline]
+    pub(crate) unsafe fn unlink(&self, node: *mut Node<H::Tag>) {
+        // SAFETY: the caller's promise; its neighbours are linked, too, and alive.
+        unsafe {
+            let (before, after) = ((*node).before, (*node).after);
+            if before.is_null() {
+                self.first.set(after);
+            } else {
+                (*before).after = after;
+            }
+            if !after.is_null() {
+                (*after).before = before;
+            }
+        }
+        self.under_way.set(self.under_way.get() - 1);
+    }
+
+    /// Ends what was dropped without the worker's token.
+    #[cold]
+    pub(crate) fn run_deferred(&self) {
+        for what in self.shared.take_deferred() {
+            match what {
+                Deferred::Endpoint(ep) => self.drop_endpoint(ep),
+                Deferred::Listener(serial) => self.drop_listener(serial),
+                Deferred::Key(key) => self.drop_key(key),
+                // SAFETY: mapped in this worker's context, and used for the last time.
+                Deferred::Memory(handle) => unsafe {
+                    self.ucx().ucp_mem_unmap(self.shared.context, handle);
+                },
+                Deferred::Request(request, buffer) => self.requests.borrow_mut().push((request, buffer)),
+            }
+        }
+        let ucx = self.ucx();
+        self.requests.borrow_mut().retain(|(request, _)| {
+            // SAFETY: a request of this worker that was not freed; it is freed when it has ended, and forgotten.
+            unsafe {
+                let is_under_way = ucx.ucp_request_check_status(*request) == UCS_INPROGRESS;
+                if !is_under_way {
+                    ucx.ucp_request_free(*request);
+                }
+                is_under_way
+            }
+        });
+    }
+
+    /// Whether there is something to [end](Self::run_deferred).
+    #[inline]
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.shared.has_deferred() || !self.requests.borrow().is_empty()
+    }
+
+    pub(crate) fn drop_listener(&self, serial: u64) {
+        let Some((listener, registration)) = self.listeners.borrow_mut().remove(&serial) else {
+            return;
+        };
+        // SAFETY: of this worker, alive until now, and used for the last time.
+        unsafe { self.ucx().ucp_listener_destroy(listener) };
+        drop(registration);
+    }
+
+    pub(crate) fn drop_key(&self, key: ucp_rkey_h) {
+        self.keys.borrow_mut().retain(|&known| known != key);
+        // SAFETY: unpacked by this worker, and used for the last time.
+        unsafe { self.ucx().ucp_rkey_destroy(key) };
+    }
+
+    /// Frees the buffers of operations that a worker had under way which is gone.
+    ///
+    /// # Safety
+    /// UCX does not use them any more.
+    pub(crate) unsafe fn free_under_way(&self) {
+        let mut node = self.first.replace(std::ptr::null_mut());
+        while !node.is_null() {
+            // SAFETY: linked, so from a buffer; UCX is done with it by the caller's promise.
+            unsafe {
+                let after = (*node).after;
+                drop(Buffer::from_raw(node));
+                node = after;
+            }
+        }
+        self.under_way.set(0);
+    }
+
+    /// What an operation that ended says.
+    #[inline]
+    pub(crate) fn result(&self, status: ucs_status_t) -> Result<(), Status> {
+        self.ucx().check(status)
+    }
+}

@@ -1,0 +1,234 @@
+//! Memory that peers reach by puts, gets and atomic operations.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use ucx_sys::{
+    UCP_MEM_ATTR_FIELD_ADDRESS, UCP_MEM_ATTR_FIELD_LENGTH, UCP_MEM_MAP_ALLOCATE, UCP_MEM_MAP_NONBLOCK,
+    UCP_MEM_MAP_PARAM_FIELD_FLAGS, UCP_MEM_MAP_PARAM_FIELD_LENGTH, UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED,
+    ucp_mem_attr_t, ucp_mem_h, ucp_mem_map_params_t, ucp_rkey_h,
+};
+
+use crate::endpoint::Endpoint;
+use crate::handler::Handler;
+use crate::inner::Inner;
+use crate::library::Error;
+use crate::shared::{Deferred, Shared};
+
+/// Alignment that every memory has.
+const ALIGN: usize = 64;
+/// What UCX may read after a key: it is not told how long a key is, and reads for each of at most 64 memory domains a length of
+/// one byte and as many bytes.
+const KEY_PADDING: usize = 64 * 512;
+
+/// Memory that UCX allocated, and that peers reach who have its [key](Self::key). A peer may write it at any time: this side
+/// uses atomics and copies. When it is dropped, its worker gives it back at its next progress: close the endpoints of the peers
+/// first, or they may write what is used for something else by then.
+#[derive(Debug)]
+pub struct Memory {
+    handle: ucp_mem_h,
+    base: NonNull<u8>,
+    len: usize,
+    key: Vec<u8>,
+    shared: Arc<Shared>,
+}
+
+// SAFETY: the handle is used by the worker's thread; the memory is reached by atomics, and by raw pointers whose use is unsafe.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Over shared memory only what UCX allocates itself is written without a system call.
+    pub(crate) fn allocate<H: Handler>(inner: &Inner<H>, len: usize) -> Result<Self, Error> {
+        let (ucx, context) = (inner.ucx(), inner.shared.context);
+        if inner.is_attached() {
+            return Err(Error {
+                doing: "allocating memory in an application's context",
+                status: ucx.status(UCS_ERR_UNSUPPORTED),
+            });
+        }
+        let params = ucp_mem_map_params_t {
+            field_mask: u64::from(UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS),
+            length: len,
+            flags: UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_NONBLOCK,
+            ..ucp_mem_map_params_t::default()
+        };
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the context is alive; the parameters are as their mask says.
+        let status = unsafe { ucx.ucp_mem_map(context, &raw const params, &raw mut handle) };
+        ucx.check(status)
+            .map_err(Error::doing("asking UCX for memory that peers reach"))?;
+        let mut memory = Self {
+            handle,
+            base: NonNull::dangling(),
+            len,
+            key: Vec::new(),
+            shared: Arc::clone(&inner.shared),
+        };
+        let mut attr = ucp_mem_attr_t {
+            field_mask: u64::from(UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH),
+            ..ucp_mem_attr_t::default()
+        };
+        // SAFETY: the memory is mapped; the fields of the mask are written.
+        let status = unsafe { ucx.ucp_mem_query(handle, &raw mut attr) };
+        ucx.check(status)
+            .map_err(Error::doing("asking UCX where its memory is"))?;
+        memory.base = match NonNull::new(attr.address.cast()) {
+            Some(base) if attr.length >= len && attr.address.addr().is_multiple_of(ALIGN) => base,
+            _ => {
+                return Err(Error {
+                    doing: "asking UCX for memory that peers reach: it is too short, or not aligned",
+                    status: ucx.status(UCS_ERR_NO_MEMORY),
+                });
+            }
+        };
+        let (mut key, mut key_len): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
+        // SAFETY: context and memory are alive; both results are written.
+        let status = unsafe { ucx.ucp_rkey_pack(context, handle, &raw mut key, &raw mut key_len) };
+        ucx.check(status)
+            .map_err(Error::doing("asking UCX for the key of its memory"))?;
+        // SAFETY: UCX wrote a key of that length, which is copied and then released, once.
+        unsafe {
+            memory.key = std::slice::from_raw_parts(key.cast::<u8>(), key_len).to_vec();
+            ucx.ucp_rkey_buffer_release(key);
+        }
+        Ok(memory)
+    }
+
+    /// Where it begins: at a multiple of 64.
+    #[must_use]
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Its address, which peers [unpack](crate::Worker::unpack) it with.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.base.as_ptr().expose_provenance() as u64
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The key that peers need. What has it may write the memory.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The word at an offset that is a multiple of 8. Peers write words whole.
+    ///
+    /// # Panics
+    /// If it is not inside the memory, or not aligned.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        let is_inside = offset.checked_add(8).is_some_and(|end| end <= self.len);
+        assert!(is_inside && offset.is_multiple_of(8), "a word at {offset}");
+        // SAFETY: inside the memory and aligned, by the line above; it is mapped as long as `self`. This process reaches it by atomics
+        // only.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.shared.defer(Deferred::Memory(self.handle));
+    }
+}
+
+/// A peer's memory, reached over one endpoint.
+#[derive(Debug)]
+pub struct RemoteMemory {
+    key: ucp_rkey_h,
+    address: u64,
+    len: usize,
+    /// The serial number of the endpoint.
+    endpoint: u64,
+    shared: Arc<Shared>,
+}
+
+// SAFETY: the handle is used with the token of its worker alone.
+unsafe impl Send for RemoteMemory {}
+// SAFETY: as above.
+unsafe impl Sync for RemoteMemory {}
+
+impl RemoteMemory {
+    /// # Safety
+    /// As [`Worker::unpack`](crate::Worker::unpack) has it.
+    pub(crate) unsafe fn unpack<H: Handler>(
+        inner: &Inner<H>,
+        endpoint: &Endpoint,
+        key: &[u8],
+        address: u64,
+        len: usize,
+    ) -> Result<Self, Error> {
+        let ep = endpoint.of(inner);
+        let mut padded = Vec::with_capacity(key.len() + KEY_PADDING);
+        padded.extend_from_slice(key);
+        padded.resize(key.len() + KEY_PADDING, 0);
+        let mut unpacked = std::ptr::null_mut();
+        // SAFETY: the endpoint is alive; the key is one by the caller's promise, and what UCX may read after it is there.
+        let status = unsafe {
+            inner
+                .ucx()
+                .ucp_ep_rkey_unpack(ep, padded.as_ptr().cast(), &raw mut unpacked)
+        };
+        // Where it fails UCX leaves a key in `unpacked` that it has freed.
+        inner
+            .ucx()
+            .check(status)
+            .map_err(Error::doing("taking the key of a peer's memory"))?;
+        inner.keys.borrow_mut().push(unpacked);
+        Ok(Self {
+            key: unpacked,
+            address,
+            len,
+            endpoint: endpoint.serial,
+            shared: Arc::clone(&inner.shared),
+        })
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The key, and the address of `len` bytes at `offset`, for an operation over `endpoint`.
+    #[inline]
+    pub(crate) fn at(&self, endpoint: &Endpoint, offset: usize, len: usize) -> (ucp_rkey_h, u64) {
+        assert!(
+            self.endpoint == endpoint.serial,
+            "a peer's memory is used over another endpoint than its own"
+        );
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(is_inside, "{len} bytes at {offset} of a peer's {}", self.len);
+        (self.key, self.address + offset as u64)
+    }
+}
+
+impl Drop for RemoteMemory {
+    fn drop(&mut self) {
+        self.shared.defer(Deferred::Key(self.key));
+    }
+}

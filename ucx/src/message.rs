@@ -1,0 +1,245 @@
+//! Active messages that have arrived.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+
+use ucx_sys::{
+    UCP_AM_RECV_ATTR_FIELD_REPLY_EP, UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS,
+    UCS_OK, ucp_ep_h, ucs_status_t,
+};
+
+use crate::endpoint::EndpointId;
+
+/// An active message, as the handler gets it.
+///
+/// Its bytes may be in memory that the peer can write: they are copied, and no reference to them is made.
+#[derive(Debug)]
+pub struct Message<'a> {
+    pub(crate) id: u16,
+    pub(crate) worker: u64,
+    pub(crate) header: *const u8,
+    pub(crate) header_len: usize,
+    pub(crate) data: *mut c_void,
+    pub(crate) len: usize,
+    pub(crate) attributes: u64,
+    pub(crate) reply: ucp_ep_h,
+    /// What UCX is told: whether the data stay.
+    pub(crate) verdict: &'a mut ucs_status_t,
+    pub(crate) bytes: PhantomData<&'a [u8]>,
+}
+
+/// Data of a message that stay where UCX received them until they are [released](crate::Operations::release).
+#[derive(Debug)]
+#[must_use = "UCX keeps the memory until it is released"]
+pub struct Kept {
+    pub(crate) worker: u64,
+    pub(crate) data: *mut c_void,
+    len: usize,
+}
+
+/// Data of a message that are still the sender's. [`Incoming::Fetch`](crate::Incoming::Fetch) gets them;
+/// [`discard`](crate::Operations::discard) does without.
+#[derive(Debug)]
+#[must_use = "the sender waits until the data are fetched or discarded"]
+pub struct Rendezvous {
+    pub(crate) worker: u64,
+    pub(crate) data: *mut c_void,
+    len: usize,
+}
+
+// SAFETY: the pointer is used with the worker's token alone; what is read through it is unsafe to read.
+unsafe impl Send for Kept {}
+// SAFETY: as above.
+unsafe impl Sync for Kept {}
+// SAFETY: the pointer is a name, used with the worker's token alone.
+unsafe impl Send for Rendezvous {}
+// SAFETY: as above.
+unsafe impl Sync for Rendezvous {}
+
+impl Message<'_> {
+    /// The id that it was sent with.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Length of the header.
+    #[must_use]
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        self.header_len
+    }
+
+    /// Copies the beginning of the header.
+    ///
+    /// # Panics
+    /// If it is shorter than `to`.
+    #[inline]
+    pub fn copy_header(&self, to: &mut [u8]) {
+        assert!(
+            to.len() <= self.header_len,
+            "a header of {} bytes",
+            self.header_len
+        );
+        // SAFETY: UCX's header is readable for its length during the callback; `to` is nowhere else.
+        unsafe { copy(self.header, to) };
+    }
+
+    /// Length of the data.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no data.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    fn has(&self, attribute: u32) -> bool {
+        self.attributes & u64::from(attribute) != 0
+    }
+
+    /// Whether the data are still the sender's, and have to be fetched.
+    #[must_use]
+    #[inline]
+    pub fn is_rendezvous(&self) -> bool {
+        self.has(UCP_AM_RECV_ATTR_FLAG_RNDV)
+    }
+
+    /// Whether the data begin at a multiple of `align`.
+    #[must_use]
+    #[inline]
+    pub fn is_aligned(&self, align: usize) -> bool {
+        self.data.addr().is_multiple_of(align)
+    }
+
+    /// Copies the beginning of the data.
+    ///
+    /// # Panics
+    /// If they are shorter than `to`, or [have to be fetched](Self::is_rendezvous).
+    #[inline]
+    pub fn copy_to(&self, to: &mut [u8]) {
+        self.copy_from(0, to);
+    }
+
+    /// Copies data from an offset on.
+    ///
+    /// # Panics
+    /// If they are shorter than `offset` and `to`, or [have to be fetched](Self::is_rendezvous).
+    #[inline]
+    pub fn copy_from(&self, offset: usize, to: &mut [u8]) {
+        let fits = self.len.checked_sub(offset).is_some_and(|left| to.len() <= left);
+        assert!(fits && !self.is_rendezvous(), "{} bytes of data", self.len);
+        // SAFETY: data that need not be fetched are readable for their length during the callback; `to` is nowhere else.
+        unsafe { copy(self.data.cast::<u8>().cast_const().wrapping_add(offset), to) };
+    }
+
+    /// The data where UCX has them; none if they [have to be fetched](Self::is_rendezvous).
+    ///
+    /// # Safety
+    /// The peer does not write what it has sent, for as long as the result is used. (Over shared memory it can.)
+    #[must_use]
+    #[inline]
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        if self.len == 0 || self.is_rendezvous() {
+            return &[];
+        }
+        // SAFETY: readable for their length during the callback, which outlives `self`; unchanged by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.data.cast(), self.len) }
+    }
+
+    /// The endpoint that leads back to the sender, if the message says so ([`Flags::REPLY`](crate::Flags::REPLY)).
+    #[must_use]
+    pub fn sender(&self) -> Option<EndpointId> {
+        self.has(UCP_AM_RECV_ATTR_FIELD_REPLY_EP)
+            .then(|| EndpointId::new(self.reply))
+            .flatten()
+    }
+
+    /// Keeps the data where they are.
+    ///
+    /// # Errors
+    /// The message itself: its data are UCX's for this call alone, or have to be fetched.
+    #[inline]
+    pub fn keep(self) -> Result<Kept, Self> {
+        if !self.has(UCP_AM_RECV_ATTR_FLAG_DATA) || self.is_rendezvous() {
+            return Err(self);
+        }
+        *self.verdict = UCS_INPROGRESS;
+        Ok(Kept {
+            worker: self.worker,
+            data: self.data,
+            len: self.len,
+        })
+    }
+
+    /// The data, to be fetched.
+    ///
+    /// # Errors
+    /// The message itself: its data are here.
+    #[inline]
+    pub fn rendezvous(self) -> Result<Rendezvous, Self> {
+        if !self.is_rendezvous() {
+            return Err(self);
+        }
+        *self.verdict = UCS_INPROGRESS;
+        Ok(Rendezvous {
+            worker: self.worker,
+            data: self.data,
+            len: self.len,
+        })
+    }
+}
+
+impl Kept {
+    /// Where the data are, until they are released or the worker ends.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.data.cast_const().cast()
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Rendezvous {
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Copies without a reference to what is copied: over shared memory the peer can write it.
+///
+/// # Safety
+/// `from` is readable for the length of `to`, unless that is 0.
+#[inline]
+unsafe fn copy(from: *const u8, to: &mut [u8]) {
+    if !to.is_empty() {
+        // SAFETY: the caller's promise; what is behind a mutable reference is nowhere else.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+    }
+}
+
+/// What UCX is told of data that the handler did not take.
+pub(crate) const CONSUMED: ucs_status_t = UCS_OK;

@@ -1,0 +1,164 @@
+//! Two processes, one of which is killed. The other process is this test's executable again.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ucx::{
+    Callback, ConnectionRequest, Endpoint, EndpointId, EndpointOptions, Features, Flags, Handler, Library,
+    Message, Operations, Outgoing, Started, Status, Worker,
+};
+
+const MESSAGE: u16 = 1;
+const ADDRESS: &str = "UCX_TEST_ADDRESS";
+/// Within which the end of a peer must be noticed.
+const NOTICE: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct Events {
+    messages: Vec<Vec<u8>>,
+    requests: Vec<ConnectionRequest>,
+    failed: Vec<(EndpointId, Status)>,
+}
+
+impl Handler for Events {
+    type Tag = ();
+
+    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
+        let mut data = vec![0; message.len()];
+        message.copy_to(&mut data);
+        self.messages.push(data);
+    }
+
+    fn endpoint_failed(&mut self, endpoint: EndpointId, why: Status) {
+        self.failed.push((endpoint, why));
+    }
+
+    fn connection_requested(&mut self, request: ConnectionRequest) {
+        self.requests.push(request);
+    }
+}
+
+fn worker() -> Option<Worker<Events>> {
+    let ucx = match Library::load() {
+        Ok(ucx) => ucx,
+        Err(error) => {
+            let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();
+            assert!(!required, "UCX is required here: {error}");
+            eprintln!("not tested: {error}");
+            return None;
+        }
+    };
+    let mut config = ucx.config().unwrap();
+    // Without it UCX uses no shared memory for peers that it watches.
+    config.set("", "MM_ERROR_HANDLING", "y").unwrap();
+    config.set("", "KEEPALIVE_INTERVAL", "1s").unwrap();
+    config.set("", "NET_DEVICES", "lo").unwrap();
+    let context = ucx.context(&config, Features::AM).unwrap();
+    let mut worker = context.worker(&Default::default(), Events::default()).unwrap();
+    worker.receive(MESSAGE).unwrap();
+    Some(worker)
+}
+
+fn watched() -> EndpointOptions {
+    EndpointOptions::default().peer_failure(true)
+}
+
+fn say(worker: &mut Worker<Events>, endpoint: &Endpoint, what: &'static [u8]) -> Result<(), Status> {
+    let message = Outgoing::Message {
+        endpoint,
+        id: MESSAGE,
+        header: 0..0,
+        data: 0..what.len(),
+        flags: Flags::EAGER,
+    };
+    match worker.start(message, what) {
+        Ok(Started::Done(_)) => Ok(()),
+        Ok(Started::UnderWay(request)) => {
+            while !request.is_done(worker) {
+                worker.progress();
+            }
+            request.finish(worker).expect("it is done").1
+        }
+        Err(failed) => Err(failed.status),
+    }
+}
+
+fn wait_for<T>(worker: &mut Worker<Events>, mut look: impl FnMut(&mut Worker<Events>) -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        worker.progress();
+        if let Some(found) = look(worker) {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain");
+        std::thread::yield_now();
+    }
+}
+
+/// The other process: connects, says hello, and waits to be killed.
+#[test]
+#[ignore = "started by the other test"]
+fn child() {
+    let mut worker = worker().expect("the other process found UCX");
+    let to = std::env::var(ADDRESS).unwrap().parse().unwrap();
+    let endpoint = worker.connect(to, watched()).unwrap();
+    say(&mut worker, &endpoint, b"hello").unwrap();
+    wait_for(&mut worker, |worker| worker.handler().messages.pop());
+    println!("\nready");
+    std::io::stdout().flush().unwrap();
+    loop {
+        worker.progress();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_peer_that_is_killed_fails_its_endpoint_and_no_other() {
+    let Some(mut worker) = worker() else { return };
+    let listener = worker.listen(([127, 0, 0, 1], 0).into()).unwrap();
+    let mut others = [(); 2].map(|()| {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ADDRESS, listener.address().to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let request = wait_for(&mut worker, |worker| worker.handler().requests.pop());
+        assert!(worker.client_address(&request).unwrap().ip().is_loopback());
+        let endpoint = worker.accept(request, watched()).unwrap();
+        assert_eq!(
+            wait_for(&mut worker, |worker| worker.handler().messages.pop()),
+            b"hello"
+        );
+        say(&mut worker, &endpoint, b"welcome").unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let reader = std::thread::spawn(move || out.lines().any(|line| line.unwrap().contains("ready")));
+        wait_for(&mut worker, |_| reader.is_finished().then_some(()));
+        assert!(reader.join().unwrap(), "the other process ended");
+        (child, Some(endpoint))
+    });
+    let (victim, other) = others.split_at_mut(1);
+    let (victim, other) = (&mut victim[0], &mut other[0]);
+    victim.0.kill().unwrap();
+    victim.0.wait().unwrap();
+    let began = Instant::now();
+    let (failed, why) = wait_for(&mut worker, |worker| worker.handler().failed.pop());
+    assert!(began.elapsed() < NOTICE, "{:?}: {why}", began.elapsed());
+    assert_eq!(Some(failed), victim.1.as_ref().map(Endpoint::id));
+    drop(victim.1.take());
+    // The other one is heard and served.
+    let endpoint = other.1.as_ref().unwrap();
+    say(&mut worker, endpoint, b"well").unwrap();
+    assert!(worker.handler().failed.is_empty());
+    worker.close_listener(listener);
+    let endpoint = other.1.take().unwrap();
+    let close = Outgoing::Close {
+        endpoint,
+        force: true,
+    };
+    drop(worker.start(close, ()).unwrap());
+    other.0.kill().unwrap();
+    other.0.wait().unwrap();
+    drop(worker);
+}
