@@ -1,11 +1,14 @@
-//! What an ifunc library says about its image beside the image: the texts behind the fingerprints. It stays on the
-//! source; a refusal carries the target's texts and the source prints both.
+//! The description that an ifunc library carries beside each image: the canonical texts from which the
+//! image's fingerprints are computed.
 //!
-//! Text, one `key value` line each: `payload TEXT`, `target TEXT`, `answer TEXT` (absent for C), then
-//! `import SYMBOL SIGNATURE` for every import whose signature is known, and `convention bound|max-size` naming the
-//! argument order of `X_payload_init`.
+//! The description stays on the source. When a target refuses an image, the refusal carries the target's
+//! texts, and the source prints both.
+//!
+//! Format: UTF-8, one `key value` line each. `payload TEXT`, `target TEXT` and `answer TEXT` are absent for C
+//! ifuncs. One line `import SYMBOL SIGNATURE` follows for every import whose signature is known. `convention
+//! bound|max-size` names the argument order of `X_payload_init`.
 
-/// A view of such a text.
+/// A view of a description.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About<'a> {
     text: &'a str,
@@ -42,7 +45,7 @@ impl<'a> About<'a> {
         self.field("answer")
     }
 
-    /// `bound` or `max-size`: which argument order `X_payload_init` has.
+    /// Which argument order `X_payload_init` has: `bound` or `max-size` (see [`symbols`](crate::symbols)).
     #[must_use]
     pub fn convention(&self) -> Option<&'a str> {
         self.field("convention")

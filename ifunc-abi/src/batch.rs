@@ -1,8 +1,10 @@
-//! Bodies that hold many: invocations in a [`Batch`](crate::frame::Kind::Batch), what became of them in
-//! [`Completions`](crate::frame::Kind::Completions).
+//! Bodies with many entries: a [`Batch`](crate::frame::Kind::Batch) holds invocations, a
+//! [`Completions`](crate::frame::Kind::Completions) holds their outcomes.
 //!
-//! A body is a row of entries. Each begins at a multiple of [`ALIGN`] from the body's begin, with a head of three
-//! little-endian numbers; its bytes follow at once, and zeros up to the next multiple of [`ALIGN`]. A body ends behind the
+//! Each entry begins at a multiple of [`ALIGN`] from the beginning of the body. It is an [`EntryHead`] of
+//! three little-endian numbers, the entry's bytes, and zeros up to the next multiple of [`ALIGN`]. The body
+//! ends after the zeros of its last entry.
+//!
 //! zeros of its last entry.
 //!
 //! | offset | bytes | in a `Batch` | in `Completions` |
@@ -11,25 +13,25 @@
 //! | 4 | 4 | length of the payload | length of the answer or detail |
 //! | 8 | 8 | token, or 0 | token |
 //!
-//! An entry of a `Batch` means what an `Exec` frame of that handle, token and payload means, and an entry of `Completions` what a
-//! `Completion` means: they are dealt with in the order in which they stand. A batch with an entry that is cut off is no
-//! batch: what stands before it was run, and the connection is over.
+//! An entry of a `Batch` means the same as an `Exec` frame with that handle, token and payload. An entry of
+//! `Completions` means the same as a `Completion`. The receiver processes entries in order. A batch whose
+//! last entry is truncated is malformed: the target runs the entries before it and closes the connection.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Where entries begin, and so the best alignment that a payload in a batch has.
+/// Alignment of an entry in bytes, and so the largest alignment that a payload in a batch can rely on.
 pub const ALIGN: usize = 8;
 
 /// Head of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct EntryHead {
-    /// Handle, or status code.
+    /// Handle in a `Batch`, status code in `Completions`.
     pub code: U32,
-    /// How many bytes follow.
+    /// Length of the entry's bytes, without the zeros.
     pub len: U32,
-    /// Token.
+    /// Token; 0 in a `Batch`: the source wants no completion.
     pub token: U64,
 }
 
@@ -37,7 +39,7 @@ impl EntryHead {
     /// Size of the head.
     pub const SIZE: usize = size_of::<Self>();
 
-    /// A head.
+    /// Builds a head.
     #[must_use]
     pub const fn new(code: u32, len: u32, token: u64) -> Self {
         Self {
@@ -47,7 +49,7 @@ impl EntryHead {
         }
     }
 
-    /// Bytes that an entry with a body of `len` bytes takes, head and zeros included; `None` if nothing is that large.
+    /// Size in bytes of an entry whose body has `len` bytes: head, body and zeros. `None` if it overflows.
     #[must_use]
     pub const fn padded_len(len: usize) -> Option<usize> {
         match len.checked_add(Self::SIZE + ALIGN - 1) {
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_lie_behind_each_other() {
+    fn entries_are_padded_to_their_alignment() {
         assert_eq!(EntryHead::SIZE, 16);
         assert_eq!(EntryHead::padded_len(0), Some(16));
         assert_eq!(EntryHead::padded_len(1), Some(24));

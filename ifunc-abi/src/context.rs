@@ -1,8 +1,9 @@
-//! The fourth argument of `X_main`: what an invocation may ask of its target beside its target arguments.
+//! The fourth argument of `X_main`: the services that a target offers to an invocation.
 //!
-//! The full call is `u32 X_main(void *payload, size_t payload_size, void *target_args, struct ifunc_context *ctx)`. A C
-//! `main` of three arguments and no result ignores the fourth (both System V ABIs allow it), and
-//! [`ImageFlags::IGNORE_RESULT`](crate::image::ImageFlags) tells the target to ignore what is in the result register. `ctx` may be null: then there is nobody to answer.
+//! The full call is `u32 X_main(void *payload, size_t payload_size, void *target_args, struct ifunc_context
+//! *ctx)`. A C `main` with three arguments and no result ignores the fourth, which both System V ABIs allow;
+//! [`ImageFlags::IGNORE_RESULT`](crate::image::ImageFlags) then tells the target to ignore the result
+//! register. `ctx` may be null: the invocation then has no sender to answer.
 
 use core::ffi::c_void;
 
@@ -19,17 +20,18 @@ pub const MAIN_BAD_ANSWER: u32 = 2;
 pub enum Level {
     /// Something failed.
     Error = 1,
-    /// Something looks wrong.
+    /// Something unexpected happened.
     Warn = 2,
-    /// What happens.
+    /// Normal progress.
     Info = 3,
-    /// For the author.
+    /// Details for the ifunc's author.
     Debug = 4,
-    /// For the author, in detail.
+    /// Finer details for the ifunc's author.
     Trace = 5,
 }
 
-/// The versioned context. Fields are only ever added at the end; [`size`](Self::size) tells how many there are.
+/// The versioned context. A later version adds fields at the end only; [`size`](Self::size) tells which
+/// fields exist.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Context {
@@ -37,16 +39,18 @@ pub struct Context {
     pub version: u32,
     /// Size of this struct in bytes on the target.
     pub size: u32,
-    /// The connection the frame came over: a number that the target gives each connection, never reused.
+    /// The connection that the frame arrived on: a number that the target assigns to each connection and
+    /// never reuses.
     pub sender: u64,
-    /// Where an answer goes; null when the source waits for none.
+    /// Buffer for the answer; null if the source expects none.
     pub answer: *mut u8,
-    /// Room at `answer` in bytes.
+    /// Capacity of `answer` in bytes.
     pub answer_capacity: usize,
-    /// Bytes of the answer; set by the ifunc. More than the capacity: the answer did not fit, nothing was written.
+    /// Length of the answer in bytes, set by the ifunc. A value above the capacity means that the answer did
+    /// not fit and was not written.
     pub answer_len: usize,
-    /// Logs a UTF-8 message of `len` bytes at a [`Level`]; never null.
+    /// Logs a UTF-8 message of `len` bytes at a [`Level`]. Never null.
     pub log: unsafe extern "C" fn(ctx: *mut Context, level: u32, message: *const u8, len: usize),
-    /// The target's own.
+    /// Private to the target.
     pub host: *mut c_void,
 }

@@ -1,12 +1,13 @@
-//! What crosses a process or a version, and nothing else: the [image] (the part of an injected function that
-//! travels), the [frame]s that carry it, the [context] an injected function is called with, the
-//! [status] of an invocation, the [text]s that types and signatures are compared by, and the
-//! [records](meta) that the attributes leave for the builder.
+//! The formats that cross a process or version boundary: the [image] of an injected function, the [frame]s
+//! that carry it, the [context] that the target calls it with, the [status] of an invocation, the canonical
+//! [text]s that identify types and signatures, and the [records](meta) that the attributes emit for the
+//! builder.
 //!
-//! Everything here is `no_std`, little-endian and free of `unsafe`. Bytes that come from a peer are parsed by this
-//! crate before anybody acts on them; no input makes it panic, read out of bounds or allocate.
+//! The crate is `no_std`, little-endian throughout and free of `unsafe`. It validates every byte from a peer
+//! before another crate acts on it. No input makes it panic or read out of bounds, and only [`stats`]
+//! allocates: at most a small multiple of the input's length.
 //!
-//! `docs/architecture.md` draws the formats; the doc comments here are their definition.
+//! The doc comments of this crate define the formats; `docs/architecture.md` draws them.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,11 +31,11 @@ pub mod text;
 /// Version of the image format, of the call of `X_main` and of [`context::Context`].
 pub const ABI_VERSION: u16 = 1;
 
-/// A fingerprint: the first eight bytes, little-endian, of BLAKE3 of a canonical [text](text::Text). Zero: not stated
-/// (C ifuncs, whose types nobody described).
+/// A fingerprint: the first eight bytes, little-endian, of the BLAKE3 hash of a canonical [text](text::Text).
+/// Zero means that the type is not stated, as in C ifuncs.
 pub type Fingerprint = u64;
 
-/// The fingerprint of a text, from BLAKE3 of the text. The one text in 2^64 that would get zero gets its neighbour.
+/// Derives the fingerprint of a text from the text's BLAKE3 hash. A hash that would yield zero yields 1.
 #[must_use]
 pub const fn fingerprint(hash: &[u8; 32]) -> Fingerprint {
     match hash.first_chunk() {
@@ -46,7 +47,7 @@ pub const fn fingerprint(hash: &[u8; 32]) -> Fingerprint {
     }
 }
 
-/// An image's identity: BLAKE3 of all its bytes.
+/// An image's identity: the BLAKE3 hash of all its bytes.
 pub type ImageId = [u8; 32];
 
 #[cfg(test)]
@@ -54,7 +55,7 @@ mod tests {
     use super::fingerprint;
 
     #[test]
-    fn no_text_is_not_stated() {
+    fn fingerprints_are_never_zero() {
         let mut hash = [0; 32];
         assert_eq!(fingerprint(&hash), 1);
         hash[1] = 2;

@@ -1,7 +1,9 @@
-//! Records that the attributes leave in the section [`META_SECTION`](crate::symbols::META_SECTION) for the builder.
+//! Records that the attributes emit for the builder, in section
+//! [`META_SECTION`](crate::symbols::META_SECTION).
 //!
-//! A record is text: `key value` lines, the first of which names its kind, ended by a NUL byte. Records of one object
-//! file may stand in one section or in many; a section may hold several, one behind the other.
+//! A record is UTF-8 text that ends with a NUL byte: `key value` lines, the first of which names the record's
+//! kind. An object file may have several such sections, and a section may hold several records, one after the
+//! other.
 //!
 //! ```text
 //! ifunc 1                 import 1
@@ -14,12 +16,12 @@
 //! flags idempotent pinned shared
 //! ```
 
-/// What one `#[ifunc]` says.
+/// The record of one `#[ifunc]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IfuncRecord<'a> {
     /// The ifunc's name; `NAME_main` is its entry.
     pub name: &'a str,
-    /// Crate (with underscores) whose source holds it.
+    /// Crate (with underscores) that defines it.
     pub crate_name: &'a str,
     /// Text of the payload type, codec included.
     pub payload: &'a str,
@@ -29,20 +31,22 @@ pub struct IfuncRecord<'a> {
     pub answer: &'a str,
     /// Alignment of the payload in bytes.
     pub align: u32,
-    /// May be run again when nobody knows whether it ran.
+    /// Whether a source may send an invocation again when it does not know whether the first attempt ran.
     pub idempotent: bool,
-    /// Its address outlives the invocation (a callback, a thread): never evicted.
+    /// Whether the function's address outlives the invocation (a callback, a thread). The target never evicts
+    /// such an image.
     pub pinned: bool,
-    /// Takes the target arguments by shared reference: may run on several serving threads at once.
+    /// Whether the ifunc takes the target arguments by shared reference, so that several serving threads may
+    /// run it at the same time.
     pub shared: bool,
 }
 
-/// What one function of an `#[ifunc::import]` block says.
+/// The record of one function of an `#[ifunc::import]` block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportRecord<'a> {
-    /// Symbol that the image leaves undefined.
+    /// Symbol that the image imports.
     pub symbol: &'a str,
-    /// Crate that declares it.
+    /// Crate (with underscores) that declares it.
     pub crate_name: &'a str,
     /// Text of its signature.
     pub signature: &'a str,
@@ -64,17 +68,17 @@ pub enum MetaError {
     /// The record is not UTF-8.
     #[error("a record of section `.ifunc.meta` is not UTF-8")]
     NotText,
-    /// The SDK that made the record speaks another version.
+    /// Attributes of another SDK version wrote the record.
     #[error(
         "section `.ifunc.meta` holds a record of another SDK version; help: use one version of `ifunc` and `cargo-ifunc`"
     )]
     Version,
-    /// A line is missing or does not parse.
-    #[error("a record of section `.ifunc.meta` lacks or garbles `{0}`")]
+    /// A line is missing or malformed.
+    #[error("a record of section `.ifunc.meta` has no valid line `{0}`")]
     Field(&'static str),
 }
 
-/// The records of one section's bytes, in order.
+/// Iterates over the records of one section, in order.
 pub fn records(section: &[u8]) -> impl Iterator<Item = Result<Record<'_>, MetaError>> {
     section
         .split(|&byte| byte == 0)

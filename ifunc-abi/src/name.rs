@@ -5,7 +5,8 @@ pub const MAX_NAME: usize = 255;
 /// Longest symbol in an import table, in bytes.
 pub const MAX_SYMBOL: usize = 1024;
 
-/// Whether `name` may name an ifunc: a C identifier of at most [`MAX_NAME`] bytes, because `NAME_main` is a C symbol.
+/// Whether `name` is a valid ifunc name: a C identifier of at most [`MAX_NAME`] bytes, because `NAME_main` is
+/// a C symbol.
 #[must_use]
 pub const fn is_valid(name: &str) -> bool {
     let bytes = name.as_bytes();
@@ -22,10 +23,11 @@ pub const fn is_valid(name: &str) -> bool {
     true
 }
 
-/// Longest soname of a shared library, in bytes: that of a file's name.
+/// Longest soname of a shared library, in bytes: the longest file name on Linux.
 pub const MAX_SONAME: usize = 255;
 
-/// Whether `symbol` may stand in an import table: printable ASCII without blanks, at most [`MAX_SYMBOL`] bytes.
+/// Whether `symbol` is valid in an import table: printable ASCII without blanks, at most [`MAX_SYMBOL`]
+/// bytes.
 #[must_use]
 pub const fn is_valid_symbol(symbol: &str) -> bool {
     let bytes = symbol.as_bytes();
@@ -42,8 +44,8 @@ pub const fn is_valid_symbol(symbol: &str) -> bool {
     true
 }
 
-/// Whether `soname` may name a shared library that an image needs: as [`is_valid_symbol`], at most [`MAX_SONAME`] bytes,
-/// and no path.
+/// Whether `soname` is a valid name of a needed library: as [`is_valid_symbol`], at most [`MAX_SONAME`] bytes
+/// and without `/`.
 #[must_use]
 pub const fn is_valid_soname(soname: &str) -> bool {
     let bytes = soname.as_bytes();

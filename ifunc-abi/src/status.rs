@@ -1,4 +1,7 @@
-//! What became of an invocation, as it travels back: a 32-bit code in the completion frame's `handle` field and a body.
+//! The outcome of an invocation, as the target reports it: a 32-bit code in the `handle` field of the
+//! completion frame, and a body.
+//! any other => | any other | a UTF-8 text that explains it; [`Rejection`] lists the reasons whose text has a
+//! format |
 //!
 //! | code | body |
 //! |---|---|
@@ -11,11 +14,11 @@ use core::fmt;
 /// The outcome that a target reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// It ran to its end.
+    /// The invocation ran to its end and succeeded.
     Executed,
-    /// It was started and did not end well.
+    /// The invocation started and failed.
     Failed(Failure),
-    /// It was not started.
+    /// The target did not start the invocation.
     Rejected(Rejection),
 }
 
@@ -29,7 +32,7 @@ macro_rules! reasons {
         impl $name {
             /// Every reason, in order of its code.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// Its name, such as `MissingImport`.
+            /// The reason's name, such as `MissingImport`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($variant),)* }
@@ -47,15 +50,15 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why an invocation that was started did not end well.
+    /// Why an invocation that started failed.
     Failure {
         /// The payload did not decode as the type that the ifunc takes.
         Payload = 1, "the payload does not decode";
         /// The ifunc panicked.
         Panic = 2, "the ifunc panicked";
-        /// The ifunc raised a fault (room kept: not contained yet).
+        /// The ifunc raised a fault. Reserved: targets do not contain faults yet.
         Fault = 3, "the ifunc raised a fault";
-        /// The ifunc ran over its deadline (room kept: not enforced yet).
+        /// The ifunc ran over its deadline. Reserved: targets enforce no deadline yet.
         Deadline = 4, "the ifunc ran over its execution deadline";
         /// A host function was called with too little stack left.
         StackLow = 5, "too little stack is left for a host function";
@@ -69,7 +72,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why an invocation was not started, or an image not installed.
+    /// Why the target did not start an invocation or did not install an image.
     Rejection {
         /// The handle is bound to no image.
         Unbound = 1, "no image is bound to the handle";
@@ -77,31 +80,33 @@ reasons! {
         Policy = 2, "the target's policy refuses the image";
         /// The image does not parse.
         BadImage = 3, "the image is malformed";
-        /// The bytes are not those of the id.
+        /// The hash of the image's bytes differs from the id that the source sent.
         IdMismatch = 4, "the image's bytes do not have the id they were sent under";
-        /// Built for another ABI version.
+        /// The image is for another ABI version.
         AbiVersion = 5, "the image has another ABI version";
-        /// Built for another architecture.
+        /// The image is for another architecture.
         Architecture = 6, "the image is for another architecture";
-        /// Needs a CPU feature that the target lacks.
+        /// The image needs a CPU feature that the target lacks.
         CpuFeature = 7, "the target's CPU lacks a feature";
-        /// Built for another type of target arguments. Body: the text of the target's type.
+        /// The image is for another type of target arguments. Body: the text of the target's type.
         TargetType = 8, "the image is for another type of target arguments";
-        /// An import is not provided. Body: the symbols, one a line; behind a blank, the name of a set that has it.
+        /// The target does not provide an import. Body: one symbol per line; after a blank, the name of a set
+        /// that has it.
         MissingImport = 9, "the target does not provide an import";
-        /// An import is provided with another signature. Body: lines `SYMBOL SIGNATURE`, as the target has it.
+        /// The target provides an import with another signature. Body: lines `SYMBOL SIGNATURE` with the
+        /// target's signatures.
         ImportSignature = 10, "the target provides an import with another signature";
-        /// A needed shared library is not allowed, or not there. Body: one a line.
+        /// The target does not allow or does not have a needed shared library. Body: one soname per line.
         NeededLibrary = 11, "the image needs a shared library that the target does not provide";
-        /// The code cache is full of images in use.
+        /// The code cache is full and every image in it is in use.
         CacheFull = 12, "the target's code cache is full";
-        /// Larger than the target's limits. Body says which.
+        /// The message exceeds a limit of the target. The body names the limit.
         TooLarge = 13, "a limit of the target is exceeded";
-        /// The signature is missing or wrong (room kept: not checked yet).
+        /// The image's signature is missing or wrong. Reserved: targets do not check signatures yet.
         Signature = 14, "the image's signature is not accepted";
         /// The frame breaks the protocol; the connection is closed.
         Malformed = 15, "the frame breaks the protocol";
-        /// The image takes `&mut T` and the target serves on several threads.
+        /// The image takes the target arguments by `&mut T`, and the target serves on several threads.
         NotShareable = 16, "the target runs shareable ifuncs only";
         /// The target could not map or write memory.
         Resources = 17, "the target is out of resources";
@@ -123,7 +128,7 @@ impl Status {
         }
     }
 
-    /// The status of a code; `None` for one that no version up to this one sends.
+    /// The status of a code; `None` for a code that this version does not define.
     #[must_use]
     pub const fn from_code(code: u32) -> Option<Self> {
         if code >> 16 != 0 {
@@ -155,20 +160,20 @@ impl fmt::Display for Status {
     }
 }
 
-/// Body of a [`Failure::Panic`]: `line u32, column u32, file length u32, calls u32`, little-endian, then an offset in the
-/// image as `u32` for each call, then the file, then the message.
+/// Body of a [`Failure::Panic`]: four little-endian `u32`s (`line`, `column`, length of `file` in bytes,
+/// number of `calls`), then `calls`, `file` and `message`. The message extends to the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PanicDetail<'a> {
-    /// Line in `file`; 0 when the panic policy kept no location.
+    /// Line in `file`; 0 if the image's panic policy drops the location.
     pub line: u32,
-    /// Column.
+    /// Column in the line; 0 if dropped.
     pub column: u32,
-    /// Source file as the compiler saw it; empty when not kept.
+    /// Source file as the compiler saw it; empty if dropped.
     pub file: &'a str,
-    /// The message; empty when not kept.
+    /// The message; empty if dropped.
     pub message: &'a str,
-    /// Where calls in the image would have returned to, as they were found on its stack, innermost first: offsets in
-    /// the image, four bytes each, little-endian. Words that were left over by earlier calls may be among them.
+    /// The backtrace: return addresses found on the image's stack, innermost first. Each is an offset in the
+    /// image, four bytes, little-endian. Stale words of earlier calls may be among them.
     pub calls: &'a [u8],
 }
 
@@ -176,7 +181,7 @@ pub struct PanicDetail<'a> {
 const PANIC_HEAD: usize = 16;
 
 impl<'a> PanicDetail<'a> {
-    /// The fixed part; `calls`, `file` and `message` follow it.
+    /// Encodes the fixed part; `calls`, `file` and `message` follow it.
     #[must_use]
     pub fn head(&self) -> [u8; PANIC_HEAD] {
         let mut head = [0; PANIC_HEAD];
@@ -187,7 +192,7 @@ impl<'a> PanicDetail<'a> {
         head
     }
 
-    /// Reads a body; `None` if it is too short or not UTF-8.
+    /// Parses a body; `None` if it is too short or not UTF-8.
     #[must_use]
     pub fn parse(body: &'a [u8]) -> Option<Self> {
         let (head, rest) = body.split_at_checked(PANIC_HEAD)?;

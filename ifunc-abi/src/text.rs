@@ -1,7 +1,7 @@
 //! Canonical texts of types and signatures, composed at compile time.
 //!
-//! Two sides agree on a type when their texts are equal; what is compared at run time is a [`Fingerprint`] of the
-//! text, what is shown when they differ is the text itself. Grammar, by example:
+//! A source and a target agree on a type when their texts are equal. At run time they compare the
+//! [`Fingerprint`] of the text; on a mismatch, the error prints both texts. The grammar by example:
 //!
 //! ```text
 //! u64                                          a primitive
@@ -15,7 +15,7 @@
 //!
 //! [`Fingerprint`]: crate::Fingerprint
 
-/// Longest text, in bytes. A type whose text is longer is a compile error at the type.
+/// Longest text in bytes. A longer text is a compile error at the type.
 pub const MAX_TEXT: usize = 4096;
 
 /// A string of bounded length that `const` code can build.
@@ -88,7 +88,7 @@ impl Text {
         let (text, _) = self.bytes.split_at(self.len);
         match core::str::from_utf8(text) {
             Ok(s) => s,
-            // Only whole strings are ever pushed.
+            // `str` appends whole strings only.
             Err(_) => "",
         }
     }
@@ -99,7 +99,7 @@ impl Text {
         self.len
     }
 
-    /// Whether nothing has been pushed.
+    /// Whether the text is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

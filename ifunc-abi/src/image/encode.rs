@@ -1,4 +1,4 @@
-//! From the parts to bytes. What [`Image::parse`](super::Image::parse) accepts is what this writes, byte for byte.
+//! Encoding of images, the inverse of [`Image::parse`](super::Image::parse).
 
 #![cfg(feature = "alloc")]
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{ABI_VERSION, Fingerprint};
 
-/// An import to be written.
+/// An import to encode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportPart {
     /// The symbol.
@@ -24,7 +24,7 @@ pub struct ImportPart {
     pub fingerprint: Fingerprint,
 }
 
-/// Everything that an image is made of.
+/// The parts of an image, to encode.
 #[derive(Clone, Debug, Default)]
 pub struct ImageParts {
     /// Name of the ifunc.
@@ -33,7 +33,7 @@ pub struct ImageParts {
     pub arch: u16,
     /// Flags.
     pub flags: ImageFlags,
-    /// CPU features needed.
+    /// CPU features that the code needs; see [`RawHeader::cpu_features`].
     pub cpu_features: u64,
     /// Fingerprint of the payload type.
     pub payload: Fingerprint,
@@ -45,31 +45,32 @@ pub struct ImageParts {
     pub payload_align_log2: u8,
     /// Offset of `X_main` in `rx`.
     pub entry: u32,
-    /// Offset of the slot in `rx`.
+    /// Offset of the slot in `rx`; `None` if no code reaches an import.
     pub slot: Option<u32>,
     /// Log2 of the alignment of `rx`.
     pub rx_align_log2: u8,
     /// The read-execute part.
     pub rx: Vec<u8>,
-    /// Where the read-write part lies; 0 if there is none.
+    /// Offset of the read-write part in the image's address space; 0 if there is none.
     pub rw_at: u32,
-    /// The read-write part that travels.
+    /// The initialised bytes of the read-write part.
     pub rw: Vec<u8>,
-    /// Its length in memory.
+    /// Length of the read-write part in memory, in bytes.
     pub rw_mem: u32,
     /// The imports, in GOT order.
     pub imports: Vec<ImportPart>,
-    /// The install relocations, in any order.
+    /// The install relocations, in any order; [`encode`](Self::encode) sorts them.
     pub relocations: Vec<Relocation>,
     /// Sonames of needed shared libraries.
     pub needed: Vec<String>,
 }
 
 impl ImageParts {
-    /// The image's bytes.
+    /// Encodes the image.
     ///
     /// # Errors
-    /// What [`Image::parse`] would say of them: parts that make no image are never written.
+    /// The error that [`Image::parse`] reports for the encoded bytes: `encode` never returns an invalid
+    /// image.
     pub fn encode(&self) -> Result<Vec<u8>, ImageError> {
         let too_many = |field, value: usize| ImageError::OutOfRange {
             field,
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parsing_inverts_encoding() {
         let bytes = parts().encode().unwrap();
         let image = Image::parse(&bytes).unwrap();
         assert_eq!(size_of::<RawHeader>(), 96);
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_does_not_hold() {
+    fn invalid_parts_are_refused() {
         let refused = |change: fn(&mut ImageParts)| {
             let mut parts = parts();
             change(&mut parts);

@@ -13,15 +13,16 @@
 //! | read-execute part: text, read-only data, the slot | `rx_len` |
 //! | read-write part: initialised data | `rw_len` |
 //!
-//! There is no padding and nothing behind the end. In memory the read-execute part lies at offset 0 of the image's
-//! address space, aligned to `1 << rx_align_log2`; the read-write part lies at `rw_at` (a multiple of 4096) and is
-//! `rw_mem` bytes long, of which those beyond `rw_len` are zero. Distances between the two are link-time constants.
+//! The parts follow each other without padding, and nothing follows the last one. In memory, the read-execute
+//! part lies at offset 0 of the image's address space, aligned to `1 << rx_align_log2`. The read-write part
+//! lies at `rw_at`, a multiple of 4096. It is `rw_mem` bytes long; all bytes after the first `rw_len` are
+//! zero. The distance between the two parts is a link-time constant.
 //!
-//! Code reaches every import through the *slot*: eight bytes at `slot` in the read-execute part that the target fills
-//! with the address of a GOT, one 8-byte address per import in table order. A RELATIVE relocation stores the image's
-//! address plus an addend; an IMPORT relocation stores an import's address plus an addend (static data that holds a
-//! function's address, and the few operand forms that cannot go through the slot).
-
+//! Code reaches every import through the *slot*, eight bytes at offset `slot` of the read-execute part. The
+//! target stores the address of a GOT in it. The GOT holds one 8-byte address per import, in table order. A
+//! RELATIVE relocation stores the image's address plus an addend. An IMPORT relocation stores an import's
+//! address plus an addend: it serves static data that holds a function's address, and the few operand forms
+//! that cannot use the slot.
 mod encode;
 mod parse;
 
@@ -36,18 +37,18 @@ use crate::Fingerprint;
 
 /// First four bytes of every image.
 pub const MAGIC: [u8; 4] = *b"IFNC";
-/// Granularity of `rw_at`: the page of x86-64. AArch64 linkers use 64 KiB.
+/// Alignment of `rw_at`: the page size of x86-64. Linkers for AArch64 align to 64 KiB.
 pub const RW_GRANULE: u32 = 4096;
-/// Largest log2 of the alignment of the read-execute part: a page.
+/// Largest log2 of the alignment of the read-execute part: one page.
 pub const MAX_RX_ALIGN_LOG2: u8 = 12;
-/// Value of `slot` in an image that reaches no import through code.
+/// Value of `slot` in an image whose code reaches no import.
 pub const NO_SLOT: u32 = u32::MAX;
 /// ELF `e_machine` of x86-64, the `arch` of its images.
 pub const ARCH_X86_64: u16 = 62;
 /// ELF `e_machine` of AArch64, the `arch` of its images.
 pub const ARCH_AARCH64: u16 = 183;
 
-/// The header.
+/// The header: the first 96 bytes of an image.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RawHeader {
@@ -61,8 +62,8 @@ pub struct RawHeader {
     pub flags: U32,
     /// Length of the image in bytes.
     pub total_len: U32,
-    /// CPU features that the code needs beyond the architecture's baseline; bits are the architecture's
-    /// (x86-64: bit 0 v2, bit 1 v3, bit 2 v4).
+    /// CPU features that the code needs beyond the architecture's baseline. Each architecture defines its
+    /// bits; on x86-64, bit 0 is x86-64-v2, bit 1 v3 and bit 2 v4.
     pub cpu_features: U64,
     /// Fingerprint of the payload type; 0: not stated.
     pub payload: U64,
@@ -74,19 +75,20 @@ pub struct RawHeader {
     pub entry: U32,
     /// Offset of the slot in the read-execute part, or [`NO_SLOT`].
     pub slot: U32,
-    /// Length of the read-execute part.
+    /// Length of the read-execute part in bytes.
     pub rx_len: U32,
-    /// Offset of the read-write part in the image's address space; 0 if there is none.
+    /// Offset of the read-write part in the image's address space, a multiple of [`RW_GRANULE`]; 0 if there
+    /// is none.
     pub rw_at: U32,
-    /// Bytes of the read-write part that travel.
+    /// Bytes of the read-write part that the image carries.
     pub rw_len: U32,
-    /// Bytes of the read-write part in memory.
+    /// Bytes of the read-write part in memory, at least `rw_len`.
     pub rw_mem: U32,
     /// Log2 of the alignment of the read-execute part.
     pub rx_align_log2: u8,
     /// Log2 of the alignment of the payload.
     pub payload_align_log2: u8,
-    /// Length of the name, the first string.
+    /// Length in bytes of the name, which is the first string.
     pub name_len: U16,
     /// Number of imports.
     pub import_count: U16,
@@ -96,13 +98,13 @@ pub struct RawHeader {
     pub relative_count: U32,
     /// Number of IMPORT relocations.
     pub import_reloc_count: U32,
-    /// Length of the strings.
+    /// Length of the strings in bytes.
     pub strings_len: U32,
     /// Zero.
     pub reserved: U32,
 }
 
-/// One import. Which entry of the GOT is its own, its place in the table tells.
+/// One import. Entry `i` of the table belongs to entry `i` of the GOT.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RawImport {
@@ -112,7 +114,7 @@ pub struct RawImport {
     pub fingerprint: U64,
 }
 
-/// A string: a range of the image's strings. In an import, [`flags`](Self::flags) are [`ImportFlags`].
+/// A string: a range of the image's strings.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RawStr {
@@ -120,7 +122,7 @@ pub struct RawStr {
     pub at: U32,
     /// Length in bytes.
     pub len: U16,
-    /// Zero where nothing else is said.
+    /// [`ImportFlags`] in an import; zero elsewhere.
     pub flags: U16,
 }
 
@@ -153,10 +155,10 @@ macro_rules! bitset {
         pub struct $name($ty);
         impl $name {
             $($(#[$doc])* pub const $flag: Self = Self(1 << $bit);)*
-            /// No flag.
+            /// The empty set.
             pub const NONE: Self = Self(0);
             const KNOWN: $ty = 0 $(| 1 << $bit)*;
-            /// The flags of `bits`, unless one is unknown.
+            /// The flags in `bits`; `None` if a bit is unknown.
             #[must_use]
             pub const fn from_bits(bits: $ty) -> Option<Self> {
                 if bits & !Self::KNOWN == 0 { Some(Self(bits)) } else { None }
@@ -164,13 +166,13 @@ macro_rules! bitset {
             /// The bits.
             #[must_use]
             pub const fn bits(self) -> $ty { self.0 }
-            /// Whether all of `other` is set.
+            /// Whether every flag of `other` is set.
             #[must_use]
             pub const fn contains(self, other: Self) -> bool { self.0 & other.0 == other.0 }
-            /// Both.
+            /// The flags of both.
             #[must_use]
             pub const fn union(self, other: Self) -> Self { Self(self.0 | other.0) }
-            /// This, and `other` if `condition`.
+            /// Adds `other` if `condition` holds.
             #[must_use]
             pub const fn union_if(self, condition: bool, other: Self) -> Self {
                 if condition { self.union(other) } else { self }
@@ -182,13 +184,13 @@ macro_rules! bitset {
 bitset! {
     /// Flags of an image.
     ImageFlags: u32 {
-        /// `X_main` returns nothing (C): what is in the result register is no code.
+        /// `X_main` returns nothing (C): the target ignores the result register.
         IGNORE_RESULT = 0;
-        /// May be run again when nobody knows whether it ran.
+        /// A source may send an invocation again when it does not know whether the first attempt ran.
         IDEMPOTENT = 1;
-        /// Never evicted: it gave its address away.
+        /// The function's address outlives the invocation: the target never evicts the image.
         PINNED = 2;
-        /// Takes the target arguments by shared reference.
+        /// The ifunc takes the target arguments by shared reference.
         SHARED = 3;
     }
 }
@@ -196,14 +198,14 @@ bitset! {
 bitset! {
     /// Flags of an import.
     ImportFlags: u16 {
-        /// Missing is not an error: its GOT entry is null.
+        /// The import may be missing: its GOT entry is then null.
         WEAK = 0;
-        /// An object, not a function (as far as the linker could tell).
+        /// The linker found an object, not a function.
         DATA = 1;
     }
 }
 
-/// An import, read.
+/// A parsed import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Import<'a> {
     /// The symbol.
@@ -214,7 +216,7 @@ pub struct Import<'a> {
     pub fingerprint: Fingerprint,
 }
 
-/// An install relocation, read.
+/// A parsed install relocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Relocation {
     /// Eight bytes at `offset` become image address + `addend`.
@@ -236,7 +238,7 @@ pub enum Relocation {
 }
 
 impl Relocation {
-    /// Where it writes.
+    /// Offset in the image's address space that it writes to.
     #[must_use]
     pub const fn offset(self) -> u32 {
         match self {

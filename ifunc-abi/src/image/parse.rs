@@ -1,4 +1,4 @@
-//! From bytes to an [`Image`], or to the reason why they are none.
+//! Parsing and validating an [`Image`].
 
 use zerocopy::FromBytes;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{ABI_VERSION, Fingerprint, frame, name};
 
-/// How far a parse got; for tests that want to know what their mutations reach.
+/// The checks of a parse, in order. Tests use it to see how far their mutations reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Magic, version, flags.
@@ -19,32 +19,32 @@ pub enum Stage {
     Tables,
     /// Relocations.
     Relocations,
-    /// Everything holds.
+    /// The image is valid.
     Done,
 }
 
-/// Why bytes are no image.
+/// Why bytes are not a valid image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// Fewer bytes than a header.
     #[error("{len} bytes are too few for an image header of {need}", need = size_of::<RawHeader>())]
     Truncated {
-        /// Bytes there are.
+        /// Number of bytes given.
         len: usize,
     },
-    /// The magic is missing.
+    /// The first four bytes are not [`MAGIC`].
     #[error("not an image: the first bytes are not `IFNC`")]
     Magic,
-    /// Another ABI version.
+    /// The image uses another ABI version.
     #[error(
-        "image uses ABI {found}, this version supports {ABI_VERSION}; help: build it again with the `cargo-ifunc` of this version"
+        "image uses ABI {found}, this version supports {ABI_VERSION}; help: rebuild it with the `cargo-ifunc` of this version"
     )]
     AbiVersion {
-        /// The image's.
+        /// The version in the header.
         found: u16,
     },
-    /// Bits that this version does not know.
+    /// A field has bits set that this version does not define.
     #[error("unknown bits {bits:#x} in field `{field}`")]
     UnknownBits {
         /// The field.
@@ -52,17 +52,17 @@ pub enum ImageError {
         /// The value.
         bits: u64,
     },
-    /// The image says another length than it has.
+    /// The length in the header, the sum of the parts and the number of bytes given differ.
     #[error("the header says {stated} bytes, its parts make {parts}, {found} are there")]
     Length {
         /// `total_len`.
         stated: u64,
         /// Sum of the parts.
         parts: u64,
-        /// Bytes there are.
+        /// Number of bytes given.
         found: u64,
     },
-    /// A number that does not fit the others.
+    /// A field exceeds its range or contradicts the others.
     #[error("field `{field}` is out of range: {value:#x}")]
     OutOfRange {
         /// The field.
@@ -70,13 +70,13 @@ pub enum ImageError {
         /// The value.
         value: u64,
     },
-    /// A string that is not what it should be.
+    /// A name, symbol or soname is not valid.
     #[error("a name in `{table}` is not valid")]
     Name {
         /// The table.
         table: &'static str,
     },
-    /// A relocation that writes where it must not.
+    /// A relocation writes outside the image's data, overlaps another one, or breaks the ascending order.
     #[error(
         "relocation {index} of `{table}` at {offset:#x} is outside the image's data, overlaps another or is out of order"
     )]
@@ -91,7 +91,7 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// The stage that found it.
+    /// The stage whose check failed.
     #[must_use]
     pub const fn stage(&self) -> Stage {
         match self {
@@ -105,7 +105,7 @@ impl ImageError {
     }
 }
 
-/// A well-formed image: every offset, length, name and relocation in it holds.
+/// A valid image: every offset, length, name and relocation in it was checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     header: &'a RawHeader,
@@ -133,10 +133,10 @@ fn string(strings: &[u8], raw: RawStr) -> Option<&str> {
 }
 
 impl<'a> Image<'a> {
-    /// Parses an image and judges everything in it that can be judged without a target.
+    /// Parses an image and checks everything that can be checked without a target.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// The first check that fails.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ImageError> {
         let (header, rest) =
             RawHeader::ref_from_prefix(bytes).map_err(|_| ImageError::Truncated { len: bytes.len() })?;
@@ -215,7 +215,8 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
-    /// Both tables ascend, nothing overlaps (the slot included) and every target lies in bytes that travel.
+    /// Checks that both tables ascend, that no two relocations overlap, and that each writes into bytes that
+    /// the image carries, outside the slot.
     fn check_relocations(&self) -> Result<(), ImageError> {
         let rw_at = u64::from(self.header.rw_at.get());
         let slot = self.slot().map(u64::from);
@@ -258,7 +259,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// The header as it stands.
+    /// The raw header.
     #[must_use]
     pub fn header(&self) -> &'a RawHeader {
         self.header
@@ -336,13 +337,14 @@ impl<'a> Image<'a> {
         self.rx
     }
 
-    /// The read-write part that travels, before relocation.
+    /// The initialised bytes of the read-write part before relocation.
     #[must_use]
     pub fn rw(&self) -> &'a [u8] {
         self.rw
     }
 
-    /// Where the read-write part lies in the image's address space, and its length in memory; `None` if there is none.
+    /// Offset of the read-write part in the image's address space and its length in memory, both in bytes;
+    /// `None` if there is none.
     #[must_use]
     pub fn rw_range(&self) -> Option<(u32, u32)> {
         (self.header.rw_mem != 0).then_some((self.header.rw_at.get(), self.header.rw_mem.get()))
@@ -414,7 +416,8 @@ fn check_layout(header: &RawHeader) -> Result<(), ImageError> {
             out("rw_at", rw_at.into())
         };
     }
-    // Behind the read-execute part, at most one AArch64 page away, and all of it addressable by the relocations.
+    // The read-write part follows the read-execute part by at most one AArch64 page, and relocations can
+    // address all of it.
     let furthest = u64::from(rx_len).next_multiple_of(64 * 1024);
     if !rw_at.is_multiple_of(RW_GRANULE) || rw_at < rx_len || u64::from(rw_at) > furthest {
         return out("rw_at", rw_at.into());

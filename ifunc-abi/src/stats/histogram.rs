@@ -1,28 +1,28 @@
-//! A histogram of durations, as exact at a nanosecond as at a minute.
+//! A histogram of durations with constant relative error.
 
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How long invocations took, in nanoseconds.
+/// Durations of invocations, in nanoseconds.
 ///
-/// Durations are counted in buckets whose width is at most a quarter of where they begin: 0, 1, 2, 3, then four to each power of
-/// two. So what is read from it is at most 25 % above what was; [`max_ns`](Self::max_ns) and the mean are exact.
+/// A bucket's width is at most a quarter of its lower bound: 0, 1, 2, 3, then four buckets per power of two.
+/// A quantile is therefore at most 25 % too high; [`max_ns`](Self::max_ns) and the mean are exact.
 ///
-/// For people (JSON) it is an object of `count`, `mean_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `max_ns`, `sum_ns` and `buckets`: pairs of the
-/// longest duration that a bucket holds and how many it holds.
+/// In readable formats (JSON) it is an object of `count`, `mean_ns`, `p50_ns`, `p90_ns`, `p99_ns`, `max_ns`,
+/// `sum_ns` and `buckets`, which are pairs of a bucket's upper bound and its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DurationHistogram {
-    /// Buckets that hold something, in order: number of the bucket, and how many.
+    /// The non-empty buckets in order: number and count.
     buckets: Vec<(u8, u64)>,
-    /// All durations together.
+    /// Sum of all durations.
     pub sum_ns: u64,
-    /// The longest.
+    /// The longest duration.
     pub max_ns: u64,
 }
 
 impl DurationHistogram {
-    /// Number of buckets. The last one holds everything from 16 minutes up.
+    /// Number of buckets. The last bucket has no upper bound.
     pub const BUCKETS: usize = 156;
 
     /// The bucket of a duration.
@@ -41,7 +41,7 @@ impl DurationHistogram {
         }
     }
 
-    /// The longest duration that falls into a bucket; of the last, `u64::MAX`.
+    /// Upper bound of a bucket, inclusive; `u64::MAX` for the last one.
     #[must_use]
     pub const fn upper_ns(bucket: usize) -> u64 {
         if bucket >= Self::BUCKETS - 1 {
@@ -55,7 +55,7 @@ impl DurationHistogram {
         (1 << octave) + (bucket as u64 % 4 + 1) * width - 1
     }
 
-    /// The counts of all buckets, their sum and the longest.
+    /// Builds a histogram from the counts of all buckets, their sum and their maximum.
     #[must_use]
     pub fn from_counts(counts: impl IntoIterator<Item = u64>, sum_ns: u64, max_ns: u64) -> Self {
         let numbered = (0u8..).zip(counts);
@@ -66,14 +66,14 @@ impl DurationHistogram {
         }
     }
 
-    /// One more duration.
+    /// Records a duration.
     pub fn record(&mut self, ns: u64) {
         self.add(Self::bucket(ns) as u8, 1);
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// How many were timed.
+    /// Number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets
@@ -81,13 +81,13 @@ impl DurationHistogram {
             .fold(0, |count, (_, more)| count.saturating_add(*more))
     }
 
-    /// Their mean; `None` if none was timed.
+    /// The mean; `None` for an empty histogram.
     #[must_use]
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count())
     }
 
-    /// What `part` of them (0 to 1: 0.5 is the median) did not exceed; `None` if none was timed.
+    /// The quantile `part` (0.5 is the median); `None` for an empty histogram.
     #[must_use]
     pub fn quantile_ns(&self, part: f64) -> Option<u64> {
         let rank = (self.count() as f64 * part.clamp(0.0, 1.0)) as u64;
@@ -101,14 +101,14 @@ impl DurationHistogram {
         None
     }
 
-    /// The longest duration of each bucket that holds something, and how many it holds.
+    /// Upper bound and count of each non-empty bucket.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets
             .iter()
             .map(|&(bucket, count)| (Self::upper_ns(bucket.into()).min(self.max_ns), count))
     }
 
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for &(bucket, count) in &other.buckets {
             self.add(bucket, count);
@@ -117,8 +117,8 @@ impl DurationHistogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// What was counted since `earlier`, an older state of the same histogram; the longest of it is not known any more, and is taken to
-    /// be the bound of its bucket.
+    /// What was recorded since `earlier`, an older state of the same histogram. The exact maximum is lost:
+    /// `max_ns` becomes the upper bound of the last bucket.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |bucket| {
@@ -217,7 +217,7 @@ impl<'de> Deserialize<'de> for DurationHistogram {
             max_ns,
             ..Self::default()
         };
-        // In order, each once, whatever a peer wrote.
+        // A peer may send buckets unordered or twice: `add` sorts and merges them.
         for (bucket, count) in Vec::<(u8, u64)>::into_iter(buckets) {
             times.add(bucket, count);
         }
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_follow_each_other_without_gap_and_are_narrow() {
+    fn buckets_are_contiguous_and_narrow() {
         let mut from = 0;
         for bucket in 0..DurationHistogram::BUCKETS - 1 {
             let upper = DurationHistogram::upper_ns(bucket);
@@ -256,8 +256,11 @@ mod tests {
         }
         assert_eq!(times.mean_ns(), Some(50));
         for (part, exact) in [(0.0, 1), (0.5, 50), (0.99, 99), (1.0, 100)] {
-            let told = times.quantile_ns(part).unwrap();
-            assert!((exact..=exact + exact / 4 + 1).contains(&told), "{part}: {told}");
+            let estimate = times.quantile_ns(part).unwrap();
+            assert!(
+                (exact..=exact + exact / 4 + 1).contains(&estimate),
+                "{part}: {estimate}"
+            );
         }
         let before = times.clone();
         times.record(1000);

@@ -1,15 +1,16 @@
-//! What a target has counted, as plain data and as it travels.
+//! A target's counters and their encoding.
 //!
-//! A source asks with a `Stats` frame; the target takes a snapshot and answers with a page of it, and with the next page when it is
-//! asked for that:
+//! A source sends a `Stats` frame. The target takes a snapshot and answers with its first page; each further
+//! `Stats` frame requests the next page:
 //!
 //! | part | bytes |
 //! |---|---|
 //! | [`PageHead`] | 24 |
 //! | a part of the snapshot | up to the largest answer of the connection, at least 1 |
 //!
-//! The snapshot, when all of it is there, is [`Stats`] in the encoding of postcard. [`VERSION`] says which fields it has:
-//! whatever is added, taken away or put elsewhere makes it another.
+//! All parts together are [`Stats`] in postcard's encoding. [`VERSION`] changes with every added, removed or
+//! moved field.
+//! a part => | a part of the snapshot | 1 up to the largest answer of the connection |
 
 mod histogram;
 mod tally;
@@ -28,14 +29,15 @@ use crate::ImageId;
 use crate::frame::{FrameError, Kind};
 use crate::status::{Failure, Rejection};
 
-/// Version of [`Stats`] as it travels.
+/// Version of the encoding of [`Stats`].
 pub const VERSION: u16 = 1;
-/// Longest snapshot that is sent or taken in, in bytes.
+/// Longest snapshot that a target sends or a source accepts, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
-/// Most sources that a snapshot lists, those that connected first; and most ifuncs, those with the most hits.
+/// Largest number of sources in a snapshot (those that connected first) and of ifuncs (those with the most
+/// hits).
 pub const MAX_LISTED: usize = 8192;
 
-/// First bytes of a page.
+/// The head of a page.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct PageHead {
@@ -45,13 +47,14 @@ pub struct PageHead {
     pub reserved: U16,
     /// Length of the whole snapshot in bytes.
     pub total: U32,
-    /// Where in it this page begins: where it was asked to, or 0 if the target had no such snapshot (any more) and took a
-    /// new one.
+    /// Offset of this page in the snapshot: the requested offset, or 0 if the target no longer had that
+    /// snapshot and took a new one.
     pub offset: U32,
-    /// How long this snapshot is told again before a new one is taken, in microseconds: it was asked for too soon after the one
-    /// before. 0: it was taken for this question, or this is not its first page.
+    /// Remaining time for which the target serves this snapshot again before it takes a new one, in
+    /// microseconds: the request came too soon after the previous one. 0: the target took the snapshot for
+    /// this request, or this is not its first page.
     pub cached_for_us: U32,
-    /// Number of the snapshot on this connection: pages of two do not fit together.
+    /// Number of the snapshot on this connection. Pages of different snapshots do not fit together.
     pub snapshot: U64,
 }
 
@@ -59,10 +62,10 @@ impl PageHead {
     /// Size in bytes.
     pub const SIZE: usize = size_of::<Self>();
 
-    /// Splits the body of an answer into head and part.
+    /// Splits the body of an answer into its head and its part of the snapshot.
     ///
     /// # Errors
-    /// A body without a head, or one that lies outside of what it says the whole is.
+    /// A body without a head, or a part that lies outside the stated total.
     pub fn split(body: &[u8]) -> Result<(Self, &[u8]), FrameError> {
         let bad = FrameError::Body {
             kind: Kind::Stats,
@@ -77,51 +80,53 @@ impl PageHead {
     }
 }
 
-/// What a target has counted so far.
+/// Everything that a target has counted since it started.
 ///
-/// Everything counts from the target's start; rates are differences of two. Numbers are read while the target serves: each is
-/// right, and what belongs together may be one apart.
+/// A rate is the difference of two snapshots. The target serves while it reads the counters: each one is
+/// right, and related ones may differ by one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Version of the target's runtime.
     pub runtime: String,
-    /// Where it listens.
+    /// Address that the target listens on.
     pub address: String,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// How long it listens, in nanoseconds.
+    /// Time since the target started to listen, in nanoseconds.
     pub uptime_ns: u64,
-    /// Number of connections so far.
+    /// Number of connections accepted so far.
     pub connected: u64,
-    /// The connection over which this snapshot was asked for; 0: none, it was taken in the target's process.
+    /// The connection that requested this snapshot; 0 if the target's own process took it.
     pub asked_by: u64,
     /// Memory for code.
     pub code: CodeMemory,
     /// Which invocations are timed.
     pub timing: Timing,
-    /// All connections, also those that are over.
+    /// Sums over all connections, closed ones included.
     pub total: Counts,
-    /// The sources that are connected, by number.
+    /// The connected sources, in order of their connection number.
     pub sources: Vec<SourceStats>,
-    /// The ifuncs that are installed, and those that were asked to be or are no more, as far as they are remembered; those with the most hits first.
+    /// The installed ifuncs, and as many refused or evicted ones as the target remembers; those with the most
+    /// hits first.
     pub ifuncs: Vec<IfuncStats>,
-    /// What was counted of ifuncs that are not remembered any more.
+    /// Sums over the ifuncs that the target no longer remembers.
     pub forgotten: IfuncCounts,
 }
 
 impl Stats {
-    /// As it travels.
+    /// Encodes the snapshot.
     ///
     /// # Errors
-    /// No memory.
+    /// Out of memory.
     pub fn encode(&self) -> Result<Vec<u8>, postcard::Error> {
         postcard::to_allocvec(self)
     }
 
-    /// What came. No bytes make it panic, or allocate more than a small multiple of their length.
+    /// Decodes a snapshot. No input makes it panic or allocate more than a small multiple of the input's
+    /// length.
     ///
     /// # Errors
-    /// Bytes that are no snapshot of this [`VERSION`].
+    /// Bytes that are not a snapshot of this [`VERSION`].
     pub fn decode(bytes: &[u8]) -> Result<Self, postcard::Error> {
         match postcard::take_from_bytes(bytes)? {
             (stats, []) => Ok(stats),
@@ -133,13 +138,13 @@ impl Stats {
 /// Memory for installed code, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeMemory {
-    /// Taken by installed images.
+    /// Used by installed images.
     pub used: u64,
-    /// Address space that they may take together.
+    /// Limit of the address space that installed images take together.
     pub limit: u64,
     /// Installed images.
     pub images: u64,
-    /// Most images that may be installed at once.
+    /// Limit of `images`.
     pub max_images: u64,
 }
 
@@ -148,19 +153,20 @@ pub struct CodeMemory {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Timing {
-    /// The first 64 of an ifunc on a connection, then one in 64. Two looks at the clock cost more than a small ifunc.
+    /// The first 64 invocations of an ifunc on a connection, then one in 64. Reading the clock twice costs
+    /// more than a small ifunc.
     #[default]
     Sampled,
-    /// Every one.
+    /// Every invocation.
     All,
     /// None.
     Off,
 }
 
-/// What was counted of one connection, or of all.
+/// Counters of one connection, or of all.
 ///
-/// Every `Exec` frame and every entry of a `Batch` is one of `executed`, `failed` and `rejected`. `frames` counts frames of all
-/// kinds: a batch is one, however many entries it has.
+/// Every `Exec` frame and every entry of a `Batch` counts once, in `executed`, `failed` or `rejected`.
+/// `frames` counts frames of all kinds; a batch is one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Frames from sources, of any kind.
@@ -171,20 +177,20 @@ pub struct Counts {
     pub bytes_out: u64,
     /// Images bound to handles: one for every `Install` that was accepted.
     pub installs: u64,
-    /// Invocations that ran to their end.
+    /// Invocations that succeeded.
     pub executed: u64,
-    /// Invocations that were started and did not end well.
+    /// Invocations that started and failed.
     pub failed: Tally<Failure>,
-    /// Messages that were not run.
+    /// Messages that the target did not run.
     pub rejected: Tally<Rejection>,
-    /// Images that were not installed.
+    /// Images that the target did not install.
     pub refused: Tally<Rejection>,
-    /// Times that frames had to wait because their source did not take in its answers.
+    /// How often frames waited because their source did not read its answers.
     pub stalls: u64,
 }
 
 impl Counts {
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.frames = self.frames.saturating_add(other.frames);
         self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
@@ -203,63 +209,63 @@ impl Counts {
 pub struct SourceStats {
     /// Number of its connection on this target.
     pub connection: u64,
-    /// Its user id, as far as the kernel vouches for it.
+    /// The source's user id, if the kernel vouches for it.
     pub uid: Option<u32>,
-    /// Its process id.
+    /// The source's process id.
     pub pid: Option<i32>,
-    /// What carries the connection, as the transport itself says: `shm`, or lanes of UCX such as `tcp/eth0`.
+    /// The transport and its lanes: `shm`, or lanes of UCX such as `tcp/eth0`.
     pub lanes: Vec<String>,
-    /// How long it is connected, in nanoseconds.
+    /// Time since it connected, in nanoseconds.
     pub connected_ns: u64,
-    /// Images that it has bound.
+    /// Images bound to its handles.
     pub bound: u64,
-    /// Whether its next frame waits because it does not take in its answers.
+    /// Whether its next frame waits because it does not read its answers.
     pub stalled: bool,
-    /// What was counted.
+    /// Counters of the connection.
     pub counts: Counts,
 }
 
-/// An ifunc, by its image.
+/// Counters of an ifunc, which its image identifies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IfuncStats {
     /// BLAKE3 of the image.
     #[serde(with = "hex")]
     pub id: ImageId,
-    /// The name that it gives itself.
+    /// The name in the image.
     pub name: String,
     /// Size of the image in bytes.
     pub size: u64,
-    /// Bytes of code memory that it takes; 0 when it is not installed.
+    /// Bytes of code memory that the image occupies; 0 if it is not installed.
     pub memory: u64,
     /// Whether it is installed.
     pub installed: bool,
-    /// Handles that stand for it now, of all connections.
+    /// Handles bound to it now, on all connections.
     pub bound: u64,
-    /// What was counted.
+    /// Counters of the ifunc.
     pub counts: IfuncCounts,
 }
 
-/// What was counted of an ifunc.
+/// Counters of one ifunc, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IfuncCounts {
-    /// Invocations: `executed` and failed ones.
+    /// Invocations that started.
     pub hits: u64,
-    /// Invocations that did not end well.
+    /// Invocations that failed.
     pub failed: u64,
     /// Bytes of their payloads.
     pub payload_bytes: u64,
     /// Bytes of their answers.
     pub answer_bytes: u64,
-    /// Times that it was bound to a handle.
+    /// How often it was bound to a handle.
     pub installs: u64,
-    /// Times that it was not installed.
+    /// How often the target did not install it, by reason.
     pub refused: Tally<Rejection>,
-    /// How long invocations took, of those that were timed.
+    /// Durations of the timed invocations.
     pub times: DurationHistogram,
 }
 
 impl IfuncCounts {
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.hits = self.hits.saturating_add(other.hits);
         self.failed = self.failed.saturating_add(other.failed);
@@ -271,7 +277,7 @@ impl IfuncCounts {
     }
 }
 
-/// An id as 64 hexadecimal digits for people, as 32 bytes for machines.
+/// Serialises an id as 64 hexadecimal digits in readable formats, as 32 bytes in binary ones.
 mod hex {
     use super::{Deserialize, Deserializer, ImageId, Serialize, Serializer};
 
@@ -336,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_survives_the_way_and_none_of_its_parts_does() {
+    fn a_snapshot_round_trips_and_its_prefixes_are_refused() {
         let stats = some();
         let bytes = stats.encode().unwrap();
         assert_eq!(Stats::decode(&bytes).as_ref(), Ok(&stats));
@@ -348,13 +354,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_peer_are_judged() {
+    fn bytes_of_a_peer_are_validated() {
         let bytes = some().encode().unwrap();
         for at in 0..bytes.len() {
             for byte in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut changed = bytes.clone();
                 changed[at] = byte;
-                // Whatever it says: without a panic, and encodable again.
+                // Decoding does not panic, and what decodes is encodable again.
                 if let Ok(stats) = Stats::decode(&changed) {
                     stats.encode().unwrap();
                 }

@@ -1,4 +1,4 @@
-//! How often each reason was given.
+//! A count per reason.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::status::{Failure, Rejection};
 
-/// A reason that is counted.
+/// A reason that a [`Tally`] counts.
 pub trait Reason: Copy + Eq {
-    /// Its code, as in [`status`](crate::status).
+    /// The reason's code, as in [`status`](crate::status).
     fn code(self) -> u8;
-    /// The reason of a code; `None` for one that this version does not know.
+    /// The reason of a code; `None` for a code that this version does not define.
     fn from_code(code: u8) -> Option<Self>;
-    /// Its name, such as `MissingImport`.
+    /// The reason's name, such as `MissingImport`.
     fn name(self) -> &'static str;
 }
 
@@ -35,10 +35,10 @@ macro_rules! reason {
 
 reason!(Failure Rejection);
 
-/// How often each reason was given, of those that were.
+/// A count for each reason that occurred.
 ///
-/// For people (JSON) it is a map from names to numbers; for machines one from codes to numbers, of which those that this
-/// version does not know are left out.
+/// Readable formats (JSON) map names to counts. Binary formats map codes to counts; decoding drops codes that
+/// this version does not define.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<R> {
     counts: Vec<(R, u64)>,
@@ -51,7 +51,7 @@ impl<R> Default for Tally<R> {
 }
 
 impl<R: Reason> Tally<R> {
-    /// How often.
+    /// The count of `reason`.
     #[must_use]
     pub fn get(&self, reason: R) -> u64 {
         self.iter()
@@ -59,19 +59,19 @@ impl<R: Reason> Tally<R> {
             .map_or(0, |(_, count)| count)
     }
 
-    /// All together.
+    /// The sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.iter()
             .fold(0, |total, (_, count)| total.saturating_add(count))
     }
 
-    /// Each that was given, in the order of the codes, and how often.
+    /// Each reason that occurred and its count, in order of the codes.
     pub fn iter(&self) -> impl Iterator<Item = (R, u64)> + '_ {
         self.counts.iter().copied()
     }
 
-    /// It was given `count` times more.
+    /// Adds `count` to the count of `reason`.
     pub fn add(&mut self, reason: R, count: u64) {
         if count == 0 {
             return;
@@ -83,7 +83,7 @@ impl<R: Reason> Tally<R> {
         }
     }
 
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (reason, count) in other.iter() {
             self.add(reason, count);
@@ -117,7 +117,7 @@ impl<'de, R: Reason> Deserialize<'de> for Tally<R> {
             type Value = Tally<R>;
 
             fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.write_str("how often each reason was given")
+                f.write_str("a map from reasons to counts")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tally<R>, A::Error> {
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_reasons_are_left_out() {
-        // Two entries: one of a code that nobody has given a meaning, and 3 panics.
+    fn unknown_reasons_are_dropped() {
+        // Two entries: nine times an undefined code, and three panics.
         let bytes = [2, 200, 9, Failure::Panic as u8, 3];
         let tally: Tally<Failure> = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(tally.get(Failure::Panic), 3);
