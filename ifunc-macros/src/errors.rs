@@ -1,4 +1,4 @@
-//! All errors at once.
+//! Collecting errors, so that one compilation reports all of them.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
@@ -36,7 +36,7 @@ impl Errors {
         }
     }
 
-    /// `value`, unless there are errors.
+    /// Returns `value` if there are no errors.
     pub(crate) fn or<T>(self, value: T) -> syn::Result<T> {
         match self.0 {
             Some(errors) => Err(errors),
@@ -49,14 +49,14 @@ fn with_help(message: impl core::fmt::Display, help: impl core::fmt::Display) ->
     format!("{message}\n\nhelp: {help}")
 }
 
-/// The errors, with the user's item behind them, so that the rest of the program still finds it.
+/// The errors, followed by the user's item, so that the rest of the program still resolves it.
 pub(crate) fn report(errors: &syn::Error, item: TokenStream) -> TokenStream {
     let mut out = errors.to_compile_error();
     out.extend(item);
     out
 }
 
-/// The span of all of `tokens`, resolved where the macro was called: lints then know that a macro wrote it.
+/// The span of all of `tokens`, resolved at the macro call site: lints then recognise macro output.
 pub(crate) fn span_of(tokens: &impl ToTokens) -> Span {
     tokens.to_token_stream().span().resolved_at(Span::call_site())
 }

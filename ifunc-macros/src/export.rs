@@ -52,7 +52,7 @@ impl Model {
                 let _ = #ident;
                 #checks
 
-                // Unwinds only where no runtime guards it: in a unit test.
+                // Unwinds only without a runtime: in a unit test.
                 #[cfg(not(ifunc_image))]
                 unsafe extern "C-unwind" fn __ifunc_shim(#(#names: #types),*) -> #result {
                     ::ifunc::host::through_gate(move || { #call })
@@ -70,7 +70,7 @@ impl Model {
                 #[cfg(not(ifunc_image))]
                 #[::ifunc::__private::linkme::distributed_slice(::ifunc::host::EXPORTS)]
                 #[linkme(crate = ::ifunc::__private::linkme)]
-                // SAFETY: the shim above has this prototype, which was made with it from the same signature.
+                // SAFETY: the shim above has this prototype: the macro derived both from one signature.
                 static __IFUNC_EXPORT: ::ifunc::host::Export = unsafe {
                     ::ifunc::host::Export::new(
                         #symbol,
@@ -84,10 +84,10 @@ impl Model {
     }
 }
 
-/// The call of the author's function, from C arguments to a C result.
+/// The call of the author's function: converts C arguments and a C result.
 fn call(function: &ItemFn, host_fn: &HostFn) -> TokenStream {
     let ident = &function.sig.ident;
-    // What the arguments borrow is borrowed until the call ends: the borrow checker sees to it.
+    // The arguments borrow from `scope`, which ends after the call; the borrow checker enforces it.
     let scope = Ident::new("scope", Span::mixed_site());
     let arguments = host_fn.params.iter().enumerate().map(|(i, param)| {
         let value = c_name(i);
@@ -121,8 +121,9 @@ fn call(function: &ItemFn, host_fn: &HostFn) -> TokenStream {
         }
     });
     let call = quote!(#ident(#(#arguments),*));
-    // SAFETY (of what is emitted): an ifunc passes what the signature says; the fingerprints were compared at install,
-    // and of a C ifunc whose signature nobody knows, the host allowed the import.
+    // SAFETY (of the emitted code): an ifunc passes what the signature states. The target compared the
+    // fingerprints at install; for a C ifunc without a known signature, the host explicitly allowed the
+    // import.
     let call = if host_fn.is_unsafe {
         quote!(unsafe { #call })
     } else {
@@ -188,7 +189,7 @@ fn name(args: TokenStream, errors: &mut Errors) -> Option<LitStr> {
     name
 }
 
-/// The attribute on a function.
+/// Expands the attribute.
 pub(crate) fn export(args: TokenStream, item: TokenStream) -> TokenStream {
     let function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,

@@ -1,4 +1,4 @@
-//! Bounds that derives put on a type's own parameters.
+//! Bounds that derives add to a type's own parameters.
 
 use proc_macro2::TokenStream;
 use syn::{GenericParam, Generics, parse_quote};

@@ -1,5 +1,5 @@
-//! The signature of a host function as both `#[ifunc::export]` and `#[ifunc::import]` see it: how each type crosses,
-//! the canonical text, and the C prototype.
+//! The signature of a host function, shared by `#[ifunc::export]` and `#[ifunc::import]`: how each type
+//! crosses, the canonical text, and the C prototype.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -20,7 +20,7 @@ pub(crate) struct HostFn {
 
 /// One parameter.
 pub(crate) struct Param {
-    /// What people and C call it.
+    /// The parameter's name in the C prototype.
     pub(crate) name: Ident,
     pub(crate) kind: Kind,
 }
@@ -45,17 +45,17 @@ pub(crate) enum Output {
     Unit,
     Scalar(Type),
     Reference(Reference),
-    /// The first is `None` for `()`.
+    /// The first type is `None` for `()`.
     Result(Option<Type>, Box<Type>),
     Option(Type),
 }
 
 impl HostFn {
-    /// Reads a signature; what cannot cross goes to `errors`.
+    /// Reads a signature; reports types that cannot cross to `errors`.
     pub(crate) fn new(sig: &Signature, symbol: String, is_unsafe: bool, errors: &mut Errors) -> Self {
         let mut params = Vec::new();
         for (i, input) in sig.inputs.iter().enumerate() {
-            // A receiver has been refused with the rest of the signature.
+            // `refuse_common` has already refused a receiver.
             let FnArg::Typed(typed) = input else { continue };
             let name = match &*typed.pat {
                 Pat::Ident(pat) => pat.ident.clone(),
@@ -73,7 +73,7 @@ impl HostFn {
         }
     }
 
-    /// The parts of the canonical text: expressions of type `&str`.
+    /// The parts of the canonical text, as expressions of type `&str`.
     pub(crate) fn text(&self) -> TokenStream {
         let Self {
             symbol,
@@ -128,7 +128,7 @@ impl HostFn {
         parts.finish()
     }
 
-    /// The parts of the C prototype: expressions of type `&str`.
+    /// The parts of the C prototype, as expressions of type `&str`.
     pub(crate) fn prototype(&self) -> TokenStream {
         let Self {
             symbol,
@@ -189,7 +189,7 @@ impl HostFn {
         parts.finish()
     }
 
-    /// What holds of the types beyond their traits, checked at them.
+    /// Checks of the types beyond their traits, with errors at their spans.
     pub(crate) fn checks(&self) -> TokenStream {
         let Output::Result(_, error) = &self.output else {
             return TokenStream::new();
@@ -197,12 +197,12 @@ impl HostFn {
         quote_spanned! {span_of(error)=>
             const _: () = assert!(
                 <#error as ::ifunc::ffi::ErrorCode>::VALID,
-                "0 says `Ok` in C, and an error crosses as an `int32_t`; help: give every variant a value that is not 0 and fits",
+                "an error crosses as an `int32_t`, in which 0 means `Ok`; help: give every variant a value that is not 0 and fits",
             );
         }
     }
 
-    /// Parameters and result of the C function, with the name of each parameter.
+    /// Parameters and result of the C function, and the names of the parameters.
     pub(crate) fn c_signature(&self) -> (Vec<Ident>, Vec<TokenStream>, TokenStream) {
         let mut names = Vec::new();
         let mut types = Vec::new();
@@ -257,23 +257,23 @@ impl Reference {
     }
 }
 
-/// Parameter `i` of the C function.
+/// Name of parameter `i` of the C function.
 pub(crate) fn c_name(i: usize) -> Ident {
     Ident::new(&format!("arg{i}"), Span::mixed_site())
 }
 
-/// Its length.
+/// Name of the parameter that holds the length of parameter `i`.
 pub(crate) fn c_len(i: usize) -> Ident {
     Ident::new(&format!("arg{i}_len"), Span::mixed_site())
 }
 
-/// The out pointer.
+/// Name of the out pointer.
 pub(crate) fn out() -> Ident {
     Ident::new("out", Span::mixed_site())
 }
 
 fn raw(ty: &Type, mutable: bool) -> TokenStream {
-    // The text of a signature says nothing of lifetimes, and a pointer has none.
+    // The text of a signature states no lifetimes, and a pointer has none.
     let ty = types::with_lifetime(ty, "'static");
     if mutable {
         quote!(*mut #ty)
@@ -305,7 +305,7 @@ fn kind(ty: &Type, errors: &mut Errors) -> Option<Kind> {
             }
             Type::Path(path) => {
                 if let Some(help) = owned(path) {
-                    errors.at(ty, "this type lies differently in each build", help);
+                    errors.at(ty, "the layout of this type differs between builds", help);
                     return None;
                 }
                 Some(Kind::Reference(reference(inner, false)))
@@ -327,8 +327,8 @@ fn kind(ty: &Type, errors: &mut Errors) -> Option<Kind> {
                 }
                 errors.at(
                     ty,
-                    "of options, `Option<&T>` crosses as a parameter: a nullable pointer",
-                    "take a reference, or an empty slice for none",
+                    "the only option that crosses as a parameter is `Option<&T>`, a nullable pointer",
+                    "take a reference, or an empty slice instead of `None`",
                 );
                 return None;
             }
@@ -391,8 +391,8 @@ fn output(output: &ReturnType, errors: &mut Errors) -> Output {
             Some(_) => {
                 errors.at(
                     ty,
-                    "a slice is two words and C returns one",
-                    "take `&mut [T]` to be filled, and return how much of it was: `Result<usize, i32>`",
+                    "a slice is two words, and a C function returns one",
+                    "take a `&mut [T]` to fill, and return the number of elements written: `Result<usize, i32>`",
                 );
                 Output::Unit
             }
@@ -405,14 +405,14 @@ fn output(output: &ReturnType, errors: &mut Errors) -> Output {
     }
 }
 
-/// The value behind an out pointer.
+/// The type of the value that an out pointer points to.
 fn value(ty: &Type, errors: &mut Errors) -> Option<Type> {
     match types::bare(ty) {
         Type::Array(_) => Some(types::bare(ty).clone()),
         Type::Reference(_) => {
             errors.at(
                 ty,
-                "a reference does not cross inside of this",
+                "a reference does not cross inside this type",
                 "return `Option<&T>`, or a value of fixed layout, or fill a `&mut [T]`",
             );
             None
@@ -424,18 +424,20 @@ fn value(ty: &Type, errors: &mut Errors) -> Option<Type> {
     }
 }
 
-/// What to write instead of a type that owns memory or a slot of its own.
+/// Help for a type that owns memory or needs to be dropped.
 fn owned(path: &syn::TypePath) -> Option<&'static str> {
     let last = path.path.segments.last()?;
     Some(match last.ident.to_string().as_str() {
-        "String" => "take `&str`; to return text, take `&mut [u8]` to be filled and return its length",
-        "Vec" | "VecDeque" => "take `&[T]`; to return many, take `&mut [T]` to be filled and return how many",
-        "Box" | "Rc" | "Arc" => "take `&T`; what the host keeps, it keeps behind an opaque type",
+        "String" => "take `&str`; to return text, take a `&mut [u8]` to fill and return its length",
+        "Vec" | "VecDeque" => {
+            "take `&[T]`; to return several values, take a `&mut [T]` to fill and return their number"
+        }
+        "Box" | "Rc" | "Arc" => "take `&T`; the host keeps owned values inside an opaque type",
         "HashMap" | "BTreeMap" | "HashSet" | "BTreeSet" => {
-            "keep it in the host behind an opaque type, and export what is done with it"
+            "keep it in the host inside an opaque type, and export functions that use it"
         }
         "MutexGuard" | "RwLockReadGuard" | "RwLockWriteGuard" | "Ref" | "RefMut" => {
-            "do what needs the lock inside of the host function: an ifunc that ends early would never unlock"
+            "take the lock inside the host function: an ifunc that ends early would never unlock it"
         }
         _ => return None,
     })
@@ -448,17 +450,17 @@ fn refuse(at: &Type, ty: &Type, errors: &mut Errors) {
         Type::Tuple(_) => "a tuple has no fixed layout",
         Type::Slice(_) => "a slice has no size of its own",
         Type::ImplTrait(_) => "`impl Trait` cannot cross: both sides must know the type",
-        Type::TraitObject(_) => "a trait object cannot cross: its vtable lies on one side only",
+        Type::TraitObject(_) => "a trait object cannot cross: its vtable exists on one side only",
         Type::FnPtr(_) => "a function pointer does not cross yet",
-        Type::Ptr(_) => "a raw pointer does not cross: nothing says what it points to",
-        Type::Never(_) => "a host function returns to the ifunc",
+        Type::Ptr(_) => "a raw pointer does not cross: its type does not state what it points to",
+        Type::Never(_) => "a host function must return to the ifunc",
         Type::Reference(_) => "a reference to a reference does not cross",
         _ => "this type does not cross",
     };
     errors.at(at, what, HELP);
 }
 
-/// `const uint8_t *`; types of the author's become `struct NAME`.
+/// The C pointer type, such as `const uint8_t *`; types of the author become `struct NAME`.
 fn pointer(ty: &Type, mutable: bool) -> String {
     let name = match types::bare(ty) {
         Type::Array(array) => return pointer(&array.elem, mutable),
@@ -489,7 +491,7 @@ fn pointer(ty: &Type, mutable: bool) -> String {
     format!("{}{name} *", if mutable { "" } else { "const " })
 }
 
-/// Expressions of type `&str`, neighbouring literals merged.
+/// Expressions of type `&str`; adjacent literals are merged.
 #[derive(Default)]
 struct Parts {
     done: Vec<TokenStream>,
@@ -528,7 +530,7 @@ impl Parts {
     }
 }
 
-/// Whether a signature says `unsafe`.
+/// Whether a signature is `unsafe`.
 pub(crate) fn is_unsafe(sig: &Signature) -> bool {
     matches!(sig.safety, Safety::Unsafe(_))
 }

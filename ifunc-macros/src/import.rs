@@ -1,4 +1,4 @@
-//! `#[ifunc::import]`: the host functions that an ifunc calls.
+//! `#[ifunc::import]`: host functions that an ifunc calls.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -15,7 +15,7 @@ struct Model {
 }
 
 struct Function {
-    /// Without `link_name`.
+    /// The attributes without `link_name`.
     attrs: Vec<Attribute>,
     vis: Visibility,
     sig: Signature,
@@ -29,13 +29,13 @@ impl Model {
             errors.at(
                 &args,
                 "`#[ifunc::import]` takes no arguments",
-                "another symbol: `#[link_name = \"..\"]` on the function",
+                "to import another symbol, put `#[link_name = \"..\"]` on the function",
             );
         }
         if block.unsafety.is_none() {
             errors.at(
                 &block.abi,
-                "the block must say `unsafe`: who writes it vouches for the signatures",
+                "the block must be `unsafe`: its author vouches for the signatures",
                 "write `unsafe extern { safe fn name(..); }`",
             );
         }
@@ -44,7 +44,7 @@ impl Model {
         {
             errors.at(
                 abi,
-                "host functions cross by the C ABI only",
+                "host functions use the C ABI only",
                 "write `unsafe extern { .. }`",
             );
         }
@@ -59,10 +59,10 @@ impl Model {
                 ),
                 ForeignItem::Type(item) => errors.at(
                     &item.ident,
-                    "types are not imported",
+                    "a type cannot be imported",
                     "declare an opaque type: `#[derive(Opaque)] #[opaque(\"name/1\")] pub struct Name(ifunc::Foreign);`",
                 ),
-                other => errors.at(&other, "only functions are imported", "write `safe fn name(..);`"),
+                other => errors.at(&other, "only functions can be imported", "write `safe fn name(..);`"),
             }
         }
         for (i, function) in functions.iter().enumerate() {
@@ -111,7 +111,7 @@ impl Function {
                 }
                 other => errors.at(
                     other,
-                    "the name of the symbol is expected",
+                    "expected the name of the symbol",
                     "`#[link_name = \"insert_v2\"]`",
                 ),
             }
@@ -121,7 +121,7 @@ impl Function {
             signature::check_name(&symbol, &sig.ident, errors);
             symbol
         });
-        // What an `unsafe extern` block does not call `safe` is `unsafe`.
+        // A function of an `unsafe extern` block is unsafe unless it says `safe`.
         let is_unsafe = !matches!(sig.safety, Safety::Safe(_));
         let host_fn = HostFn::new(&sig, symbol, is_unsafe, errors);
         Self {
@@ -201,7 +201,7 @@ impl Function {
     }
 }
 
-/// `_: T` gets a name, so that it can be passed on.
+/// Names a parameter `_: T`, so that the body can pass it on.
 fn rename_wild(sig: &mut Signature, host_fn: &HostFn) {
     for (input, param) in sig.inputs.iter_mut().zip(&host_fn.params) {
         if let syn::FnArg::Typed(typed) = input
@@ -213,7 +213,7 @@ fn rename_wild(sig: &mut Signature, host_fn: &HostFn) {
     }
 }
 
-/// The call of the host, from Rust arguments to a Rust result.
+/// The call of the host function: converts Rust arguments and a Rust result.
 fn body(host_fn: &HostFn, host: &Ident) -> TokenStream {
     let mut before = TokenStream::new();
     let mut arguments = Vec::new();
@@ -280,12 +280,13 @@ fn body(host_fn: &HostFn, host: &Ident) -> TokenStream {
         }) => {
             let method = if *mutable { quote!(as_mut) } else { quote!(as_ref) };
             let unwrap = (!optional).then(|| quote!(.expect("the host function returned a null pointer")));
-            // SAFETY (of what is emitted): the host returned a reference, of the lifetime that the signature says.
+            // SAFETY (of the emitted code): the host returned a reference of the lifetime that the signature
+            // states.
             quote!(unsafe { #result.#method() } #unwrap)
         }
         Output::Result(value, error) => {
             let value = match value {
-                // SAFETY (of what is emitted): the host writes the value before it returns 0.
+                // SAFETY (of the emitted code): the host writes the value before it returns 0.
                 Some(_) => quote!(unsafe { #out.assume_init() }),
                 None => quote!(()),
             };
@@ -307,13 +308,13 @@ fn body(host_fn: &HostFn, host: &Ident) -> TokenStream {
     };
     quote! {
         #before
-        // SAFETY: the target compares the signature's fingerprint with that of what it provides.
+        // SAFETY: the target compares the signature's fingerprint with that of the function it provides.
         let #result = unsafe { #host(#(#arguments),*) };
         #convert
     }
 }
 
-/// The attribute on an `extern` block.
+/// Expands the attribute.
 pub(crate) fn import(args: TokenStream, item: TokenStream) -> TokenStream {
     let block: ItemForeignMod = match syn::parse2(item.clone()) {
         Ok(block) => block,
@@ -335,7 +336,8 @@ pub(crate) fn import(args: TokenStream, item: TokenStream) -> TokenStream {
     };
     match Model::new(args, block.clone()) {
         Ok(model) => model.expand(),
-        // Declared all the same, so that the calls resolve; a block that is not even `unsafe extern` is left out.
+        // The error output still declares the functions, so that calls resolve; it drops a block that is not
+        // even `unsafe extern`.
         Err(error) => report(
             &error,
             if block.unsafety.is_some() {

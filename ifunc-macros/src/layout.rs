@@ -44,7 +44,7 @@ impl Repr {
                 {
                     repr.integer = Some(ident.clone());
                 } else if meta.input.peek(syn::token::Paren) {
-                    // `align(N)`, `packed(N)`: their effect is in the offsets.
+                    // The offsets reflect `align(N)` and `packed(N)`.
                     meta.input.parse::<proc_macro2::TokenTree>()?;
                 }
                 Ok(())
@@ -65,8 +65,8 @@ impl Model {
             if let GenericParam::Lifetime(lifetime) = param {
                 errors.at(
                     lifetime,
-                    "a fixed layout cannot borrow: a reference is an address in one process",
-                    "hold the data itself, as arrays; or let the type travel by `codec = postcard`, which borrows",
+                    "a fixed layout cannot borrow: a reference is valid in one process only",
+                    "hold the data itself, as arrays; or send the type by `codec = postcard`, which can borrow",
                 );
             }
         }
@@ -90,7 +90,7 @@ impl Model {
                         errors.at(
                             variant,
                             "a variant of a fixed layout cannot have fields",
-                            "split it into a struct and an enum, or let the type travel by `codec = postcard`",
+                            "split it into a struct and an enum, or send the type by `codec = postcard`",
                         );
                     }
                 }
@@ -98,14 +98,14 @@ impl Model {
                     errors.at(
                         &input.ident,
                         "an enum without variants has no values",
-                        "for a type that only the host sees: `#[derive(Opaque)]` on `pub struct Name(ifunc::Foreign);`",
+                        "for a type of the host, use `#[derive(Opaque)]` on `pub struct Name(ifunc::Foreign);`",
                     );
                 }
                 if repr.integer.is_none() {
                     errors.span(
                         repr.span.unwrap_or(input.ident.span()),
                         format_args!(
-                            "`{}` has no fixed size: Rust chooses that of its discriminant",
+                            "`{}` has no fixed size: Rust chooses the size of its discriminant",
                             input.ident
                         ),
                         "add an integer representation: `#[repr(u8)]`",
@@ -124,8 +124,8 @@ impl Model {
             Data::Union(data) => {
                 errors.at(
                     data.union_token,
-                    "a union has no values that both sides could check",
-                    "use a struct, or an enum beside a byte array",
+                    "a union cannot be validated",
+                    "use a struct, or an enum and a byte array",
                 );
                 Kind::Struct(Vec::new())
             }
@@ -144,7 +144,8 @@ impl Model {
             Kind::Enum { repr, variants } => (enum_text(&name, repr, variants), error_code(&input, variants)),
         };
         quote! {
-            // SAFETY: the representation is fixed, the text holds every offset, and every field is of fixed layout.
+            // SAFETY: the representation is fixed, the text states every offset, and every field is of fixed
+            // layout.
             #[automatically_derived]
             unsafe impl #impl_generics ::ifunc::Layout for #ident #ty_generics #where_clause {
                 const TEXT: ::ifunc::abi::text::Text = #text;
@@ -191,11 +192,11 @@ fn enum_text(name: &str, repr: &Ident, variants: &[Ident]) -> TokenStream {
         let named = format!("{}{}=", if i > 0 { "," } else { "" }, variant.unraw());
         text = quote!(::ifunc::__private::integer(#text.str(#named), Self::#variant as i128));
     }
-    // An enum may be aligned to more than its integer, and is then as long.
+    // An enum's alignment may exceed that of its integer, and then so does its size.
     with_size(&quote!(#text.str("}")))
 }
 
-/// An enum may also be the error of a host function.
+/// Implements `ErrorCode`, so that the enum may be the error of a host function.
 fn error_code(input: &DeriveInput, variants: &[Ident]) -> TokenStream {
     let ident = &input.ident;
     quote! {
@@ -224,7 +225,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     }
 }
 
-/// `#[ifunc::layout]`: the representation and the derives that a fixed layout takes to travel.
+/// `#[ifunc::layout]`: the representation and the derives that let a type travel by its bytes.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     if !args.is_empty() {
@@ -236,7 +237,7 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
             errors.at(
                 &item,
                 "`#[ifunc::layout]` goes on a struct or an enum",
-                "move it there",
+                "move it to one",
             );
             return errors
                 .or(())
@@ -248,7 +249,7 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
         errors.at(
             &input.ident,
             "an enum of fixed layout needs an integer representation",
-            "add `#[repr(u8)]`, or another integer, below the attribute",
+            "add `#[repr(u8)]`, or another integer, after the attribute",
         );
     }
     if let Err(error) = errors.or(()) {
@@ -257,7 +258,7 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     let ident = &input.ident;
     let mut generics = generics::with_bound(&input.generics, &quote!(::ifunc::Portable));
     if !generics.params.is_empty() {
-        // zerocopy's derives ask more of some parameters: such a type travels where they hold.
+        // zerocopy's derives bound some type parameters: the type is portable where these bounds hold.
         generics.make_where_clause().predicates.push(syn::parse_quote! {
             Self: ::ifunc::zerocopy::TryFromBytes
                 + ::ifunc::zerocopy::IntoBytes

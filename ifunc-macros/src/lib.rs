@@ -1,7 +1,7 @@
 //! The attributes and derives of the `ifunc` SDK. Use them through `ifunc`, where they are documented with examples.
 //!
-//! Each is read in full before anything is written: parse → model → expand. What is wrong is said all at once, each
-//! at its span with what to do instead, and the author's item is given back in any case.
+//! Each macro parses its whole input into a model before it expands it. It reports all errors together, each
+//! at its span with a help text, and always emits the author's item.
 
 mod errors;
 mod export;
@@ -19,25 +19,25 @@ mod types;
 
 use proc_macro::TokenStream;
 
-/// Makes a function one that travels.
+/// Makes a function an ifunc.
 #[proc_macro_attribute]
 pub fn ifunc(args: TokenStream, item: TokenStream) -> TokenStream {
     ifunc::ifunc(args.into(), item.into()).into()
 }
 
-/// Lets ifuncs call a function of the host.
+/// Makes a host function callable from ifuncs.
 #[proc_macro_attribute]
 pub fn export(args: TokenStream, item: TokenStream) -> TokenStream {
     export::export(args.into(), item.into()).into()
 }
 
-/// Declares functions of the host that an ifunc calls.
+/// Declares host functions that an ifunc calls.
 #[proc_macro_attribute]
 pub fn import(args: TokenStream, item: TokenStream) -> TokenStream {
     import::import(args.into(), item.into()).into()
 }
 
-/// Gives a type a fixed layout and all it takes to travel.
+/// Makes a type one that can travel by its bytes.
 #[proc_macro_attribute]
 pub fn layout(args: TokenStream, item: TokenStream) -> TokenStream {
     layout::attribute(args.into(), item.into()).into()
@@ -49,13 +49,13 @@ pub fn derive_layout(input: TokenStream) -> TokenStream {
     layout::derive(input.into()).into()
 }
 
-/// Names a type that an ifunc never sees.
+/// Names a type whose contents only the host can access.
 #[proc_macro_derive(Opaque, attributes(opaque))]
 pub fn derive_opaque(input: TokenStream) -> TokenStream {
     opaque::derive(input.into()).into()
 }
 
-/// Describes what a serde type writes.
+/// Describes what serde writes for a type.
 #[proc_macro_derive(Shape, attributes(serde))]
 pub fn derive_shape(input: TokenStream) -> TokenStream {
     shape::derive(input.into()).into()

@@ -1,4 +1,4 @@
-//! `#[derive(Opaque)]`: types that an ifunc names but never sees.
+//! `#[derive(Opaque)]`: types that an ifunc passes on without access to their contents.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -12,10 +12,10 @@ struct Model {
     name: LitStr,
 }
 
-const HELP: &str = "name the type, the same on both sides, with a version: `#[opaque(\"store/1\")]`";
+const HELP: &str = "give the type the same name on both sides, with a version: `#[opaque(\"store/1\")]`";
 
-const ALONE: &str = "help: in the ifunc's package write `pub struct Name(ifunc::Foreign);`, and leave the type with the fields in \
-                     the host's; reach what is inside by host functions";
+const ALONE: &str = "help: in the ifunc's package write `pub struct Name(ifunc::Foreign);`, and define the type with its fields in \
+                     the host's; access its contents through host functions";
 
 impl Model {
     fn new(input: DeriveInput) -> syn::Result<Self> {
@@ -23,7 +23,7 @@ impl Model {
         let mut name = None;
         for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("opaque")) {
             if name.is_some() {
-                errors.at(attr, "the type is named twice", "keep one");
+                errors.at(attr, "the type has two names", "keep one");
             }
             match attr.parse_args::<LitStr>() {
                 Ok(literal) => {
@@ -41,21 +41,21 @@ impl Model {
                     }
                     name = Some(literal);
                 }
-                Err(error) => errors.span(error.span(), "the name of the type is expected", HELP),
+                Err(error) => errors.span(error.span(), "expected the name of the type", HELP),
             }
         }
         if name.is_none() && !input.attrs.iter().any(|attr| attr.path().is_ident("opaque")) {
             errors.at(
                 &input.ident,
-                "an opaque type needs a name that both sides know",
+                "an opaque type needs a name that both sides use",
                 HELP,
             );
         }
         for param in &input.generics.params {
             errors.at(
                 param,
-                "an opaque type cannot be generic: one name would stand for many types",
-                "wrap the type that is meant: `pub struct Store(Generic<u64>);`",
+                "an opaque type cannot be generic: one name would denote many types",
+                "wrap one instance: `pub struct Store(Generic<u64>);`",
             );
         }
         let makeable = match &input.data {
@@ -66,8 +66,8 @@ impl Model {
         if makeable {
             errors.at(
                 &input.ident,
-                "this type stands for the host's, yet safe code could make one out of nothing",
-                "write `pub struct Name(ifunc::Foreign);`, which nobody can make",
+                "safe code could construct this type, which only the host may do",
+                "write `pub struct Name(ifunc::Foreign);`, which cannot be constructed",
             );
         }
         let name = name.unwrap_or_else(|| LitStr::new("", input.ident.span()));
@@ -83,8 +83,8 @@ impl Model {
             None => missing(ident),
         };
         quote! {
-            // SAFETY: in an image the type holds a `Foreign` and nothing else, as is checked below: nobody can make one,
-            // and there is nothing inside.
+            // SAFETY: in an image the type holds a `Foreign` and nothing else, as the checks below enforce:
+            // it cannot be constructed and has no contents.
             #[automatically_derived]
             unsafe impl ::ifunc::TargetArgs for #ident {
                 const TEXT: ::ifunc::abi::text::Text = ::ifunc::abi::text::Text::new().str(#text);
@@ -94,18 +94,19 @@ impl Model {
     }
 }
 
-/// What is checked of a type with a `Foreign`: that the field is one, and in an image that there is nothing beside it.
+/// The checks of a type with a `Foreign`: the field has that type and, in an image, it is the only one.
 fn held(ident: &Ident, member: &Member) -> TokenStream {
     let message = format!(
-        "`{ident}` has fields beside its `ifunc::Foreign`, and an ifunc would look for them in the host's\n\n{ALONE}"
+        "`{ident}` has fields beside its `ifunc::Foreign`, which an ifunc would access in the host's memory\n\n{ALONE}"
     );
     let span = ident.span().resolved_at(Span::call_site());
     let empty = quote_spanned!(span=> ::core::mem::size_of::<#ident>() == 0 && ::core::mem::align_of::<#ident>() == 1);
     quote! {
-        // `unexpected_cfgs` is allowed here, on the outer item: on what has the `cfg` it would not help.
+        // The outer item allows `unexpected_cfgs`: on the item with the `cfg` itself, it would have no
+        // effect.
         #[allow(unexpected_cfgs)]
         const _: () = {
-            // Nobody reads a `Foreign`: say that it is meant to be there.
+            // Reads the field, so that it is not reported as dead code.
             #[allow(dead_code)]
             fn read(it: &#ident) -> &::ifunc::Foreign {
                 &it.#member
@@ -116,9 +117,9 @@ fn held(ident: &Ident, member: &Member) -> TokenStream {
     }
 }
 
-/// What is said, in an image, of a type without a `Foreign`. Elsewhere it may be the host's own.
+/// The error, in an image, for a type without a `Foreign`. Outside an image it may be the host's own type.
 fn missing(ident: &Ident) -> TokenStream {
-    let message = format!("only the host can look inside of `{ident}` and make one\n\n{ALONE}");
+    let message = format!("only the host can access the contents of `{ident}` and construct one\n\n{ALONE}");
     let error = quote_spanned!(ident.span()=> ::core::compile_error!(#message););
     quote! {
         #[allow(unexpected_cfgs)]

@@ -1,4 +1,4 @@
-//! `#[derive(Shape)]`: what a serde type puts on the wire.
+//! `#[derive(Shape)]`: a description of what serde writes for a type.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -13,13 +13,13 @@ struct Model {
     parts: Vec<Part>,
 }
 
-/// A piece of the text.
+/// A part of the text.
 enum Part {
     Literal(String),
     Type(Box<syn::Type>),
 }
 
-/// serde attributes that do not change what postcard writes: it writes no names.
+/// serde attributes that do not change postcard's output, which contains no names.
 const HARMLESS: [&str; 10] = [
     "rename",
     "rename_all",
@@ -105,7 +105,7 @@ fn fields(fields: &Fields, parts: &mut Vec<Part>, errors: &mut Errors) {
     parts.push(Part::Literal(close.to_owned()));
 }
 
-/// Whether serde skips what has these attributes. Refuses those that change what is written in ways not seen here.
+/// Whether serde skips the item with these attributes. Reports attributes that change serde's output.
 fn serde_skips(attrs: &[Attribute], errors: &mut Errors) -> bool {
     let mut skip = false;
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
@@ -117,7 +117,7 @@ fn serde_skips(attrs: &[Attribute], errors: &mut Errors) -> bool {
                 errors.at(
                     &meta.path,
                     format_args!(
-                        "`#[serde({name})]` changes what is written, and `derive(Shape)` cannot see how"
+                        "`#[serde({name})]` changes what serde writes, and `derive(Shape)` cannot describe it"
                     ),
                     "write `impl Shape` by hand, with a text that changes with the format: \
                      `const TEXT: Text = Text::new().str(\"record/1\");`",

@@ -1,4 +1,4 @@
-//! What `#[ifunc]`, `#[ifunc::export]` and `#[ifunc::import]` refuse of a function's signature alike.
+//! Checks that `#[ifunc]`, `#[ifunc::export]` and `#[ifunc::import]` share.
 
 use quote::ToTokens;
 use syn::spanned::Spanned;
@@ -12,8 +12,8 @@ pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
     if let Some(token) = sig.asyncness {
         errors.at(
             token,
-            format_args!("{what} cannot be `async`: there is no executor on the other side"),
-            "remove `async`; the source awaits the completion instead",
+            format_args!("{what} cannot be `async`: the target has no executor for it"),
+            "remove `async`; the source can await the completion",
         );
     }
     if let Some(token) = sig.constness {
@@ -28,15 +28,13 @@ pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
             GenericParam::Lifetime(lifetime) if lifetime.bounds.is_empty() => {}
             GenericParam::Lifetime(_) => errors.at(
                 param,
-                format_args!(
-                    "a lifetime of {what} cannot have bounds: all that is borrowed is borrowed for the call"
-                ),
-                "remove the bounds; where two borrows must last alike, give them one lifetime",
+                format_args!("a lifetime of {what} cannot have bounds: every borrow ends with the call"),
+                "remove the bounds; give two borrows that must be equally long one lifetime",
             ),
             GenericParam::Type(_) | GenericParam::Const(_) => errors.at(
                 param,
-                format_args!("{what} cannot be generic: machine code is of one type"),
-                "name the type; write one function for each type that is needed",
+                format_args!("{what} cannot be generic: machine code exists for concrete types only"),
+                "write one function for each concrete type",
             ),
         }
     }
@@ -62,8 +60,8 @@ pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
     if let Some(receiver) = sig.receiver() {
         errors.at(
             receiver,
-            format_args!("{what} cannot be a method: `self` lies in one process only"),
-            "move it out of the `impl` and take the value as a parameter of its own",
+            format_args!("{what} cannot be a method: `self` exists in one process only"),
+            "move it out of the `impl` and take the value as an ordinary parameter",
         );
     }
 }
@@ -73,7 +71,7 @@ pub(crate) fn refuse_abi(sig: &Signature, what: &str, errors: &mut Errors) {
     if let Some(abi) = &sig.abi {
         errors.at(
             abi,
-            format_args!("{what} is an ordinary Rust function: its C entry is generated"),
+            format_args!("{what} cannot have an ABI: the attribute generates its C entry"),
             "remove `extern`",
         );
     }
@@ -84,8 +82,8 @@ pub(crate) fn refuse_unsafe(sig: &Signature, what: &str, errors: &mut Errors) {
     if let Safety::Unsafe(token) = sig.safety {
         errors.at(
             token,
-            format_args!("{what} cannot be `unsafe`: nobody on the target could keep its promises"),
-            "remove `unsafe` and check what comes in",
+            format_args!("{what} cannot be `unsafe`: the target cannot uphold its safety contract"),
+            "remove `unsafe` and validate the input",
         );
     }
 }
@@ -97,13 +95,15 @@ pub(crate) fn check_name(name: &str, at: impl ToTokens, errors: &mut Errors) {
     if name.is_empty() || !identifier || name.len() > 255 {
         errors.span(
             at.to_token_stream().span(),
-            format_args!("`{name}` is no C identifier of at most 255 bytes, and the name becomes a C symbol"),
-            "use ASCII letters, digits and `_`, not beginning with a digit: `name = \"insert_v2\"`",
+            format_args!(
+                "`{name}` is not a C identifier of at most 255 bytes, but the name becomes a C symbol"
+            ),
+            "use ASCII letters, digits and `_`, and no leading digit: `name = \"insert_v2\"`",
         );
     } else if name.starts_with("__ifunc") {
         errors.span(
             at.to_token_stream().span(),
-            format_args!("names that begin with `__ifunc` are the runtime's own"),
+            format_args!("names that begin with `__ifunc` are reserved"),
             "choose another name",
         );
     }

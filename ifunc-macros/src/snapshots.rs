@@ -1,4 +1,4 @@
-//! What the attributes expand to.
+//! Snapshots of the attributes' expansions.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,4 +1,4 @@
-//! Looking at types by their spelling, and changing their lifetimes.
+//! Recognising types by their spelling, and replacing their lifetimes.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
@@ -86,7 +86,7 @@ pub(crate) fn borrows(ty: &Type) -> Option<TokenStream> {
     find.0
 }
 
-/// Refuses `'static`, wherever in a type it is written.
+/// Refuses `'static` anywhere in a type.
 pub(crate) fn refuse_static(ty: &Type, errors: &mut Errors) {
     struct Refuse<'e>(&'e mut Errors);
     impl VisitMut for Refuse<'_> {
@@ -94,20 +94,20 @@ pub(crate) fn refuse_static(ty: &Type, errors: &mut Errors) {
             if at.ident == "static" {
                 self.0.at(
                     at,
-                    "nothing that crosses lives for ever: a payload goes with its frame, an ifunc's memory when its image is \
-                     evicted, the host's when it ends",
-                    "borrow for the call: leave the lifetime out, or write `'_`",
+                    "nothing that crosses is `'static`: a payload ends with its frame, an ifunc's memory when its image is \
+                     evicted, the host's memory with the host",
+                    "borrow for the call: omit the lifetime, or write `'_`",
                 );
             }
         }
-        // These do not cross at all.
+        // Neither crosses.
         fn visit_type_fn_ptr_mut(&mut self, _: &mut syn::TypeFnPtr) {}
         fn visit_type_trait_object_mut(&mut self, _: &mut syn::TypeTraitObject) {}
     }
     Refuse(errors).visit_type_mut(&mut ty.clone());
 }
 
-/// Refuses what never crosses a process, whatever the codec.
+/// Refuses types that cannot cross a process with any codec.
 pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
     struct Refuse<'e>(&'e mut Errors, &'e str);
     impl VisitMut for Refuse<'_> {
@@ -121,22 +121,22 @@ pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
                 ),
                 Type::TraitObject(ty) => errors.at(
                     ty,
-                    format_args!("{what} cannot be a trait object: its vtable lies in one process only"),
-                    "name the type, or an enum of the types that are meant",
+                    format_args!("{what} cannot be a trait object: its vtable exists in one process only"),
+                    "name the type, or an enum of the possible types",
                 ),
                 Type::FnPtr(ty) => errors.at(
                     ty,
-                    format_args!("{what} cannot hold a function pointer: it points into one process only"),
-                    "send another ifunc, or a number that chooses a function at the target",
+                    format_args!("{what} cannot hold a function pointer: it is valid in one process only"),
+                    "send another ifunc, or a number that selects a function at the target",
                 ),
                 Type::Ptr(ty) => errors.at(
                     ty,
-                    format_args!("{what} cannot hold a raw pointer: it points into one process only"),
+                    format_args!("{what} cannot hold a raw pointer: it is valid in one process only"),
                     "send the data itself",
                 ),
                 Type::Never(ty) => errors.at(
                     ty,
-                    format_args!("{what} cannot be `!`: an ifunc ends"),
+                    format_args!("{what} cannot be `!`: an ifunc must return"),
                     "return nothing, or a value",
                 ),
                 Type::Infer(ty) => errors.at(
@@ -146,7 +146,7 @@ pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
                 ),
                 Type::Macro(ty) => errors.at(
                     ty,
-                    format_args!("{what} cannot be a macro call: its type is not known here"),
+                    format_args!("{what} cannot be a macro call: the attribute cannot expand it"),
                     "name the type",
                 ),
                 _ => visit_mut::visit_type_mut(self, ty),
@@ -156,7 +156,7 @@ pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
     Refuse(errors, what).visit_type_mut(&mut ty.clone());
 }
 
-/// Tokens as people write types: without the blanks that `to_string` puts between.
+/// Tokens as authors write types: without the blanks that `to_string` inserts.
 pub(crate) fn spelled(tokens: &TokenStream) -> String {
     let mut out = String::new();
     for part in tokens.to_string().split(' ') {

@@ -1,28 +1,27 @@
-//! What an invocation may ask of its target beside its target arguments.
+//! The services that a target offers to an invocation.
 
 use core::fmt;
 
 use ifunc_abi::context as abi;
 pub use ifunc_abi::context::Level;
 
-/// The context of one invocation: take it as the third parameter, `ctx: &mut Context`.
+/// The context of one invocation. An ifunc takes it as its third parameter, `ctx: &mut Context`.
 #[derive(Debug)]
 pub struct Context<'a> {
     raw: Option<&'a mut abi::Context>,
 }
 
 impl<'a> Context<'a> {
-    /// The context of nobody: no answer goes anywhere, nothing is logged. For unit tests of an ifunc.
+    /// A context without a target: it drops answers and logs. For unit tests of an ifunc.
     #[must_use]
     pub fn detached() -> Self {
         Self { raw: None }
     }
 
-    /// Wraps what `X_main` got as its fourth argument, for no longer than `scope` lives: borrow a local.
+    /// Wraps the fourth argument of `X_main`. The context lives no longer than `scope`: borrow a local.
     ///
     /// # Safety
-    /// `raw` is null, or points to a context that is valid and nobody else's for `'a`; its answer pointer is null or
-    /// points to `answer_capacity` initialised bytes of the same kind.
+    ///  is null, or points to a context that is valid and exclusively the caller's for `'a`. Its answer pointer is null or points to `answer_capacity` initialised bytes with the same guarantees.
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(scope: &'a (), raw: *mut abi::Context) -> Self {
@@ -31,14 +30,14 @@ impl<'a> Context<'a> {
         Self { raw }
     }
 
-    /// The connection that the frame came over: a number that the target gives each connection and never gives again.
-    /// 0 when [detached](Self::detached).
+    /// The connection that the frame arrived on: a number that the target assigns to each connection and
+    /// never reuses. 0 when [detached](Self::detached).
     #[must_use]
     pub fn sender(&self) -> u64 {
         self.raw.as_ref().map_or(0, |raw| raw.sender)
     }
 
-    /// How many bytes an answer may have; 0 when the source waits for none.
+    /// Largest answer in bytes; 0 if the source expects none.
     #[inline]
     #[must_use]
     pub fn answer_capacity(&self) -> usize {
@@ -48,9 +47,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Answers `bytes`, for ifuncs that return nothing. The last answer counts. One that does not
-    /// [fit](Self::answer_capacity) ends the invocation as failed when the ifunc returns; where the source waits for
-    /// none, nothing happens.
+    /// Answers `bytes`, for ifuncs that return nothing. The last answer counts. If it does not
+    /// [fit](Self::answer_capacity), the invocation fails when the ifunc returns. If the source expects no
+    /// answer, the call has no effect.
     #[inline]
     pub fn answer(&mut self, bytes: &[u8]) {
         self.answer_with(|space| {
@@ -61,15 +60,16 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// Answers what `write` puts into the space it gets; it returns the length of the answer. A length beyond the space
-    /// says that the answer did not fit. Not called where the source waits for no answer.
+    /// Lets `write` write the answer into the buffer it receives; it returns the answer's length. A length
+    /// beyond the buffer means that the answer did not fit. If the source expects no answer, `write` is not
+    /// called.
     #[inline]
     pub fn answer_with(&mut self, write: impl FnOnce(&mut [u8]) -> usize) {
         let Some(raw) = &mut self.raw else { return };
         if raw.answer.is_null() {
             return;
         }
-        // SAFETY: `from_raw` was promised that these bytes are initialised and ours.
+        // SAFETY: the caller of `from_raw` promised that these bytes are initialised and exclusively the context's.
         let space = unsafe { core::slice::from_raw_parts_mut(raw.answer, raw.answer_capacity) };
         raw.answer_len = write(space);
     }
@@ -82,7 +82,7 @@ impl<'a> Context<'a> {
             .is_some_and(|raw| raw.answer_len > raw.answer_capacity)
     }
 
-    /// Logs a message at the target, where it arrives in `tracing`.
+    /// Logs a message at the target, which emits it as a `tracing` event.
     pub fn log(&mut self, level: Level, message: &str) {
         if let Some(raw) = &mut self.raw {
             let log = raw.log;
@@ -91,9 +91,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Logs a formatted message of at most 512 bytes; what is longer is cut. The macros [`error!`](crate::error),
-    /// [`warn!`](crate::warn), [`info!`](crate::info), [`debug!`](crate::debug) and [`trace!`](crate::trace) write it
-    /// shorter. A message without arguments brings no formatting code into the image.
+    /// Logs a formatted message, truncated to 512 bytes. The macros [`error!`](crate::error),
+    /// [`warn!`](crate::warn), [`info!`](crate::info), [`debug!`](crate::debug) and [`trace!`](crate::trace)
+    /// are shorthands. A message without arguments adds no formatting code to the image.
     #[inline]
     pub fn log_args(&mut self, level: Level, message: fmt::Arguments<'_>) {
         match message.as_str() {
@@ -104,13 +104,13 @@ impl<'a> Context<'a> {
 
     fn log_formatted(&mut self, level: Level, message: fmt::Arguments<'_>) {
         let mut line = LineBuffer::<512>::new();
-        // A full line is cut, not an error.
+        // A full buffer truncates the message; that is not an error.
         let _ = fmt::write(&mut line, message);
         self.log(level, line.as_str());
     }
 }
 
-/// A line of bounded length; what does not fit is cut between two characters.
+/// A string of at most `N` bytes. Writing truncates at a character boundary.
 pub(crate) struct LineBuffer<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -148,7 +148,7 @@ impl<const N: usize> fmt::Write for LineBuffer<N> {
     }
 }
 
-/// Logs at the target that something failed. Takes the context, then what `format!` takes: `error!(ctx, "{n} records")`.
+/// Logs an error at the target. Takes the context, then the arguments of `format!`: `error!(ctx, "{n} records")`.
 ///
 /// See [`Context::log_args`](crate::Context::log_args).
 #[macro_export]
@@ -158,7 +158,7 @@ macro_rules! error {
     };
 }
 
-/// Logs at the target that something looks wrong. Takes the context, then what `format!` takes: `warn!(ctx, "{n} records")`.
+/// Logs a warning at the target. Takes the context, then the arguments of `format!`: `warn!(ctx, "{n} records")`.
 ///
 /// See [`Context::log_args`](crate::Context::log_args).
 #[macro_export]
@@ -168,7 +168,7 @@ macro_rules! warn {
     };
 }
 
-/// Logs at the target what happens. Takes the context, then what `format!` takes: `info!(ctx, "{n} records")`.
+/// Logs progress at the target. Takes the context, then the arguments of `format!`: `info!(ctx, "{n} records")`.
 ///
 /// See [`Context::log_args`](crate::Context::log_args).
 #[macro_export]
@@ -178,7 +178,7 @@ macro_rules! info {
     };
 }
 
-/// Logs at the target, for the author. Takes the context, then what `format!` takes: `debug!(ctx, "{n} records")`.
+/// Logs details at the target. Takes the context, then the arguments of `format!`: `debug!(ctx, "{n} records")`.
 ///
 /// See [`Context::log_args`](crate::Context::log_args).
 #[macro_export]
@@ -188,7 +188,7 @@ macro_rules! debug {
     };
 }
 
-/// Logs at the target, for the author, in detail. Takes the context, then what `format!` takes: `trace!(ctx, "{n} records")`.
+/// Logs fine details at the target. Takes the context, then the arguments of `format!`: `trace!(ctx, "{n} records")`.
 ///
 /// See [`Context::log_args`](crate::Context::log_args).
 #[macro_export]
@@ -210,7 +210,7 @@ mod tests {
     use crate::__private::{MAIN_BAD_ANSWER, MAIN_OK, finish, finish_by_context};
     use crate::codec::Zerocopy;
 
-    /// A target's side of a context: an answer buffer and a log.
+    /// Runs `run` on a context with an answer buffer and a log.
     fn with<R>(
         capacity: usize,
         run: impl FnOnce(&mut Context<'_>) -> R,
@@ -255,7 +255,7 @@ mod tests {
         let (result, answer, len, _) = with(7, |ctx| finish::<Zerocopy, _>(ctx, &u64::MAX));
         assert_eq!((result, len, answer), (MAIN_BAD_ANSWER, 8, std::vec![0; 7]));
         let (result, _, len, _) = with(0, |ctx| finish::<Zerocopy, _>(ctx, &u64::MAX));
-        assert_eq!((result, len), (MAIN_OK, 0), "nobody waits for it");
+        assert_eq!((result, len), (MAIN_OK, 0), "the source expects no answer");
         assert_eq!(finish::<Zerocopy, _>(&mut Context::detached(), &1_u8), MAIN_OK);
     }
 
@@ -286,15 +286,15 @@ mod tests {
             [(3, String::from("plain")), (1, String::from("1 of 2"))]
         );
         assert_eq!(lines[2], (5, "é".repeat(256)), "cut between two characters");
-        crate::warn!(Context::detached(), "nobody listens");
-        crate::debug!(Context::detached(), "nobody listens");
+        crate::warn!(Context::detached(), "dropped");
+        crate::debug!(Context::detached(), "dropped");
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn lines_hold_a_prefix(parts in prop::collection::vec(".{0,12}", 0..8)) {
+        fn a_line_buffer_holds_a_prefix(parts in prop::collection::vec(".{0,12}", 0..8)) {
             let mut line = LineBuffer::<16>::new();
             let whole = parts.concat();
             let fits = parts.iter().try_for_each(|part| fmt::Write::write_str(&mut line, part)).is_ok();

@@ -1,4 +1,7 @@
-//! What crosses between an ifunc and a host function, and how C sees it.
+//! Types that cross between an ifunc and a host function, and their form in C.
+//! integers => | integers, `f32`, `f64`; `bool` | the same; `uint8_t` |
+//! `&T`, => | `&T`, `&mut T`; `Option<&T>` of a shared layout or an opaque type | a pointer; a nullable
+//! pointer |
 //!
 //! | Rust | C |
 //! |---|---|
@@ -19,12 +22,12 @@ use crate::layout::Layout;
     note = "help: pass `&{Self}`; the type needs `#[derive(Layout)]` or `#[derive(Opaque)]`"
 )]
 pub trait Scalar: Copy + sealed::Sealed {
-    /// Canonical text.
+    /// Canonical text of the type.
     const TEXT: Text;
-    /// What C sees.
+    /// The type in C.
     #[doc(hidden)]
     type C: Copy;
-    /// Its name in C.
+    /// The type's name in C.
     #[doc(hidden)]
     const C_NAME: &'static str;
     #[doc(hidden)]
@@ -34,16 +37,16 @@ pub trait Scalar: Copy + sealed::Sealed {
 }
 
 /// The `E` of a `Result` that a host function returns: `i32`, or an enum of an integer representation with
-/// [`derive(Layout)`](macro@crate::Layout), none of whose values is 0.
+/// [`derive(Layout)`](macro@crate::Layout) and without a variant of value 0.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a host function",
-    label = "C sees the error as an `int32_t`",
+    label = "C receives the error as an `int32_t`",
     note = "help: use `i32`, or an enum with `#[repr(i32)]` and `#[derive(Layout)]` whose values are not 0"
 )]
 pub trait ErrorCode: Sized {
-    /// Canonical text.
+    /// Canonical text of the type.
     const TEXT: Text;
-    /// No value is 0, and all fit an `i32`.
+    /// Whether no value is 0 and all fit an `i32`.
     #[doc(hidden)]
     const VALID: bool;
     #[doc(hidden)]
@@ -56,7 +59,7 @@ impl ErrorCode for i32 {
     const TEXT: Text = <i32 as Layout>::TEXT;
     const VALID: bool = true;
 
-    /// 0 would be `Ok`: `Err(0)` crosses as `Err(i32::MIN)`.
+    /// 0 means `Ok` in C: `Err(0)` crosses as `Err(i32::MIN)`.
     #[inline]
     fn into_code(self) -> i32 {
         if self == 0 { i32::MIN } else { self }

@@ -1,4 +1,4 @@
-//! The host's side of the SDK: host functions, registered by `#[ifunc::export]`. Not part of the code that travels.
+//! The host's part of the SDK: host functions, registered by `#[ifunc::export]`. Images do not contain it.
 
 use core::any::Any;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -15,10 +15,10 @@ pub struct Export {
 }
 
 impl Export {
-    /// What `#[ifunc::export]` registers.
+    /// Describes a host function. `#[ifunc::export]` calls it.
     ///
     /// # Safety
-    /// `address` is that of a function with this `prototype`, which is how `signature` crosses.
+    /// `address` is the address of a function with this `prototype`, which is the C form of `signature`.
     #[must_use]
     pub const unsafe fn new(
         name: &'static str,
@@ -34,25 +34,25 @@ impl Export {
         }
     }
 
-    /// Symbol, as named by the function.
+    /// The symbol that images import.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Text of its signature.
+    /// Canonical text of its signature.
     #[must_use]
     pub const fn signature(&self) -> &'static str {
         self.signature
     }
 
-    /// The C prototype of the shim, for people.
+    /// The C prototype of the shim, for display.
     #[must_use]
     pub const fn prototype(&self) -> &'static str {
         self.prototype
     }
 
-    /// Address of the generated shim.
+    /// Address of the generated C shim.
     #[must_use]
     pub const fn address(&self) -> *const () {
         self.address
@@ -69,40 +69,41 @@ unsafe impl Send for Export {}
 #[linkme(crate = linkme)]
 pub static EXPORTS: [Export];
 
-/// What a runtime does where a thread goes from injected code to a host function, and back. Generated shims do it around each
-/// call, so that arguments and result stay in registers.
+/// The runtime's hooks at the boundary between injected code and host functions. The generated shims call
+/// them around each host function, so that arguments and results stay in registers.
 #[derive(Debug)]
 pub struct CallGate {
-    /// Goes to the host. Ends the invocation instead if there is too little stack for a host function: it does not return
-    /// then, and the frames of the shim own nothing.
+    /// Switches to the host's stack. With too little stack left for a host function, it ends the invocation
+    /// instead and does not return; the frames of the shim own nothing at that point.
     pub enter: fn() -> GateToken,
-    /// Goes back, by what `enter` said.
+    /// Switches back to the injected code.
     ///
     /// # Safety
-    /// To be called behind `enter`, on its thread, unless that said [`GateToken::NONE`].
+    /// Called after `enter`, on the same thread, with the token that `enter` returned, unless that is
+    /// [`GateToken::NONE`].
     pub leave: unsafe fn(token: GateToken),
-    /// The host function panicked: ends the invocation.
+    /// Ends the invocation after the host function panicked.
     ///
     /// # Safety
-    /// To be called behind `enter`, by a shim that owns nothing but the payload.
+    /// Called after `enter`, by a shim that owns nothing but the payload.
     pub panicked: unsafe fn(payload: Box<dyn Any + Send>) -> !,
 }
 
-/// How a thread went to a host function.
+/// The state that [`CallGate::enter`] saves for [`CallGate::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateToken(u64);
 
 impl GateToken {
-    /// It did not: no injected code has called, the host has.
+    /// The gate was not passed: the caller is the host, not injected code.
     pub const NONE: Self = Self(u64::MAX);
 
-    /// With something of the runtime's to remember, which is not `u64::MAX`.
+    /// Wraps a word of the runtime, which must not be `u64::MAX`.
     #[must_use]
     pub const fn new(word: u64) -> Self {
         Self(word)
     }
 
-    /// What is remembered.
+    /// The runtime's word.
     #[must_use]
     pub const fn word(self) -> u64 {
         self.0
@@ -111,16 +112,16 @@ impl GateToken {
 
 static CALL_GATE: AtomicPtr<CallGate> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Installs the runtime's line, once per process.
+/// Installs the runtime's call gate, once per process.
 pub fn set_call_gate(gate: &'static CallGate) {
     CALL_GATE.store((&raw const *gate).cast_mut(), Ordering::Release);
 }
 
-/// What the shims of exports do: runs `call` on the host's side of the line, or as it is where no runtime is installed or no
-/// injected code has called.
+/// Runs `call` on the host's side of the call gate. Without a runtime or an injected caller, it runs `call`
+/// directly. The shims of exports call it.
 #[inline]
 pub fn through_gate<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: null, or of the `&'static CallGate` that `set_call_gate` was given.
+    // SAFETY: the pointer is null or comes from the `&'static CallGate` of `set_call_gate`.
     let gate = unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() };
     let entered = gate.map(|gate| (gate, (gate.enter)()));
     let Some((gate, token)) = entered.filter(|(_, token)| *token != GateToken::NONE) else {
@@ -128,11 +129,11 @@ pub fn through_gate<R>(call: impl FnOnce() -> R) -> R {
     };
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => {
-            // SAFETY: `enter` was called above, and crossed.
+            // SAFETY: `enter` above returned this token, which is not `NONE`.
             unsafe { (gate.leave)(token) };
             result
         }
-        // SAFETY: `enter` was called above; the call has unwound, and what it owned is dropped.
+        // SAFETY: `enter` was called above; the call has unwound and dropped everything it owned.
         Err(payload) => unsafe { (gate.panicked)(payload) },
     }
 }

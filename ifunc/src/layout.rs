@@ -1,4 +1,4 @@
-//! Fixed layouts: types whose bytes two programs, compiled apart, agree on.
+//! Fixed layouts: types whose bytes are the same in separately compiled programs.
 
 use core::marker::PhantomData;
 use core::sync::atomic;
@@ -8,18 +8,18 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::payload::TargetArgs;
 
-/// A type of fixed layout, described by its text.
+/// A type of fixed layout, identified by its text.
 ///
 /// Implemented for integers, floats, `bool`, `char`, `()`, the atomic integers, and arrays and slices of such types;
 /// [`derive(Layout)`](macro@crate::Layout) implements it for `#[repr(C)]` and `#[repr(transparent)]` structs and enums
 /// of an integer representation.
 ///
 /// # Safety
-/// Two types with equal [`TEXT`](Self::TEXT) must have the same bytes for the same value, whoever compiled them, and
-/// must hold no address.
+/// Two types with equal [`TEXT`](Self::TEXT) have the same bytes for the same value in every build, and hold
+/// no address.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no fixed layout",
-    label = "the source and the target are compiled apart: nothing says that both see the same `{Self}`",
+    label = "source and target are compiled separately: nothing ensures that both have the same `{Self}`",
     note = "help: put `#[ifunc::layout]` on the type, or `#[repr(C)]` and `#[derive(Layout)]` if it never travels"
 )]
 pub unsafe trait Layout {
@@ -29,26 +29,26 @@ pub unsafe trait Layout {
     const ALIGN: usize;
 }
 
-/// A [`Layout`] whose bytes travel: without padding, and checked by `zerocopy` when they arrive.
+/// A [`Layout`] whose bytes can travel: it has no padding, and `zerocopy` validates received bytes.
 ///
-/// [`#[ifunc::layout]`](macro@crate::layout) makes a type one. By hand, beside `derive(Layout)` and zerocopy's derives:
-/// `impl ifunc::Portable for Point {}`.
+/// [`#[ifunc::layout]`](macro@crate::layout) implements it. To implement it by hand, beside `derive(Layout)`
+/// and zerocopy's derives: `impl ifunc::Portable for Point {}`.
 #[diagnostic::on_unimplemented(
     message = "the bytes of `{Self}` cannot travel",
-    label = "the source and the target are compiled apart: nothing says that both see the same `{Self}`",
+    label = "source and target are compiled separately: nothing ensures that both have the same `{Self}`",
     note = "help: put `#[ifunc::layout]` on the type",
     note = "help: or let it travel by serde: `#[derive(Serialize, Deserialize, Shape)]` and `#[ifunc(codec = postcard)]`"
 )]
 pub trait Portable: Layout + TryFromBytes + IntoBytes + Immutable + KnownLayout {}
 
-// SAFETY: a fixed layout is the same bytes on both sides.
+// SAFETY: a fixed layout has the same bytes on both sides.
 unsafe impl<T: Layout> TargetArgs for T {
     const TEXT: Text = <T as Layout>::TEXT;
 }
 
 macro_rules! primitives {
     ($($ty:ty = $text:literal)*) => {$(
-        // SAFETY: one layout per architecture, and an image runs on its own architecture only.
+        // SAFETY: each architecture has one layout, and an image runs on its own architecture only.
         unsafe impl Layout for $ty {
             const TEXT: Text = Text::new().str($text);
             const ALIGN: usize = align_of::<$ty>();
@@ -104,7 +104,7 @@ unsafe impl<T: Layout> Layout for [T] {
     const ALIGN: usize = align_of::<T>();
 }
 
-// SAFETY: no bytes at all.
+// SAFETY: the type has no bytes.
 unsafe impl<T: ?Sized> Layout for PhantomData<T> {
     const TEXT: Text = Text::new().str("()");
     const ALIGN: usize = 1;

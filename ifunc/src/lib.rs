@@ -1,8 +1,9 @@
-//! Write functions that travel.
+//! The SDK for authors of injected functions.
 //!
-//! An *ifunc* (injected function) is sent by a *source* process, machine code and payload, to a *target* process that
-//! has never seen it, and runs there on the target's own data. This crate is what the author of an ifunc writes
-//! against; `cargo ifunc build` makes images of the result and `ifunc-rt` sends and runs them.
+//! An *ifunc* (injected function) is a function that a *source* process sends, as machine code with a
+//! payload, to a *target* process that was not linked with it. The target runs it on its own data. Authors of
+//! ifuncs write them against this crate; `cargo ifunc build` turns them into images, and `ifunc-rt` sends and
+//! runs those.
 //!
 //! ```
 //! #![no_std]
@@ -16,19 +17,27 @@
 //! }
 //!
 //! # fn main() {
-//! // It stays an ordinary function ...
+//! // The attribute leaves the function as it is ...
 //! let mut counter = 40;
 //! assert_eq!(add(2, &mut counter), 42);
 //!
-//! // ... and beside it stands a type of the same name, by which a source sends it.
+//! // ... and adds a type of the same name, the handle by which a source sends it.
 //! assert_eq!(<add as Ifunc>::NAME, "add");
 //! assert_eq!(add::decode_answer(&[42, 0, 0, 0, 0, 0, 0, 0]), Ok(42));
 //! # }
 //! ```
 //!
-//! An ifunc crate is a package of its own, `#![no_std]`, and needs nothing in its manifest but this dependency: no
-//! crate type, no profile, no cfg. The attributes write `::ifunc` paths: where the manifest gives the dependency another
-//! name (`sdk = { package = "ifunc", .. }`), say `extern crate sdk as ifunc;` at the root of the crate.
+//! An ifunc crate is a package of its own, `#![no_std]`, whose manifest needs nothing but this dependency: no
+//! crate type, no profile, no cfg. The attributes emit `::ifunc` paths. If the manifest renames the
+//! dependency (`sdk = { package = "ifunc", .. }`), write `extern crate sdk as ifunc;` at the root of the
+//! crate.
+//! what | where => | topic | item |
+//! what a payload => | payload types, and payloads written by hand | [`codec`], [`Payload`] |
+//! what a target's => | types of the target's data | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque),
+//! [`Foreign`] |
+//! answering, => | answering, logging, the sender's connection | [`Context`] |
+//! types that both => | types shared by source and target | [`#[ifunc::layout]`](macro@layout),
+//! [`Shape`](macro@Shape) |
 //!
 //! | what | where |
 //! |---|---|
@@ -40,19 +49,19 @@
 //! | types that both sides share | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
 //!
-//! In an image (`cfg(ifunc_image)`, which the builder sets) this crate also brings what code without a C library lacks:
-//! the panic handler, `memcpy` and its family, and with `alloc` a global allocator that asks the target. A panic ends
-//! its invocation, not the target; how much of it is told is the package's choice: `message` (the default), `location`
-//! or `minimal`, as `panic` in `[package.metadata.ifunc]`.
+//! In image builds (`cfg(ifunc_image)`, set by the builder), this crate also provides what code without a C
+//! library lacks: the panic handler, `memcpy` and its family, and, with `alloc`, a global allocator that
+//! calls the target's. A panic ends its invocation, not the target. The package chooses what a panic reports
+//! by `panic` in `[package.metadata.ifunc]`: `message` (the default), `location` or `minimal`.
 
 #![no_std]
 
-// The attributes' output names this crate; so it does in the tests within.
+// The attributes emit paths to `::ifunc`; this makes them resolve in this crate's own tests.
 extern crate self as ifunc;
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
-// The host's side of the line, where panics are caught.
+// Images do not contain the host's part, which catches panics.
 #[cfg(not(ifunc_image))]
 extern crate std;
 
@@ -81,7 +90,7 @@ pub use payload::{Answer, DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
 pub use shape::Shape;
 pub use {serde, zerocopy};
 
-/// Makes a function one that travels.
+/// Makes a function an ifunc.
 ///
 /// ```
 /// use ifunc::prelude::*;
@@ -94,14 +103,22 @@ pub use {serde, zerocopy};
 /// }
 /// ```
 ///
-/// `fn name(payload: P, target: &mut T)`, then `ctx: &mut Context` if it is needed, and an answer or none.
+/// The signature is `fn name(payload: P, target: &mut T)`, optionally with `ctx: &mut Context` as a third
+/// parameter and with an answer as the return value.
 ///
-/// * `payload`: by value, by reference, or borrowing from the message: see [`codec`].
-/// * `target`: `&mut T` runs one invocation at a time; `&T` lets several serving threads run it at once where `T` is
-///   `Sync`, or opaque and `Sync` on the host's side (a target that serves so refuses `&mut T`). Then its `static`s are shared by
-///   those threads, as in any program with threads: safe code cannot get that wrong, a `static mut` needs a lock of its own.
-///   `T` is a [`Layout`](macro@crate::Layout) or an [`Opaque`](macro@crate::Opaque).
-/// * the answer: an owned value of the same kinds as the payload, or bytes by [`Context::answer`].
+/// * `payload`: a value, a reference, or a type that borrows from the message; see [`codec`].
+/// * `target`: with `&mut T`, the target runs one invocation at a time. With `&T`, several serving threads
+///   may run the ifunc at the same time if `T` is `Sync`, or opaque and `Sync` in the host; a target that
+///   serves on several threads refuses `&mut T`. Those threads share the ifunc's `static`s, as in any
+///   multi-threaded program: safe code stays sound, a `static mut` needs a lock of its own. `T` is a
+///   [`Layout`](macro@crate::Layout) or an [`Opaque`](macro@crate::Opaque).
+/// * the answer: an owned value of the same kinds as the payload, or bytes passed to [`Context::answer`].
+/// `name = => | `name = "add_v2"` | the ifunc's name, if it differs from the function's |
+/// `codec = => | `codec = zerocopy`, `postcard`, `raw`, `custom` | the payload's encoding |
+/// `idempotent` => | `idempotent` | a source may send an invocation again when it does not know whether the
+/// first attempt ran |
+/// `pinned` => | `pinned` | the function's address outlives the invocation (a callback that the host keeps),
+/// so the target never evicts the code |
 ///
 /// | argument | meaning |
 /// |---|---|
@@ -110,11 +127,12 @@ pub use {serde, zerocopy};
 /// | `idempotent` | may be run again when nobody knows whether it ran |
 /// | `pinned` | its address outlives the invocation (a callback that the host keeps): its code is never evicted |
 ///
-/// The function is left as it is. Beside it stands a type of the same name that implements [`Ifunc`]; image builds add
-/// the C symbols `NAME_main`, `NAME_payload_bound` and `NAME_payload_init`.
+/// The attribute leaves the function as it is and adds a type of the same name that implements [`Ifunc`].
+/// Image builds add the C symbols `NAME_main`, `NAME_payload_bound` and `NAME_payload_init`.
 pub use ifunc_macros::ifunc;
 
-/// Lets ifuncs call a function of the host: registers it in [`host::EXPORTS`] with the text of its signature.
+/// Makes a host function callable from ifuncs: registers it in [`host::EXPORTS`] with the text of its
+/// signature.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -131,17 +149,17 @@ pub use ifunc_macros::ifunc;
 /// # fn main() {}
 /// ```
 ///
-/// What crosses, and what C sees of it: [`ffi`]. `name = ".."` gives the symbol another name than the
-/// function's. A program whose exports lie in a library crate must mention that crate (`use the_crate as _;`), or the
-/// linker leaves them out.
+/// [`ffi`] lists the types that cross and their form in C. `name = ".."` gives the symbol a name other than
+/// the function's. A program whose exports lie in a library crate must mention that crate (`use the_crate as
+/// _;`); otherwise the linker drops them.
 pub use ifunc_macros::export;
 
-/// Declares functions of the host that an ifunc calls.
+/// Declares host functions that an ifunc calls.
 ///
 /// ```
 /// use ifunc::prelude::*;
 ///
-/// /// What only the host can see.
+/// /// A type of the host.
 /// #[derive(Opaque)]
 /// #[opaque("store/1")]
 /// pub struct Store(ifunc::Foreign);
@@ -151,7 +169,7 @@ pub use ifunc_macros::export;
 ///     safe fn insert(store: &mut Store, key: &[u8], value: &[u8]) -> Result<(), i32>;
 /// }
 ///
-/// /// The payload is the key, its length the value.
+/// /// Stores the payload's length under the payload as the key.
 /// #[ifunc]
 /// pub fn remember(key: &[u8], store: &mut Store) -> i32 {
 ///     match insert(store, key, &key.len().to_le_bytes()) {
@@ -161,15 +179,15 @@ pub use ifunc_macros::export;
 /// }
 /// ```
 ///
-/// `safe fn` gives a safe function, `fn` an unsafe one; the export must say the same. `#[link_name = ".."]` names
-/// another symbol. In an image the call goes to the target, which compared the signatures when the image was installed;
-/// anywhere else it goes to an [`export`](macro@crate::export) of this process, so that an ifunc can be unit-tested, and
-/// panics where there is none.
+/// `safe fn` declares a safe function, `fn` an unsafe one; the export must match. `#[link_name = ".."]` names
+/// another symbol. In an image, the call goes to the target, which compared the signatures when it installed
+/// the image. Outside an image, the call goes to an [`export`](macro@crate::export) of this process, so that
+/// an ifunc can be unit-tested; it panics if there is none.
 pub use ifunc_macros::import;
 
-/// Gives a type a fixed layout and all it takes to travel: `#[repr(C)]` unless another is written,
-/// [`derive(Layout)`](macro@crate::Layout), zerocopy's `TryFromBytes`, `IntoBytes`, `Immutable` and `KnownLayout`, and
-/// [`Portable`].
+/// Makes a type one that can travel by its bytes: adds `#[repr(C)]` unless the type has a `repr`,
+/// [`derive(Layout)`](macro@crate::Layout), zerocopy's `TryFromBytes`, `IntoBytes`, `Immutable` and
+/// `KnownLayout`, and [`Portable`].
 ///
 /// ```
 /// use ifunc::prelude::*;
@@ -189,15 +207,16 @@ pub use ifunc_macros::import;
 /// }
 /// ```
 ///
-/// Padding is an error: make it a field. An enum needs an integer representation: `#[repr(u8)]`.
+/// Padding is an error: declare it as a field. An enum needs an integer representation, such as
+/// `#[repr(u8)]`.
 pub use ifunc_macros::layout;
 
-/// Describes a fixed layout, so that a target and an ifunc that were compiled apart can tell whether they mean the same
-/// bytes: implements [`Layout`](trait@crate::Layout), and with it [`TargetArgs`].
+/// Describes a fixed layout, so that a target and a separately compiled ifunc can compare it: implements
+/// [`Layout`](trait@crate::Layout), and with it [`TargetArgs`].
 ///
-/// For structs with `#[repr(C)]` or `#[repr(transparent)]` and enums of an integer representation without fields; every
-/// field must be of fixed layout too. Such an enum whose values are not 0 may also be the error of a
-/// [host function](ffi).
+/// Accepts structs with `#[repr(C)]` or `#[repr(transparent)]`, and enums of an integer representation
+/// without fields. Every field must be of fixed layout too. An enum without a value 0 may also be the error
+/// of a [host function](ffi).
 ///
 /// ```
 /// use ifunc::prelude::*;
@@ -212,11 +231,12 @@ pub use ifunc_macros::layout;
 /// ```
 pub use ifunc_macros::Layout;
 
-/// Names a type that only the host can see: implements [`TargetArgs`] under the name in `#[opaque("..")]`.
+/// Names a type whose contents only the host can access: implements [`TargetArgs`] under the name in
+/// `#[opaque("..")]`.
 ///
-/// On the host, for the real type; in the ifunc's crate, for one that holds a [`Foreign`] and nothing else. An image
-/// build refuses any other: a type with fields of its own would have an ifunc look for them in the host's memory, and
-/// one that safe code can make could be handed to a host function in place of the host's.
+/// The host derives it for the real type; the ifunc's crate derives it for a struct that holds a [`Foreign`]
+/// and nothing else. An image build refuses any other struct: through fields of its own, an ifunc would
+/// access the host's memory, and safe code could construct a value and pass it to a host function.
 ///
 /// ```
 /// # mod host {
@@ -232,7 +252,7 @@ pub use ifunc_macros::Layout;
 /// ```
 pub use ifunc_macros::Opaque;
 
-/// Describes what a serde type writes: implements [`Shape`](trait@crate::Shape).
+/// Describes what serde writes for a type: implements [`Shape`](trait@crate::Shape).
 ///
 /// ```
 /// use ifunc::prelude::*;
@@ -252,5 +272,6 @@ pub use ifunc_macros::Opaque;
 /// }
 /// ```
 ///
-/// serde attributes that change what is written (`with`, `flatten`, `tag` ...) are refused: implement the trait by hand.
+/// The derive refuses serde attributes that change what serde writes (`with`, `flatten`, `tag` ...):
+/// implement the trait by hand.
 pub use ifunc_macros::Shape;

@@ -1,11 +1,12 @@
-//! Types that an ifunc names but never sees.
+//! Types that an ifunc passes on without access to their contents.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 
-/// Stands, in an ifunc's crate, for what only the host can see.
+/// The placeholder, in an ifunc's crate, for a type of the host.
 ///
-/// Nobody can make one, so nobody can make the type that holds it: the only references to it come from the target.
+/// It cannot be constructed, and so neither can the struct that holds it: every reference to that struct
+/// comes from the target.
 ///
 /// ```
 /// use ifunc::prelude::*;
@@ -16,10 +17,10 @@ use core::marker::PhantomData;
 /// pub struct Store(ifunc::Foreign);
 /// ```
 ///
-/// Nothing is known of what it stands for, so it is neither [`Send`] nor [`Sync`]: the host's type may hold a
-/// [`Cell`](core::cell::Cell), or change behind a `&Store`. An ifunc that takes `&Store` may run on several threads of its target
-/// at once all the same: it can only hand it to functions of the host, and the target serves on several threads only what
-/// is `Sync` there.
+/// It is neither [`Send`] nor [`Sync`]: the host's type may hold a [`Cell`](core::cell::Cell), or change
+/// while an ifunc holds a `&Store`. An ifunc that takes `&Store` may nevertheless run on several threads of
+/// its target at the same time: it can only pass the reference to host functions, and a target serves on
+/// several threads only if its type is `Sync`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Foreign {

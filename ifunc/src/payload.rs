@@ -1,27 +1,27 @@
-//! What an ifunc declares of itself: the typed handle, the payload it takes, the answer it gives, and the errors of
+//! The traits that describe an ifunc: its typed handle, its payload and its answer, and the errors of
 //! encoding and decoding.
 
 use ifunc_abi::text::Text;
 
 use crate::codec::Custom;
 
-/// Why a value did not encode.
+/// Why encoding a value failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The buffer is too small for the value.
     TooLarge,
-    /// The value cannot be encoded (serde said no, or a hand-written payload did).
+    /// The value cannot be encoded: serde or a hand-written payload refused it.
     Refused,
 }
 
-/// Why bytes did not decode.
+/// Why decoding bytes failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Not as many bytes as the type needs.
+    /// The type needs another number of bytes.
     Length,
-    /// Bytes that are no value of the type.
+    /// The bytes are not a value of the type.
     Invalid,
 }
 
@@ -37,8 +37,8 @@ impl core::fmt::Display for EncodeError {
 impl core::fmt::Display for DecodeError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Length => "not as many bytes as the type needs",
-            Self::Invalid => "bytes that are no value of the type",
+            Self::Length => "the type needs another number of bytes",
+            Self::Invalid => "the bytes are not a value of the type",
         })
     }
 }
@@ -46,34 +46,35 @@ impl core::fmt::Display for DecodeError {
 impl core::error::Error for EncodeError {}
 impl core::error::Error for DecodeError {}
 
-/// The typed handle that `#[ifunc]` makes beside the function, under the function's name: what a source needs to know
-/// of an ifunc to send it. Implemented by the attribute only.
+/// The typed handle that `#[ifunc]` generates under the function's name: everything that a source needs to
+/// send the ifunc. Only the attribute implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the handle of an ifunc",
     label = "not an ifunc",
-    note = "`#[ifunc]` on `pub fn add(..)` makes a type `add` beside the function: name it as the function is named"
+    note = "`#[ifunc]` on `pub fn add(..)` generates a type `add`: use the function's name"
 )]
 pub trait Ifunc: 'static {
-    /// What `call(&payload)` takes: `P` for `payload: P` and `payload: &P`, `str`, `[u8]`, `Record<'a>`.
+    /// The type that `call(&payload)` takes: `P` for `payload: P` and `payload: &P`, `str`, `[u8]`,
+    /// `Record<'a>`.
     type Payload<'a>: ?Sized;
     /// `T` of `&mut T` or `&T`.
     type Target: TargetArgs;
     /// The return type; `()` for none.
     type Answer;
-    /// Name of the ifunc.
+    /// The ifunc's name.
     const NAME: &'static str;
-    /// Text of the payload type, codec included.
+    /// Canonical text of the payload type, codec included.
     const PAYLOAD: &'static Text;
-    /// Text of the target type.
+    /// Canonical text of the target type.
     const TARGET: &'static Text;
-    /// Text of the answer type.
+    /// Canonical text of the answer type.
     const ANSWER: &'static Text;
-    /// Alignment of the payload.
+    /// Alignment of the payload in bytes.
     const ALIGN: usize;
-    /// May be run again when nobody knows whether it ran.
+    /// Whether a source may send an invocation again when it does not know whether the first attempt ran.
     const IDEMPOTENT: bool;
 
-    /// How many bytes the payload takes at most.
+    /// Upper bound of the payload's length in bytes.
     fn bound(payload: &Self::Payload<'_>) -> usize;
 
     /// Writes the payload and returns its length.
@@ -85,34 +86,36 @@ pub trait Ifunc: 'static {
     /// Reads an answer.
     ///
     /// # Errors
-    /// Bytes that are no answer.
+    /// Bytes that are not a valid answer.
     fn decode_answer(bytes: &[u8]) -> Result<Self::Answer, DecodeError>;
 }
 
-/// A type that target and ifunc agree on: a fixed layout that both compile alike, or an opaque one that an ifunc only
-/// hands to host functions.
+/// A type that target and ifunc share: a fixed layout that both compile alike, or an opaque type that an
+/// ifunc only passes to host functions.
 ///
-/// Derived: by [`Layout`](macro@crate::Layout) for fixed layouts, by [`Opaque`](macro@crate::Opaque) for the others.
+/// [`derive(Layout)`](macro@crate::Layout) implements it for fixed layouts,
+/// [`derive(Opaque)`](macro@crate::Opaque) for opaque types.
 ///
 /// # Safety
-/// Two types with equal [`TEXT`](Self::TEXT) must be the same bytes in memory, whoever compiled them; or, for opaque
-/// types, the ifunc's side must never look inside.
+/// Two types with equal [`TEXT`](Self::TEXT) have the same bytes in memory in every build. For opaque types,
+/// the ifunc's side never accesses the contents.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be shared between an ifunc and its target",
-    label = "the target was compiled apart from the ifunc: nothing says that both see the same `{Self}`",
+    label = "the target and the ifunc are compiled separately: nothing ensures that both have the same `{Self}`",
     note = "help: give it a fixed layout: `#[repr(C)]` and `#[derive(Layout)]` on the type that both sides use",
-    note = "help: or keep it opaque, reached only through host functions: `#[derive(Opaque)] #[opaque(\"name/1\")]`"
+    note = "help: or make it opaque and access it through host functions: `#[derive(Opaque)] #[opaque(\"name/1\")]`"
 )]
 pub unsafe trait TargetArgs {
-    /// Canonical text.
+    /// Canonical text of the type.
     const TEXT: Text;
 }
 
-/// How a payload travels: how large it gets at most, how it is written into the frame, how it is read in place.
+/// The encoding of a payload: the upper bound of its length, writing it into a frame, and reading it in
+/// place.
 ///
-/// The codecs implement it for every type they can carry ([`codec`](crate::codec)); an ifunc says which one by
-/// `#[ifunc(codec = ...)]`. Implement it by hand, as `Payload<'a>`, where writing a payload is work of its own, and say
-/// `codec = custom`:
+/// The codecs implement it for every type they support ([`codec`](crate::codec)); `#[ifunc(codec = ...)]`
+/// selects one. To write a payload without an intermediate value, implement it by hand as `Payload<'a>` and
+/// say `codec = custom`:
 ///
 /// ```
 /// use ifunc::prelude::*;
@@ -135,7 +138,7 @@ pub unsafe trait TargetArgs {
 ///         let (&byte, len) = payload.split_first().ok_or(DecodeError::Length)?;
 ///         Ok(Run { byte, len: len.try_into().map_err(|_| DecodeError::Length)? })
 ///     }
-///     // A C source hands in what a Rust one does: the run itself.
+///     // A source that calls by name passes the run itself, as a typed one does.
 ///     fn bound_from_args(_: &[u8]) -> usize { 5 }
 ///     fn encode_from_args(args: &[u8], out: &mut [u8]) -> Result<usize, EncodeError> { Self::encode(args, out) }
 /// }
@@ -154,14 +157,15 @@ pub unsafe trait TargetArgs {
     note = "help: by hand: `impl<'a> Payload<'a> for {Self}` and `#[ifunc(codec = custom)]`"
 )]
 pub trait Payload<'a, C = Custom>: Sized {
-    /// What a source hands in: often the type itself.
+    /// The type that a source passes; often `Self`.
     type Source: ?Sized;
-    /// Canonical text of what is in the payload. For a payload by hand: a name that changes with the format.
+    /// Canonical text of the payload's format. A hand-written payload chooses a name that changes with the
+    /// format.
     const TEXT: Text;
     /// Alignment that [`decode`](Self::decode) needs; a power of two, at most 64.
     const ALIGN: usize = 1;
 
-    /// How many bytes the payload takes at most.
+    /// Upper bound of the payload's length in bytes.
     fn bound(source: &Self::Source) -> usize;
 
     /// Writes the payload and returns its length.
@@ -170,20 +174,20 @@ pub trait Payload<'a, C = Custom>: Sized {
     /// A buffer smaller than [`bound`](Self::bound), or a value that cannot be encoded.
     fn encode(source: &Self::Source, out: &mut [u8]) -> Result<usize, EncodeError>;
 
-    /// Reads a payload in place. It comes from another process: every byte of it may be anything.
+    /// Reads a payload in place. Another process wrote it: any byte may have any value.
     ///
     /// # Errors
-    /// Bytes that are no payload.
+    /// Bytes that are not a valid payload.
     fn decode(payload: &'a [u8]) -> Result<Self, DecodeError>;
 
-    /// [`bound`](Self::bound) for sources that call by name, with bytes as arguments (`X_payload_bound` in C). By
-    /// default the arguments are the payload itself.
+    /// [`bound`](Self::bound) for sources that call by name and pass bytes (`X_payload_bound` in C). By
+    /// default these bytes are the payload itself.
     fn bound_from_args(args: &'a [u8]) -> usize {
         args.len()
     }
 
-    /// [`encode`](Self::encode) for sources that call by name (`X_payload_init` in C). What it writes is decoded once
-    /// before it is sent.
+    /// [`encode`](Self::encode) for sources that call by name (`X_payload_init` in C). Its result is decoded
+    /// once before the source sends it.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -192,7 +196,7 @@ pub trait Payload<'a, C = Custom>: Sized {
     }
 }
 
-/// How the value that an ifunc returns travels back. The codecs implement it; an ifunc that returns nothing may answer
+/// The encoding of an ifunc's return value. The codecs implement it. An ifunc that returns nothing may answer
 /// bytes by [`Context::answer`](crate::Context::answer).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel as an answer of codec `{C}`",
@@ -214,7 +218,7 @@ pub trait Answer<C>: Sized {
     /// Reads an answer.
     ///
     /// # Errors
-    /// Bytes that are no answer.
+    /// Bytes that are not a valid answer.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
 }
 

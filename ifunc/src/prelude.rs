@@ -1,4 +1,4 @@
-//! What an ifunc crate brings in: `use ifunc::prelude::*;`.
+//! The names that an ifunc crate imports: `use ifunc::prelude::*;`.
 
 pub use crate::abi::text::Text;
 pub use crate::payload::{DecodeError, EncodeError, Ifunc, Payload, TargetArgs};

@@ -1,13 +1,13 @@
-//! What the attributes' output calls. Not for people: it changes without notice.
+//! Functions that the attributes' output calls. Not part of the public API.
 //!
-//! Whatever makes a reference of a pointer here takes a `scope: &'a ()`, a borrow of a local of the entry or the shim
-//! that calls it. The reference lives no longer than that local, so the borrow checker refuses an author's function
-//! that would keep it.
+//! Every function that turns a pointer into a reference takes a `scope: &'a ()`, a borrow of a local variable
+//! of the calling entry or shim. The reference lives no longer than that variable, so the borrow checker
+//! refuses a function that keeps it.
 
 #![allow(
     clippy::needless_lifetimes,
     clippy::mut_from_ref,
-    reason = "which lifetime a reference gets is what these functions are about; it does not point into its scope"
+    reason = "these functions choose the lifetime of a reference, which does not point into its scope"
 )]
 
 use core::ffi::{c_int, c_void};
@@ -19,10 +19,10 @@ pub use linkme;
 use crate::context::Context;
 use crate::payload::{Answer, EncodeError};
 
-/// Views arguments or a payload from C.
+/// Borrows arguments or a payload that C code passed.
 ///
 /// # Safety
-/// `data` is null or `len` bytes that nobody writes for `'a`.
+/// `data` is null, or points to `len` bytes that are not written during `'a`.
 #[inline]
 #[must_use]
 pub unsafe fn bytes<'a>(_scope: &'a (), data: *const c_void, len: usize) -> &'a [u8] {
@@ -33,7 +33,7 @@ pub unsafe fn bytes<'a>(_scope: &'a (), data: *const c_void, len: usize) -> &'a 
     unsafe { core::slice::from_raw_parts(data.cast(), len) }
 }
 
-/// The target's data, lent to several invocations.
+/// Borrows the target's data, shared with other invocations.
 ///
 /// # Safety
 /// `data` points to a `T` that is valid for `'a`.
@@ -44,10 +44,10 @@ pub unsafe fn target<'a, T>(_scope: &'a (), data: *mut c_void) -> &'a T {
     unsafe { &*data.cast() }
 }
 
-/// The target's data, lent to one invocation.
+/// Borrows the target's data exclusively.
 ///
 /// # Safety
-/// `data` points to a `T` that is valid for `'a`, and nobody else's.
+/// `data` points to a `T` that is valid for `'a` and not aliased.
 #[inline]
 #[must_use]
 pub unsafe fn target_mut<'a, T>(_scope: &'a (), data: *mut c_void) -> &'a mut T {
@@ -80,10 +80,11 @@ pub fn finish_by_context(ctx: &Context<'_>) -> u32 {
     }
 }
 
-/// `X_payload_init`: `encode` writes, `check` decodes what was written. 0, or 1 if either failed.
+/// `X_payload_init`: `encode` writes the payload, `check` decodes it. Returns 0, or 1 if either failed.
 ///
 /// # Safety
-/// `payload` is null or `*size` initialised bytes that nobody else uses; `size` is valid for reads and writes.
+/// `payload` is null or points to `*size` initialised bytes that are not aliased; `size` is valid for reads
+/// and writes.
 #[inline]
 pub unsafe fn init(
     payload: *mut c_void,
@@ -121,7 +122,7 @@ pub const fn total(parts: &[&str]) -> usize {
     len
 }
 
-/// `parts`, one behind the other, as bytes.
+/// Concatenates `parts`.
 #[must_use]
 pub const fn concat<const N: usize>(parts: &[&str]) -> [u8; N] {
     let mut out = [0; N];
@@ -140,13 +141,13 @@ pub const fn concat<const N: usize>(parts: &[&str]) -> [u8; N] {
     out
 }
 
-/// Text of the answer of an ifunc that answers through its context.
+/// Canonical text of an answer given through the context.
 pub const RAW_BYTES: ifunc_abi::text::Text = ifunc_abi::text::Text::new().str("raw bytes");
 
 /// The address of a host function of this process, for unit tests of ifuncs.
 ///
 /// # Panics
-/// When nobody exports `name` with this signature; the message says what to do.
+/// If no export has this name and signature; the message says what to do.
 #[cfg(not(ifunc_image))]
 #[must_use]
 pub fn resolve(name: &str, signature: &str) -> *const () {
@@ -164,20 +165,20 @@ pub fn resolve(name: &str, signature: &str) -> *const () {
             "the host function `{name}` has another signature here\n  imported: {signature}\n  exported: {other}"
         ),
         None => panic!(
-            "nobody exports the host function `{name}`: {signature}\nhelp: outside an image, imports are looked up among \
+            "no export provides the host function `{name}`: {signature}\nhelp: outside an image, imports resolve to \
              the `#[ifunc::export]`s linked into this process; define one in the test, and if it lies in another crate \
              write `use that_crate as _;`"
         ),
     }
 }
 
-/// A reference that an ifunc passed to a host function.
+/// Borrows a reference that an ifunc passed to a host function.
 ///
 /// # Safety
 /// `pointer` is null or valid for `'a`.
 ///
 /// # Panics
-/// When it is null: a C ifunc may pass that.
+/// If it is null: a C ifunc may pass that.
 #[inline]
 #[must_use]
 pub unsafe fn reference<'a, T>(scope: &'a (), pointer: *const T, name: &str) -> &'a T {
@@ -191,10 +192,10 @@ pub unsafe fn reference<'a, T>(scope: &'a (), pointer: *const T, name: &str) -> 
 /// As [`reference`], exclusive.
 ///
 /// # Safety
-/// `pointer` is null or valid for `'a`, and nobody else's.
+/// `pointer` is null, or valid for `'a` and not aliased.
 ///
 /// # Panics
-/// When it is null.
+/// If it is null.
 #[inline]
 #[must_use]
 pub unsafe fn reference_mut<'a, T>(scope: &'a (), pointer: *mut T, name: &str) -> &'a mut T {
@@ -205,7 +206,7 @@ pub unsafe fn reference_mut<'a, T>(scope: &'a (), pointer: *mut T, name: &str) -
     }
 }
 
-/// A reference or none that an ifunc passed to a host function.
+/// Borrows an optional reference that an ifunc passed to a host function.
 ///
 /// # Safety
 /// `pointer` is null or valid for `'a`.
@@ -219,7 +220,7 @@ pub unsafe fn optional<'a, T>(_scope: &'a (), pointer: *const T) -> Option<&'a T
 /// As [`optional`], exclusive.
 ///
 /// # Safety
-/// `pointer` is null or valid for `'a`, and nobody else's.
+/// `pointer` is null, or valid for `'a` and not aliased.
 #[inline]
 #[must_use]
 pub unsafe fn optional_mut<'a, T>(_scope: &'a (), pointer: *mut T) -> Option<&'a mut T> {
@@ -227,10 +228,10 @@ pub unsafe fn optional_mut<'a, T>(_scope: &'a (), pointer: *mut T) -> Option<&'a
     unsafe { pointer.as_mut() }
 }
 
-/// A slice that an ifunc passed to a host function; null is the empty one.
+/// Borrows a slice that an ifunc passed to a host function; null is the empty slice.
 ///
 /// # Safety
-/// `data` is null or `len` values that are valid for `'a`.
+/// `data` is null or points to `len` values that are valid for `'a`.
 #[inline]
 #[must_use]
 pub unsafe fn slice<'a, T>(_scope: &'a (), data: *const T, len: usize) -> &'a [T] {
@@ -244,7 +245,7 @@ pub unsafe fn slice<'a, T>(_scope: &'a (), data: *const T, len: usize) -> &'a [T
 /// As [`slice`], exclusive.
 ///
 /// # Safety
-/// `data` is null or `len` values that are valid for `'a`, and nobody else's.
+/// `data` is null or points to `len` values that are valid for `'a` and not aliased.
 #[inline]
 #[must_use]
 pub unsafe fn slice_mut<'a, T>(_scope: &'a (), data: *mut T, len: usize) -> &'a mut [T] {
@@ -255,13 +256,13 @@ pub unsafe fn slice_mut<'a, T>(_scope: &'a (), data: *mut T, len: usize) -> &'a 
     unsafe { core::slice::from_raw_parts_mut(data, len) }
 }
 
-/// A string that an ifunc passed to a host function.
+/// Borrows a string that an ifunc passed to a host function.
 ///
 /// # Safety
 /// As for [`slice`].
 ///
 /// # Panics
-/// When it is not UTF-8: a C ifunc may pass that.
+/// If it is not UTF-8: a C ifunc may pass that.
 #[inline]
 #[must_use]
 pub unsafe fn string<'a>(scope: &'a (), data: *const u8, len: usize, name: &str) -> &'a str {
@@ -277,7 +278,7 @@ fn null(name: &str) -> ! {
     panic!("the ifunc passed a null pointer as `{name}`")
 }
 
-/// What an ifunc does with an error code that the enum does not have.
+/// Panics because a host function returned an error code that its enum does not define.
 ///
 /// # Panics
 /// Always.
@@ -294,29 +295,30 @@ pub const fn integer(text: ifunc_abi::text::Text, n: i128) -> ifunc_abi::text::T
     text.number(n.unsigned_abs() as usize)
 }
 
-/// A concatenation as a string.
+/// The result of [`concat`] as a string.
 #[must_use]
 pub const fn text(bytes: &[u8]) -> &str {
     match core::str::from_utf8(bytes) {
         Ok(text) => text,
-        // Only whole strings are ever concatenated.
+        // `concat` joins whole strings only.
         Err(_) => "",
     }
 }
 
-/// Asks whether a type is `Sync`, of concrete types only: `{ use NotShared as _; Shared::<T>::FLAG }`.
+/// Tests whether a concrete type is `Sync`: `{ use NotShared as _; Shared::<T>::FLAG }`.
 #[derive(Debug)]
 pub struct Shared<T: ?Sized>(core::marker::PhantomData<T>);
 
 impl<T: ?Sized + Sync> Shared<T> {
-    /// In the flags of an ifunc's record. Found before that of [`NotShared`], where the bound holds.
+    /// The flag in an ifunc's record. Method resolution prefers it to that of [`NotShared`] where the bound
+    /// holds.
     pub const FLAG: &'static str = " shared";
 }
 
-/// What [`Shared`] says of other types.
+/// The fallback of [`Shared`] for other types.
 pub trait NotShared {
-    /// The flag of an opaque type, of which an ifunc sees nothing: it can only hand its `&T` to functions of the host, whose
-    /// own type is `Sync`, or the target could not serve it on several threads. Of other types none.
+    /// The flag for an opaque type; the empty string otherwise. An ifunc can only pass its `&T` of an opaque
+    /// type to host functions, and a target serves on several threads only if its own type is `Sync`.
     const FLAG: &'static str;
 }
 
@@ -328,12 +330,12 @@ impl<T: crate::TargetArgs> NotShared for Shared<T> {
     };
 }
 
-/// Whether it is what `#[derive(Opaque)]` writes.
+/// Whether `#[derive(Opaque)]` wrote `text`.
 const fn is_opaque(text: &str) -> bool {
     matches!(text.as_bytes(), [b'o', b'p', b'a', b'q', b'u', b'e', b' ', ..])
 }
 
-/// Text of an ifunc's target type.
+/// Canonical text of an ifunc's target type.
 #[must_use]
 pub const fn target_text<F: crate::Ifunc>() -> &'static ifunc_abi::text::Text {
     &<F::Target as crate::TargetArgs>::TEXT
@@ -352,7 +354,7 @@ mod tests {
             const TEXT: ifunc_abi::text::Text =
                 ifunc_abi::text::Text::new().str("struct Unsynchronised{0:0:u64}[8,8]");
         }
-        // SAFETY: nobody looks inside.
+        // SAFETY: the test does not access the contents.
         unsafe impl crate::TargetArgs for Store {
             const TEXT: ifunc_abi::text::Text = ifunc_abi::text::Text::new().str("opaque store/1");
         }

@@ -1,19 +1,19 @@
-//! Shapes: what serde types put on the wire, described so that two programs can compare it.
+//! Shapes: descriptions of what serde types put on the wire, which two programs can compare.
 
 use ifunc_abi::text::Text;
 
 /// The shape of a serde type: its fields and variants in order, by name and type.
 ///
-/// Implemented for what `core` and `alloc` offer; [`derive(Shape)`](macro@crate::Shape) implements it for structs and
-/// enums beside serde's own derives. By hand, where a serde attribute changes what is written: choose a text that
-/// changes with the format.
+/// Implemented for types of `core` and `alloc`; [`derive(Shape)`](macro@crate::Shape) implements it for
+/// structs and enums, beside serde's own derives. Where a serde attribute changes what serde writes,
+/// implement it by hand and choose a text that changes with the format.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no described shape",
-    label = "source and target cannot tell whether they mean the same `{Self}`",
+    label = "source and target cannot compare their versions of `{Self}`",
     note = "help: `#[derive(Shape)]` beside `#[derive(Serialize, Deserialize)]`"
 )]
 pub trait Shape {
-    /// Canonical text.
+    /// Canonical text of the type.
     const TEXT: Text;
 }
 

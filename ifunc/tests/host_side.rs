@@ -1,10 +1,6 @@
-//! What an ifunc crate is outside of an image: an ordinary library with typed handles.
+//! An ifunc crate outside an image: an ordinary library with typed handles.
 
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    reason = "nobody reads the documentation of a test"
-)]
+#![allow(missing_docs, unreachable_pub, reason = "tests are not documented")]
 
 use ifunc::codec::{InPlace, Postcard, Raw, Zerocopy};
 use ifunc::prelude::*;
@@ -46,7 +42,7 @@ pub enum Outcome {
     Nothing,
 }
 
-/// What the target counts.
+/// The target's data.
 #[derive(Layout, Default)]
 #[repr(C)]
 pub struct Counters {
@@ -60,7 +56,7 @@ pub fn add(delta: u64, counter: &mut u64) -> u64 {
     *counter
 }
 
-/// In place.
+/// Borrows its payload in place.
 #[ifunc(idempotent)]
 pub fn norm(point: &Point, counters: &mut Counters) -> Point {
     counters.count += 1;
@@ -91,7 +87,7 @@ pub fn insert(record: Record<'_>, count: &mut u64) -> Outcome {
 }
 
 #[ifunc(codec = postcard)]
-pub fn look(record: &Record<'_>, count: &mut u64) {
+pub fn tags(record: &Record<'_>, count: &mut u64) {
     *count += record.tags.len() as u64;
 }
 
@@ -177,7 +173,7 @@ fn payloads_are_encoded() {
         encoded::<insert>(&record),
         [1, b'k', 2, b'v', b'v', 0, 1, 0xac, 2]
     );
-    assert_eq!(encoded::<look>(&record).len(), 9);
+    assert_eq!(encoded::<tags>(&record).len(), 9);
     assert_eq!(
         <run as Ifunc>::encode(&[], &mut [0; 8]),
         Err(EncodeError::Refused)
@@ -195,7 +191,7 @@ fn answers_are_decoded() {
     assert_eq!(insert::decode_answer(&[9]), Err(DecodeError::Invalid));
     assert_eq!(sum::decode_answer(&[]), Ok(()));
     assert_eq!(sum::decode_answer(&[0]), Err(DecodeError::Length));
-    // Answered by `ctx.answer`: the bytes are for who asked for bytes.
+    // An answer given by `ctx.answer` is for callers that ask for bytes.
     assert_eq!(shout::decode_answer(b"anything"), Ok(()));
 }
 
@@ -210,7 +206,7 @@ fn texts<F: Ifunc>() -> String {
     )
 }
 
-/// Aligned to more than its integer.
+/// An enum whose alignment exceeds that of its integer.
 #[derive(Layout)]
 #[repr(u8, align(8))]
 #[allow(dead_code)]
@@ -219,7 +215,7 @@ enum Wide {
 }
 
 #[test]
-fn the_text_of_an_enum_tells_its_stride() {
+fn the_text_of_an_enum_states_its_size_and_alignment() {
     assert_eq!(<Wide as Layout>::TEXT.as_str(), "enum Wide:u8{Only=1}[8,8]");
     assert_eq!(size_of::<[Wide; 2]>(), 16);
 }
@@ -232,7 +228,7 @@ fn texts_do_not_change() {
         texts::<paint>(),
         texts::<sum>(),
         texts::<insert>(),
-        texts::<look>(),
+        texts::<tags>(),
         texts::<shout>(),
         texts::<run>(),
     ]
@@ -243,14 +239,14 @@ fn texts_do_not_change() {
     paint (enum Color:u8{Red=1,Green=7}[1,1]) struct Counters{0:count:u64,8:last:u8}[16,8] -> enum Color:u8{Red=1,Green=7}[1,1] align 1
     sum ([u32]) u64 -> () align 4
     insert_v2 (postcard struct Record{key:str,value:bytes,tags:[Option<u16>;2]}) u64 -> postcard enum Outcome{Stored(u32),Refused{code:i32},Nothing} align 1
-    look (postcard struct Record{key:str,value:bytes,tags:[Option<u16>;2]}) u64 -> () align 1
+    tags (postcard struct Record{key:str,value:bytes,tags:[Option<u16>;2]}) u64 -> () align 1
     shout (raw str) atomic u64 -> raw bytes align 1
     run (run/1) u64 -> () align 4
     ");
     assert_eq!([norm::IDEMPOTENT, add::IDEMPOTENT], [true, false]);
 }
 
-/// What `X_main` does first, and `X_payload_init` last.
+/// Decodes as `X_main` does first and `X_payload_init` does last.
 fn decoded<'a, P: Payload<'a, C>, C>(bytes: &'a [u8]) -> Result<P, DecodeError> {
     P::decode(bytes)
 }
@@ -308,7 +304,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn records_survive_the_way(key in ".{0,20}", value in prop::collection::vec(any::<u8>(), 0..300), tag: Option<u16>) {
+    fn records_round_trip(key in ".{0,20}", value in prop::collection::vec(any::<u8>(), 0..300), tag: Option<u16>) {
         let record = Record { key: &key, value: &value, tags: [tag, None] };
         let bytes = encoded::<insert>(&record);
         prop_assert_eq!(decoded::<Record<'_>, Postcard>(&bytes), Ok(record));

@@ -1,14 +1,11 @@
-//! What only an image build refuses, and what it must not: every file in `tests/image` is a package of its own, checked
-//! under `--cfg ifunc_image`.
+//! Errors that only image builds report. Every file in `tests/image` becomes a package of its own, checked
+//! with and without `--cfg ifunc_image`.
 //!
-//! `//# error: TEXT` in a file is an error that must be there, and there are as many errors as such lines. A file
-//! without one compiles as it is, without warnings, in image builds and in others. `//# dependency: NAME` renames `ifunc`.
+//! `//# error: TEXT` expects an error in the image build; a file has exactly as many errors as such lines. A
+//! file without one compiles without warnings in both builds. `//# dependency: NAME` renames the dependency
+//! on `ifunc`.
 
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    reason = "nobody reads the documentation of a test"
-)]
+#![allow(missing_docs, unreachable_pub, reason = "tests are not documented")]
 
 use std::fmt::Write as _;
 use std::fs;
@@ -35,7 +32,7 @@ fn image_builds_are_checked() {
         let image = check(here, case, name, dependency, true);
         let errors = image.lines().filter(|line| line.starts_with("error")).count();
         let missing: Vec<_> = expected.iter().filter(|text| !image.contains(*text)).collect();
-        // The last line counts them.
+        // cargo's last line counts the errors.
         if errors != expected.len() + usize::from(!expected.is_empty()) || !missing.is_empty() {
             writeln!(wrong, "\n{name}, in an image: lacks {missing:#?}\n{image}").unwrap();
         }
@@ -47,7 +44,7 @@ fn image_builds_are_checked() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// What cargo says of a package whose only source is `case`: nothing if all is well.
+/// The output of `cargo check` for a package whose only source is `case`; empty without errors and warnings.
 fn check(sdk: &Path, case: &Path, name: &str, dependency: &str, image: bool) -> String {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image");
     let package = scratch.join(name);
@@ -60,7 +57,7 @@ fn check(sdk: &Path, case: &Path, name: &str, dependency: &str, image: bool) -> 
         ),
     )
     .unwrap();
-    // The versions that are here.
+    // Pins the workspace's versions.
     fs::copy(sdk.join("../Cargo.lock"), package.join("Cargo.lock")).unwrap();
     let output = Command::new(env!("CARGO"))
         .args(["check", "--quiet", "--offline", "--color=never", "--target-dir"])

@@ -1,10 +1,6 @@
-//! Imports, resolved against exports of the same process: how an ifunc is unit-tested.
+//! Imports that resolve to exports of the same process, as in unit tests of ifuncs.
 
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    reason = "nobody reads the documentation of a test"
-)]
+#![allow(missing_docs, unreachable_pub, reason = "tests are not documented")]
 
 use ifunc::prelude::*;
 
@@ -29,7 +25,7 @@ mod ifuncs {
         pub safe fn tick();
         #[link_name = "tock_v2"]
         pub fn tock(by: i64) -> f32;
-        pub safe fn nobody(a: u8);
+        pub safe fn missing(a: u8);
         pub safe fn changed(a: u8) -> u8;
         pub safe fn panics(message: &str);
         pub safe fn zero() -> Result<u8, i32>;
@@ -113,7 +109,7 @@ mod host {
     fn tick() {}
 
     /// # Safety
-    /// For a test.
+    /// None: a test calls it.
     #[ifunc::export(name = "tock_v2")]
     unsafe fn tock(by: i64) -> f32 {
         by as f32 / 2.0
@@ -135,25 +131,25 @@ mod host {
     }
 }
 
-/// The target's own data, as an ifunc sees it.
-fn seen(store: &mut host::Store) -> &mut ifuncs::Store {
-    // SAFETY: what a target does: both are named "store/1", and nobody looks inside of the ifuncs's.
+/// The target's data as an ifunc receives it.
+fn ifunc_store(store: &mut host::Store) -> &mut ifuncs::Store {
+    // SAFETY: both types are named "store/1", and the ifunc's type has no contents.
     unsafe { &mut *std::ptr::from_mut(store).cast() }
 }
 
 #[test]
 fn imports_reach_exports() {
     let mut store = host::Store::default();
-    let seen = seen(&mut store);
-    assert_eq!(ifuncs::put("long key", seen), 0);
-    assert_eq!(ifuncs::put("", seen), -22);
-    assert_eq!(ifuncs::insert(seen, "k", b"v"), Ok(()));
-    assert_eq!((ifuncs::count(seen, false), ifuncs::count(seen, true)), (2, 1));
+    let store = ifunc_store(&mut store);
+    assert_eq!(ifuncs::put("long key", store), 0);
+    assert_eq!(ifuncs::put("", store), -22);
+    assert_eq!(ifuncs::insert(store, "k", b"v"), Ok(()));
+    assert_eq!((ifuncs::count(store, false), ifuncs::count(store, true)), (2, 1));
     let mut out = [0; 8];
-    assert_eq!(ifuncs::read(seen, "long key", &mut out), Ok(8));
+    assert_eq!(ifuncs::read(store, "long key", &mut out), Ok(8));
     assert_eq!(&out, b"long key");
-    assert_eq!(ifuncs::read(seen, "long key", &mut []), Err(Error::TooSmall));
-    assert_eq!(ifuncs::read(seen, "other", &mut out), Err(Error::Missing));
+    assert_eq!(ifuncs::read(store, "long key", &mut []), Err(Error::TooSmall));
+    assert_eq!(ifuncs::read(store, "other", &mut out), Err(Error::Missing));
 }
 
 #[test]
@@ -164,15 +160,15 @@ fn values_cross() {
     assert_eq!(ifuncs::larger(&[1, 2], &[1, 3]), &[1, 3]);
     assert_eq!((ifuncs::positive(&3), ifuncs::positive(&-3)), (Some(&3), None));
     ifuncs::tick();
-    // SAFETY: `tock` asks for nothing.
+    // SAFETY: `tock` has no preconditions.
     assert_eq!(unsafe { ifuncs::tock(5) }, 2.5);
     assert_eq!(ifuncs::zero(), Err(i32::MIN));
 }
 
 #[test]
-#[should_panic = "nobody exports the host function `nobody`: fn nobody(u8)"]
+#[should_panic = "no export provides the host function `missing`: fn missing(u8)"]
 fn a_missing_export_is_named() {
-    ifuncs::nobody(1);
+    ifuncs::missing(1);
 }
 
 #[test]
@@ -183,7 +179,7 @@ fn another_signature_is_shown() {
 
 #[test]
 #[should_panic = "through the shim"]
-fn panics_pass_where_nobody_guards() {
+fn panics_propagate_without_a_call_gate() {
     ifuncs::panics("through the shim");
 }
 
@@ -236,7 +232,7 @@ fn exports_describe_themselves() {
         fn zero()->Result<u8,i32>
         int32_t zero(uint8_t *out);
     ");
-    // The host's own code calls its functions as ever.
+    // The host's own code calls the functions directly.
     assert_eq!(host::count(&host::Store::default(), false), 0);
 }
 
@@ -257,7 +253,7 @@ fn c_passes_null_and_bytes() {
     let code = unsafe { insert(&mut store, b"k".as_ptr(), 1, std::ptr::null(), 9) };
     assert_eq!((code, store.0.len()), (0, 1));
     let refused = |key: *const u8, len, store: *mut host::Store| {
-        // SAFETY: what is wrong is seen before it is used.
+        // SAFETY: the shim validates the arguments before it uses them.
         std::panic::catch_unwind(|| unsafe { insert(store, key, len, std::ptr::null(), 0) }).unwrap_err()
     };
     let not_text = refused(b"\xff".as_ptr(), 1, &mut store);

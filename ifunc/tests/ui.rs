@@ -1,4 +1,4 @@
-//! What the attributes refuse, and how they say it.
+//! The errors of the attributes for misuse.
 
 #[test]
 fn misuse_is_explained() {

@@ -7,7 +7,7 @@ use syn::{Ident, LitStr, Token};
 
 use crate::errors::Errors;
 
-/// Which codec the author asked for.
+/// The codec that the author chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CodecName {
     Zerocopy,
@@ -16,7 +16,7 @@ pub(crate) enum CodecName {
     Custom,
 }
 
-/// What the author asked for.
+/// The parsed arguments.
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) name: Option<LitStr>,
@@ -46,7 +46,7 @@ impl Parse for Arg {
         if key == "idempotent" || key == "pinned" {
             return Ok(Self::Flag(key));
         }
-        // What follows an unknown key is skipped, so that the arguments behind it are still read.
+        // Skips the value of an unknown key, so that the arguments after it are still parsed.
         while !input.is_empty() && !input.peek(Token![,]) {
             input.parse::<proc_macro2::TokenTree>()?;
         }
@@ -57,7 +57,7 @@ impl Parse for Arg {
 const KNOWN: &str = "the arguments are `name = \"..\"`, `codec = zerocopy | postcard | raw | custom`, `idempotent` and `pinned`";
 
 impl Args {
-    /// Reads the tokens; what is wrong goes to `errors`.
+    /// Parses the arguments; reports mistakes to `errors`.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut args = Self::default();
         let list = match Punctuated::<Arg, Token![,]>::parse_terminated.parse2(tokens) {

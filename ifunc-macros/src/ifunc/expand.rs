@@ -1,4 +1,4 @@
-//! The typed handle, and what an image build adds to it.
+//! Expansion of `#[ifunc]`: the typed handle and, in image builds, the C symbols.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -9,7 +9,7 @@ use crate::errors::span_of;
 use crate::types;
 
 impl Model {
-    /// The function, its handle, and under `cfg(ifunc_image)` its three C symbols and its record.
+    /// The function, its handle and, under `cfg(ifunc_image)`, its three C symbols and its record.
     pub(crate) fn expand(self) -> TokenStream {
         let Self {
             function,
@@ -61,11 +61,12 @@ impl Model {
             #[allow(non_camel_case_types, missing_debug_implementations, dead_code)]
             #vis enum #handle {}
 
-            // `unexpected_cfgs` is allowed here, on the outer item: on what has the `cfg` it would not help.
+            // The outer item allows `unexpected_cfgs`: on the item with the `cfg` itself, it would have no
+            // effect.
             #(#cfgs)*
             #[allow(unexpected_cfgs, deprecated)]
             const _: () = {
-                // The function counts as used, whether it is called here or only sent.
+                // Uses the function, so that it is not reported as dead code when it is only sent.
                 let _ = #handle;
                 #checks
                 #implementation
@@ -83,7 +84,7 @@ fn attributes<'a>(all: &'a [Attribute], names: &[&str]) -> Vec<&'a Attribute> {
         .collect()
 }
 
-/// Limits, checked at the type, so that an error points there.
+/// Checks of limits, with errors at the type's span.
 fn checks(payload: &Payload) -> TokenStream {
     let ty = types::with_lifetime(&payload.ty, "'static");
     let codec = codec(payload.codec);
@@ -120,7 +121,7 @@ fn implementation(
                 quote!(<#ty as ::ifunc::Answer<#codec>>::decode(bytes)),
             )
         }
-        // What was answered by `ctx.answer(..)` is for who asked for bytes.
+        // Callers that ask for bytes read an answer given by `ctx.answer(..)`.
         None if has_context => (
             quote!(()),
             quote!(&::ifunc::__private::RAW_BYTES),
@@ -173,13 +174,13 @@ fn entry(
     answer: Option<&Answer>,
 ) -> TokenStream {
     let symbol = symbol(name, "_main", span);
-    // What a debugger shows in a backtrace is the function's name, not its symbol's.
+    // Debuggers show the function's name in a backtrace, not its symbol.
     let entry = Ident::new(&symbol.value(), Span::mixed_site());
     let ty = types::with_lifetime(&payload.ty, "'_");
     let codec = codec(payload.codec);
     let assumed = assumed(payload);
     let lent = payload.lend.then(|| quote!(&));
-    // Names that the author's function cannot have: it may be called `payload` itself.
+    // Hygienic names: the author's function may itself be called `payload`.
     let [scope, bytes, value, data, ctx, result] = ["scope", "payload", "value", "target", "ctx", "answer"]
         .map(|name| Ident::new(name, Span::mixed_site()));
     let target_ty = &target.ty;
@@ -190,7 +191,7 @@ fn entry(
     };
     let context = (has_context || answer.is_some()).then(|| {
         quote! {
-            // SAFETY: the target calls with a context that is null, or valid and this invocation's own.
+            // SAFETY: the target passes a context that is null, or valid and exclusive to this invocation.
             let mut #ctx = unsafe { ::ifunc::Context::from_raw(&#scope, #ctx) };
         }
     });
@@ -216,16 +217,16 @@ fn entry(
             #data: *mut ::core::ffi::c_void,
             #ctx: *mut ::ifunc::__private::RawContext,
         ) -> u32 #assumed {
-            // What is lent below is lent until here ends: the borrow checker sees to it.
+            // Everything borrowed below ends with `scope`; the borrow checker enforces it.
             let #scope = ();
-            // SAFETY: the target calls with a payload that nobody writes while the ifunc runs.
+            // SAFETY: the target passes a payload that is not written while the ifunc runs.
             let #bytes = unsafe { ::ifunc::__private::bytes(&#scope, #bytes, payload_size) };
             let ::core::result::Result::Ok(#value) = <#ty as ::ifunc::Payload<'_, #codec>>::decode(#bytes) else {
                 return ::ifunc::__private::MAIN_BAD_PAYLOAD;
             };
             #context
-            // SAFETY: the target compared the fingerprint of this type with that of its own data, and lends it as the
-            // image's flags say: exclusively unless it is shared.
+            // SAFETY: the target compared the fingerprint of this type with that of its own data. It lends
+            // the data as the image's flags state: exclusively unless the image is shared.
             let #data = unsafe { ::ifunc::__private::#borrow::<#target_ty>(&#scope, #data) };
             #finish
         }
@@ -244,7 +245,7 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
         #[unsafe(export_name = #bound)]
         unsafe extern "C" fn __ifunc_bound(args: *const ::core::ffi::c_void, len: usize) -> usize #assumed {
             let scope = ();
-            // SAFETY: the caller's arguments are `len` bytes.
+            // SAFETY: the caller passes arguments of `len` bytes.
             let args = unsafe { ::ifunc::__private::bytes(&scope, args, len) };
             <#ty as ::ifunc::Payload<'_, #codec>>::bound_from_args(args)
         }
@@ -258,7 +259,8 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
             payload_size: *mut usize,
         ) -> ::core::ffi::c_int #assumed {
             let scope = ();
-            // SAFETY: the caller's arguments are `len` bytes, its buffer is `*payload_size` bytes that are its own.
+            // SAFETY: the caller passes arguments of `len` bytes, and a buffer of `*payload_size` bytes that
+            // it owns.
             unsafe {
                 let args = ::ifunc::__private::bytes(&scope, args, len);
                 ::ifunc::__private::init(
@@ -272,14 +274,14 @@ fn source(name: &str, span: Span, payload: &Payload) -> TokenStream {
     }
 }
 
-/// What the builder reads of the ifunc: `ifunc_abi::meta`.
+/// The record that the builder reads: see `ifunc_abi::meta`.
 fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, target: &Target) -> TokenStream {
     let head = format!("ifunc 1\nname {name}\ncrate ");
     let mut flags = "\nflags".to_owned();
     for (flag, set) in [(" idempotent", idempotent), (" pinned", pinned)] {
         flags.push_str(if set { flag } else { "" });
     }
-    // `&T` marks the image as one that several serving threads may run at the same time, if `T` bears that.
+    // `&T` marks the image as shareable between serving threads if `T` is `Sync`.
     let shared = (!target.mutable).then(|| {
         let ty = &target.ty;
         quote! {
@@ -314,7 +316,7 @@ fn record(handle: &Ident, name: &str, idempotent: bool, pinned: bool, target: &T
     }
 }
 
-/// What `checks` has checked, taken for granted: a type that is no payload is one error, at the type.
+/// Bounds on what `checks` has already checked: a type that is not a payload yields one error, at the type.
 fn assumed(payload: &Payload) -> TokenStream {
     let any = types::with_lifetime(&payload.ty, "'ifunc");
     let codec = codec(payload.codec);

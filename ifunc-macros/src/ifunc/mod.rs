@@ -8,7 +8,7 @@ use proc_macro2::TokenStream;
 
 use self::model::Model;
 
-/// The attribute on a function.
+/// Expands the attribute.
 pub(crate) fn ifunc(args: TokenStream, item: TokenStream) -> TokenStream {
     let function: syn::ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,

@@ -1,4 +1,4 @@
-//! What an ifunc is, read from its signature.
+//! The model of an ifunc, read from its signature.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
@@ -10,7 +10,7 @@ use crate::{signature, types};
 
 /// An ifunc.
 pub(crate) struct Model {
-    /// As the author wrote it.
+    /// The function as the author wrote it.
     pub(crate) function: ItemFn,
     pub(crate) name: String,
     pub(crate) name_span: Span,
@@ -26,9 +26,9 @@ pub(crate) struct Model {
 pub(crate) struct Payload {
     /// The type that implements `Payload`.
     pub(crate) ty: Type,
-    /// Which implementation: a type of `ifunc::codec`.
+    /// The implementation: a type of `ifunc::codec`.
     pub(crate) codec: &'static str,
-    /// The function takes a reference to the decoded value.
+    /// Whether the function takes a reference to the decoded value.
     pub(crate) lend: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Answer {
 const SHAPE: &str = "write `fn name(payload: P, target: &mut T)`, and `ctx: &mut Context` as a third parameter if it is needed";
 
 impl Model {
-    /// Reads attribute and function; all errors at once.
+    /// Reads the attribute and the function; returns all errors together.
     pub(crate) fn new(args: TokenStream, function: ItemFn) -> syn::Result<Self> {
         let mut errors = Errors::default();
         let args = Args::parse(args, &mut errors);
@@ -86,7 +86,7 @@ impl Model {
                     2 - typed.len()
                 ),
                 format_args!(
-                    "{SHAPE}; `_: ()` stands for an empty payload or a target without data: `&mut ()`"
+                    "{SHAPE}; use `_: ()` for an empty payload and `_: &mut ()` for a target without data"
                 ),
             );
         }
@@ -127,10 +127,10 @@ impl Model {
 
         errors.or(())?;
         let (Some(payload), Some(target)) = (payload, target) else {
-            // Every way to miss one has put an error; without one this is a mistake of ours, said as such.
+            // Every missing part has already reported an error; without one, this macro has a bug.
             return Err(syn::Error::new(
                 sig.ident.span(),
-                "this signature is not understood",
+                "`#[ifunc]` does not understand this signature",
             ));
         };
         Ok(Self {
@@ -182,7 +182,7 @@ fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> 
     if let Some(token) = &reference.mutability {
         errors.at(
             token,
-            "a payload is read-only: it may lie in memory that the source sees too",
+            "a payload is read-only: it may lie in memory that the source can read",
             "take it by value to change it, or by `&`",
         );
     }
@@ -201,7 +201,7 @@ fn payload(ty: &Type, codec: Option<(CodecName, Span)>, errors: &mut Errors) -> 
             }
             (whole.clone(), "Raw", false)
         }
-        // serde borrows these by themselves.
+        // serde borrows these types itself.
         Some((CodecName::Postcard, _)) if is_text => (whole.clone(), "Postcard", false),
         Some((CodecName::Postcard, _)) => (inner.clone(), "Postcard", true),
         Some((CodecName::Custom, _)) => (inner.clone(), "Custom", true),
@@ -213,7 +213,7 @@ fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
     let Type::Reference(reference) = types::bare(ty) else {
         errors.at(
             ty,
-            "the target keeps its data: an ifunc only borrows it",
+            "an ifunc borrows the target's data and cannot own it",
             format_args!(
                 "take `&mut {0}`, or `&{0}` if invocations may run at the same time",
                 tokens(types::bare(ty))
@@ -225,20 +225,20 @@ fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
     match types::bare(&reference.elem) {
         Type::Slice(_) => errors.at(
             ty,
-            "the target hands over one pointer, and a slice is two words",
+            "the target passes one pointer, and a slice is two words",
             "take an array `&mut [T; N]`, a struct, or an opaque type with host functions that give access",
         ),
         inner if types::is_named(inner, "str") => errors.at(
             ty,
-            "the target hands over one pointer, and `str` is two words",
+            "the target passes one pointer, and a `&str` is two words",
             "take a struct, or an opaque type with host functions that give access",
         ),
         inner => {
             if let Some(reference) = types::borrows(inner) {
                 errors.at(
                     reference,
-                    "the target's data cannot hold references: both sides compile the type apart",
-                    "keep the type opaque (`#[derive(Opaque)]`) and reach what it borrows through host functions",
+                    "the target's data cannot hold references: both sides compile the type separately",
+                    "make the type opaque (`#[derive(Opaque)]`) and access what it borrows through host functions",
                 );
             }
         }
@@ -275,7 +275,7 @@ fn answer(output: &ReturnType, codec: Option<(CodecName, Span)>, errors: &mut Er
     if let Some(reference) = types::borrows(ty) {
         errors.at(
             reference,
-            "an answer cannot borrow: it leaves for another process",
+            "an answer cannot borrow: another process receives it",
             "return an owned value; for bytes return nothing and call `ctx.answer(..)`",
         );
     }

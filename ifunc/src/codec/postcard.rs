@@ -1,4 +1,4 @@
-//! serde types by postcard, borrowing from the payload.
+//! serde types, encoded by postcard. Decoded values borrow from the payload.
 
 use ::postcard::ser_flavors::Size;
 use ifunc_abi::text::Text;
@@ -14,7 +14,7 @@ impl<'a, T: Shape + Serialize + Deserialize<'a>> Payload<'a, Postcard> for T {
     const TEXT: Text = Text::new().str("postcard ").text(&<T as Shape>::TEXT);
 
     fn bound(source: &T) -> usize {
-        // A value that does not serialise says so in `encode`.
+        // A value that does not serialise fails in `encode`.
         ::postcard::serialize_with_flavor(source, Size::default()).unwrap_or(0)
     }
 

@@ -1,4 +1,4 @@
-//! Bytes and strings as they are.
+//! Bytes and strings, unencoded.
 
 use ifunc_abi::text::Text;
 

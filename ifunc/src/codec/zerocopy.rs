@@ -1,4 +1,4 @@
-//! Fixed layouts: the bytes of the value, checked and used where they lie.
+//! Fixed layouts: the bytes of the value, validated and used in place.
 
 use ::zerocopy::TryFromBytes;
 use ifunc_abi::text::Text;

@@ -1,7 +1,7 @@
-//! The memory functions that compilers call on their own, for architectures without a version of their own.
+//! The memory functions that compilers emit calls to, for architectures without their own assembly version.
 //!
-//! The loops stand in the functions themselves: LLVM does not turn a loop into a call of the function it stands in,
-//! and would do so in a helper.
+//! The loops stand in the functions themselves: LLVM does not turn a loop into a call of the function that
+//! contains it, but it does so in a helper.
 
 use core::ffi::{c_char, c_int};
 
@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn memmove(dst: *mut u8, src: *const u8, n: usize) 
     if dst.addr().wrapping_sub(src.addr()) >= n {
         let mut i = 0;
         while i < n {
-            // SAFETY: `i < n`; what is overwritten was read before.
+            // SAFETY: `i < n`; every overwritten byte was read before.
             unsafe { *dst.add(i) = *src.add(i) };
             i += 1;
         }

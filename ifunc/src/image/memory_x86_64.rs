@@ -1,12 +1,14 @@
-//! The memory functions that compilers call on their own, for x86-64.
+//! The memory functions that compilers emit calls to, for x86-64.
 //!
-//! Written in assembly, so that no compiler can turn one of them into a call of itself. Short blocks are read whole
-//! before they are written, by loads that overlap in the middle; long ones move 32 bytes a turn.
+//! They are in assembly, so that no compiler can turn one of them into a call of itself. Blocks of at most 32
+//! bytes are loaded whole, by overlapping loads, before they are stored. Longer blocks move 32 bytes per
+//! iteration.
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
 
-/// Moves `rdx` <= 32 bytes from `rsi` to `rdi` and returns, or goes on at label 2. Overlap is harmless.
+/// Moves `rdx` <= 32 bytes from `rsi` to `rdi` and returns; longer blocks continue at label 2. The ranges may
+/// overlap.
 macro_rules! short_move {
     () => {
         "mov rax, rdi
@@ -47,7 +49,8 @@ macro_rules! short_move {
     };
 }
 
-/// Moves `rdx` > 32 bytes forwards. The last 32 are read first, so that an overlap from above is harmless too.
+/// Moves `rdx` > 32 bytes forwards. The last 32 bytes are loaded first, so `rdi` may overlap `rsi` from
+/// below.
 macro_rules! forward {
     () => {
         "movups xmm2, xmmword ptr [rsi + rdx - 32]
@@ -144,7 +147,7 @@ pub(super) unsafe extern "C" fn memset(dst: *mut u8, byte: c_int, n: usize) -> *
     )
 }
 
-/// Compares `rdx` bytes at `rdi` and `rsi`: eight a turn, then the rest one by one.
+/// Compares `rdx` bytes at `rdi` and `rsi`: eight per iteration, then the rest one by one.
 macro_rules! compare {
     () => {
         "xor ecx, ecx

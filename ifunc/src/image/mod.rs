@@ -1,5 +1,6 @@
-//! What only an image build holds: the panic handler, the memory functions that compilers call on their own, and the
-//! global allocator. The memory functions are compiled for tests too, under names that nobody links to.
+//! The parts of the SDK that exist in image builds only: the panic handler, the memory functions that
+//! compilers emit calls to, and the global allocator. Tests compile the memory functions too, under mangled
+//! names.
 
 #[cfg(all(ifunc_image, feature = "alloc"))]
 mod alloc;

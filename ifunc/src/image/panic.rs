@@ -1,7 +1,7 @@
-//! The panic handler: hands over as much as the package's policy keeps, and never comes back.
+//! The panic handler. It passes to the target what the package's panic policy keeps, and does not return.
 //!
-//! What the policy drops is never named here, so that link-time optimisation drops the strings and the formatting code
-//! with it. `message` is the default.
+//! No code here names what the policy drops, so link-time optimisation removes the strings and the formatting
+//! code. The default policy is `message`.
 
 use core::panic::PanicInfo;
 
@@ -36,14 +36,14 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         report(message, info.location())
     }
     let mut line = crate::context::LineBuffer::<512>::new();
-    // A full line is cut, not an error.
+    // A full buffer truncates the message; that is not an error.
     let _ = core::fmt::write(&mut line, format_args!("{message}"));
     report(line.as_str(), info.location())
 }
 
 fn report(message: &str, location: Option<&core::panic::Location<'_>>) -> ! {
     let (file, line, column) = location.map_or(("", 0, 0), |at| (at.file(), at.line(), at.column()));
-    // SAFETY: every target provides it (`ifunc_abi::symbols`); the strings live until the invocation ends in there.
+    // SAFETY: every target provides the function (`ifunc_abi::symbols`); the strings live until it ends the invocation.
     unsafe {
         __ifunc_panic(
             message.as_ptr(),

@@ -1,4 +1,4 @@
-//! The memory functions against what slices do.
+//! The memory functions compared with the slice methods of `core`.
 
 use core::ffi::c_int;
 use std::vec::Vec;
@@ -38,10 +38,10 @@ const ALL: &[Functions] = &[
     functions!(memory_x86_64),
 ];
 
-/// Moves within a buffer, from every offset to every other near it, with guards around.
+/// Moves within a buffer between all pairs of near offsets, with guard bytes around.
 #[test]
 fn moves_every_short_length() {
-    const ROOM: usize = 200;
+    const BUFFER_LEN: usize = 200;
     for functions in ALL {
         for len in 0..=100 {
             for (from, to) in [
@@ -55,7 +55,7 @@ fn moves_every_short_length() {
                 (7, 71),
                 (90, 1),
             ] {
-                let before: Vec<u8> = (0..ROOM).map(|i| i as u8).collect();
+                let before: Vec<u8> = (0..BUFFER_LEN).map(|i| i as u8).collect();
                 let mut expected = before.clone();
                 expected.copy_within(from..from + len, to);
                 let mut moved = before.clone();

@@ -1,4 +1,4 @@
-//! Nothing to say: no errors, no warnings about the cfgs of image builds.
+//! No errors, and no warnings about the cfgs of image builds.
 
 #![no_std]
 #![deny(warnings)]

@@ -1,6 +1,6 @@
-//! Types that stand for the host's, and would let safe code reach into its memory or make one.
-//# error: only the host can look inside of `Fields` and make one
-//# error: only the host can look inside of `Makeable` and make one
+//! Opaque types that safe code could construct, or through which it could access the host's memory.
+//# error: only the host can access the contents of `Fields` and construct one
+//# error: only the host can access the contents of `Makeable` and construct one
 //# error: `Beside` has fields beside its `ifunc::Foreign`
 //# error: `Aligned` has fields beside its `ifunc::Foreign`
 

@@ -1,4 +1,4 @@
-//! `'static` behind another name: a payload that would outlive its frame.
+//! A type alias that hides `'static`: such a payload would outlive its frame.
 //# error: is not general enough
 
 #![no_std]
