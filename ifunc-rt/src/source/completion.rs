@@ -1,5 +1,6 @@
 //! What came back, and what it means in words.
 
+use ifunc_proto::link::Body as _;
 use std::fmt;
 
 use ifunc::payload::DecodeError;
@@ -27,11 +28,11 @@ impl Completion {
     pub(super) fn new(status: Status, body: &Body<'_>) -> Self {
         let body = if body.len() <= INLINE {
             let mut bytes = [0; INLINE];
-            body.copy_to_slice(&mut bytes[..body.len()]);
+            body.copy_to(&mut bytes[..body.len()]);
             Bytes::Inline(body.len() as u8, bytes)
         } else {
             let mut bytes = Vec::new();
-            body.copy_to(&mut bytes);
+            body.append_to(&mut bytes);
             Bytes::Heap(bytes)
         };
         Self { status, body }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
 use ifunc_abi::image::ImageFlags;
+use ifunc_proto::link::Body as _;
 
 use self::batch::Look;
-use self::quick::{Stream, quick};
+use self::quick::quick;
 use self::state::State;
 use super::Host;
 use super::policy::SourceInfo;
@@ -15,7 +16,7 @@ use super::replies::Replies;
 use super::stats::Pages;
 use crate::exec::entry::Session;
 use crate::load::install::{Installed, TargetType};
-use crate::transport::{Either, Gone, Inbound, Incoming, Key, Link, Waiter};
+use crate::transport::{Inbound, Incoming, Key, Link, LinkError, Park, Rx, Waiter, with_end};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};
@@ -37,11 +38,11 @@ pub(super) enum End {
 }
 
 // Boxed: what nearly never happens travels in a register through what happens for every frame.
-impl From<Gone> for Box<End> {
-    fn from(gone: Gone) -> Self {
+impl From<LinkError> for Box<End> {
+    fn from(gone: LinkError) -> Self {
         Box::new(match gone {
-            Gone::Closed => End::Left,
-            Gone::Malformed(what) => End::Broke(what.into()),
+            LinkError::Closed => End::Left,
+            LinkError::Malformed(what) => End::Broke(what.into()),
         })
     }
 }
@@ -89,7 +90,6 @@ pub(super) struct Connection {
     key: Key,
     /// A frame was found since [`take_busy`](Self::take_busy) asked.
     busy: bool,
-    stream: Stream,
     /// How many invocations its next turn has.
     runs: usize,
 }
@@ -115,8 +115,7 @@ impl Connection {
         );
         tracing::info!(parent: &span, "source connected");
         Self {
-            stream: Stream::default(),
-            runs: first_runs(&link.rx),
+            runs: SHARE.min(link.rx.first_quantum()),
             rx: link.rx,
             replies: Replies::new(link.tx, host.limits.max_answer, copy_payloads),
             waiter: link.waiter,
@@ -204,28 +203,14 @@ impl Connection {
         } = self;
         let was_stalled = std::mem::take(stalled);
         let mut share = Share::of(self.runs);
-        let mut parts = Parts {
+        let parts = Parts {
             replies,
             order,
             state,
             stalled,
             share: &mut share,
         };
-        let looked = match rx.either() {
-            Either::Shm(rx) => {
-                self.stream.fall_behind(rx);
-                quick(rx, &mut parts, host, session, &argument)
-                    .and_then(|()| turn(rx, parts, host, session, &argument))
-            }
-            Either::Other(rx) => {
-                let has_more = was_stalled || parts.order.has_parked() || parts.replies.owes();
-                if !has_more && rx.finds_nothing() {
-                    Ok(())
-                } else {
-                    turn(rx, parts, host, session, &argument)
-                }
-            }
-        };
+        let looked = with_end!(rx, rx => look(rx, parts, host, session, &argument));
         if let Err(end) = looked {
             if share.done == 0 {
                 return Err(end);
@@ -235,19 +220,18 @@ impl Connection {
         self.runs = if share.is_used_up() {
             SHARE.min(self.runs * RUNS_GROW)
         } else {
-            first_runs(&self.rx)
+            SHARE.min(self.rx.first_quantum())
         };
         if self.stalled || was_stalled {
             self.state.book.link.stalled(self.stalled);
         }
-        self.stream.turn(share.done > 0);
         self.busy |= share.done > 0;
         Ok(share.done)
     }
 
     /// Announces that nobody looks here until the listener says so. It holds behind the listener's fence.
     pub(super) fn rest(&mut self) {
-        self.rx.rest();
+        self.rx.park();
     }
 
     /// Whether there is nothing to do. Asked behind the fence.
@@ -259,7 +243,7 @@ impl Connection {
         if self.stalled {
             self.replies.is_full()
         } else {
-            self.order.parked().is_none() && self.rx.is_quiet()
+            self.order.parked().is_none() && self.rx.is_idle()
         }
     }
 
@@ -279,10 +263,32 @@ struct Parts<'a> {
     share: &'a mut Share,
 }
 
-/// Deals with what has arrived, until the share is used up. Compiled for each kind of end.
-fn turn<R: Inbound + ?Sized>(
+/// One poll of the link. Compiled for each kind of transport.
+fn look<R: Rx>(
     rx: &mut R,
-    parts: Parts<'_>,
+    mut parts: Parts<'_>,
+    host: &Host,
+    session: &mut Session<'_>,
+    argument: &Argument,
+) -> Result<(), Box<End>> {
+    rx.begin_poll();
+    let looked = match quick(rx, &mut parts, host, session, argument) {
+        // No frame is left, and nothing is owed.
+        Ok(true) => {
+            rx.settle();
+            Ok(())
+        }
+        Ok(false) => turn(rx, &mut parts, host, session, argument),
+        Err(end) => Err(end),
+    };
+    rx.end_poll(parts.share.done);
+    looked
+}
+
+/// Deals with what has arrived, until the share is used up.
+fn turn<R: Rx>(
+    rx: &mut R,
+    parts: &mut Parts<'_>,
     host: &Host,
     session: &mut Session<'_>,
     argument: &Argument,
@@ -298,7 +304,7 @@ fn turn<R: Inbound + ?Sized>(
         if let Some(parked) = order.parked() {
             let header = Header::parse(parked.words).map_err(broke)?;
             if !replies.admit(header.token)? {
-                *stalled = true;
+                **stalled = true;
                 break;
             }
             let sequence = order.next();
@@ -307,7 +313,7 @@ fn turn<R: Inbound + ?Sized>(
                 let arrived = parked.arrived(sequence);
                 let look = state.batch(replies, host, session, argument, header, &arrived, share)?;
                 if look != Look::Through {
-                    *stalled = look == Look::Stalled;
+                    **stalled = look == Look::Stalled;
                     break;
                 }
                 order.take_next();
@@ -325,13 +331,13 @@ fn turn<R: Inbound + ?Sized>(
             Turn::Now => {
                 let header = Header::parse(arrived.words).map_err(broke)?;
                 if !replies.admit(header.token)? {
-                    *stalled = true;
+                    **stalled = true;
                     break;
                 }
                 if header.kind == Kind::Batch {
                     let look = state.batch(replies, host, session, argument, header, &arrived, share)?;
                     if look != Look::Through {
-                        *stalled = look == Look::Stalled;
+                        **stalled = look == Look::Stalled;
                         break;
                     }
                     order.advance();
@@ -350,20 +356,13 @@ fn turn<R: Inbound + ?Sized>(
         rx.release();
     }
     // Nobody may send another frame for it to go before.
-    if replies.owes() && !*stalled {
-        *stalled = !replies.flush()?;
+    if replies.owes() && !**stalled {
+        **stalled = !replies.flush()?;
     }
     if !share.is_used_up() {
         rx.settle();
     }
     Ok(())
-}
-
-/// How many invocations a turn has of a connection that had nothing. Over shared memory it is one: whoever waits for what that
-/// does goes on before the next slot is looked at, whose cache line the source is about to write, and what stands behind a
-/// look waits for its line. Where more follows, they become more.
-fn first_runs(rx: &Incoming) -> usize {
-    if rx.is_memory() { 1 } else { SHARE }
 }
 
 /// What a connection has used of its turn.

@@ -5,7 +5,7 @@ use ifunc_abi::status::Status;
 
 use self::gathered::Gathered;
 use super::connection::End;
-use crate::transport::{Gone, Outgoing};
+use crate::transport::{LinkError, Outbound, Outgoing};
 use crate::wire::buffer::AlignedBuffer;
 
 mod gathered;
@@ -290,11 +290,11 @@ impl Way {
         }
         match self.tx.reserve(len, 8) {
             Ok(room) => Ok(room.is_some()),
-            Err(Gone::Closed) => {
+            Err(LinkError::Closed) => {
                 self.nobody_listens = true;
                 Ok(true)
             }
-            Err(Gone::Malformed(what)) => Err(Box::new(End::Broke(what.into()))),
+            Err(LinkError::Malformed(what)) => Err(Box::new(End::Broke(what.into()))),
         }
     }
 }

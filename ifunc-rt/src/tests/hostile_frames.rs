@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{images, tell};
 use crate::target::bench::Bench;
-use crate::transport::{Arrived, Body, Gone, Inbound, Outbound};
+use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park};
 use crate::wire::buffer::AlignedBuffer;
 
 /// A frame as a hostile peer may write it.
@@ -47,7 +47,9 @@ impl Script {
 }
 
 impl Inbound for Script {
-    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+    type Body<'a> = Body<'a>;
+
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
         if self.current.is_none() {
             self.current = self.frames.next().map(|raw| {
                 let mut body = AlignedBuffer::default();
@@ -57,9 +59,8 @@ impl Inbound for Script {
             });
         }
         Ok(self.current.as_ref().map(|(sequence, words, body)| {
-            // SAFETY: borrowed for the lifetime of the result.
-            let body = unsafe { Body::new(body.as_slice().as_ptr(), body.len()) };
-            Arrived {
+            let body = Body::from(body.as_slice());
+            Frame {
                 sequence: *sequence,
                 words: *words,
                 body,
@@ -72,16 +73,18 @@ impl Inbound for Script {
     }
 
     fn settle(&mut self) {}
+}
 
+impl Park for Script {
     fn arm(&mut self) -> bool {
         true
     }
 
     fn disarm(&mut self) {}
 
-    fn rest(&mut self) {}
+    fn park(&mut self) {}
 
-    fn is_quiet(&mut self) -> bool {
+    fn is_idle(&mut self) -> bool {
         self.current.is_none() && self.frames.len() == 0
     }
 }
@@ -101,7 +104,7 @@ impl Outbound for Ear {
         self.room.len()
     }
 
-    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
+    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, LinkError> {
         Ok(Some(&mut self.room[..len]))
     }
 

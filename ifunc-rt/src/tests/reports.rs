@@ -7,7 +7,7 @@ use ifunc_abi::status::{Rejection, Status};
 
 use super::hostile_frames::{Script, honest};
 use crate::target::bench::Bench;
-use crate::transport::{Gone, Outbound};
+use crate::transport::{LinkError, Outbound};
 
 /// Has no room when it is asked for the first time.
 struct Narrow {
@@ -21,7 +21,7 @@ impl Outbound for Narrow {
         self.room.len()
     }
 
-    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
+    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, LinkError> {
         let asked = std::mem::replace(&mut self.asked, true);
         Ok(asked.then_some(&mut self.room[..len]))
     }

@@ -1,5 +1,6 @@
 //! The frames of aggregated invocations, looked at one by one: here the target is the test.
 
+use ifunc_proto::link::Body as _;
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -14,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::images::{self, Add};
 use super::running::unique;
 use super::threads::until;
-use crate::transport::{Link, ListenConfig, Listener, RingSize, listen};
+use crate::transport::{Inbound, Link, ListenConfig, Listener, Outbound, RingSize, listen};
 use crate::{Aggregation, Error, Loaded, Registered, Source, SourceOptions};
 
 /// Handle, payload, token or not.
@@ -86,7 +87,7 @@ impl Hand {
         let arrived = self.link.rx.peek().ok()??;
         let header = Header::parse(arrived.words).unwrap();
         let mut body = Vec::new();
-        arrived.body.copy_to(&mut body);
+        arrived.body.append_to(&mut body);
         let frame = match header.kind {
             Kind::Install => Frame::Install(header.handle),
             Kind::Unbind => Frame::Unbind(header.handle),

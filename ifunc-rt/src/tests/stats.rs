@@ -11,7 +11,7 @@ use super::images::{self, Add};
 use super::running::{Running, accepting, everywhere, source, unique};
 use crate::stats::{Stats, Timing};
 use crate::target::bench::Bench;
-use crate::transport::{Gone, Outbound};
+use crate::transport::{LinkError, Outbound};
 use crate::{Failure, Rejection, Source, StatsError};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -217,7 +217,7 @@ impl Outbound for Deaf {
         1 << 16
     }
 
-    fn reserve(&mut self, _: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
+    fn reserve(&mut self, _: usize, _: usize) -> Result<Option<&mut [u8]>, LinkError> {
         Ok(None)
     }
 

@@ -8,21 +8,24 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::frame::{Header, Limits};
+use ifunc_abi::frame::Limits;
+pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound};
 
 use address::Address;
+pub(crate) use body::Body;
 pub(crate) use config::{ConnectConfig, ListenConfig, MAX_CONNECTIONS, PEER_TIMEOUT, RingSize};
-pub(crate) use ends::{Either, Incoming, Outgoing};
+pub(crate) use ends::{Ends, Incoming, Outgoing, Transport, with_end, with_link};
 pub use error::{ConnectError, ListenError};
-pub(crate) use shm::{Incoming as ShmIncoming, is_inline as shm_is_inline};
 
 pub(crate) mod address;
 mod bell;
+mod body;
 mod config;
 mod descriptors;
 mod ends;
 mod error;
 mod loopback;
+mod other;
 mod shm;
 pub(crate) mod ucx;
 pub(crate) mod worker_address;
@@ -113,156 +116,28 @@ fn no_more_than(most: usize) -> String {
     )
 }
 
-/// The other side is gone, or broke the transport's rules. Whatever it sent before was delivered first.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Gone {
-    /// It closed the connection or died.
-    #[error("the peer closed the connection or died")]
-    Closed,
-    /// It wrote something that this transport never writes.
-    #[error("the peer broke the protocol: {0}")]
-    Malformed(&'static str),
-}
+/// The incoming direction of a link: [`Inbound`] with the runtime's [`Body`], which can be waited for.
+pub(crate) trait Rx: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static {}
 
-/// Frames out.
-pub(crate) trait Outbound: Send {
-    /// Largest body of one frame. Larger ones travel in fragments, which the layers above cut.
-    fn max_body(&self) -> usize;
+impl<R: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static> Rx for R {}
 
-    /// Room for a frame with a body of at most `len` bytes, aligned to `align` (at most
-    /// [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN)); `None` while the peer has not consumed enough. A second
-    /// `reserve` without `commit` replaces the first.
-    ///
-    /// # Panics
-    /// When `len` is larger than [`max_body`](Self::max_body): the layers above see to it.
-    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone>;
-
-    /// Publishes the last `reserve`, of which the first `len` bytes are the body, and returns its sequence
-    /// number. Rings if the peer sleeps.
-    fn commit(&mut self, header: Header, len: usize) -> u32;
-
-    /// Whether the peer, as far as it has said, has not consumed this sequence number yet. Asked when the
-    /// peer is gone; a transport that cannot know says `true`.
-    fn is_unconsumed(&mut self, _sequence: u32) -> bool {
-        true
-    }
-}
-
-/// A frame as it lies in the transport's memory. The words were copied out once; the body may be changed by
-/// the peer at any time while it is looked at, if the transport is shared memory.
-pub(crate) struct Arrived<'a> {
-    /// Sequence number; transports may deliver out of order.
-    pub(crate) sequence: u32,
-    /// Words 1 and 2, not judged yet.
-    pub(crate) words: [u64; 2],
-    /// The body.
-    pub(crate) body: Body<'a>,
-}
-
-/// Bytes that a peer may still be able to write.
-#[derive(Clone, Copy)]
-pub(crate) struct Body<'a> {
-    ptr: *const u8,
-    len: usize,
-    memory: std::marker::PhantomData<&'a [u8]>,
-}
-
-impl<'a> Body<'a> {
-    /// # Safety
-    /// `ptr` must stay readable for `len` bytes during `'a`.
-    pub(crate) unsafe fn new(ptr: *const u8, len: usize) -> Self {
-        Self {
-            ptr,
-            len,
-            memory: std::marker::PhantomData,
-        }
-    }
-
-    pub(crate) fn as_ptr(&self) -> *const u8 {
-        self.ptr
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Appends the bytes to `out`: read once, whatever the peer does meanwhile.
-    pub(crate) fn copy_to(&self, out: &mut Vec<u8>) {
-        out.reserve(self.len);
-        // SAFETY: readable for `len` by the constructor's contract; room was reserved; the ranges cannot
-        // overlap because `out` owns its memory. A concurrent writer can only make the copied bytes
-        // arbitrary.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr().add(out.len()), self.len);
-            out.set_len(out.len() + self.len);
-        }
-    }
-
-    /// A part of it: `len` bytes from `at` on; `None` if there are fewer.
-    pub(crate) fn part(&self, at: usize, len: usize) -> Option<Self> {
-        if self.len.checked_sub(at)? < len {
-            return None;
-        }
-        // SAFETY: `at` is at most `len`, and the part lies within what stays readable by the constructor's contract.
-        Some(unsafe { Self::new(self.ptr.add(at), len) })
-    }
-
-    /// Copies the first bytes to `out`; `false` if there are fewer than it holds.
-    pub(crate) fn prefix(&self, out: &mut [u8]) -> bool {
-        if self.len < out.len() {
-            return false;
-        }
-        // SAFETY: readable for `len` by the constructor's contract; `out` is no longer and, being `&mut`,
-        // elsewhere.
-        unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), out.len()) };
-        true
-    }
-
-    /// Copies the bytes to `out`, which must be as long: read once, whatever the peer does meanwhile.
-    pub(crate) fn copy_to_slice(&self, out: &mut [u8]) {
-        assert_eq!(out.len(), self.len, "the caller measured");
-        // SAFETY: readable for `len` by the constructor's contract; `out` is as long and, being `&mut`,
-        // elsewhere.
-        unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), self.len) };
-    }
-}
-
-/// Frames in.
-pub(crate) trait Inbound: Send {
-    /// The next frame, if one has arrived; the same one until [`release`](Self::release).
-    ///
-    /// # Errors
-    /// [`Gone`], once everything that arrived was released.
-    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone>;
-
-    /// Whether [`peek`](Self::peek) would say that nothing has arrived, as the look that this is finds. `false` also where only
-    /// it can know.
-    fn finds_nothing(&mut self) -> bool {
-        false
-    }
-
-    /// Gives the memory of the frame that `peek` returned back to the peer.
-    fn release(&mut self);
-
-    /// Publishes the credits of all that was released. Called when nothing more has arrived.
-    fn settle(&mut self);
-
-    /// Announces that this side is about to sleep and must be rung, for frames as for credits, until
-    /// [`disarm`](Self::disarm); `false` if a frame is there (or the peer is gone): then do not sleep for
-    /// frames. Who waits for credits tries [`reserve`](Outbound::reserve) once more between this and the
-    /// sleep: they may have come in the meantime, too.
+/// Waiting for a link without polling it.
+pub(crate) trait Park {
+    /// Announces that this side goes to sleep: from now until [`disarm`](Self::disarm) the peer wakes it for frames and for
+    /// credits. `false` if a frame has arrived or the peer is gone: then do not sleep for frames. Before it sleeps for
+    /// credits, the caller tries [`reserve`](Outbound::reserve) once more: credits may have arrived before the announcement.
     fn arm(&mut self) -> bool;
 
-    /// Takes the announcement back, that of [`rest`](Self::rest) too.
+    /// Withdraws the announcement of [`arm`](Self::arm) and of [`park`](Self::park).
     fn disarm(&mut self);
 
-    /// A target's: announces that this side looks here no more until its listener [names](Listener::ready) the link: for
-    /// frames, for credits, for the peer's end. It holds from the listener's next [`fence`](Listener::fence) on; who is
-    /// not [quiet](Self::is_quiet) then is looked at again.
-    fn rest(&mut self);
+    /// A target announces that it polls this link only after its listener [reports](Listener::ready) it, for frames, for
+    /// credits and for the peer's end. The announcement holds after the listener's next [`fence`](Listener::fence); a link
+    /// that is not [idle](Self::is_idle) then is polled again.
+    fn park(&mut self);
 
-    /// Whether no frame is there and the peer not known to be gone. Asked behind [`rest`](Self::rest) and the fence.
-    fn is_quiet(&mut self) -> bool;
+    /// Whether no frame has arrived and the peer is not known to be gone. Call it after [`park`](Self::park) and the fence.
+    fn is_idle(&mut self) -> bool;
 }
 
 /// Which link of its listener's. A number may be used again when its link is gone.
@@ -355,7 +230,7 @@ pub(crate) struct Link {
 
 /// Where a target is reached.
 ///
-/// Links that [rest](Inbound::rest) cost nothing: a look is a look at the others, and at what `ready` says.
+/// Links that are [parked](Park::park) cost nothing: a look is a look at the others, and at what `ready` says.
 pub(crate) trait Listener: Send {
     /// The address that a source connects to, as text.
     fn address(&self) -> String;
@@ -370,7 +245,7 @@ pub(crate) trait Listener: Send {
     /// that is gone, may be among them. Never blocks; costs next to nothing where there is none, however many rest.
     fn ready(&mut self, keys: &mut Vec<Key>);
 
-    /// Makes the announcements of [`Inbound::rest`] hold: one barrier for however many.
+    /// Makes the announcements of [`Park::park`] hold: one barrier for however many.
     fn fence(&self);
 
     /// Stops the bell, and announces that the target is about to sleep on it: from now until [`disarm`](Self::disarm) it

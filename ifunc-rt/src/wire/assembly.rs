@@ -2,6 +2,7 @@
 
 use super::buffer::AlignedBuffer;
 use crate::transport::Body;
+use ifunc_proto::link::Body as _;
 
 /// One body under way. Its parts are consecutive frames of one direction.
 #[derive(Debug, Default)]
@@ -82,7 +83,7 @@ impl Assembly {
             self.buffer
                 .resize(end.max(self.buffer.len() * 2).min(len.max(end)));
         }
-        part.copy_to_slice(&mut self.buffer.as_mut_slice()[self.received..end]);
+        part.copy_to(&mut self.buffer.as_mut_slice()[self.received..end]);
         self.received = end;
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Order and at-most-once: whatever order a transport delivers in, frames are looked at by sequence, each once.
 
+use ifunc_proto::link::Body as _;
 use std::collections::BTreeMap;
 
-use crate::transport::{Arrived, Body};
+use crate::transport::{Body, Frame};
 
 /// What to do with a frame that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +25,9 @@ pub(crate) struct Parked {
 
 impl Parked {
     /// The frame as it would have arrived.
-    pub(crate) fn arrived(&self, sequence: u32) -> Arrived<'_> {
-        // SAFETY: the body is borrowed for the lifetime of the result.
-        let body = unsafe { Body::new(self.body.as_ptr(), self.body.len()) };
-        Arrived {
+    pub(crate) fn arrived(&self, sequence: u32) -> Frame<Body<'_>> {
+        let body = Body::from(&*self.body);
+        Frame {
             sequence,
             words: self.words,
             body,
@@ -85,7 +85,7 @@ impl Order {
     }
 
     /// Keeps a copy of a frame until its turn.
-    pub(crate) fn park(&mut self, frame: &Arrived<'_>) -> Result<(), TooFarAhead> {
+    pub(crate) fn park(&mut self, frame: &Frame<Body<'_>>) -> Result<(), TooFarAhead> {
         if self.parked.contains_key(&frame.sequence) {
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl Order {
             return Err(TooFarAhead);
         }
         let mut body = Vec::new();
-        frame.body.copy_to(&mut body);
+        frame.body.append_to(&mut body);
         self.bytes += body.len();
         self.parked.insert(
             frame.sequence,
@@ -143,10 +143,9 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn frame(sequence: u32, body: &[u8]) -> Arrived<'_> {
-        // SAFETY: borrowed for the lifetime of the result.
-        let body = unsafe { Body::new(body.as_ptr(), body.len()) };
-        Arrived {
+    fn frame(sequence: u32, body: &[u8]) -> Frame<Body<'_>> {
+        let body = Body::from(body);
+        Frame {
             sequence,
             words: [0, u64::from(sequence)],
             body,

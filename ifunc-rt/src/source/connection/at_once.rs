@@ -1,12 +1,13 @@
-//! The way of nearly every submission: over shared memory, with room, while nothing else waits. It becomes a part of its
-//! caller, down to the stores into the ring. Whatever is unusual goes the [long way](Connection::try_submit).
+//! The fast path of a submission: the send window is open and nothing else waits. It becomes a part of its caller, down to
+//! the stores into the ring. All other submissions take the [slow path](Connection::try_submit).
 
 use ifunc_abi::frame::{Header, Kind};
+use ifunc_proto::link::Link as _;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::pending::What;
 use super::{Connection, Error};
-use crate::transport::{Outbound, shm_is_inline};
+use crate::transport::{Inbound, Outbound, with_link};
 
 /// Why nothing was sent at once. (What is returned fits into two registers: a frame costs less than a `Result` of the usual
 /// size, which is written in parts and copied as a whole.)
@@ -39,40 +40,34 @@ impl Connection {
         if self.asked != clock_gettime(ClockId::MonotonicCoarse) {
             return Err(LONG_WAY);
         }
-        let link = self.link.as_mut().ok_or(LONG_WAY)?;
-        if wants {
-            // What may be sent again is kept. Who calls is told nothing of earlier sends, so that what came back can wait.
-            if slot.library.is_idempotent() {
-                return Err(LONG_WAY);
-            }
-        } else if !self.reports.is_empty() || !link.rx.is_silent() {
+        // What may be sent again is kept.
+        if wants && slot.library.is_idempotent() {
             return Err(LONG_WAY);
         }
+        let link = self.link.as_mut().ok_or(LONG_WAY)?;
         let limit = link.limits.max_payload;
-        let tx = link.tx.as_shm().ok_or(LONG_WAY)?;
-        let inline = shm_is_inline(bound, align);
-        let room = if inline {
-            tx.slot_at_once(bound, align)
-        } else {
-            tx.reserve_at_once(bound, align)
-        };
-        let room = room.ok_or(LONG_WAY)?;
-        let len = encode(room).map_err(|error| Some(Box::new(error)))?;
-        assert!(len <= bound, "a payload is longer than its bound");
-        if len as u64 > limit {
-            return Err(Some(Box::new(slot.library.too_large(len, limit))));
-        }
-        let token = if wants {
-            self.pending.wait_for(What::Ifunc(handle), None)
-        } else {
-            0
-        };
-        let header = Header::new(Kind::Exec, handle, token);
-        let place = if inline {
-            tx.publish_inline(header, len)
-        } else {
-            tx.commit(header, len)
-        };
+        let (pending, reports, library) = (&mut self.pending, &self.reports, &slot.library);
+        let (place, token) = with_link!(link, link => {
+            let (tx, rx) = link.split();
+            // A call returns no failure of an earlier send, so that received frames can wait.
+            if !wants && !(reports.is_empty() && rx.is_empty()) || bound > tx.max_body() {
+                return Err(LONG_WAY);
+            }
+            let Ok(Some(room)) = tx.reserve(bound, align) else {
+                return Err(LONG_WAY);
+            };
+            let len = encode(room).map_err(|error| Some(Box::new(error)))?;
+            assert!(len <= bound, "a payload is longer than its bound");
+            if len as u64 > limit {
+                return Err(Some(Box::new(library.too_large(len, limit))));
+            }
+            let token = if wants {
+                pending.wait_for(What::Ifunc(handle), None)
+            } else {
+                0
+            };
+            (tx.commit(Header::new(Kind::Exec, handle, token), len), token)
+        });
         if wants {
             self.pending.sent(token, place);
         } else {

@@ -17,7 +17,7 @@ use super::{Connection, Error, Report, Submission};
 use crate::source::options::Aggregation;
 use crate::source::patience::after;
 use crate::source::timer::Timer;
-use crate::transport::{Gone, Link};
+use crate::transport::{Link, LinkError, Outbound};
 use crate::wire::buffer::AlignedBuffer;
 
 /// What is grown to at once.
@@ -376,7 +376,7 @@ impl Connection {
     }
 
     /// Sends the batch, or a part of it, or finds out that an image must go first. `false`: no room now.
-    pub(super) fn send_batch(&mut self) -> Result<bool, Gone> {
+    pub(super) fn send_batch(&mut self) -> Result<bool, LinkError> {
         if self.batch.generation != self.generation {
             return Ok(self.refit());
         }

@@ -26,7 +26,7 @@ use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
 use super::patience::{Patience, after};
-use crate::transport::{ConnectError, Link, Route, Waiter};
+use crate::transport::{ConnectError, Link, Outbound, Route, Waiter};
 use crate::wire::order::Order;
 
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! The way back: completions, reports, and the end of the target.
 
+use ifunc_proto::link::Body as _;
 use std::sync::Arc;
 
 use ifunc_abi::batch::EntryHead;
@@ -11,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::pending::What;
 use super::{Completion, Connection, Error, Report, name_in};
 use crate::source::completion::explain;
-use crate::transport::{Arrived, Body, Gone};
+use crate::transport::{Body, Frame, Inbound, LinkError, Outbound};
 use crate::wire::order::Turn;
 
 /// Most failures of sends that are kept until somebody asks.
@@ -31,7 +32,7 @@ impl Connection {
     #[inline]
     pub(super) fn progress_for(&mut self, token: u64) {
         let Some(link) = &mut self.link else { return };
-        if link.rx.is_silent() {
+        if link.rx.is_empty() {
             link.rx.settle();
             return;
         }
@@ -39,7 +40,7 @@ impl Connection {
         match self.receive(token) {
             Err(gone) => self.lost(&gone),
             // Known to be gone, and everything it had sent has been taken in.
-            Ok(()) if gone => self.lost(&Gone::Closed),
+            Ok(()) if gone => self.lost(&LinkError::Closed),
             Ok(()) => {}
         }
     }
@@ -53,11 +54,11 @@ impl Connection {
         }
         self.asked = now;
         if self.link.as_ref().is_some_and(|link| link.waiter.ask_gone()) {
-            self.lost(&Gone::Closed);
+            self.lost(&LinkError::Closed);
         }
     }
 
-    fn receive(&mut self, token: u64) -> Result<(), Gone> {
+    fn receive(&mut self, token: u64) -> Result<(), LinkError> {
         loop {
             if let Some(parked) = self.order.take_next() {
                 let next = self.order.next();
@@ -80,13 +81,13 @@ impl Connection {
                 Turn::Later => {
                     self.order
                         .park(&arrived)
-                        .map_err(|_| Gone::Malformed("completions too far ahead of their turn"))?;
+                        .map_err(|_| LinkError::Malformed("completions too far ahead of their turn"))?;
                     None
                 }
                 Turn::Past => None,
             };
             link.rx.release();
-            let enough = link.rx.is_memory();
+            let enough = link.rx.first_quantum() == 1;
             if let Some(read) = read {
                 let done = matches!(read, Read::Completion(of, _) if of == token);
                 self.take_in(read);
@@ -139,7 +140,7 @@ impl Connection {
     }
 
     /// The target went away: every completion ends or is asked for again.
-    pub(super) fn lost(&mut self, gone: &Gone) {
+    pub(super) fn lost(&mut self, gone: &LinkError) {
         // What it had said before is heard first.
         let _ = self.receive(0);
         let Some(mut link) = self.link.take() else { return };
@@ -210,30 +211,31 @@ enum Read {
     Report(Completion),
 }
 
-fn read(arrived: &Arrived<'_>, many: &mut Vec<(u64, Completion)>) -> Result<Read, Gone> {
-    let header = Header::parse(arrived.words).map_err(|_| Gone::Malformed("words that are no header"))?;
+fn read(arrived: &Frame<Body<'_>>, many: &mut Vec<(u64, Completion)>) -> Result<Read, LinkError> {
+    let header =
+        Header::parse(arrived.words).map_err(|_| LinkError::Malformed("words that are no header"))?;
     let completion = || Ok(Completion::new(status(header.handle)?, &arrived.body));
     match header.kind {
         Kind::Completion => Ok(Read::Completion(header.token, completion()?)),
         Kind::Report => Ok(Read::Report(completion()?)),
         Kind::Completions => read_many(&arrived.body, many).map(|()| Read::Many),
-        _ => Err(Gone::Malformed("a target sent a request")),
+        _ => Err(LinkError::Malformed("a target sent a request")),
     }
 }
 
 /// Reads the entries of a frame: each head once, whatever the target does to it meanwhile.
-fn read_many(body: &Body<'_>, many: &mut Vec<(u64, Completion)>) -> Result<(), Gone> {
-    let cut_off = Gone::Malformed("completions that are cut off");
+fn read_many(body: &Body<'_>, many: &mut Vec<(u64, Completion)>) -> Result<(), LinkError> {
+    let cut_off = LinkError::Malformed("completions that are cut off");
     many.clear();
     let mut at = 0;
     while at < body.len() {
         let mut head = [0; EntryHead::SIZE];
-        let part = body.part(at, EntryHead::SIZE).ok_or_else(|| cut_off.clone())?;
-        part.copy_to_slice(&mut head);
+        let part = body.slice(at, EntryHead::SIZE).ok_or_else(|| cut_off.clone())?;
+        part.copy_to(&mut head);
         let entry: EntryHead = zerocopy::transmute!(head);
         let len = entry.len.get() as usize;
         let answer = body
-            .part(at + EntryHead::SIZE, len)
+            .slice(at + EntryHead::SIZE, len)
             .ok_or_else(|| cut_off.clone())?;
         many.push((
             entry.token.get(),
@@ -245,6 +247,6 @@ fn read_many(body: &Body<'_>, many: &mut Vec<(u64, Completion)>) -> Result<(), G
     if at == body.len() { Ok(()) } else { Err(cut_off) }
 }
 
-fn status(code: u32) -> Result<Status, Gone> {
-    Status::from_code(code).ok_or(Gone::Malformed("an unknown status"))
+fn status(code: u32) -> Result<Status, LinkError> {
+    Status::from_code(code).ok_or(LinkError::Malformed("an unknown status"))
 }

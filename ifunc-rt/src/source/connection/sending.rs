@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 
 use super::pending::{Again, What};
 use super::{Connection, Error};
-use crate::transport::{Gone, Link};
+use crate::transport::{Link, LinkError, Outbound};
 use crate::wire::order::Order;
 
 /// A body under way.
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn try_drive(&mut self) -> Result<bool, Gone> {
+    pub(super) fn try_drive(&mut self) -> Result<bool, LinkError> {
         loop {
             let nothing = self.job.is_none() && self.resend.is_empty() && self.unbind.is_empty();
             if nothing && !self.batch.closing {

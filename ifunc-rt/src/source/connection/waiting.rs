@@ -12,7 +12,7 @@ use crate::source::bell::{Bells, Handbell};
 use crate::source::driver::Outside;
 use crate::source::helm::{Helm, Ticket};
 use crate::source::waiting::{Waited, Want};
-use crate::transport::Waiter;
+use crate::transport::{Outbound, Park, Waiter};
 
 /// Everybody who waits.
 #[derive(Debug)]

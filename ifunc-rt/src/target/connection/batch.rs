@@ -5,6 +5,7 @@
 
 use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{FrameFlags, Header, Kind};
+use ifunc_proto::link::Body as _;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::exec::Unwell;
@@ -13,7 +14,7 @@ use super::{Argument, End, Share, broke};
 use crate::exec::entry::Session;
 use crate::target::Host;
 use crate::target::replies::Replies;
-use crate::transport::{Arrived, Body};
+use crate::transport::{Body, Frame};
 
 /// How a look at a batch ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl State {
         session: &mut Session<'_>,
         argument: &Argument,
         header: Header,
-        arrived: &Arrived<'_>,
+        arrived: &Frame<Body<'_>>,
         share: &mut Share,
     ) -> Result<Look, Box<End>> {
         if header.flags.has(FrameFlags::ASSEMBLED) || header.handle != 0 || header.token != 0 {
@@ -63,7 +64,7 @@ impl State {
             self.batch_at = next;
             share.take(payload.len());
             let entry = Header::new(Kind::Exec, entry.code.get(), entry.token.get());
-            let arrived = Arrived {
+            let arrived = Frame {
                 sequence: arrived.sequence,
                 words: entry.words(),
                 body: payload,
@@ -90,10 +91,8 @@ impl State {
 /// is the copy.
 fn entry<'a>(batch: &Body<'a>, at: usize) -> Option<(EntryHead, Body<'a>, usize)> {
     let mut head = EntryHead::new_zeroed();
-    batch
-        .part(at, EntryHead::SIZE)?
-        .copy_to_slice(head.as_mut_bytes());
+    batch.slice(at, EntryHead::SIZE)?.copy_to(head.as_mut_bytes());
     let len = head.len.get() as usize;
-    let whole = batch.part(at, EntryHead::padded_len(len)?)?;
-    Some((head, whole.part(EntryHead::SIZE, len)?, at + whole.len()))
+    let whole = batch.slice(at, EntryHead::padded_len(len)?)?;
+    Some((head, whole.slice(EntryHead::SIZE, len)?, at + whole.len()))
 }

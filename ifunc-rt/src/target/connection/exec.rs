@@ -2,6 +2,7 @@
 
 use ifunc_abi::frame::{FrameFlags, Header};
 use ifunc_abi::status::{Failure, Rejection, Status};
+use ifunc_proto::link::Body as _;
 
 use super::binding::{Bound, bound};
 use super::state::State;
@@ -12,7 +13,7 @@ use crate::target::Host;
 use crate::target::invoke::{Failed, Invocation, invoke, invoke_watched};
 use crate::target::policy::SourceInfo;
 use crate::target::replies::Replies;
-use crate::transport::Arrived;
+use crate::transport::{Body, Frame};
 
 /// An invocation that has no answer.
 pub(super) enum Unwell {
@@ -41,7 +42,7 @@ impl State {
         session: &mut Session<'_>,
         argument: &Argument,
         header: Header,
-        arrived: &Arrived<'_>,
+        arrived: &Frame<Body<'_>>,
     ) -> Result<usize, Box<Unwell>> {
         let Self {
             source,
@@ -71,7 +72,7 @@ impl State {
             (whole.as_slice().as_ptr(), whole.len())
         } else if *copy_payloads || !image.is_aligned(arrived.body.as_ptr()) {
             scratch.resize(arrived.body.len());
-            arrived.body.copy_to_slice(scratch.as_mut_slice());
+            arrived.body.copy_to(scratch.as_mut_slice());
             (scratch.as_slice().as_ptr(), scratch.len())
         } else {
             (arrived.body.as_ptr(), arrived.body.len())

@@ -1,5 +1,6 @@
 //! `Install`: an image is judged, and bound to a handle.
 
+use ifunc_proto::link::Body as _;
 use std::sync::Arc;
 
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead};
@@ -14,7 +15,7 @@ use crate::load::install::{Installed, judge, resolve};
 use crate::target::Host;
 use crate::target::policy::ImageInfo;
 use crate::target::stats::About;
-use crate::transport::Arrived;
+use crate::transport::{Body, Frame};
 
 impl State {
     pub(super) fn install(
@@ -22,7 +23,7 @@ impl State {
         host: &Host,
         argument: &Argument,
         header: Header,
-        arrived: &Arrived<'_>,
+        arrived: &Frame<Body<'_>>,
     ) -> Result<Result<(), Refusal>, Box<End>> {
         let handle = header.handle as usize;
         let mut body = Vec::new();
@@ -35,7 +36,7 @@ impl State {
             return Ok(Ok(()));
         } else {
             // Out of the transport's memory: what is hashed, judged and run from here on is this copy.
-            arrived.body.copy_to(&mut body);
+            arrived.body.append_to(&mut body);
         }
         self.book.link.bytes_in.add(body.len() as u64);
         if handle >= host.max_handles {
@@ -74,12 +75,16 @@ impl State {
     }
 
     /// An `Install` of the id that the handle already stands for; its image is not looked at.
-    fn rebinds_the_same(&self, handle: usize, arrived: &Arrived<'_>) -> bool {
+    fn rebinds_the_same(&self, handle: usize, arrived: &Frame<Body<'_>>) -> bool {
         let Some(Binding::Bound(bound)) = self.bindings.get(handle) else {
             return false;
         };
         let mut id = [0; 32];
-        let same = arrived.body.prefix(&mut id) && id == bound.image.id;
+        let Some(prefix) = arrived.body.slice(0, id.len()) else {
+            return false;
+        };
+        prefix.copy_to(&mut id);
+        let same = id == bound.image.id;
         if same {
             self.book.bound_again(&bound.book);
         }

@@ -1,103 +1,37 @@
-//! The way of nearly every frame: an invocation whose payload lies in its slot and that nobody waits for, one behind another,
-//! out of the ring into the image. Whatever is unusual about a frame, it is left where it is, for the [long way](super::turn).
+//! The fast path of a poll: invocations with a short payload and no token, one after another, out of the link into the image.
+//! A frame that is anything else stays where it is, for the [general loop](super::turn).
 
-use ifunc_abi::frame::{Header, INLINE, Kind};
+use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind};
 use ifunc_abi::status::Status;
+use ifunc_proto::link::Body as _;
 
 use super::binding::Binding;
 use super::{Argument, End, Parts};
 use crate::exec::entry::Session;
 use crate::target::Host;
 use crate::target::invoke::{Invocation, invoke, invoke_watched};
-use crate::transport::ShmIncoming;
+use crate::transport::Rx;
 
-/// Whether a source sends one frame behind another, so that there is always a next one.
-///
-/// A target that is the faster of the two would have caught up with such a source, and read each slot while it is being
-/// written: its cache line would go back and forth several times, and both would wait for it (25 ns a frame become 60). So it
-/// stays some frames behind: it looks at a slot further on, one line of many, until that one has been written. It is about as many
-/// as a turn has, at whose end it would have caught up otherwise: what the processor fetches ahead is written by then, too (8 bytes
-/// 35 → 24 ns).
-#[derive(Default)]
-pub(super) struct Stream {
-    /// Turns in a row that found something at once.
-    turns: u32,
-    /// Turns since that found nothing.
-    vain: u32,
-    /// How far behind it stays, if it is a stream.
-    behind: u32,
+/// The lower half of word 1 of an `Exec` without flags, but for where its body lies.
+const INVOCATION: u32 = Header {
+    kind: Kind::Exec,
+    flags: FrameFlags::NONE,
+    handle: 0,
+    token: 0,
 }
+.words()[0] as u32;
 
-impl Stream {
-    /// Turns in a row that make it a stream.
-    const TURNS: u32 = 16;
-    /// Turns in vain that do not interrupt it.
-    const VAIN: u32 = 2;
-    /// How far behind the target stays, in frames: that far at least, and where the source gets further ahead, further.
-    const NEAR: u32 = 15;
-    const FAR: u32 = 63;
-    const STEP: u32 = 16;
-    /// How often it looks, with a pause behind each, for every step that the source gets ahead: about a microsecond.
-    const LOOKS: u32 = 16;
+/// [`FrameFlags::INLINE`] as it stands in word 1.
+const INLINE_BIT: u32 = (FrameFlags::INLINE.bits() as u32) << 8;
 
-    /// Lets a source that streams get ahead.
-    #[inline]
-    pub(super) fn fall_behind(&mut self, rx: &ShmIncoming) {
-        if self.turns >= Self::TURNS {
-            self.wait(rx);
-        }
-    }
-
-    fn wait(&mut self, rx: &ShmIncoming) {
-        let mut far = Self::NEAR;
-        loop {
-            if !Self::comes(rx, far) {
-                (self.turns, self.behind) = (0, Self::NEAR);
-                return;
-            }
-            if far >= self.behind {
-                self.behind = (far + Self::STEP).min(Self::FAR);
-                return;
-            }
-            far += Self::STEP;
-        }
-    }
-
-    /// Whether so many frames come soon.
-    fn comes(rx: &ShmIncoming, frames: u32) -> bool {
-        for _ in 0..Self::LOOKS {
-            if rx.has_more_than(frames) {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        false
-    }
-
-    /// A turn is over.
-    #[inline]
-    pub(super) fn turn(&mut self, found: bool) {
-        if !found {
-            self.vain = self.vain.saturating_add(1);
-            return;
-        }
-        self.turns = if self.vain <= Self::VAIN {
-            self.turns.saturating_add(1)
-        } else {
-            0
-        };
-        self.vain = 0;
-    }
-}
-
-/// Runs what can be run so, as far as the share goes.
-pub(super) fn quick(
-    rx: &mut ShmIncoming,
+/// Runs the invocations that the fast path can run, as far as the quantum goes. `true` if there is no other frame.
+pub(super) fn quick<R: Rx>(
+    rx: &mut R,
     parts: &mut Parts<'_>,
     host: &Host,
     session: &mut Session<'_>,
     argument: &Argument,
-) -> Result<(), Box<End>> {
+) -> Result<bool, Box<End>> {
     let Parts {
         replies,
         order,
@@ -111,13 +45,18 @@ pub(super) fn quick(
         && !order.has_parked()
         && host.limits.max_payload >= INLINE as u64;
     if !usual {
-        return Ok(());
+        return Ok(false);
     }
     let traced = tracing::level_enabled!(tracing::Level::TRACE);
     for _ in 0..share.left() {
-        let Some((sequence, handle, body)) = rx.peek_invocation() else {
-            break;
+        let Some(frame) = rx.peek()? else {
+            return Ok(true);
         };
+        let ([word, token], body) = (frame.words, frame.body);
+        if word as u32 & !INLINE_BIT != INVOCATION || token != 0 || body.len() > INLINE {
+            break;
+        }
+        let (sequence, handle) = (frame.sequence, (word >> 32) as u32);
         let Some(Binding::Bound(bound)) = state.bindings.get(handle as usize) else {
             break;
         };
@@ -142,35 +81,17 @@ pub(super) fn quick(
             invoke(session, invocation, None)
         };
         failpoint!("target.answer");
-        rx.release_invocation();
+        rx.release();
         match outcome {
             Ok(_) => counters.executed(size, 0),
             Err(failed) => {
                 let (why, detail) = state.failed(bound, size, *failed);
                 state.count_unwell(Status::Failed(why), size, detail.len());
                 let request = Header::new(Kind::Exec, handle, 0);
-                return replies.conclude(sequence, request, Status::Failed(why), &detail);
+                replies.conclude(sequence, request, Status::Failed(why), &detail)?;
+                break;
             }
         }
     }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Stream;
-
-    #[test]
-    fn who_waits_for_what_comes_back_does_not_stream() {
-        let mut stream = Stream::default();
-        for _ in 0..Stream::TURNS {
-            stream.turn(true);
-            (0..Stream::VAIN).for_each(|_| stream.turn(false));
-        }
-        assert!(stream.turns >= Stream::TURNS, "one frame behind another");
-        (0..=Stream::VAIN).for_each(|_| stream.turn(false));
-        assert!(stream.turns >= Stream::TURNS, "nothing may still come");
-        stream.turn(true);
-        assert_eq!(stream.turns, 0, "it came late");
-    }
+    Ok(false)
 }

@@ -2,6 +2,7 @@
 
 use ifunc_abi::frame::{Header, InstallHead, Kind};
 use ifunc_abi::status::{Rejection, Status};
+use ifunc_proto::link::Body as _;
 
 use super::binding::Binding;
 use super::exec::Unwell;
@@ -11,7 +12,7 @@ use crate::target::Host;
 use crate::target::policy::SourceInfo;
 use crate::target::replies::Replies;
 use crate::target::stats::{Pages, SourceBook};
-use crate::transport::Arrived;
+use crate::transport::{Body, Frame};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 
@@ -43,7 +44,7 @@ impl State {
         session: &mut Session<'_>,
         argument: &Argument,
         header: Header,
-        arrived: &Arrived<'_>,
+        arrived: &Frame<Body<'_>>,
     ) -> Result<(), Box<End>> {
         match header.kind {
             Kind::Exec => match self.exec::<false>(replies, host, session, argument, header, arrived) {
@@ -72,7 +73,7 @@ impl State {
         session: &mut Session<'_>,
         argument: &Argument,
         header: Header,
-        arrived: &Arrived<'_>,
+        arrived: &Frame<Body<'_>>,
     ) -> Result<(), Box<End>> {
         self.frame(replies, host, session, argument, header, arrived)
     }
@@ -85,7 +86,7 @@ impl State {
         host: &Host,
         argument: &Argument,
         header: Header,
-        arrived: &Arrived<'_>,
+        arrived: &Frame<Body<'_>>,
     ) -> Result<(), Box<End>> {
         self.book.link.other_frames.add(1);
         match header.kind {

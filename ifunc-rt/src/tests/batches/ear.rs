@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::tests::hostile_frames::{Raw, completions, honest};
 use crate::tests::images;
-use crate::transport::{Gone, Outbound};
+use crate::transport::{LinkError, Outbound};
 
 /// A frame, but for its number.
 pub(super) type Frame = (Header, Vec<u8>);
@@ -61,7 +61,7 @@ impl Outbound for Mouth {
         self.body.len()
     }
 
-    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, Gone> {
+    fn reserve(&mut self, len: usize, _: usize) -> Result<Option<&mut [u8]>, LinkError> {
         let mut heard = self.to.heard();
         heard.longest = heard.longest.max(len);
         Ok((heard.room > 0).then_some(&mut self.body[..len]))

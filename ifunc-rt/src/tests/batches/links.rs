@@ -1,5 +1,6 @@
 //! Batches over transports, from a source that reads what it is told when the test says so.
 
+use ifunc_proto::link::Body as _;
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{Header, Kind};
@@ -10,7 +11,7 @@ use crate::Target;
 use crate::tests::hostile_frames::batch;
 use crate::tests::images::{self, Add};
 use crate::tests::running::{accepting, source, unique};
-use crate::transport::{self, Link};
+use crate::transport::{self, Inbound, Link, Outbound};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -50,7 +51,7 @@ impl Bare {
     fn hear(&mut self, heard: &mut Vec<Said>) {
         while let Some(arrived) = self.0.rx.peek().unwrap() {
             let mut body = Vec::new();
-            arrived.body.copy_to(&mut body);
+            arrived.body.append_to(&mut body);
             heard.extend(told(&[(Header::parse(arrived.words).unwrap(), body)]));
             self.0.rx.release();
         }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
 use super::lock;
-use super::pipe::{Bytes, Frame, Pipe};
+use super::pipe::{Bytes, Pipe, QueuedFrame};
 use super::stirred::Stirred;
 use crate::transport::bell::Bell;
-use crate::transport::{Arrived, Body, Gone, Inbound, Key, ListenConfig, Outbound, Waiter};
+use crate::transport::{Body, Frame, Inbound, Key, LinkError, ListenConfig, Outbound, Park, Waiter};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// What both ends share.
@@ -145,13 +145,13 @@ impl Outbound for Sender {
         self.max_body
     }
 
-    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
         assert!(
             len <= self.max_body && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
         if self.end.is_gone() {
-            return Err(Gone::Closed);
+            return Err(LinkError::Closed);
         }
         if !lock(self.end.outgoing()).has_room(len) {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Outbound for Sender {
         let mut body = self.reserved.take().expect("`reserve` comes before `commit`");
         body.truncate(len);
         self.sequence = self.sequence.wrapping_add(1);
-        let frame = Frame {
+        let frame = QueuedFrame {
             sequence: self.sequence,
             words: header.words(),
             body,
@@ -177,7 +177,7 @@ impl Outbound for Sender {
 /// Frames in.
 pub(super) struct Receiver {
     end: Arc<End>,
-    peeked: Option<Frame>,
+    peeked: Option<QueuedFrame>,
     /// Credits that were not given back yet: frames, bytes.
     kept: (u32, usize),
     /// From how many frames and bytes on they are.
@@ -197,22 +197,23 @@ impl Receiver {
 }
 
 impl Inbound for Receiver {
-    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+    type Body<'a> = Body<'a>;
+
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
         if self.peeked.is_none() {
             // Looked at before the queue: what was sent before leaving is delivered.
             let gone = self.end.is_gone();
             self.peeked = lock(self.end.incoming()).pop();
             if self.peeked.is_none() && gone {
-                return Err(Gone::Closed);
+                return Err(LinkError::Closed);
             }
         }
         Ok(self.peeked.as_ref().map(|frame| {
             let bytes = frame.body.as_slice();
-            Arrived {
+            Frame {
                 sequence: frame.sequence,
                 words: frame.words,
-                // SAFETY: the frame stays where it is until `release`, which needs `self` mutably.
-                body: unsafe { Body::new(bytes.as_ptr(), bytes.len()) },
+                body: Body::from(bytes),
             }
         }))
     }
@@ -233,7 +234,9 @@ impl Inbound for Receiver {
             self.end.peer().wake();
         }
     }
+}
 
+impl Park for Receiver {
     fn arm(&mut self) -> bool {
         self.end.own().asleep.store(true, Ordering::SeqCst);
         self.peeked.is_none() && !self.end.is_gone() && lock(self.end.incoming()).is_empty()
@@ -244,11 +247,11 @@ impl Inbound for Receiver {
         self.end.own().resting.store(false, Ordering::SeqCst);
     }
 
-    fn rest(&mut self) {
+    fn park(&mut self) {
         self.end.own().resting.store(true, Ordering::SeqCst);
     }
 
-    fn is_quiet(&mut self) -> bool {
+    fn is_idle(&mut self) -> bool {
         self.peeked.is_none() && !self.end.is_gone() && lock(self.end.incoming()).is_empty()
     }
 }

@@ -43,7 +43,7 @@ impl Bytes {
 }
 
 /// A frame on its way.
-pub(super) struct Frame {
+pub(super) struct QueuedFrame {
     pub(super) sequence: u32,
     pub(super) words: [u64; 2],
     pub(super) body: Bytes,
@@ -51,7 +51,7 @@ pub(super) struct Frame {
 
 /// One direction.
 pub(super) struct Pipe {
-    queue: VecDeque<Frame>,
+    queue: VecDeque<QueuedFrame>,
     size: RingSize,
     /// Frames sent whose credits did not come back.
     sent: u32,
@@ -78,7 +78,7 @@ impl Pipe {
             && self.bytes + len.next_multiple_of(BODY_ALIGN) <= self.size.data as usize
     }
 
-    pub(super) fn push(&mut self, frame: Frame) {
+    pub(super) fn push(&mut self, frame: QueuedFrame) {
         self.sent += 1;
         self.bytes += frame.body.as_slice().len().next_multiple_of(BODY_ALIGN);
         self.queue.push_back(frame);
@@ -89,7 +89,7 @@ impl Pipe {
     }
 
     /// The next frame, or with a seed any that is at most as many frames early as there are credits.
-    pub(super) fn pop(&mut self) -> Option<Frame> {
+    pub(super) fn pop(&mut self) -> Option<QueuedFrame> {
         let Some(state) = &mut self.shuffle else {
             return self.queue.pop_front();
         };
@@ -98,7 +98,7 @@ impl Pipe {
             .iter()
             .map(|frame| frame.sequence)
             .reduce(|a, b| if (b.wrapping_sub(a) as i32) < 0 { b } else { a })?;
-        let early = |frame: &Frame| frame.sequence.wrapping_sub(oldest) < self.size.slots;
+        let early = |frame: &QueuedFrame| frame.sequence.wrapping_sub(oldest) < self.size.slots;
         let candidates = self.queue.iter().filter(|frame| early(frame)).count();
         let pick = (next_random(state) % candidates as u64) as usize;
         let index = self

@@ -1,10 +1,12 @@
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{Header, Kind, Limits};
+use ifunc_proto::link::Body as _;
 
 use crate::transport::address::Address;
 use crate::transport::{
-    ConnectError, Gone, Link, ListenConfig, ListenError, Listener, RingSize, connect, listen,
+    ConnectError, Inbound, Link, LinkError, ListenConfig, ListenError, Listener, Outbound, Park, RingSize,
+    connect, listen,
 };
 
 fn config(slots: u32, shuffle: Option<u64>) -> ListenConfig {
@@ -39,7 +41,7 @@ fn send(link: &mut Link, body: &[u8]) -> Option<u32> {
 fn receive(link: &mut Link) -> Option<(u32, Vec<u8>)> {
     let arrived = link.rx.peek().unwrap()?;
     let mut body = Vec::new();
-    arrived.body.copy_to(&mut body);
+    arrived.body.append_to(&mut body);
     let sequence = arrived.sequence;
     link.rx.release();
     Some((sequence, body))
@@ -60,8 +62,8 @@ fn names_are_taken_once_and_freed() {
         Err(ConnectError::NobodyListens { .. })
     ));
     assert!(source.waiter.is_gone());
-    assert!(matches!(source.rx.peek(), Err(Gone::Closed)));
-    assert!(matches!(source.tx.reserve(0, 1), Err(Gone::Closed)));
+    assert!(matches!(source.rx.peek(), Err(LinkError::Closed)));
+    assert!(matches!(source.tx.reserve(0, 1), Err(LinkError::Closed)));
     let (_again, _source, _target) = pair("names", config(2, None));
 }
 
@@ -104,7 +106,7 @@ fn what_was_sent_before_leaving_arrives() {
     send(&mut source, b"last words").unwrap();
     drop(source);
     assert_eq!(receive(&mut target).unwrap().1, b"last words");
-    assert!(matches!(target.rx.peek(), Err(Gone::Closed)));
+    assert!(matches!(target.rx.peek(), Err(LinkError::Closed)));
 }
 
 #[test]

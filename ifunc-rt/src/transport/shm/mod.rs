@@ -37,8 +37,6 @@ mod source;
 mod waiter;
 mod watch;
 
-pub(crate) use ring::producer::is_inline;
-
 /// Where frames go out.
 pub(crate) type Outgoing = ring::producer::Producer<mapped::Mapped>;
 /// Where frames come in.

@@ -11,7 +11,7 @@ use super::header::{Head, Name, Notice};
 use super::inbox::{Data, Event};
 use super::parcel::{Parcel, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Kind, Stage};
-use crate::transport::Gone;
+use crate::transport::LinkError;
 
 /// Of a frame.
 const NOT_ITS_TURN: &str = "a frame whose number was not its turn";
@@ -76,7 +76,7 @@ impl Locked<'_> {
         for id in std::mem::take(&mut self.state.byes) {
             match self.have_all_come(id) {
                 Ok(()) => self.await_the_rest(id),
-                Err(why) => self.end(id, Gone::Malformed(why)),
+                Err(why) => self.end(id, LinkError::Malformed(why)),
             }
         }
         self.look_for_expected();
@@ -136,7 +136,7 @@ impl Locked<'_> {
             }
             if let Err(frame) = put {
                 self.discard(frame.data);
-                self.end(id, Gone::Malformed(NOT_ITS_TURN));
+                self.end(id, LinkError::Malformed(NOT_ITS_TURN));
             }
             return;
         }
@@ -161,7 +161,7 @@ impl Locked<'_> {
             (Ok(_), None) => unreachable!("a message without a header is judged to be none"),
         };
         if let Err(why) = result.and_then(|()| self.have_all_come(id)) {
-            self.end(id, Gone::Malformed(why));
+            self.end(id, LinkError::Malformed(why));
         }
     }
 
@@ -193,7 +193,7 @@ impl Locked<'_> {
                     Ok(None) => return Ok(()),
                     Err(status) => {
                         tracing::debug!(%status, "fetching a body");
-                        self.end(id, Gone::Closed);
+                        self.end(id, LinkError::Closed);
                         return Ok(());
                     }
                 }
@@ -273,7 +273,7 @@ impl Locked<'_> {
             }
             // The worker is there, and no target listens on it.
             (Notice::Bye, Stage::Calling) => {
-                connection.end(Gone::Closed);
+                connection.end(LinkError::Closed);
                 Ok(())
             }
             // Its credits were in the header.
@@ -316,7 +316,7 @@ impl Locked<'_> {
                     owes = std::mem::take(&mut connection.owes_credits) && connection.gone.is_none();
                 }
                 if status != UCS_OK {
-                    self.end(id, Gone::Closed);
+                    self.end(id, LinkError::Closed);
                 } else if owes && self.state.way == Way::Puts {
                     self.answer(id);
                 } else if owes {
@@ -330,7 +330,7 @@ impl Locked<'_> {
                 len,
             } => {
                 if status != UCS_OK {
-                    self.end(id, Gone::Closed);
+                    self.end(id, LinkError::Closed);
                 } else {
                     let data = Data::Copied(parcel, len);
                     let frame = Frame {
@@ -339,7 +339,7 @@ impl Locked<'_> {
                         data,
                     };
                     if let Err(why) = self.arrived(id, frame) {
-                        self.end(id, Gone::Malformed(why));
+                        self.end(id, LinkError::Malformed(why));
                     }
                     return;
                 }
@@ -356,7 +356,7 @@ impl Locked<'_> {
         tracing::debug!(status = %self.ucx().status(status), "an endpoint failed");
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.failure = Some(status);
-            connection.end(Gone::Closed);
+            connection.end(LinkError::Closed);
         }
         self.state.stir(id);
         self.detach(id);
@@ -443,7 +443,7 @@ impl Locked<'_> {
         self.send(id, ep, am_id, parcel, head, len)
             .unwrap_or_else(|status| {
                 tracing::debug!(%status, "sending");
-                self.end(id, Gone::Closed);
+                self.end(id, LinkError::Closed);
                 None
             })
     }

@@ -10,7 +10,7 @@ use super::header::Notice;
 use super::parcel::Parcel;
 use super::put::memory::Memory;
 use super::table::{ConnectionId, Stage};
-use crate::transport::Gone;
+use crate::transport::LinkError;
 
 impl Locked<'_> {
     /// When the other side has left and all that it sent has come, it is told so, and is gone.
@@ -30,19 +30,19 @@ impl Locked<'_> {
             self.say(id, Notice::Heard, 0, &[]);
             if let Some(connection) = self.state.connections.get_mut(&id) {
                 // The endpoint stays: what was said last has to go out.
-                connection.end(Gone::Closed);
+                connection.end(LinkError::Closed);
             }
         }
         Ok(())
     }
 
     /// A connection is over.
-    pub(super) fn end(&mut self, id: ConnectionId, why: Gone) {
+    pub(super) fn end(&mut self, id: ConnectionId, why: LinkError) {
         self.state.stir(id);
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
-        let broke = matches!(why, Gone::Malformed(_));
+        let broke = matches!(why, LinkError::Malformed(_));
         if broke && connection.gone.is_none() {
             tracing::debug!(%why, "closing a connection");
         }
@@ -65,7 +65,7 @@ impl Locked<'_> {
         for (&id, connection) in &mut self.state.connections {
             if connection.ep == ep && !connection.own {
                 connection.ep = std::ptr::null_mut();
-                connection.end(Gone::Closed);
+                connection.end(LinkError::Closed);
                 over.push(id);
             }
         }

@@ -16,7 +16,7 @@ use super::inbox::Data;
 use super::parcel::Parcel;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::transport::bell::sleep_on;
-use crate::transport::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer, Waiter};
+use crate::transport::{self, Body, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
 pub(super) struct Handle {
@@ -68,7 +68,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
 }
 
 /// What becomes of whoever looks for a connection that is not there any more.
-const CLOSED: Gone = Gone::Closed;
+const CLOSED: LinkError = LinkError::Closed;
 
 impl Handle {
     pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId, signs: &Arc<Signs>) -> Arc<Self> {
@@ -87,7 +87,7 @@ impl Handle {
 pub(super) fn connection<'a>(
     locked: &'a mut Locked<'_>,
     id: ConnectionId,
-) -> Result<&'a mut Connection, Gone> {
+) -> Result<&'a mut Connection, LinkError> {
     locked.state.connections.get_mut(&id).ok_or(CLOSED)
 }
 
@@ -109,7 +109,7 @@ impl Sender {
     const SPARSE: usize = 4;
 
     /// Gets a parcel for a body of `len` bytes, if the peer has room for it.
-    fn make_room(&mut self, len: usize) -> Result<bool, Gone> {
+    fn make_room(&mut self, len: usize) -> Result<bool, LinkError> {
         let mut locked = self.handle.engine.lock();
         let connection = connection(&mut locked, self.handle.id)?;
         if let Some(gone) = &connection.gone {
@@ -136,7 +136,7 @@ impl Outbound for Sender {
         self.max_body
     }
 
-    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
         assert!(
             len <= self.max_body && align <= BODY_ALIGN,
             "a body larger than the transport takes"
@@ -241,7 +241,7 @@ unsafe impl Send for Receiver {}
 impl Receiver {
     /// The next frame, if there is one. Lets UCX work if nobody did since the last look; not where the last thing that happened
     /// is that a frame was sent: who sends looks in passing, for what cannot be there yet, and who waits looks again.
-    fn next(&mut self) -> Result<Option<(Frame, bool)>, Gone> {
+    fn next(&mut self) -> Result<Option<(Frame, bool)>, LinkError> {
         if self.passes() {
             return Ok(None);
         }
@@ -282,6 +282,8 @@ impl Receiver {
             return true;
         }
         self.passed = 0;
+        // The next call answers the same.
+        signs.sent.store(false, Ordering::Relaxed);
         false
     }
 
@@ -315,7 +317,9 @@ fn spend(locked: &mut Locked<'_>, id: ConnectionId, data: Data) {
 }
 
 impl Inbound for Receiver {
-    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+    type Body<'a> = Body<'a>;
+
+    fn peek(&mut self) -> Result<Option<transport::Frame<Body<'_>>>, LinkError> {
         if self.held.is_none() {
             self.held = self.next()?;
         }
@@ -325,7 +329,7 @@ impl Inbound for Receiver {
                 Data::Kept(data, len) => (data.cast_const().cast(), *len),
                 Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
             };
-            Arrived {
+            transport::Frame {
                 sequence: frame.sequence,
                 words: frame.words,
                 // SAFETY: the memory is the frame's until `release`, which needs `self` mutably.
@@ -334,7 +338,7 @@ impl Inbound for Receiver {
         }))
     }
 
-    fn finds_nothing(&mut self) -> bool {
+    fn is_empty(&mut self) -> bool {
         self.held.is_none() && self.passes()
     }
 
@@ -352,7 +356,9 @@ impl Inbound for Receiver {
             self.settle_up();
         }
     }
+}
 
+impl Park for Receiver {
     fn arm(&mut self) -> bool {
         self.settle_up();
         let mut locked = self.handle.engine.lock();
@@ -371,14 +377,14 @@ impl Inbound for Receiver {
         }
     }
 
-    fn rest(&mut self) {
+    fn park(&mut self) {
         self.settle_up();
         if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
             connection.resting = true;
         }
     }
 
-    fn is_quiet(&mut self) -> bool {
+    fn is_idle(&mut self) -> bool {
         self.held.is_none()
             && connection(&mut self.handle.engine.lock(), self.handle.id)
                 .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())

@@ -17,7 +17,7 @@ use super::settings::{Settings, judge};
 use super::table::{ConnectionId, Stage};
 use super::{link, put};
 use crate::transport::address::{Address, HostPort, WorkerAddress};
-use crate::transport::{ConnectConfig, ConnectError, Gone, Link};
+use crate::transport::{ConnectConfig, ConnectError, Link, LinkError};
 
 /// That nobody listens is said at once, but not before UCX was made ready, which takes a while: whoever has no time left is
 /// told that much.
@@ -304,10 +304,9 @@ fn verdict(
             ours: VERSION,
         },
         (Some(Stage::Misheard(Misheard::Way(_))), _) => protocol("it answers in terms of another transport"),
-        (Some(Stage::Misheard(Misheard::Nonsense(problem))), _) | (_, Some(Gone::Malformed(problem))) => {
-            protocol(problem)
-        }
-        (_, Some(Gone::Closed)) => match failure {
+        (Some(Stage::Misheard(Misheard::Nonsense(problem))), _)
+        | (_, Some(LinkError::Malformed(problem))) => protocol(problem),
+        (_, Some(LinkError::Closed)) => match failure {
             None => ConnectError::NobodyListens { address, path: None },
             Some(status) => failed(locked.ucx().status(status), &address),
         },

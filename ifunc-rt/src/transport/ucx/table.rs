@@ -16,7 +16,7 @@ use super::parcel::Parcel;
 use super::put::memory::Memory;
 use super::put::rings::Rings;
 use super::silence::Watch;
-use crate::transport::{Gone, Key};
+use crate::transport::{Key, LinkError};
 
 /// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
 /// soon.
@@ -163,7 +163,7 @@ pub(super) struct Connection {
     pub(super) looked: u64,
     /// A target looks here only when it is told to.
     pub(super) resting: bool,
-    pub(super) gone: Option<Gone>,
+    pub(super) gone: Option<LinkError>,
     /// The status by which the endpoint failed.
     pub(super) failure: Option<ucs_status_t>,
     /// How many frames the peer had sent when it left.
@@ -288,7 +288,7 @@ impl State {
 
 impl Connection {
     /// The first reason why it is over stays.
-    pub(super) fn end(&mut self, why: Gone) {
+    pub(super) fn end(&mut self, why: LinkError) {
         self.gone.get_or_insert(why);
         self.signs.gone.store(true, Ordering::Release);
     }

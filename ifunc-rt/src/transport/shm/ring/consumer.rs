@@ -1,48 +1,47 @@
 //! The reading side of a ring.
 
-use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, split_commit_word};
+use ifunc_abi::frame::{FrameFlags, INLINE, split_commit_word};
 
 use super::producer::footprint;
 use super::shared::Shared;
-use crate::transport::{Arrived, Body, Gone, Inbound, RingSize};
-
-/// The lower half of word 1 of an `Exec` whose body lies in the slot.
-const INVOCATION: u32 = Header {
-    kind: Kind::Exec,
-    flags: FrameFlags::INLINE,
-    handle: 0,
-    token: 0,
-}
-.words()[0] as u32;
+use super::stream::Stream;
+use crate::transport::{Body, Frame, Inbound, LinkError, Park, RingSize};
 
 /// The reading side of a ring.
 pub(crate) struct Consumer<S> {
     shared: S,
     size: RingSize,
+    held: Held,
     /// Frames released.
     taken: u64,
+    /// From this value of `taken` on the credits are published at once.
+    publish_at: u64,
     /// Bytes of the data ring released.
     cursor: u64,
     /// The credits published last.
     published: [u64; 2],
-    /// How much of each is released at most before it is published.
-    lap: [u64; 2],
-    state: State,
+    /// Why the ring cannot be read any more.
+    broken: Option<&'static str>,
+    stream: Stream,
 }
 
-#[derive(Clone, Copy)]
-enum State {
-    Idle,
-    Holding(Held),
-    Broken(&'static str),
-}
-
-/// The frame that `peek` found: copied out of shared memory once.
+/// What the last `peek` returned: words and length are copied out of shared memory once.
 #[derive(Clone, Copy)]
 struct Held {
+    what: What,
     words: [u64; 2],
     len: usize,
-    inline: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Nothing,
+    /// A frame whose body lies in the slot.
+    Inline,
+    /// A frame whose body lies in the data ring.
+    Data,
+    /// The producer broke the protocol.
+    Violation,
 }
 
 impl<S: Shared> Consumer<S> {
@@ -51,15 +50,27 @@ impl<S: Shared> Consumer<S> {
         Self {
             shared,
             size,
+            held: Held {
+                what: What::Nothing,
+                words: [0; 2],
+                len: 0,
+            },
             taken: 0,
+            publish_at: Self::lap(size.slots),
             cursor: 0,
             published: [0; 2],
-            lap: [(u64::from(size.slots) / 4).max(1), u64::from(size.data) / 4],
-            state: State::Idle,
+            broken: None,
+            stream: Stream::default(),
         }
     }
 
+    /// How many slots or bytes are released at most before the credits are published.
     #[inline]
+    fn lap(size: u32) -> u64 {
+        (u64::from(size) / 4).max(1)
+    }
+
+    #[inline(always)]
     fn slot(&self) -> usize {
         (self.taken & u64::from(self.size.slots - 1)) as usize
     }
@@ -71,7 +82,7 @@ impl<S: Shared> Consumer<S> {
     }
 
     /// Sequence of the next frame.
-    #[inline]
+    #[inline(always)]
     fn expected(&self) -> u32 {
         (self.taken as u32).wrapping_add(1)
     }
@@ -87,91 +98,84 @@ impl<S: Shared> Consumer<S> {
         }
     }
 
-    /// Whether [`peek`](Inbound::peek) would say that nothing has arrived; `false` also where only it can tell.
-    #[inline(always)]
-    pub(in crate::transport) fn is_silent(&self) -> bool {
-        let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
-        matches!(self.state, State::Idle) && sequence == self.left() && !self.shared.is_gone()
-    }
-
-    /// The next frame, if it is an invocation that nobody waits for, with its payload in the slot: sequence, handle, payload.
-    /// `None` says nothing. The same one until it is [released](Self::release_invocation).
-    #[inline(always)]
-    pub(crate) fn peek_invocation(&self) -> Option<(u32, u32, Body<'_>)> {
-        let slot = self.slot();
-        let (sequence, len) = split_commit_word(self.shared.load_commit(slot));
-        if sequence != self.expected() || !matches!(self.state, State::Idle) {
-            return None;
-        }
-        let [word, token] = self.shared.load_words(slot);
-        let len = len as usize;
-        if word as u32 != INVOCATION || token != 0 || len > INLINE {
-            return None;
-        }
-        // SAFETY: `Shared` promises `INLINE` readable bytes there as long as `self` lives, and `len` is at most that.
-        let body = unsafe { Body::new(self.shared.inline(slot), len) };
-        Some((sequence, (word >> 32) as u32, body))
-    }
-
-    /// Gives the slot back of what [`peek_invocation`](Self::peek_invocation) has found.
-    #[inline(always)]
-    pub(crate) fn release_invocation(&mut self) {
-        self.taken += 1;
-        if self.taken - self.published[0] >= self.lap[0] {
-            self.settle();
-        }
-    }
-
-    /// Whether more than so many frames have arrived, by a look at the last of them. Yes also where the ring has few slots.
+    /// Whether more than `frames` frames have arrived, by reading the slot of the last of them. `true` also where the ring
+    /// has few slots.
     #[inline]
-    pub(crate) fn has_more_than(&self, frames: u32) -> bool {
+    fn has_more_than(&self, frames: u32) -> bool {
         let far = (self.taken + u64::from(frames)) & u64::from(self.size.slots - 1);
         let (sequence, _) = split_commit_word(self.shared.load_commit(far as usize));
         self.size.slots < 8 * frames || sequence == self.expected().wrapping_add(frames)
     }
 
-    /// Judges the slot of the next frame once; whether it has arrived.
-    #[inline(always)]
-    fn look(&mut self) -> Result<bool, Gone> {
-        let slot = self.slot();
-        let (sequence, len) = split_commit_word(self.shared.load_commit(slot));
-        if sequence != self.expected() {
-            return self.nothing(sequence);
-        }
-        let words = self.shared.load_words(slot);
-        let len = len as usize;
-        let inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0;
-        if len > if inline { INLINE } else { self.size.max_body() } {
-            return self.malformed("a body larger than a frame can have");
-        }
-        if !inline {
-            self.shared.body_found(self.data_at(), len);
-        }
-        self.state = State::Holding(Held { words, len, inline });
-        Ok(true)
-    }
-
-    /// The next frame has not arrived; its slot must be as the frame of the last lap left it.
-    fn nothing(&mut self, sequence: u32) -> Result<bool, Gone> {
+    /// The next frame has not arrived. Its slot must be as the frame of the last lap left it.
+    #[inline(never)]
+    fn peek_unexpected(&mut self, sequence: u32) -> Result<Option<Frame<Body<'_>>>, LinkError> {
         if sequence != self.left() {
-            return self.malformed("a commit word that is neither new nor old");
+            return Err(self.malformed("a commit word that is neither new nor old"));
         }
         // In this order: a peer that is gone has stored all that it ever will.
         if self.shared.is_gone() {
             let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
             return if sequence == self.expected() {
-                self.look()
+                self.peek()
             } else {
-                Err(Gone::Closed)
+                Err(LinkError::Closed)
             };
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    /// The frame in the slot of the next one, whose body does not lie in the slot.
+    fn peek_data(&mut self, words: [u64; 2], len: usize) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+        if len > self.size.max_body() {
+            return Err(self.malformed("a body larger than a frame can have"));
+        }
+        self.shared.body_found(self.data_at(), len);
+        let what = What::Data;
+        self.held = Held { what, words, len };
+        Ok(Some(self.frame()))
+    }
+
+    /// What the last peek returned.
+    #[cold]
+    fn peek_again(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+        if self.held.what == What::Violation {
+            return Err(self.malformed(""));
+        }
+        Ok(Some(self.frame()))
+    }
+
+    /// The held frame.
+    #[inline(always)]
+    fn frame(&self) -> Frame<Body<'_>> {
+        let Held { what, words, len } = self.held;
+        let ptr = match what {
+            What::Data => self.shared.data(self.data_at()),
+            _ => self.shared.inline(self.slot()),
+        };
+        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `len`
+        // was validated to be at most that before the frame was held.
+        let body = unsafe { Body::new(ptr, len) };
+        Frame {
+            sequence: self.expected(),
+            words,
+            body,
+        }
     }
 
     #[cold]
-    fn malformed(&mut self, why: &'static str) -> Result<bool, Gone> {
-        self.state = State::Broken(why);
-        Err(Gone::Malformed(why))
+    fn malformed(&mut self, why: &'static str) -> LinkError {
+        self.held.what = What::Violation;
+        let why = *self.broken.get_or_insert(why);
+        LinkError::Malformed(why)
+    }
+
+    fn release_data(&mut self) {
+        self.taken += 1;
+        self.cursor += footprint(self.held.len);
+        if self.taken >= self.publish_at || self.cursor - self.published[1] >= Self::lap(self.size.data) {
+            self.settle();
+        }
     }
 }
 
@@ -181,72 +185,105 @@ impl<S> Consumer<S> {
     pub(super) fn skip(&mut self, frames: u64) {
         self.taken = frames;
         self.published[0] = frames;
+        self.publish_at = frames;
     }
 }
 
 impl<S: Shared> Inbound for Consumer<S> {
+    type Body<'a>
+        = Body<'a>
+    where
+        Self: 'a;
+
     #[inline(always)]
-    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
-        if matches!(self.state, State::Idle) && !self.look()? {
-            return Ok(None);
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+        if self.held.what != What::Nothing {
+            return self.peek_again();
         }
-        let held = match self.state {
-            State::Idle => return Ok(None),
-            State::Holding(held) => held,
-            State::Broken(why) => return Err(Gone::Malformed(why)),
-        };
-        let ptr = if held.inline {
-            self.shared.inline(self.slot())
-        } else {
-            self.shared.data(self.data_at())
-        };
-        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and
-        // `look` judged that `len` is at most that.
-        let body = unsafe { Body::new(ptr, held.len) };
-        Ok(Some(Arrived {
-            sequence: self.expected(),
-            words: held.words,
-            body,
-        }))
+        let slot = self.slot();
+        let (sequence, len) = split_commit_word(self.shared.load_commit(slot));
+        if sequence != self.expected() {
+            return self.peek_unexpected(sequence);
+        }
+        let (words, len) = (self.shared.load_words(slot), len as usize);
+        if words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) == 0 {
+            return self.peek_data(words, len);
+        }
+        if len > INLINE {
+            return Err(self.malformed("a body larger than a frame can have"));
+        }
+        let what = What::Inline;
+        self.held = Held { what, words, len };
+        Ok(Some(self.frame()))
     }
 
     #[inline(always)]
     fn release(&mut self) {
-        let State::Holding(held) = self.state else { return };
-        self.state = State::Idle;
-        self.taken += 1;
-        if !held.inline {
-            self.cursor += footprint(held.len);
+        match self.held.what {
+            What::Nothing | What::Violation => return,
+            What::Data => self.release_data(),
+            What::Inline => {
+                self.taken += 1;
+                if self.taken >= self.publish_at {
+                    self.settle();
+                }
+            }
         }
-        if self.taken - self.published[0] >= self.lap[0] || self.cursor - self.published[1] >= self.lap[1] {
-            self.settle();
-        }
+        self.held.what = What::Nothing;
     }
 
     #[inline]
     fn settle(&mut self) {
         if self.published[0] != self.taken {
             self.published = [self.taken, self.cursor];
+            self.publish_at = self.taken + Self::lap(self.size.slots);
             self.shared.store_credits(self.published);
             self.shared.wake_peer();
         }
     }
 
+    #[inline(always)]
+    fn is_empty(&mut self) -> bool {
+        let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
+        self.held.what == What::Nothing && sequence == self.left() && !self.shared.is_gone()
+    }
+
+    #[inline]
+    fn begin_poll(&mut self) {
+        if self.stream.is_stream() {
+            let mut stream = std::mem::take(&mut self.stream);
+            stream.fall_behind(|frames| self.has_more_than(frames));
+            self.stream = stream;
+        }
+    }
+
+    #[inline]
+    fn end_poll(&mut self, frames: usize) {
+        self.stream.end_poll(frames > 0);
+    }
+
+    #[inline]
+    fn first_quantum(&self) -> usize {
+        1
+    }
+}
+
+impl<S: Shared> Park for Consumer<S> {
     fn arm(&mut self) -> bool {
         self.shared.announce_sleep();
-        self.is_quiet()
+        self.is_idle()
     }
 
     fn disarm(&mut self) {
         self.shared.withdraw_sleep();
     }
 
-    fn rest(&mut self) {
+    fn park(&mut self) {
         self.shared.announce_rest();
     }
 
-    fn is_quiet(&mut self) -> bool {
-        matches!(self.state, State::Idle)
+    fn is_idle(&mut self) -> bool {
+        self.held.what == What::Nothing
             && split_commit_word(self.shared.load_commit(self.slot())).0 != self.expected()
             && !self.shared.is_gone()
     }

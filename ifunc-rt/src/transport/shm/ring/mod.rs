@@ -22,6 +22,7 @@
 pub(super) mod consumer;
 pub(super) mod producer;
 pub(super) mod shared;
+mod stream;
 
 #[cfg(all(test, loom))]
 mod model;

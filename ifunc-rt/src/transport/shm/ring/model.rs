@@ -17,7 +17,7 @@ use loom::thread;
 use super::consumer::Consumer;
 use super::producer::Producer;
 use super::shared::Shared;
-use crate::transport::{Gone, Inbound, Outbound, RingSize};
+use crate::transport::{Inbound, LinkError, Outbound, RingSize};
 
 const SIZE: RingSize = RingSize { slots: 2, data: 256 };
 const PRODUCER: usize = 0;
@@ -169,7 +169,7 @@ fn produce(view: View, count: u64) {
 }
 
 /// The token of the next frame, if it is there.
-fn consume(consumer: &mut Consumer<View>) -> Result<Option<u64>, Gone> {
+fn consume(consumer: &mut Consumer<View>) -> Result<Option<u64>, LinkError> {
     let Some(arrived) = consumer.peek()? else {
         return Ok(None);
     };
@@ -225,7 +225,7 @@ fn the_end_comes_behind_the_last_frame() {
             match consume(&mut consumer) {
                 Ok(Some(_)) => heard += 1,
                 Ok(None) => thread::yield_now(),
-                Err(Gone::Closed) => break,
+                Err(LinkError::Closed) => break,
                 Err(gone) => panic!("{gone}"),
             }
         }

@@ -1,5 +1,6 @@
 //! The rings over memory of the test's own, which may be changed behind their back.
 
+use ifunc_proto::link::Body as _;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 use super::consumer::Consumer;
 use super::producer::Producer;
 use super::shared::Shared;
-use crate::transport::{Gone, Inbound, Outbound, RingSize};
+use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 /// Bytes in front of and behind what the rings may use, which must stay as they are.
 const GUARD: usize = 64;
@@ -171,12 +172,12 @@ type Sent = (u32, Header, Vec<u8>);
 /// What arrived: its sequence, words, body.
 type Taken = (u32, [u64; 2], Vec<u8>);
 
-fn receive(consumer: &mut Consumer<View>) -> Result<Option<Taken>, Gone> {
+fn receive(consumer: &mut Consumer<View>) -> Result<Option<Taken>, LinkError> {
     let Some(arrived) = consumer.peek()? else {
         return Ok(None);
     };
     let mut body = Vec::new();
-    arrived.body.copy_to(&mut body);
+    arrived.body.append_to(&mut body);
     let found = (arrived.sequence, arrived.words, body);
     consumer.release();
     Ok(Some(found))
@@ -271,11 +272,11 @@ proptest! {
                     taken += 1;
                 }
                 Ok(None) => {}
-                Err(Gone::Malformed(_)) => {
+                Err(LinkError::Malformed(_)) => {
                     // For good.
-                    prop_assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))) && !consumer.arm());
+                    prop_assert!(matches!(consumer.peek(), Err(LinkError::Malformed(_))) && !consumer.arm());
                 }
-                Err(Gone::Closed) => prop_assert!(false, "the peer is there"),
+                Err(LinkError::Closed) => prop_assert!(false, "the peer is there"),
             }
         }
         memory.assert_guards();
@@ -319,21 +320,21 @@ fn lies_about_credits_and_lengths_end_the_connection() {
         producer.commit(Header::new(Kind::Exec, 0, 0), 8);
     }
     memory.credits.set([3, 0]);
-    assert!(matches!(producer.reserve(8, 8), Err(Gone::Malformed(_))));
+    assert!(matches!(producer.reserve(8, 8), Err(LinkError::Malformed(_))));
     memory.credits.set([2, 0]);
-    assert!(matches!(producer.reserve(8, 8), Err(Gone::Malformed(_))));
+    assert!(matches!(producer.reserve(8, 8), Err(LinkError::Malformed(_))));
 
     for (len, words) in [(41, 1 << 8), (2049, 0), (u32::MAX, 0)] {
         let (memory, _, mut consumer) = rings(size);
         memory.commits[0].set(commit_word(1, len));
         memory.words[0].set([words | 1, 0]);
-        assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))));
+        assert!(matches!(consumer.peek(), Err(LinkError::Malformed(_))));
         memory.commits[0].set(commit_word(1, 8));
-        assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))));
+        assert!(matches!(consumer.peek(), Err(LinkError::Malformed(_))));
     }
     let (memory, _, mut consumer) = rings(size);
     memory.commits[0].set(commit_word(2, 8));
-    assert!(matches!(consumer.peek(), Err(Gone::Malformed(_))));
+    assert!(matches!(consumer.peek(), Err(LinkError::Malformed(_))));
 }
 
 #[test]
@@ -378,11 +379,11 @@ fn a_peer_that_left_is_noticed_behind_its_last_frame() {
         producer.commit(Header::new(Kind::Exec, 0, 0), 8);
     }
     memory.gone.set(true);
-    assert!(matches!(producer.reserve(8, 8), Err(Gone::Closed)));
+    assert!(matches!(producer.reserve(8, 8), Err(LinkError::Closed)));
     for _ in 0..3 {
         assert!(receive(&mut consumer).unwrap().is_some());
     }
-    assert!(matches!(receive(&mut consumer), Err(Gone::Closed)));
+    assert!(matches!(receive(&mut consumer), Err(LinkError::Closed)));
     assert!(!consumer.arm());
 }
 

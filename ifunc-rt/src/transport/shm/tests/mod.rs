@@ -1,12 +1,13 @@
 //! Both sides in one process, strangers at the door, and two processes one of which is killed.
 
+use ifunc_proto::link::Body as _;
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{Header, Kind, Limits};
 
 use crate::transport::address::Address;
 use crate::transport::bell::sleep_on;
-use crate::transport::{Gone, Link, ListenConfig, Listener, RingSize};
+use crate::transport::{Inbound, Link, LinkError, ListenConfig, Listener, Outbound, RingSize};
 
 mod one_process;
 mod strangers;
@@ -57,7 +58,7 @@ fn accept(listener: &mut dyn Listener) -> Link {
 }
 
 /// Sends a frame, if there are credits.
-fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, Gone> {
+fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, LinkError> {
     let Some(room) = link.tx.reserve(body.len(), 8)? else {
         return Ok(None);
     };
@@ -66,12 +67,12 @@ fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, Gone> {
 }
 
 /// Takes a frame, if there is one.
-fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, Gone> {
+fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, LinkError> {
     let Some(arrived) = link.rx.peek()? else {
         return Ok(None);
     };
     let mut body = Vec::new();
-    arrived.body.copy_to(&mut body);
+    arrived.body.append_to(&mut body);
     let sequence = arrived.sequence;
     link.rx.release();
     Ok(Some((sequence, body)))

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
 use crate::transport::bell::sleep_on;
-use crate::transport::{ConnectError, Gone, ListenConfig, ListenError, connect, listen};
+use crate::transport::{
+    ConnectError, Inbound, LinkError, ListenConfig, ListenError, Outbound, Park, connect, listen,
+};
 
 #[test]
 fn frames_of_all_sizes_go_both_ways() {
@@ -120,8 +122,8 @@ fn the_end_of_the_target_is_noticed_without_a_call() {
         while !source.waiter.is_gone() {
             assert!(Instant::now() < deadline);
         }
-        assert!(matches!(source.rx.peek(), Err(Gone::Closed)));
-        assert!(matches!(source.tx.reserve(8, 8), Err(Gone::Closed)));
+        assert!(matches!(source.rx.peek(), Err(LinkError::Closed)));
+        assert!(matches!(source.tx.reserve(8, 8), Err(LinkError::Closed)));
         assert!(!source.rx.arm());
         source.waiter.sleep(soon(), None);
     }
@@ -148,7 +150,7 @@ fn both_sides_are_rung() {
                     target.rx.disarm();
                 }
                 Ok(None) => {}
-                Err(Gone::Closed) => return echoed,
+                Err(LinkError::Closed) => return echoed,
                 Err(gone) => panic!("{gone}"),
             }
         }

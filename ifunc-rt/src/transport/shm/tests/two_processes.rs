@@ -13,7 +13,9 @@ use super::strangers::knock;
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
 use crate::transport::bell::sleep_on;
 use crate::transport::shm::directory::candidates;
-use crate::transport::{ConnectError, Gone, Link, ListenConfig, connect, listen};
+use crate::transport::{
+    ConnectError, Inbound, Link, LinkError, ListenConfig, Outbound, Park, connect, listen,
+};
 
 const ROLE: &str = "IFUNC_TEST_ROLE";
 const NAME: &str = "IFUNC_TEST_NAME";
@@ -216,7 +218,7 @@ fn a_killed_source_is_noticed_behind_its_last_frame() {
             }
             assert!(killed.elapsed() < NOTICE);
         };
-        assert!(matches!(gone, Gone::Closed), "{gone}");
+        assert!(matches!(gone, LinkError::Closed), "{gone}");
     }
     drop(listener);
     assert_eq!(traces(&name), Vec::<PathBuf>::new());

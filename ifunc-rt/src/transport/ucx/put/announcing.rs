@@ -7,7 +7,7 @@ use super::layout::{ANNOUNCED, POSTED, Posted};
 use super::operations::Operation;
 use super::rings::Rings;
 use super::sleeping::{Step, Verdict};
-use crate::transport::Gone;
+use crate::transport::LinkError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::Notice;
 use crate::transport::ucx::parcel::{BODY, Parcel, Purpose};
@@ -65,7 +65,7 @@ impl Locked<'_> {
             Ok(false) => {}
             Err(status) => {
                 tracing::debug!(%status, "announcing a sleep");
-                self.end(id, Gone::Closed);
+                self.end(id, LinkError::Closed);
             }
         }
     }
@@ -98,7 +98,7 @@ impl Locked<'_> {
                 Ok(None) => return,
                 Err(status) => {
                     tracing::debug!(%status, "announcing a sleep");
-                    return self.end(id, Gone::Closed);
+                    return self.end(id, LinkError::Closed);
                 }
             }
         }

@@ -15,7 +15,7 @@ use crate::transport::ucx::handshake::Welcome;
 use crate::transport::ucx::link::{Handle, Sleeper, connection};
 use crate::transport::ucx::parcel::{BODY, Parcel};
 use crate::transport::ucx::table::{ConnectionId, Stage};
-use crate::transport::{Arrived, Body, Gone, Inbound, Link, Outbound, Peer};
+use crate::transport::{Body, Frame, Inbound, Link, LinkError, Outbound, Park, Peer};
 
 /// The link of a connection that is open.
 pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
@@ -76,7 +76,7 @@ impl Sender {
     /// What is no larger is small enough for any body.
     const SMALL: usize = 1024;
 
-    fn has_room(&mut self, len: usize) -> Result<bool, Gone> {
+    fn has_room(&mut self, len: usize) -> Result<bool, LinkError> {
         if self.producer.has_room(len, self.under_way) {
             return Ok(true);
         }
@@ -87,10 +87,10 @@ impl Sender {
         Ok(self.producer.has_room(len, self.under_way))
     }
 
-    fn read_credits(&mut self) -> Result<(), Gone> {
+    fn read_credits(&mut self) -> Result<(), LinkError> {
         self.producer.credit(self.view.credits()).map_err(|why| {
             self.broken = Some(why);
-            let gone = Gone::Malformed(why);
+            let gone = LinkError::Malformed(why);
             self.handle.engine.lock().end(self.handle.id, gone.clone());
             gone
         })
@@ -115,18 +115,18 @@ impl Outbound for Sender {
         self.producer.max_body()
     }
 
-    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, Gone> {
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
         assert!(
             len <= self.max_body() && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
         if let Some(why) = self.broken {
-            return Err(Gone::Malformed(why));
+            return Err(LinkError::Malformed(why));
         }
         if self.handle.signs.is_gone() {
             let mut locked = self.handle.engine.lock();
             let gone = connection(&mut locked, self.handle.id)?.gone.clone();
-            return Err(gone.unwrap_or(Gone::Closed));
+            return Err(gone.unwrap_or(LinkError::Closed));
         }
         if !self.has_room(len)? {
             return Ok(None);
@@ -211,16 +211,16 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn look(&mut self) -> Result<Option<Landed>, Gone> {
+    fn look(&mut self) -> Result<Option<Landed>, LinkError> {
         self.consumer.look(&self.view).map_err(|why| {
-            let gone = Gone::Malformed(why);
+            let gone = LinkError::Malformed(why);
             self.handle.engine.lock().end(self.handle.id, gone.clone());
             gone
         })
     }
 
     /// The next frame, if there is one. Lets UCX work if nobody did since the last look.
-    fn next(&mut self) -> Result<Option<Landed>, Gone> {
+    fn next(&mut self) -> Result<Option<Landed>, LinkError> {
         if let Some(landed) = self.look()? {
             return Ok(Some(landed));
         }
@@ -237,7 +237,7 @@ impl Receiver {
         drop(locked);
         // In this order: when a peer is gone, everything that it put has landed.
         match (gone, self.look()?) {
-            (Some(gone @ Gone::Malformed(_)), _) | (Some(gone), None) => Err(gone),
+            (Some(gone @ LinkError::Malformed(_)), _) | (Some(gone), None) => Err(gone),
             (_, landed) => Ok(landed),
         }
     }
@@ -250,14 +250,16 @@ impl Receiver {
 }
 
 impl Inbound for Receiver {
-    fn peek(&mut self) -> Result<Option<Arrived<'_>>, Gone> {
+    type Body<'a> = Body<'a>;
+
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
         if self.held.is_none() {
             self.held = self.next()?;
             if self.held.is_some() {
                 self.expecting = None;
             }
         }
-        Ok(self.held.map(|landed| Arrived {
+        Ok(self.held.map(|landed| Frame {
             sequence: landed.sequence,
             words: landed.words,
             // SAFETY: the memory is there as long as the handle; the body lies in the ring by the judgement of its length, and
@@ -276,7 +278,9 @@ impl Inbound for Receiver {
     fn settle(&mut self) {
         self.publish();
     }
+}
 
+impl Park for Receiver {
     fn arm(&mut self) -> bool {
         let id = self.handle.id;
         let mut locked = self.handle.engine.lock();
@@ -314,7 +318,7 @@ impl Inbound for Receiver {
         }
     }
 
-    fn rest(&mut self) {
+    fn park(&mut self) {
         let id = self.handle.id;
         let mut locked = self.handle.engine.lock();
         // The bell that answers it is a message.
@@ -324,7 +328,7 @@ impl Inbound for Receiver {
         }
     }
 
-    fn is_quiet(&mut self) -> bool {
+    fn is_idle(&mut self) -> bool {
         let mut locked = self.handle.engine.lock();
         let is_gone =
             connection(&mut locked, self.handle.id).is_ok_and(|connection| connection.gone.is_some());

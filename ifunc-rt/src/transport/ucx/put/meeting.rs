@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::layout::Layout;
 use super::offer::Offer;
-use crate::transport::Gone;
+use crate::transport::LinkError;
 use crate::transport::ucx::door::MOST_WAITING;
 use crate::transport::ucx::engine::{Locked, Refused};
 use crate::transport::ucx::handshake::{LONGEST, Misheard, Way, Welcome};
@@ -87,7 +87,7 @@ impl Locked<'_> {
         } else {
             tracing::warn!("closed a connection: too many wait already");
             door.guests.push_back((id, Instant::now()));
-            self.end(id, Gone::Closed);
+            self.end(id, LinkError::Closed);
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Locked<'_> {
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.failure = Some(status.code);
                 }
-                self.end(id, Gone::Closed);
+                self.end(id, LinkError::Closed);
             }
         }
         Ok(())

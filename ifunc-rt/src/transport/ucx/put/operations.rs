@@ -9,7 +9,7 @@ use super::layout::{CREDITS, Layout, View, commit_word};
 use super::offer::Offer;
 use super::ring::{HEADER_AT, Place, record};
 use super::rings::Rings;
-use crate::transport::Gone;
+use crate::transport::LinkError;
 use crate::transport::ucx::credits::UnderWay;
 use crate::transport::ucx::engine::{Locked, Refused};
 use crate::transport::ucx::handshake::Welcome;
@@ -218,7 +218,7 @@ impl Locked<'_> {
             }
             Err(status) => {
                 tracing::debug!(%status, "putting a frame");
-                self.end(id, Gone::Closed);
+                self.end(id, LinkError::Closed);
                 (None, UnderWay::default())
             }
         }
@@ -299,7 +299,7 @@ impl Locked<'_> {
                 Ok(false) => return,
                 Err(status) => {
                     tracing::debug!(%status, "giving credits");
-                    return self.end(id, Gone::Closed);
+                    return self.end(id, LinkError::Closed);
                 }
             }
         }
@@ -319,7 +319,7 @@ impl Locked<'_> {
         let purpose = parcel.purpose;
         if status != UCS_OK {
             self.inbox().give(parcel);
-            return self.end(id, Gone::Closed);
+            return self.end(id, LinkError::Closed);
         }
         if let Purpose::Announcing { .. } = purpose {
             return self.announcing(id, Some(parcel));

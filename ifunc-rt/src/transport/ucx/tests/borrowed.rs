@@ -8,9 +8,9 @@ use ucx_sys::*;
 
 use super::*;
 use crate::TargetError;
-use crate::transport::ConnectError;
 use crate::transport::ucx::table::Stage;
 use crate::transport::ucx::{Calling, Lent, Terms, Unfit};
+use crate::transport::{ConnectError, Outbound, Park};
 
 /// An application: a context and a worker, and endpoints to others.
 struct Application {
@@ -181,13 +181,13 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
 
     // The application knows better.
     lent_here.peer_gone(ep);
-    assert!(matches!(receive(&mut other), Err(Gone::Closed)));
+    assert!(matches!(receive(&mut other), Err(LinkError::Closed)));
     assert!(matches!(over.call().map(drop), Err(ConnectError::Refused { .. })));
     drop(other);
 
     // A worker that is taken back leaves its links behind, and is not used by them.
     assert!(lent_there.let_go());
-    assert!(matches!(receive(&mut other_there), Err(Gone::Closed)));
+    assert!(matches!(receive(&mut other_there), Err(LinkError::Closed)));
     assert!(other_there.tx.reserve(1, 1).is_err() && listener.accept().is_none());
     assert!(lent_here.let_go());
     there.end();
@@ -400,7 +400,7 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     // A target that rests hears of what the application knows.
     let (source, mut target) = meet(&mut *listener, over.call().unwrap());
     let mut keys = Vec::new();
-    target.rx.rest();
+    target.rx.park();
     listener.ready(&mut keys);
     keys.clear();
     let theirs = {

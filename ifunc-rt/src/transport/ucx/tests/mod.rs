@@ -1,6 +1,7 @@
 //! Both sides in one process, strangers, and two processes one of which is killed. Without UCX on the machine there is
 //! nothing to test; `IFUNC_REQUIRE_UCX` says that there must be.
 
+use ifunc_proto::link::Body as _;
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
@@ -8,7 +9,9 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::bell::sleep_on;
 use crate::transport::ucx::Way;
-use crate::transport::{Gone, Link, ListenConfig, Listener, RingSize, connect, listen};
+use crate::transport::{
+    Inbound, Link, LinkError, ListenConfig, Listener, Outbound, RingSize, connect, listen,
+};
 
 /// Makes tests of functions that are told which way frames go.
 macro_rules! by_each_way {
@@ -140,7 +143,7 @@ fn accept(listener: &mut dyn Listener) -> Link {
 }
 
 /// Sends a frame, if there are credits.
-fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, Gone> {
+fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, LinkError> {
     let Some(room) = link.tx.reserve(body.len(), BODY_ALIGN)? else {
         return Ok(None);
     };
@@ -149,7 +152,7 @@ fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, Gone> {
 }
 
 /// Takes a frame, if there is one.
-fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, Gone> {
+fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, LinkError> {
     let Some(arrived) = link.rx.peek()? else {
         link.rx.settle();
         return Ok(None);
@@ -166,7 +169,7 @@ fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, Gone> {
             .contains(&arrived.words)
     );
     let mut body = Vec::new();
-    arrived.body.copy_to(&mut body);
+    arrived.body.append_to(&mut body);
     let sequence = arrived.sequence;
     link.rx.release();
     Ok(Some((sequence, body)))

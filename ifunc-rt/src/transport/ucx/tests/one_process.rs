@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::transport::{ConnectError, ListenError};
+use crate::transport::{ConnectError, Inbound, ListenError, Outbound, Park};
 
 by_each_way! {
     a_target_listens_on_loopback_and_says_where,
@@ -218,10 +218,10 @@ fn what_was_sent_before_leaving_arrives(way: Way) {
             Ok(None) => None,
             Err(gone) => Some(gone),
         });
-        assert!(matches!(gone, Gone::Closed), "{gone}");
+        assert!(matches!(gone, LinkError::Closed), "{gone}");
         assert!(seen.into_values().eq(bodies));
         assert!(other.waiter.is_gone());
-        assert!(matches!(other.tx.reserve(0, 1), Err(Gone::Closed)));
+        assert!(matches!(other.tx.reserve(0, 1), Err(LinkError::Closed)));
         let (took, listener) = leaving.join().unwrap();
         assert!(took < Duration::from_millis(900), "leaving took {took:?}");
         drop(other);
@@ -316,7 +316,7 @@ fn many_sources_come_and_go(way: Way) {
                 }
                 Ok(None) => true,
                 Err(gone) => {
-                    assert!(matches!(gone, Gone::Closed), "{gone}");
+                    assert!(matches!(gone, LinkError::Closed), "{gone}");
                     ends += 1;
                     false
                 }

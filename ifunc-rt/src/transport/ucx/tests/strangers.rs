@@ -3,7 +3,6 @@
 use ucx_sys::Ucx;
 
 use super::*;
-use crate::transport::ConnectError;
 use crate::transport::address::WorkerAddress;
 use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
@@ -11,6 +10,7 @@ use crate::transport::ucx::handshake::{Hello, LONGEST};
 use crate::transport::ucx::header::{Credits, Head, Name, Notice, units};
 use crate::transport::ucx::settings::Settings;
 use crate::transport::ucx::table::{ConnectionId, Stage};
+use crate::transport::{ConnectError, Inbound, Outbound};
 
 /// A client of UCX that says what it likes.
 pub(super) struct Stranger {
@@ -110,7 +110,7 @@ pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce
         links.extend(listener.accept());
         for link in &mut links {
             if let Err(gone) = link.rx.peek().map(drop) {
-                assert!(matches!(gone, Gone::Malformed(_)), "{what}: {gone}");
+                assert!(matches!(gone, LinkError::Malformed(_)), "{what}: {gone}");
             }
         }
         stranger.is_gone().then_some(())
@@ -120,9 +120,9 @@ pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce
         // It may have been looked at before the others came.
         link.rx.release();
         let end = link.rx.peek().map(drop);
-        assert!(matches!(end, Err(Gone::Malformed(_))), "{what}: {end:?}");
+        assert!(matches!(end, Err(LinkError::Malformed(_))), "{what}: {end:?}");
         assert!(
-            matches!(link.tx.reserve(0, 1).map(drop), Err(Gone::Malformed(_))),
+            matches!(link.tx.reserve(0, 1).map(drop), Err(LinkError::Malformed(_))),
             "{what}"
         );
         assert!(link.waiter.is_gone(), "{what}");

@@ -4,11 +4,11 @@ use ifunc_abi::frame::commit_word as first_word;
 
 use super::strangers::{Stranger, frame, throws_out_by};
 use super::*;
-use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::{Credits, Head, Notice};
 use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
+use crate::transport::{ConnectError, Inbound};
 
 fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
     throws_out_by(Way::Puts, what, greets, say);
@@ -97,7 +97,7 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
         listener.accept();
         send(&mut link, b"x").err()
     });
-    assert!(matches!(gone, Gone::Malformed(_)), "{gone}");
+    assert!(matches!(gone, LinkError::Malformed(_)), "{gone}");
     assert!(link.waiter.is_gone());
     wait_for("the stranger to hear of it", || {
         listener.accept();
@@ -141,7 +141,7 @@ fn who_always_sleeps_is_not_rung_without_limit() {
         listener.accept();
         link.rx.peek().map(drop).err()
     });
-    assert!(matches!(gone, Gone::Malformed(_)), "{gone}");
+    assert!(matches!(gone, LinkError::Malformed(_)), "{gone}");
 }
 
 #[test]

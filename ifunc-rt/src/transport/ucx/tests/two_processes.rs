@@ -2,6 +2,8 @@
 //!
 //! The other process is this test's executable again, told by the environment to be [`child`].
 
+use crate::transport::Outbound;
+use crate::transport::Park;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -161,7 +163,7 @@ fn stream(mut link: Link) {
 }
 
 /// Sends and waits for the same to come back.
-pub(super) fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), Gone> {
+pub(super) fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), LinkError> {
     let body = content(n, len);
     let deadline = soon();
     while send(link, &body)?.is_none() {
@@ -260,7 +262,7 @@ fn a_killed_target_is_noticed_and_found_again(way: Way) {
             }
         }
         assert!(killed.elapsed() < NOTICE, "noticed after {:?}", killed.elapsed());
-        assert!(matches!(link.tx.reserve(1, 1).map(drop), Err(Gone::Closed)));
+        assert!(matches!(link.tx.reserve(1, 1).map(drop), Err(LinkError::Closed)));
         // The same port: nothing of the one before keeps it.
         other = Other::start("echo", &to, &reuse);
         let mut again = connect(&to.parse().unwrap(), soon()).unwrap();
@@ -291,7 +293,7 @@ fn killed_sources_leave_nothing_and_harm_nobody(way: Way) {
         wait_for("its end", || {
             listener.accept();
             match receive(&mut link) {
-                Err(Gone::Closed) => Some(()),
+                Err(LinkError::Closed) => Some(()),
                 Err(gone) => panic!("{gone}"),
                 Ok(_) => None,
             }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::two_processes::{Other, child_command, echoes, ready};
 use super::*;
-use crate::transport::ConnectConfig;
+use crate::transport::{ConnectConfig, Park};
 
 /// What the survivor is told to bear.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);
