@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::gc::{Origin, Target, Walk};
 use crate::help;
 use crate::inputs::Role;
 use crate::object_file::{Object, Place, Relocation, SectionKind};
-use crate::reach::{Origin, Target, Walk};
 use crate::reason::{Referrer, Rule};
 
 /// Places that the image refers to: an object, a section, an offset.
@@ -23,10 +23,13 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// set up what the entry reads. Those of the compiler's support library are no matter where the image calls their
     /// function itself.
     pub(crate) fn refuse_constructors(&mut self) {
-        let reached = self.chunks.iter().filter_map(|chunk| match chunk.origin {
-            Origin::Piece { object, .. } => Some(object),
-            _ => None,
-        });
+        let reached = self
+            .sections
+            .iter()
+            .filter_map(|input_section| match input_section.origin {
+                Origin::Piece { object, .. } => Some(object),
+                _ => None,
+            });
         let given = (0..self.inputs.len())
             .filter(|&slot| self.inputs.role(slot) == Role::User && !self.inputs.archived(slot));
         let objects: BTreeSet<usize> = reached.chain(given).collect();
@@ -85,9 +88,16 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// counts its field.
     fn called(&self) -> Called {
         let mut called = Called::new();
-        for link in self.chunks.iter().flat_map(|chunk| &chunk.links) {
-            if let Target::Chunk { chunk, offset } = link.target
-                && let Origin::Piece { object, section, .. } = self.chunks[chunk].origin
+        for link in self
+            .sections
+            .iter()
+            .flat_map(|input_section| &input_section.links)
+        {
+            if let Target::InputSection {
+                input_section,
+                offset,
+            } = link.target
+                && let Origin::Piece { object, section, .. } = self.sections[input_section].origin
             {
                 let branched = offset.wrapping_add_signed(link.addend.wrapping_add(4));
                 called.extend([(object, section, offset), (object, section, branched)]);
@@ -98,19 +108,19 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Who refers to something of an object, from outside of it.
     fn referrers(&self, to: usize) -> Vec<Referrer> {
-        let object_of = |chunk: usize| match self.chunks[chunk].origin {
+        let object_of = |input_section: usize| match self.sections[input_section].origin {
             Origin::Piece { object, section, .. } => Some((object, section)),
             _ => None,
         };
         let mut found = Vec::new();
-        for (index, chunk) in self.chunks.iter().enumerate() {
+        for (index, input_section) in self.sections.iter().enumerate() {
             let Some((from, section)) = object_of(index).filter(|(object, _)| *object != to) else {
                 continue;
             };
             let Some(object) = self.object(from) else { continue };
-            for link in &chunk.links {
-                if let Target::Chunk { chunk, .. } = link.target
-                    && object_of(chunk).is_some_and(|(object, _)| object == to)
+            for link in &input_section.links {
+                if let Target::InputSection { input_section, .. } = link.target
+                    && object_of(input_section).is_some_and(|(object, _)| object == to)
                 {
                     found.push(self.referrer(from, object, section, link.plan.start as u64));
                 }

@@ -3,15 +3,15 @@
 use ifunc_abi::image::{ImageParts, ImportFlags, ImportPart, Relocation};
 
 use crate::arch::{Need, Patch};
+use crate::gc::{Graph, Link, Target};
 use crate::layout::{Layout, got_offset};
 use crate::object_file::SectionKind;
-use crate::reach::{Link, Reached, Target};
 use crate::reason::{Reasons, Rule};
 use crate::{Imports, Request, help};
 
 /// Writes the image's parts.
 pub(crate) fn emit(
-    reached: &Reached<'_, '_>,
+    reached: &Graph<'_, '_>,
     layout: &Layout,
     request: &Request<'_>,
     reasons: &mut Reasons,
@@ -55,7 +55,7 @@ pub(crate) fn emit(
         target: request.target,
         answer: request.answer,
         payload_align_log2: request.payload_align.max(1).next_power_of_two().trailing_zeros() as u8,
-        entry: (layout.chunks[entry] + offset) as u32,
+        entry: (layout.sections[entry] + offset) as u32,
         slot: layout.slot.map(|slot| slot as u32),
         rx_align_log2: layout.align.trailing_zeros() as u8,
         rx: out.rx,
@@ -69,7 +69,7 @@ pub(crate) fn emit(
 }
 
 struct Out<'r, 'a> {
-    reached: &'r Reached<'r, 'a>,
+    reached: &'r Graph<'r, 'a>,
     layout: &'r Layout,
     rx: Vec<u8>,
     rw: Vec<u8>,
@@ -80,13 +80,14 @@ impl Out<'_, '_> {
     fn write(&mut self) -> Option<()> {
         let (reached, layout) = (self.reached, self.layout);
         let arch = reached.arch;
-        for (index, chunk) in reached.chunks.iter().enumerate() {
-            if chunk.kind == SectionKind::Bss {
+        for (index, input_section) in reached.sections.iter().enumerate() {
+            if input_section.kind == SectionKind::Bss {
                 continue;
             }
-            let base = layout.chunks[index];
-            self.bytes(base, chunk.data.len())?.copy_from_slice(chunk.data);
-            for (number, link) in chunk.links.iter().enumerate() {
+            let base = layout.sections[index];
+            self.bytes(base, input_section.data.len())?
+                .copy_from_slice(input_section.data);
+            for (number, link) in input_section.links.iter().enumerate() {
                 self.link(base, (index, number), link)?;
             }
         }
@@ -95,22 +96,22 @@ impl Out<'_, '_> {
             let code = arch.thunk(at, slot, got_offset(import))?;
             self.bytes(at, code.len())?.copy_from_slice(&code);
         }
-        for (&(chunk, link), stub) in &layout.stubs {
-            let place = layout.chunks[chunk];
-            let chunk = &reached.chunks[chunk];
-            let plan = chunk.links[link].plan;
+        for (&(input_section, link), stub) in &layout.stubs {
+            let place = layout.sections[input_section];
+            let input_section = &reached.sections[input_section];
+            let plan = input_section.links[link].plan;
             let place = place + plan.start as u64;
-            let original = &chunk.data[plan.start..plan.end];
+            let original = &input_section.data[plan.start..plan.end];
             let code = arch.stub(plan.form, original, place, stub.at, slot, got_offset(stub.import))?;
             self.bytes(stub.at, code.len())?.copy_from_slice(&code);
         }
-        for (&target, &at) in &layout.cells {
+        for (&target, &at) in &layout.got_entries {
             self.install(at, target, 0)?;
         }
         Some(())
     }
 
-    /// Patches one place of a chunk at `base`.
+    /// Patches one place of a input section at `base`.
     fn link(&mut self, base: u64, id: (usize, usize), link: &Link) -> Option<()> {
         let (reached, layout) = (self.reached, self.layout);
         let Link {
@@ -118,16 +119,22 @@ impl Out<'_, '_> {
         } = *link;
         let place = base + plan.start as u64;
         let address = match (plan.need, target) {
-            (Need::Nothing, Target::Chunk { chunk, offset }) => layout.chunks[chunk] + offset,
+            (
+                Need::Nothing,
+                Target::InputSection {
+                    input_section,
+                    offset,
+                },
+            ) => layout.sections[input_section] + offset,
             (Need::Thunk, Target::Import(import)) => *layout.thunks.get(&import)?,
             (Need::Stub, Target::Import(_)) => layout.stubs.get(&id)?.at,
-            (Need::Cell, target) => *layout.cells.get(&target)?,
+            (Need::GotEntry, target) => *layout.got_entries.get(&target)?,
             (Need::Address, target) => {
                 self.install(place, target, addend)?;
                 0
             }
             // An architecture never plans these.
-            (Need::Nothing, Target::Import(_)) | (Need::Thunk | Need::Stub, Target::Chunk { .. }) => {
+            (Need::Nothing, Target::Import(_)) | (Need::Thunk | Need::Stub, Target::InputSection { .. }) => {
                 return None;
             }
         };
@@ -145,11 +152,12 @@ impl Out<'_, '_> {
     fn install(&mut self, place: u64, target: Target, addend: i64) -> Option<()> {
         let offset = u32::try_from(place).ok()?;
         self.relocations.push(match target {
-            Target::Chunk {
-                chunk,
+            Target::InputSection {
+                input_section,
                 offset: inside,
             } => {
-                let address = i128::from(self.layout.chunks[chunk]) + i128::from(inside) + i128::from(addend);
+                let address =
+                    i128::from(self.layout.sections[input_section]) + i128::from(inside) + i128::from(addend);
                 Relocation::Relative {
                     offset,
                     addend: i32::try_from(address).ok()?,

@@ -3,8 +3,8 @@
 use ifunc_abi::{name, symbols};
 use object::elf;
 
+use crate::gc::{Import, Target, Walk};
 use crate::object_file::Symbol;
-use crate::reach::{Import, Target, Walk};
 use crate::reason::Rule;
 use crate::refuse::Site;
 use crate::{Imports, help};
@@ -44,8 +44,11 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
             name if is_landing_pad(name) => {
-                let chunk = self.trap(site.object.arch);
-                return Some(Target::Chunk { chunk, offset: 0 });
+                let input_section = self.trap(site.object.arch);
+                return Some(Target::InputSection {
+                    input_section,
+                    offset: 0,
+                });
             }
             // The second half of what was refused already.
             "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,

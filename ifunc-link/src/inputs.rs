@@ -290,7 +290,7 @@ impl<'a> Inputs<'a> {
 
     /// The members of archives that an ordinary linker would take for a program of `root`: those that define what is asked
     /// for by a reference that is not weak.
-    pub(crate) fn members_for(&self, root: &str) -> HashSet<usize> {
+    pub(crate) fn extracted_members(&self, root: &str) -> HashSet<usize> {
         let mut open: Vec<usize> = (0..self.slots.len())
             .filter(|&slot| !self.archived(slot))
             .collect();

@@ -7,7 +7,7 @@
 //! | step | file |
 //! |---|---|
 //! | objects and archives → sections, symbols, relocations | `object_file`, `pieces`, `inputs` |
-//! | entry → what it reaches, each relocation judged | `reach`, `imports` |
+//! | entry → what it reaches, each relocation validated | `reach`, `imports` |
 //! | addresses | `layout` |
 //! | bytes | `emit` |
 //! | what became of the relocations | `uses` |
@@ -55,14 +55,14 @@ mod demangle;
 mod digest;
 mod emit;
 mod extents;
+mod gc;
 mod help;
 mod imports;
 mod inputs;
 mod layout;
 mod lines;
+mod merge;
 mod object_file;
-mod pieces;
-mod reach;
 mod reason;
 mod refuse;
 mod uses;
@@ -176,7 +176,7 @@ impl<'a> Linker<'a> {
     /// # Errors
     /// Every reason why what the entry reaches makes no image.
     pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
-        let reached = reach::reach(&self.inputs, request)?;
+        let reached = gc::collect(&self.inputs, request)?;
         let mut reasons = reason::Reasons::default();
         let laid_out = layout::lay_out(&reached, &mut reasons)
             .and_then(|layout| Some((emit::emit(&reached, &layout, request, &mut reasons)?, layout)));
@@ -186,7 +186,7 @@ impl<'a> Linker<'a> {
                     return Ok(Linked {
                         image,
                         relocations: uses::of(&reached),
-                        debug: debug::companion(&self.inputs, &reached, &layout).unwrap_or_default(),
+                        debug: debug::debug_object(&self.inputs, &reached, &layout).unwrap_or_default(),
                     });
                 }
                 Err(e) => reasons.add(

@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _
 use crate::arch::{Arch, arch_of};
 use crate::extents::Extents;
 use crate::help;
-use crate::pieces::{Piece, split, unsplittable};
+use crate::merge::{Piece, split, unsplittable};
 
 type Header = elf::FileHeader64<LE>;
 

@@ -151,7 +151,7 @@ pub(crate) struct Referrer {
 }
 
 /// So many referrers of a reason, and lines of a referrer, are told.
-const TOLD: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// Whoever refers, once, and the lines where it does.
 #[derive(Debug)]
@@ -223,7 +223,7 @@ impl Reasons {
         };
         let next = known.by_name.len();
         let index = *known.by_name.entry(who).or_insert_with_key(|who| {
-            if next < TOLD {
+            if next < MAX_SHOWN {
                 known.referrers.push(Referrers {
                     who: who.clone(),
                     at: Vec::new(),
@@ -236,7 +236,7 @@ impl Reasons {
         if let Some(referrer) = known.referrers.get_mut(index)
             && let Some(at) = at
             && referrer.lines.insert(at.clone())
-            && referrer.at.len() < TOLD
+            && referrer.at.len() < MAX_SHOWN
         {
             referrer.at.push(at);
         }

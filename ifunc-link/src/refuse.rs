@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::arch::{Arch, Refused};
 use crate::demangle::demangle;
+use crate::gc::{Origin, Walk};
 use crate::inputs::Definition;
 use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
 use crate::object_file::{Object, Place, Relocation, SectionKind, Symbol, without_version};
-use crate::reach::{Origin, Walk};
 use crate::reason::{Referrer, Rule};
 use crate::{Imports, help};
 
@@ -32,7 +32,7 @@ const LINKER_SYMBOLS: [&str; 16] = [
 ];
 
 /// So many steps of a way are told: whoever needs more of them looks at the source.
-const LONGEST_WAY: usize = 8;
+const MAX_CHAIN: usize = 8;
 
 /// A relocation, and where it stands.
 pub(crate) struct Site<'w, 'a> {
@@ -83,26 +83,28 @@ impl<'w, 'a> Walk<'w, 'a> {
         Referrer {
             who: format!("`{}` in {}", demangle(name), object.name),
             at: self.inputs.line(object_index, section, offset),
-            through: self.way_to(object_index, section, offset, name),
+            through: self.reference_chain(object_index, section, offset, name),
         }
     }
 
     /// What lies between the entry and a place, the nearest first: the shortest way there is, or the beginning of a long
     /// one.
-    fn way_to(&self, object: usize, section: usize, offset: u64, name: &str) -> Vec<String> {
+    fn reference_chain(&self, object: usize, section: usize, offset: u64, name: &str) -> Vec<String> {
         let mut way = Vec::new();
         let mut last = name;
-        let mut chunk = self.chunk_at(object, section, offset);
-        while let Some((by, offset)) = chunk.and_then(|chunk| self.chunks[chunk].found_by) {
-            if let Origin::Piece { object, section, .. } = self.chunks[by].origin
+        let mut input_section = self.input_section_at(object, section, offset);
+        while let Some((by, offset)) =
+            input_section.and_then(|input_section| self.sections[input_section].parent)
+        {
+            if let Origin::Piece { object, section, .. } = self.sections[by].origin
                 && let Some(object) = self.object(object)
             {
                 let name = object.enclosing(section, offset);
                 let from = &object.sections[section];
                 // What has no name of its own says nothing, and the entry is who it is all about.
                 let nameless = from.kind != SectionKind::Text && name == from.name;
-                if name != last && !nameless && self.chunks[by].found_by.is_some() {
-                    if way.len() == LONGEST_WAY {
+                if name != last && !nameless && self.sections[by].parent.is_some() {
+                    if way.len() == MAX_CHAIN {
                         way.push("…".to_owned());
                         break;
                     }
@@ -110,7 +112,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                     last = name;
                 }
             }
-            chunk = Some(by);
+            input_section = Some(by);
         }
         way
     }
@@ -122,14 +124,14 @@ impl<'w, 'a> Walk<'w, 'a> {
             false if size >= MAX_ADDRESS => (Rule::TooLarge, format!("{size} bytes"), help::TOO_LARGE),
             false => return,
         };
-        let by = self
-            .here
-            .and_then(|(chunk, offset)| match self.chunks[chunk].origin {
+        let by = self.here.and_then(
+            |(input_section, offset)| match self.sections[input_section].origin {
                 Origin::Piece { object, section, .. } => {
                     Some(self.referrer(object, self.object(object)?, section, offset))
                 }
                 _ => None,
-            });
+            },
+        );
         self.reasons.add(rule, name, &detail, by, help);
     }
 
@@ -162,9 +164,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// by who refers to it: inside of an object, compilers refer to functions without their names.
     pub(crate) fn refuse_duplicates(&mut self) {
         let sections: BTreeSet<(usize, usize)> = self
-            .chunks
+            .sections
             .iter()
-            .filter_map(|chunk| match chunk.origin {
+            .filter_map(|input_section| match input_section.origin {
                 Origin::Piece { object, section, .. } => Some((object, section)),
                 _ => None,
             })

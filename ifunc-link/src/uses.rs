@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::arch::Need;
+use crate::gc::{Graph, Link, Origin, Target};
 use crate::object_file::SectionKind;
-use crate::reach::{Link, Origin, Reached, Target};
 
 /// What became of relocations of one kind in one image: a line of the linker's coverage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub struct RelocationUse {
     pub place: &'static str,
     /// Whether it refers to an import, or to something in the image.
     pub import: bool,
-    /// How it is resolved: by a `distance`, a `thunk`, a `stub`, a `cell`, an `install relocation`, or by a `trap` where
+    /// How it is resolved: by a `distance`, a `thunk`, a `stub`, a `GOT entry`, an `install relocation`, or by a `trap` where
     /// the code behind it is never run.
     pub resolved: &'static str,
     /// How often in this image.
@@ -23,11 +23,11 @@ pub struct RelocationUse {
 }
 
 /// The relocations of what was reached, counted.
-pub(crate) fn of(reached: &Reached<'_, '_>) -> Vec<RelocationUse> {
+pub(crate) fn of(reached: &Graph<'_, '_>) -> Vec<RelocationUse> {
     let mut counts: BTreeMap<(u32, &'static str, bool, &'static str), usize> = BTreeMap::new();
-    for chunk in &reached.chunks {
-        for link in &chunk.links {
-            let place = match chunk.kind {
+    for input_section in &reached.sections {
+        for link in &input_section.links {
+            let place = match input_section.kind {
                 SectionKind::Text => link.plan.place,
                 _ => "data",
             };
@@ -51,13 +51,17 @@ pub(crate) fn of(reached: &Reached<'_, '_>) -> Vec<RelocationUse> {
     uses
 }
 
-fn resolved(reached: &Reached<'_, '_>, link: &Link) -> &'static str {
+fn resolved(reached: &Graph<'_, '_>, link: &Link) -> &'static str {
     match (link.plan.need, link.target) {
-        (_, Target::Chunk { chunk, .. }) if reached.chunks[chunk].origin == Origin::Trap => "trap",
+        (_, Target::InputSection { input_section, .. })
+            if reached.sections[input_section].origin == Origin::Trap =>
+        {
+            "trap"
+        }
         (Need::Nothing, _) => "distance",
         (Need::Thunk, _) => "thunk",
         (Need::Stub, _) => "stub",
-        (Need::Cell, _) => "cell",
+        (Need::GotEntry, _) => "GOT entry",
         (Need::Address, _) => "install relocation",
     }
 }

@@ -21,7 +21,7 @@ pub(crate) enum Need {
     /// Code of this site's own that loads the import's address through the slot and jumps back.
     Stub,
     /// Eight bytes that hold the target's address after install; shared by all users of the target.
-    Cell,
+    GotEntry,
     /// An install relocation at the place itself.
     Address,
 }
@@ -92,7 +92,7 @@ pub(crate) enum Refused {
 pub(crate) struct Patch {
     /// Address of the byte at [`Plan::start`].
     pub(crate) address: u64,
-    /// Address of what is referred to: the target, its thunk, its stub or its cell.
+    /// Address of what is referred to: the target, its thunk, its stub or its GOT entry.
     pub(crate) target: u64,
     /// The relocation's addend.
     pub(crate) addend: i64,
@@ -122,7 +122,7 @@ pub(crate) trait Arch: Sync {
     /// open how far behind the field it ends.
     fn offsets_from_symbol(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Vec<i64>;
 
-    /// Judges the relocation of `kind` at `at`: bytes, addend and kind have to fit each other. `None`: nothing is to be
+    /// Validates the relocation of `kind` at `at`: bytes, addend and kind have to fit each other. `None`: nothing is to be
     /// done.
     fn plan(
         &self,

@@ -153,7 +153,7 @@ impl Sections {
         })
     }
 
-    /// Writes the sections into the companion.
+    /// Writes the sections into the debug_object.
     pub(super) fn write(self, parts: &mut Parts) -> Option<()> {
         for (name, section) in self.0 {
             if section.data.is_empty() {

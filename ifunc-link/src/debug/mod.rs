@@ -1,4 +1,4 @@
-//! The companion of an image: what a debugger, a profiler or a person wants to know of it and what does not travel.
+//! The debug_object of an image: what a debugger, a profiler or a person wants to know of it and what does not travel.
 //!
 //! It is an ELF relocatable file, as a just-in-time compiler hands it to a debugger: a section `.text` without bytes that
 //! stands for the read-execute part (an offset in it is one in the image's address space), a section `.data` that stands
@@ -20,13 +20,13 @@ use object::{
     SymbolScope, elf,
 };
 
+use crate::gc::{Graph, Origin, Target};
 use crate::inputs::Inputs;
 use crate::layout::{Layout, WORD, got_offset};
 use crate::object_file::{Place, SectionKind, Symbol};
-use crate::reach::{Origin, Reached, Target};
 
-/// The companion of what was laid out; `None` for an architecture that it cannot be written for.
-pub(crate) fn companion(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> Option<Vec<u8>> {
+/// The debug_object of what was laid out; `None` for an architecture that it cannot be written for.
+pub(crate) fn debug_object(inputs: &Inputs<'_>, reached: &Graph<'_, '_>, layout: &Layout) -> Option<Vec<u8>> {
     let architecture = match elf::Machine(reached.arch.machine()) {
         elf::EM_X86_64 => Architecture::X86_64,
         elf::EM_AARCH64 => Architecture::Aarch64,
@@ -57,7 +57,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(architecture: Architecture, reached: &Reached<'_, '_>, layout: &Layout) -> Self {
+    fn new(architecture: Architecture, reached: &Graph<'_, '_>, layout: &Layout) -> Self {
         let mut object = write::Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
         let mut section = |name: &str, size: u64, align: u64, flags: elf::SectionFlags| {
             let segment = object.segment_name(StandardSegment::Text).into();
@@ -150,14 +150,14 @@ type BySection<'w, 'a> = BTreeMap<usize, Vec<(u64, &'w Symbol<'a>)>>;
 
 /// Names and addresses of everything in the image, by address: the objects' symbols, what the linker made, and, for
 /// what has no symbol (strings, constants), the name of the section that it comes from.
-fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
+fn symbols(inputs: &Inputs<'_>, reached: &Graph<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
     let mut found: BTreeSet<(u64, Named)> = BTreeSet::new();
     // An object without LTO has tens of thousands of symbols: they are looked through once, not for each piece.
     // Of a section, they are sorted by their offsets: one of strings has as many pieces as symbols.
     let mut by_section: BTreeMap<usize, BySection<'_, '_>> = BTreeMap::new();
-    for (chunk, &at) in reached.chunks.iter().zip(&layout.chunks) {
-        let code = chunk.kind == SectionKind::Text;
-        let (number, section, piece) = match &chunk.origin {
+    for (input_section, &at) in reached.sections.iter().zip(&layout.sections) {
+        let code = input_section.kind == SectionKind::Text;
+        let (number, section, piece) = match &input_section.origin {
             Origin::Piece {
                 object,
                 section,
@@ -166,13 +166,13 @@ fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> V
             Origin::Common(name) => {
                 let named = Named {
                     local: false,
-                    ..Named::local(name.clone(), chunk.size, code)
+                    ..Named::local(name.clone(), input_section.size, code)
                 };
                 found.insert((at, named));
                 continue;
             }
             Origin::Trap => {
-                found.insert((at, Named::local("__ifunc_trap", chunk.size, code)));
+                found.insert((at, Named::local("__ifunc_trap", input_section.size, code)));
                 continue;
             }
         };
@@ -198,11 +198,11 @@ fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> V
         let end = range.end.max(range.start + 1);
         let mut named = false;
         for &(value, symbol) in symbols[first..].iter().take_while(|&&(value, _)| value < end) {
-            found.insert((at + value - range.start, Named::of(symbol, chunk.kind)));
+            found.insert((at + value - range.start, Named::of(symbol, input_section.kind)));
             named = true;
         }
-        if !named && chunk.size != 0 {
-            found.insert((at, Named::local(from.name, chunk.size, code)));
+        if !named && input_section.size != 0 {
+            found.insert((at, Named::local(from.name, input_section.size, code)));
         }
     }
     let of_import = |import: usize, suffix: &str| format!("{}{suffix}", reached.imports[import].symbol);
@@ -217,21 +217,24 @@ fn symbols(inputs: &Inputs<'_>, reached: &Reached<'_, '_>, layout: &Layout) -> V
             .map_or(0, |code| code.len());
         found.insert((at, Named::local(of_import(import, "@plt"), size as u64, true)));
     }
-    for (&(chunk, link), stub) in &layout.stubs {
-        let chunk = &reached.chunks[chunk];
-        let plan = chunk.links[link].plan;
-        let original = &chunk.data[plan.start..plan.end];
+    for (&(input_section, link), stub) in &layout.stubs {
+        let input_section = &reached.sections[input_section];
+        let plan = input_section.links[link].plan;
+        let original = &input_section.data[plan.start..plan.end];
         let code = reached
             .arch
             .stub(plan.form, original, 0, 0, 0, got_offset(stub.import));
         let size = code.map_or(0, |code| code.len()) as u64;
         found.insert((stub.at, Named::local(of_import(stub.import, "@load"), size, true)));
     }
-    for (&target, &at) in &layout.cells {
+    for (&target, &at) in &layout.got_entries {
         let name = match target {
             Target::Import(import) => of_import(import, "@got"),
-            Target::Chunk { chunk, offset } => {
-                let name = names_at.get(&(layout.chunks[chunk] + offset));
+            Target::InputSection {
+                input_section,
+                offset,
+            } => {
+                let name = names_at.get(&(layout.sections[input_section] + offset));
                 format!("{}@got", name.map_or("", |name| name))
             }
         };
@@ -258,14 +261,14 @@ struct Places {
 }
 
 impl Places {
-    fn new(reached: &Reached<'_, '_>, layout: &Layout) -> Self {
-        let chunks = reached.chunks.iter().zip(&layout.chunks);
-        let sections = chunks.filter_map(|(chunk, &at)| match chunk.origin {
+    fn new(reached: &Graph<'_, '_>, layout: &Layout) -> Self {
+        let sections = reached.sections.iter().zip(&layout.sections);
+        let sections = sections.filter_map(|(input_section, &at)| match input_section.origin {
             Origin::Piece {
                 object,
                 section,
                 piece: 0,
-            } => Some(((object, section), (chunk.size, at))),
+            } => Some(((object, section), (input_section.size, at))),
             _ => None,
         });
         Self {

@@ -1,6 +1,6 @@
 //#ExpectImports: host_counter host_table
-//#Covers: R_X86_64_GOTPCREL | data | import | cell
-//#Covers: R_X86_64_GOTPCREL | data | image | cell
+//#Covers: R_X86_64_GOTPCREL | data | import | GOT entry
+//#Covers: R_X86_64_GOTPCREL | data | image | GOT entry
 //#Covers: R_X86_64_PC32 | data | image | distance
 // Distances to entries of the GOT in data, as tables of relative pointers have them. What stands before one looks like an
 // instruction, and is none.

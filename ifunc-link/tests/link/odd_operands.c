@@ -1,7 +1,7 @@
 //#ExpectImports: host_add host_counter host_mul host_table
-//#Covers: R_X86_64_GOTPCREL | mov xmm, [rip] | import | cell by gcc
-//#Covers: R_X86_64_REX_GOTPCRELX | cmp r64, [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | sub r64, [rip] | import | cell
+//#Covers: R_X86_64_GOTPCREL | mov xmm, [rip] | import | GOT entry by gcc
+//#Covers: R_X86_64_REX_GOTPCRELX | cmp r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | sub r64, [rip] | import | GOT entry
 // GOT entries as operands of instructions other than `mov`: compare, store two at once, add, test.
 #include "ifunc.h"
 struct pair { void *a, *b; };

@@ -1,18 +1,18 @@
 //#ExpectImports: host_counter host_table
 //#ExpectImportRelocations: yes
-//#Covers: R_X86_64_REX_GOTPCRELX | test r64, [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | and r64, [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | or r64, [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | xor r64, [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | add r64, [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | sub r64, [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | cmp r64, [rip] | import | cell
-//#Covers: R_X86_64_GOTPCREL | cmp [rip], imm | import | cell
-//#Covers: R_X86_64_GOTPCREL | push [rip] | import | cell
-//#Covers: R_X86_64_GOTPCREL | mov xmm, [rip] | import | cell
-//#Covers: R_X86_64_GOTPCREL | cmovcc r64, [rip] | import | cell
-//#Covers: R_X86_64_GOTPCREL | other [rip] | import | cell
-//#Covers: R_X86_64_REX_GOTPCRELX | add r64, [rip] | image | cell
+//#Covers: R_X86_64_REX_GOTPCRELX | test r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | and r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | or r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | xor r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | add r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | sub r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | cmp r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_GOTPCREL | cmp [rip], imm | import | GOT entry
+//#Covers: R_X86_64_GOTPCREL | push [rip] | import | GOT entry
+//#Covers: R_X86_64_GOTPCREL | mov xmm, [rip] | import | GOT entry
+//#Covers: R_X86_64_GOTPCREL | cmovcc r64, [rip] | import | GOT entry
+//#Covers: R_X86_64_GOTPCREL | other [rip] | import | GOT entry
+//#Covers: R_X86_64_REX_GOTPCRELX | add r64, [rip] | image | GOT entry
 // Every operation on an entry of the GOT that a compiler could think of, with low and high registers. Results are
 // differences and flags: addresses are not the same as in a library.
 #include "ifunc.h"

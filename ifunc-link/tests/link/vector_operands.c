@@ -1,6 +1,6 @@
 //#Libgcc: yes
 //#ExpectImports: host_counter host_table
-//#Covers: R_X86_64_GOTPCREL | vector [rip] | import | cell
+//#Covers: R_X86_64_GOTPCREL | vector [rip] | import | GOT entry
 // The same with VEX prefixes, an immediate behind the displacement among them.
 #include "ifunc.h"
 __asm__(".section .text.vectors,\"ax\",@progbits\n.type vectors,@function\n"

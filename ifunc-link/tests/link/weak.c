@@ -1,6 +1,6 @@
 //#ExpectWeak: absent_function absent_data
 //#ExpectImports: absent_data absent_function host_add
-//#Covers: R_X86_64_GOTPCREL | cmp [rip], imm | import | cell
+//#Covers: R_X86_64_GOTPCREL | cmp [rip], imm | import | GOT entry
 // What may be missing is asked for by its address.
 #include "ifunc.h"
 __attribute__((weak)) uint64_t absent_function(uint64_t);

@@ -5,7 +5,7 @@
 //! | `GOTPCREL`, `GOTPCRELX`, `REX_GOTPCRELX` | `call *[rip]` | `addr32 call rel32` | the same, to a thunk |
 //! | " | `jmp *[rip]` | `jmp rel32; nop` | the same, to a thunk |
 //! | " | `mov r64, [rip]` | `lea r64, [rip]` | `jmp stub; nop; nop` |
-//! | " | any other operand, or data | a cell | a cell |
+//! | " | any other operand, or data | a GOT entry | a GOT entry |
 //! | `PLT32` | `call`, `jmp`, `jcc` | `rel32` | `rel32` to a thunk |
 //! | `PC32` | anything | `S + A - P` | refused |
 //! | `64` | data | install relocation | install relocation |
@@ -57,7 +57,7 @@ impl X86_64 {
         };
         // The second byte of a REX2 prefix looks like a REX prefix. The other kinds say that there is none.
         if kind == elf::R_X86_64_GOTPCREL.0 && at.before(4) == Some(0xd5) {
-            return Ok(plan(RELATIVE_32, Need::Cell, 0));
+            return Ok(plan(RELATIVE_32, Need::GotEntry, 0));
         }
         let rex_w = at.before(3).is_some_and(|rex| rex & 0xfb == 0x48);
         Ok(match (at.before(2), at.before(1)) {
@@ -67,7 +67,7 @@ impl X86_64 {
                 true => plan(LOAD_STUB, Need::Stub, 3),
                 false => plan(LOAD_ADDRESS, Need::Nothing, 3),
             },
-            _ => plan(RELATIVE_32, Need::Cell, 0),
+            _ => plan(RELATIVE_32, Need::GotEntry, 0),
         })
     }
 
@@ -350,17 +350,17 @@ mod tests {
         );
         assert_eq!(
             form(&[0xff, 0x35, 0, 0, 0, 0], 2, Import),
-            Ok((RELATIVE_32, Need::Cell)),
+            Ok((RELATIVE_32, Need::GotEntry)),
             "push"
         );
         assert_eq!(
             form(&[0x8b, 0x05, 0, 0, 0, 0], 2, Import),
-            Ok((RELATIVE_32, Need::Cell)),
+            Ok((RELATIVE_32, Need::GotEntry)),
             "no REX"
         );
         assert_eq!(
             form(&[0x48, 0x8b, 0x45, 0, 0, 0, 0], 3, Import),
-            Ok((RELATIVE_32, Need::Cell)),
+            Ok((RELATIVE_32, Need::GotEntry)),
             "not [rip]"
         );
         assert_eq!(
@@ -370,13 +370,13 @@ mod tests {
         );
         assert_eq!(
             form(&[0x15, 0, 0, 0, 0], 1, Import),
-            Ok((RELATIVE_32, Need::Cell)),
+            Ok((RELATIVE_32, Need::GotEntry)),
             "no opcode"
         );
         let rex2 = [0xd5, 0x48, 0x8b, 0x05, 0, 0, 0, 0];
         assert_eq!(
             form(&rex2, 4, Import),
-            Ok((RELATIVE_32, Need::Cell)),
+            Ok((RELATIVE_32, Need::GotEntry)),
             "REX2 and no REX"
         );
         let after_rbp = plan(elf::R_X86_64_REX_GOTPCRELX, &rex2, 4, -4, Import).unwrap();

@@ -10,16 +10,16 @@ use object::elf;
 use crate::arch::{Arch, Bytes, Plan, Refused, TargetClass};
 use crate::inputs::{Definition, Inputs};
 use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
+use crate::merge::{leaves_piece, piece_at};
 use crate::object_file::{Object, Place, Relocation, SectionKind, Symbol};
-use crate::pieces::{leaves_piece, piece_at};
 use crate::reason::{Reasons, Rule};
 use crate::refuse::Site;
 use crate::{LinkError, Request, help};
 
 /// What ends in the image as one run of bytes.
 #[derive(Debug)]
-pub(crate) struct Chunk<'a> {
-    /// Where it comes from; also the order of the chunks in the image.
+pub(crate) struct InputSection<'a> {
+    /// Where it comes from; also the order of the input sections in the image.
     pub(crate) origin: Origin,
     pub(crate) kind: SectionKind,
     /// The bytes before relocation; empty for zeroed data.
@@ -28,11 +28,11 @@ pub(crate) struct Chunk<'a> {
     pub(crate) align: u64,
     /// By ascending place; no two rewrite the same byte.
     pub(crate) links: Vec<Link>,
-    /// The chunk, and the offset in its section, that led here first; the entry has none.
-    pub(crate) found_by: Option<(usize, u64)>,
+    /// The input section, and the offset in its section, that led here first; the entry has none.
+    pub(crate) parent: Option<(usize, u64)>,
 }
 
-/// Where a chunk comes from.
+/// Where a input section comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     /// A piece of a section.
@@ -47,7 +47,7 @@ pub(crate) enum Origin {
     Trap,
 }
 
-/// A relocation that was judged.
+/// A relocation that was validated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     /// The relocation's number.
@@ -60,8 +60,8 @@ pub(crate) struct Link {
 /// What a relocation refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
-    /// An offset in a chunk.
-    Chunk { chunk: usize, offset: u64 },
+    /// An offset in a input section.
+    InputSection { input_section: usize, offset: u64 },
     /// An import, by its number.
     Import(usize),
 }
@@ -77,10 +77,10 @@ pub(crate) struct Import<'a> {
 }
 
 /// Everything that the entry reaches.
-pub(crate) struct Reached<'w, 'a> {
+pub(crate) struct Graph<'w, 'a> {
     pub(crate) inputs: &'w Inputs<'a>,
     pub(crate) arch: &'static dyn Arch,
-    pub(crate) chunks: Vec<Chunk<'a>>,
+    pub(crate) sections: Vec<InputSection<'a>>,
     /// By first reference.
     pub(crate) imports: Vec<Import<'a>>,
     /// Where the entry is.
@@ -88,14 +88,14 @@ pub(crate) struct Reached<'w, 'a> {
 }
 
 /// Follows the relocations from the entry.
-pub(crate) fn reach<'w, 'a>(
+pub(crate) fn collect<'w, 'a>(
     inputs: &'w Inputs<'a>,
     request: &'w Request<'_>,
-) -> Result<Reached<'w, 'a>, LinkError> {
+) -> Result<Graph<'w, 'a>, LinkError> {
     let mut walk = Walk {
         inputs,
         request,
-        chunks: Vec::new(),
+        sections: Vec::new(),
         by_origin: BTreeMap::new(),
         by_bytes: HashMap::new(),
         imports: Vec::new(),
@@ -108,7 +108,7 @@ pub(crate) fn reach<'w, 'a>(
     let entry = walk.entry(&walk.root.clone());
     if let Some((arch, _)) = entry {
         let mut next = 0;
-        while next < walk.chunks.len() {
+        while next < walk.sections.len() {
             walk.follow(next, arch);
             next += 1;
         }
@@ -117,13 +117,13 @@ pub(crate) fn reach<'w, 'a>(
     }
     match entry {
         Some((arch, entry)) => {
-            let (chunks, imports) = (walk.chunks, walk.imports);
+            let (sections, imports) = (walk.sections, walk.imports);
             walk.reasons.unless_any(
                 request.name,
-                Reached {
+                Graph {
                     inputs,
                     arch,
-                    chunks,
+                    sections,
                     imports,
                     entry,
                 },
@@ -137,14 +137,14 @@ pub(crate) fn reach<'w, 'a>(
 pub(crate) struct Walk<'w, 'a> {
     pub(crate) inputs: &'w Inputs<'a>,
     pub(crate) request: &'w Request<'w>,
-    pub(crate) chunks: Vec<Chunk<'a>>,
+    pub(crate) sections: Vec<InputSection<'a>>,
     by_origin: BTreeMap<Origin, usize>,
     /// Mergeable pieces by their bytes.
     by_bytes: HashMap<&'a [u8], usize>,
     pub(crate) imports: Vec<Import<'a>>,
     pub(crate) import_numbers: HashMap<&'a str, usize>,
     pub(crate) reasons: Reasons,
-    /// The relocation that is judged: its chunk, and its offset in the section.
+    /// The relocation that is validated: its input section, and its offset in the section.
     pub(crate) here: Option<(usize, u64)>,
     /// The entry's symbol.
     root: String,
@@ -153,7 +153,7 @@ pub(crate) struct Walk<'w, 'a> {
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    /// Finds the entry and makes its chunk the first.
+    /// Finds the entry and makes its input section the first.
     fn entry(&mut self, root: &str) -> Option<(&'static dyn Arch, (usize, u64))> {
         let found = match self.inputs.definition(root) {
             Ok(found) => found,
@@ -182,16 +182,16 @@ impl<'w, 'a> Walk<'w, 'a> {
                 .add(Rule::NoEntry, root, "it is not a function", None, help::NO_ENTRY);
             return None;
         }
-        let chunk = self.piece(found.object, object, index, 0);
-        Some((object.arch, (chunk, value)))
+        let input_section = self.piece(found.object, object, index, 0);
+        Some((object.arch, (input_section, value)))
     }
 
-    /// A readable object. Those that definitions and chunks refer to always are.
+    /// A readable object. Those that definitions and input sections refer to always are.
     pub(crate) fn object(&self, index: usize) -> Option<&'w Object<'a>> {
         self.inputs.object(index).ok()
     }
 
-    /// The chunk of a piece of a section.
+    /// The input section of a piece of a section.
     fn piece(&mut self, object_index: usize, object: &'w Object<'a>, section: usize, piece: usize) -> usize {
         let origin = Origin::Piece {
             object: object_index,
@@ -213,27 +213,27 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         if from.mergeable {
             if let Some(&known) = self.by_bytes.get(data) {
-                let chunk = &mut self.chunks[known];
-                chunk.align = chunk.align.max(piece.align);
+                let input_section = &mut self.sections[known];
+                input_section.align = input_section.align.max(piece.align);
                 self.by_origin.insert(origin, known);
                 return known;
             }
-            self.by_bytes.insert(data, self.chunks.len());
+            self.by_bytes.insert(data, self.sections.len());
         }
         let size = piece.end - piece.start;
-        self.push(Chunk {
+        self.push(InputSection {
             origin,
             kind: from.kind,
             data,
             size,
             align: piece.align,
             links: Vec::new(),
-            found_by: self.here,
+            parent: self.here,
         })
     }
 
-    /// The chunk of an offset of a section that was reached.
-    pub(crate) fn chunk_at(&self, object: usize, section: usize, offset: u64) -> Option<usize> {
+    /// The input section of an offset of a section that was reached.
+    pub(crate) fn input_section_at(&self, object: usize, section: usize, offset: u64) -> Option<usize> {
         let pieces = &self.object(object)?.sections[section].pieces;
         let piece = piece_at(pieces, offset);
         let origin = Origin::Piece {
@@ -244,19 +244,20 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.by_origin.get(&origin).copied()
     }
 
-    fn push(&mut self, chunk: Chunk<'a>) -> usize {
-        self.by_origin.insert(chunk.origin.clone(), self.chunks.len());
-        self.chunks.push(chunk);
-        self.chunks.len() - 1
+    fn push(&mut self, input_section: InputSection<'a>) -> usize {
+        self.by_origin
+            .insert(input_section.origin.clone(), self.sections.len());
+        self.sections.push(input_section);
+        self.sections.len() - 1
     }
 
-    /// Judges the relocations of a chunk.
+    /// Validates the relocations of a input section.
     fn follow(&mut self, index: usize, arch: &'static dyn Arch) {
         let Origin::Piece {
             object: object_index,
             section,
             ..
-        } = self.chunks[index].origin
+        } = self.sections[index].origin
         else {
             return;
         };
@@ -280,7 +281,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             );
             return;
         }
-        // A section with relocations is one piece: a relocation's offset in the section is its offset in the chunk.
+        // A section with relocations is one piece: a relocation's offset in the section is its offset in the input section.
         let mut links = Vec::with_capacity(from.relocations.len());
         let mut free = 0;
         for relocation in &from.relocations {
@@ -291,7 +292,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 relocation,
             };
             self.here = Some((index, relocation.offset));
-            let Some(link) = self.judge(&place, arch) else {
+            let Some(link) = self.validate(&place, arch) else {
                 continue;
             };
             if link.plan.start < free {
@@ -301,10 +302,10 @@ impl<'w, 'a> Walk<'w, 'a> {
             free = link.plan.end;
             links.push(link);
         }
-        self.chunks[index].links = links;
+        self.sections[index].links = links;
     }
 
-    fn judge(&mut self, site: &Site<'w, 'a>, arch: &'static dyn Arch) -> Option<Link> {
+    fn validate(&mut self, site: &Site<'w, 'a>, arch: &'static dyn Arch) -> Option<Link> {
         let Relocation {
             offset,
             kind,
@@ -329,7 +330,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             self.refuse(site, Refused::ThreadLocal, arch, "");
             return None;
         }
-        // What a relocation asks for is judged before the symbol is looked up: a reason is told once.
+        // What a relocation asks for is validated before the symbol is looked up: a reason is told once.
         match plan(addend, TargetClass::Internal) {
             Ok(Some(_)) => {}
             // Nobody needs what is not even read.
@@ -342,7 +343,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let part_of_target = target.is_section() && arch.addend_is_part_of_target(kind);
         let (target, addend) = self.resolve(site, target, addend, part_of_target)?;
         let class = match target {
-            Target::Chunk { .. } => TargetClass::Internal,
+            Target::InputSection { .. } => TargetClass::Internal,
             Target::Import(_) => TargetClass::Import,
         };
         match plan(site.relocation.addend, class) {
@@ -382,7 +383,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             );
         }
         match self.inputs.definition(symbol.name) {
-            Ok(Some(found)) if self.yields_nothing(symbol, found) => {
+            Ok(Some(found)) if self.is_unextracted(symbol, found) => {
                 self.import(site, symbol).map(|target| (target, addend))
             }
             Ok(Some(found)) => {
@@ -415,13 +416,13 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// A weak reference asks for no member of an archive: it is bound to one that is there for other reasons.
-    fn yields_nothing(&self, symbol: &Symbol<'a>, found: Definition) -> bool {
+    fn is_unextracted(&self, symbol: &Symbol<'a>, found: Definition) -> bool {
         symbol.weak
             && symbol.place == Place::Undefined
             && self.inputs.archived(found.object)
             && !self
                 .members
-                .get_or_init(|| self.inputs.members_for(&self.root))
+                .get_or_init(|| self.inputs.extracted_members(&self.root))
                 .contains(&found.object)
     }
 
@@ -441,8 +442,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         let (index, value) = match symbol.place {
             Place::Section { index, value } => (index, value),
             Place::Common { .. } => {
-                let chunk = self.common(symbol.name);
-                return Some((Target::Chunk { chunk, offset: 0 }, addend));
+                let input_section = self.common(symbol.name);
+                return Some((
+                    Target::InputSection {
+                        input_section,
+                        offset: 0,
+                    },
+                    addend,
+                ));
             }
             Place::Absolute { .. } => {
                 self.note(site, Rule::AbsoluteSymbol, symbol.name, "", help::ABSOLUTE);
@@ -493,8 +500,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let piece = piece_at(&section.pieces, value);
         let offset = value - section.pieces[piece].start;
-        let chunk = self.piece(object_index, object, index, piece);
-        Some((Target::Chunk { chunk, offset }, addend))
+        let input_section = self.piece(object_index, object, index, piece);
+        Some((
+            Target::InputSection {
+                input_section,
+                offset,
+            },
+            addend,
+        ))
     }
 
     fn common(&mut self, name: &str) -> usize {
@@ -504,14 +517,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let (size, align) = self.inputs.common_extent(name);
         self.refuse_extent(name, size, align);
-        self.push(Chunk {
+        self.push(InputSection {
             origin,
             kind: SectionKind::Bss,
             data: &[],
             size,
             align,
             links: Vec::new(),
-            found_by: self.here,
+            parent: self.here,
         })
     }
 
@@ -520,14 +533,14 @@ impl<'w, 'a> Walk<'w, 'a> {
             return known;
         }
         let data = arch.trap();
-        self.push(Chunk {
+        self.push(InputSection {
             origin: Origin::Trap,
             kind: SectionKind::Text,
             data,
             size: data.len() as u64,
             align: 1,
             links: Vec::new(),
-            found_by: self.here,
+            parent: self.here,
         })
     }
 }
