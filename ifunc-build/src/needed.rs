@@ -1,13 +1,10 @@
 //! Shared libraries that an ifunc needs on its target.
 
-use ifunc_abi::image::Image;
 use ifunc_abi::name;
-use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
 
 use crate::BuildError;
-use ifunc_link::{LinkError, Linked, Linker, Request};
 
-/// The sonames that were asked for, each once.
+/// The sonames of the settings, each once.
 pub(crate) fn sonames(asked: &[String]) -> Result<Vec<&str>, BuildError> {
     let mut sonames: Vec<&str> = Vec::new();
     for soname in asked {
@@ -31,28 +28,6 @@ pub(crate) fn sonames(asked: &[String]) -> Result<Vec<&str>, BuildError> {
         });
     }
     Ok(sonames)
-}
-
-/// Links an image that needs these libraries. One that imports nothing which they could have needs none of them: it runs
-/// where they are not allowed.
-pub(crate) fn link(linker: &Linker<'_>, request: &Request<'_>, needed: &[&str]) -> Result<Linked, LinkError> {
-    let linked = linker.link_explained(request)?;
-    if needed.is_empty() || !imports_of_its_own(&linked.image) {
-        return Ok(linked);
-    }
-    linker.link_explained(&Request {
-        needed: needed.to_vec(),
-        ..request.clone()
-    })
-}
-
-/// Whether an image imports more than every target provides.
-fn imports_of_its_own(image: &[u8]) -> bool {
-    Image::parse(image).is_ok_and(|image| {
-        image.imports().any(|import| {
-            !COMPILER_IMPORTS.contains(&import.symbol) && !RUNTIME_IMPORTS.contains(&import.symbol)
-        })
-    })
 }
 
 #[cfg(test)]

@@ -1,15 +1,13 @@
-//! Constructors and destructors: what a program's start files would run before the entry and nobody runs in an image.
+//! Constructors and destructors: the start files of a program run them, and an image has no start files.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::gc::{Origin, Target, Walk};
+use crate::gc::Collector;
+use crate::graph::InputSection;
 use crate::help;
 use crate::inputs::Role;
-use crate::object_file::{Object, Place, Relocation, SectionKind};
+use crate::object_file::{Object, Place, Relocation, Section, SectionKind};
 use crate::reason::{Referrer, Rule};
-
-/// Places that the image refers to: an object, a section, an offset.
-type Called = HashSet<(usize, usize, u64)>;
 
 /// A function that a constructor section names.
 struct Constructor<'a> {
@@ -18,115 +16,106 @@ struct Constructor<'a> {
     place: Option<(usize, u64)>,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
-    /// Refuses constructors in what is reached, and in every object of the author's: one that the entry does not reach may
-    /// set up what the entry reads. Those of the compiler's support library are no matter where the image calls their
-    /// function itself.
+/// References in the graph, indexed by their targets.
+#[derive(Default)]
+struct References {
+    /// Object, section and offset of every target. Where a branch refers to a section's symbol, its addend also counts the
+    /// bytes from the field to the end of the instruction, so the offset is there with and without them.
+    targets: HashSet<(usize, usize, u64)>,
+    /// For each object, the references from other objects: object, section, offset.
+    from_outside: BTreeMap<usize, Vec<(usize, usize, u64)>>,
+}
+
+impl References {
+    fn of(sections: &[InputSection<'_>]) -> Self {
+        let mut references = Self::default();
+        for section in sections {
+            for relocation in &section.relocations {
+                let Some(at) = relocation.section() else { continue };
+                let Some((to, to_section)) = sections[at.section].object_section() else {
+                    continue;
+                };
+                let after_field = at.offset.wrapping_add_signed(relocation.addend.wrapping_add(4));
+                references
+                    .targets
+                    .extend([at.offset, after_field].map(|offset| (to, to_section, offset)));
+                if let Some((from, section)) = section.object_section()
+                    && from != to
+                {
+                    let place = (from, section, relocation.start as u64);
+                    references.from_outside.entry(to).or_default().push(place);
+                }
+            }
+        }
+        references
+    }
+}
+
+impl<'w, 'a> Collector<'w, 'a> {
+    /// Refuses constructors in the objects of the image, and in every object of the author's: one that the entry does not
+    /// reach may set up data that the entry reads. A constructor of the compiler's support library is accepted where the
+    /// image calls its function itself.
     pub(crate) fn refuse_constructors(&mut self) {
-        let reached = self
-            .sections
-            .iter()
-            .filter_map(|input_section| match input_section.origin {
-                Origin::Piece { object, .. } => Some(object),
-                _ => None,
-            });
+        let reached = self.sections.iter().filter_map(InputSection::object_section);
         let given = (0..self.inputs.len())
-            .filter(|&slot| self.inputs.role(slot) == Role::User && !self.inputs.archived(slot));
-        let objects: BTreeSet<usize> = reached.chain(given).collect();
-        let mut called = None;
+            .filter(|&object| self.inputs.role(object) == Role::User && !self.inputs.archived(object));
+        let objects: BTreeSet<usize> = reached.map(|(object, _)| object).chain(given).collect();
+        let mut references = None;
         for index in objects {
             let Some(object) = self.object(index) else {
                 continue;
             };
-            let support = self.inputs.role(index) == Role::Support;
-            let asked_for = support || self.inputs.archived(index);
-            for section in object
-                .sections
-                .iter()
-                .filter(|s| s.kind == SectionKind::Constructors && s.size > 0)
-            {
-                let mut by = vec![Referrer {
-                    who: format!("section `{}` of {}", section.name, object.name),
-                    ..Referrer::default()
-                }];
-                if asked_for {
-                    by.extend(self.referrers(index));
-                }
-                for relocation in &section.relocations {
-                    let Constructor { name, place } = constructor(object, relocation);
-                    if support
-                        && place.is_some_and(|(section, at)| {
-                            let called = called.get_or_insert_with(|| self.called());
-                            called.contains(&(index, section, at))
-                        })
-                    {
-                        continue;
-                    }
-                    let help = match name {
-                        "__cpu_indicator_init" => help::CPU_SUPPORTS,
-                        _ if support => help::SUPPORT_CONSTRUCTOR,
-                        _ => help::CONSTRUCTOR,
-                    };
-                    let line = place.and_then(|(section, at)| self.inputs.line(index, section, at));
-                    let detail = line.map_or_else(String::new, |line| format!("at {line}"));
-                    for by in &by {
-                        self.reasons
-                            .add(Rule::Constructor, name, &detail, Some(by.clone()), help);
-                    }
-                }
-                if section.relocations.is_empty() {
-                    for by in by {
-                        self.reasons
-                            .add(Rule::Constructor, section.name, "", Some(by), help::CONSTRUCTOR);
-                    }
-                }
+            let sections = object.sections.iter();
+            for section in sections.filter(|s| s.kind == SectionKind::Constructors && s.size > 0) {
+                let references = references.get_or_insert_with(|| References::of(&self.sections));
+                self.refuse_constructors_of(index, object, section, references);
             }
         }
     }
 
-    /// What the image refers to: the functions, not only their sections. By a section's symbol, a branch's addend also
-    /// counts its field.
-    fn called(&self) -> Called {
-        let mut called = Called::new();
-        for link in self
-            .sections
-            .iter()
-            .flat_map(|input_section| &input_section.links)
-        {
-            if let Target::InputSection {
-                input_section,
-                offset,
-            } = link.target
-                && let Origin::Piece { object, section, .. } = self.sections[input_section].origin
-            {
-                let branched = offset.wrapping_add_signed(link.addend.wrapping_add(4));
-                called.extend([(object, section, offset), (object, section, branched)]);
-            }
+    fn refuse_constructors_of(
+        &mut self,
+        index: usize,
+        object: &'w Object<'a>,
+        section: &Section<'a>,
+        references: &References,
+    ) {
+        let support = self.inputs.role(index) == Role::Support;
+        let mut by = vec![Referrer {
+            who: format!("section `{}` of {}", section.name, object.name),
+            ..Referrer::default()
+        }];
+        // Says why the object is there: the author did not name it.
+        if support || self.inputs.archived(index) {
+            let places = references.from_outside.get(&index).into_iter().flatten();
+            by.extend(places.filter_map(|&(from, section, offset)| {
+                Some(self.referrer(from, self.object(from)?, section, offset))
+            }));
         }
-        called
-    }
-
-    /// Who refers to something of an object, from outside of it.
-    fn referrers(&self, to: usize) -> Vec<Referrer> {
-        let object_of = |input_section: usize| match self.sections[input_section].origin {
-            Origin::Piece { object, section, .. } => Some((object, section)),
-            _ => None,
-        };
-        let mut found = Vec::new();
-        for (index, input_section) in self.sections.iter().enumerate() {
-            let Some((from, section)) = object_of(index).filter(|(object, _)| *object != to) else {
+        for relocation in &section.relocations {
+            let Constructor { name, place } = constructor(object, relocation);
+            let called = |(section, at)| references.targets.contains(&(index, section, at));
+            if support && place.is_some_and(called) {
                 continue;
+            }
+            let help = match name {
+                "__cpu_indicator_init" => help::CPU_SUPPORTS,
+                _ if support => help::SUPPORT_CONSTRUCTOR,
+                _ => help::CONSTRUCTOR,
             };
-            let Some(object) = self.object(from) else { continue };
-            for link in &input_section.links {
-                if let Target::InputSection { input_section, .. } = link.target
-                    && object_of(input_section).is_some_and(|(object, _)| object == to)
-                {
-                    found.push(self.referrer(from, object, section, link.plan.start as u64));
-                }
+            let line = place.and_then(|(section, at)| self.inputs.line(index, section, at));
+            let detail = line.map_or_else(String::new, |line| format!("at {line}"));
+            for by in &by {
+                self.reasons
+                    .add(Rule::Constructor, name, &detail, Some(by.clone()), help);
             }
         }
-        found
+        if section.relocations.is_empty() {
+            for by in by {
+                self.reasons
+                    .add(Rule::Constructor, section.name, "", Some(by), help::CONSTRUCTOR);
+            }
+        }
     }
 }
 

@@ -1,98 +1,31 @@
-//! What an entry reaches: the sections (or pieces of mergeable sections) that will be the image, and for each of their
-//! relocations what becomes of it. What is not reached does not travel.
+//! Garbage collection of sections: one walk over the relocations, from the entry. It keeps the input sections that the
+//! entry reaches, plans each of their relocations, and collects every reason against the image. Everything else is
+//! dropped.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ifunc_abi::symbols;
 use object::elf;
 
-use crate::arch::{Arch, Bytes, Plan, Refused, TargetClass};
-use crate::inputs::{Definition, Inputs};
+use crate::arch::{Arch, Bytes, Classified, External, Internal, Refused, Resolution};
+use crate::graph::{
+    Graph, Import, InputSection, Method, Origin, PlannedRelocation, SectionOffset, Stub, Target, Use,
+};
+use crate::inputs::Inputs;
 use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
-use crate::merge::{leaves_piece, piece_at};
-use crate::object_file::{Object, Place, Relocation, SectionKind, Symbol};
+use crate::merge::piece_at;
+use crate::object_file::{Object, Place, Relocation, SectionKind};
 use crate::reason::{Reasons, Rule};
 use crate::refuse::Site;
 use crate::{LinkError, Request, help};
 
-/// What ends in the image as one run of bytes.
-#[derive(Debug)]
-pub(crate) struct InputSection<'a> {
-    /// Where it comes from; also the order of the input sections in the image.
-    pub(crate) origin: Origin,
-    pub(crate) kind: SectionKind,
-    /// The bytes before relocation; empty for zeroed data.
-    pub(crate) data: &'a [u8],
-    pub(crate) size: u64,
-    pub(crate) align: u64,
-    /// By ascending place; no two rewrite the same byte.
-    pub(crate) links: Vec<Link>,
-    /// The input section, and the offset in its section, that led here first; the entry has none.
-    pub(crate) parent: Option<(usize, u64)>,
-}
-
-/// Where a input section comes from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
-    /// A piece of a section.
-    Piece {
-        object: usize,
-        section: usize,
-        piece: usize,
-    },
-    /// A common symbol.
-    Common(String),
-    /// Code that is never run.
-    Trap,
-}
-
-/// A relocation that was validated.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    /// The relocation's number.
-    pub(crate) kind: u32,
-    pub(crate) plan: Plan,
-    pub(crate) target: Target,
-    pub(crate) addend: i64,
-}
-
-/// What a relocation refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Target {
-    /// An offset in a input section.
-    InputSection { input_section: usize, offset: u64 },
-    /// An import, by its number.
-    Import(usize),
-}
-
-/// A symbol that the target provides.
-#[derive(Debug)]
-pub(crate) struct Import<'a> {
-    pub(crate) symbol: &'a str,
-    /// Nobody needs it to be there.
-    pub(crate) weak: bool,
-    /// It is an object, as far as the objects say.
-    pub(crate) data: bool,
-}
-
-/// Everything that the entry reaches.
-pub(crate) struct Graph<'w, 'a> {
-    pub(crate) inputs: &'w Inputs<'a>,
-    pub(crate) arch: &'static dyn Arch,
-    pub(crate) sections: Vec<InputSection<'a>>,
-    /// By first reference.
-    pub(crate) imports: Vec<Import<'a>>,
-    /// Where the entry is.
-    pub(crate) entry: (usize, u64),
-}
-
-/// Follows the relocations from the entry.
+/// Builds the graph of an image, or returns every reason why there is none.
 pub(crate) fn collect<'w, 'a>(
     inputs: &'w Inputs<'a>,
     request: &'w Request<'_>,
 ) -> Result<Graph<'w, 'a>, LinkError> {
-    let mut walk = Walk {
+    let mut collector = Collector {
         inputs,
         request,
         sections: Vec::new(),
@@ -100,90 +33,109 @@ pub(crate) fn collect<'w, 'a>(
         by_bytes: HashMap::new(),
         imports: Vec::new(),
         import_numbers: HashMap::new(),
+        thunks: BTreeSet::new(),
+        stubs: Vec::new(),
+        got_entries: BTreeSet::new(),
+        uses: BTreeMap::new(),
         reasons: Reasons::default(),
-        here: None,
+        current: None,
         root: format!("{}{}", request.name, symbols::MAIN_SUFFIX),
-        members: OnceCell::new(),
+        extracted: OnceCell::new(),
     };
-    let entry = walk.entry(&walk.root.clone());
-    if let Some((arch, _)) = entry {
-        let mut next = 0;
-        while next < walk.sections.len() {
-            walk.follow(next, arch);
-            next += 1;
-        }
-        walk.refuse_duplicates();
-        walk.refuse_constructors();
+    let Some((arch, entry)) = collector.entry() else {
+        return Err(collector.reasons.into_error(request.name));
+    };
+    let mut next = 0;
+    while next < collector.sections.len() {
+        collector.follow(next, arch);
+        next += 1;
     }
-    match entry {
-        Some((arch, entry)) => {
-            let (sections, imports) = (walk.sections, walk.imports);
-            walk.reasons.unless_any(
-                request.name,
-                Graph {
-                    inputs,
-                    arch,
-                    sections,
-                    imports,
-                    entry,
-                },
-            )
-        }
-        None => Err(walk.reasons.into_error(request.name)),
-    }
+    collector.refuse_duplicates();
+    collector.refuse_constructors();
+    let graph = Graph {
+        inputs,
+        arch,
+        sections: collector.sections,
+        imports: collector.imports,
+        entry,
+        thunks: collector.thunks,
+        stubs: collector.stubs,
+        got_entries: collector.got_entries,
+        uses: collector.uses,
+    };
+    collector.reasons.unless_any(request.name, graph)
 }
 
-/// A walk over the relocations, from the entry.
-pub(crate) struct Walk<'w, 'a> {
+/// The graph while it grows.
+pub(crate) struct Collector<'w, 'a> {
     pub(crate) inputs: &'w Inputs<'a>,
     pub(crate) request: &'w Request<'w>,
     pub(crate) sections: Vec<InputSection<'a>>,
-    by_origin: BTreeMap<Origin, usize>,
-    /// Mergeable pieces by their bytes.
+    pub(crate) by_origin: BTreeMap<Origin, usize>,
+    /// Pieces of mergeable sections by their bytes.
     by_bytes: HashMap<&'a [u8], usize>,
     pub(crate) imports: Vec<Import<'a>>,
     pub(crate) import_numbers: HashMap<&'a str, usize>,
+    thunks: BTreeSet<usize>,
+    stubs: Vec<Stub>,
+    got_entries: BTreeSet<Target>,
+    uses: BTreeMap<Use, usize>,
     pub(crate) reasons: Reasons,
-    /// The relocation that is validated: its input section, and its offset in the section.
-    pub(crate) here: Option<(usize, u64)>,
+    /// The relocation that is planned: its input section, and its offset in the section.
+    pub(crate) current: Option<(usize, u64)>,
     /// The entry's symbol.
-    root: String,
-    /// The members of archives that are there, once it matters.
-    members: OnceCell<HashSet<usize>>,
+    pub(crate) root: String,
+    /// The members of archives that an ordinary linker extracts; computed when a weak reference asks.
+    pub(crate) extracted: OnceCell<BTreeSet<usize>>,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
+/// A relocation whose target is known.
+struct Validated {
+    classified: Classified,
+    target: Target,
+    /// What is left of the relocation's addend.
+    addend: i64,
+    /// The bytes that are rewritten.
+    start: usize,
+    end: usize,
+}
+
+impl<'w, 'a> Collector<'w, 'a> {
     /// Finds the entry and makes its input section the first.
-    fn entry(&mut self, root: &str) -> Option<(&'static dyn Arch, (usize, u64))> {
-        let found = match self.inputs.definition(root) {
-            Ok(found) => found,
+    fn entry(&mut self) -> Option<(&'static dyn Arch, SectionOffset)> {
+        let root = self.root.clone();
+        let mut refuse = |rule, detail, help| {
+            self.reasons.add(rule, &root, detail, None, help);
+            None
+        };
+        let found = match self.inputs.definition(&root) {
+            Ok(Some(found)) => found,
+            Ok(None) => return refuse(Rule::NoEntry, "", help::NO_ENTRY),
             Err((object, unreadable)) => {
                 self.reasons
                     .add(Rule::Malformed, object, &unreadable.reason, None, unreadable.help);
                 return None;
             }
         };
-        let Some(found) = found else {
-            self.reasons.add(Rule::NoEntry, root, "", None, help::NO_ENTRY);
-            return None;
+        let object = self.inputs.object(found.object).ok()?;
+        let symbol = &object.symbols[found.symbol];
+        let Place::Section { index, value } = symbol.place else {
+            return refuse(Rule::NoEntry, "it is not a function", help::NO_ENTRY);
         };
-        let object = self.object(found.object)?;
-        let Place::Section { index, value } = object.symbols[found.symbol].place else {
-            self.reasons
-                .add(Rule::NoEntry, root, "it is not a function", None, help::NO_ENTRY);
-            return None;
-        };
-        if object.symbols[found.symbol].kind == elf::STT_GNU_IFUNC {
-            self.reasons.add(Rule::GnuIfunc, root, "", None, help::GNU_IFUNC);
-            return None;
+        if symbol.kind == elf::STT_GNU_IFUNC {
+            return refuse(Rule::GnuIfunc, "", help::GNU_IFUNC);
         }
         if object.sections[index].kind != SectionKind::Text || value >= object.sections[index].size {
-            self.reasons
-                .add(Rule::NoEntry, root, "it is not a function", None, help::NO_ENTRY);
-            return None;
+            return refuse(Rule::NoEntry, "it is not a function", help::NO_ENTRY);
         }
-        let input_section = self.piece(found.object, object, index, 0);
-        Some((object.arch, (input_section, value)))
+        let section = self.keep(found.object, object, index, 0);
+        Some((
+            object.arch,
+            SectionOffset {
+                section,
+                offset: value,
+            },
+        ))
     }
 
     /// A readable object. Those that definitions and input sections refer to always are.
@@ -191,8 +143,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.inputs.object(index).ok()
     }
 
-    /// The input section of a piece of a section.
-    fn piece(&mut self, object_index: usize, object: &'w Object<'a>, section: usize, piece: usize) -> usize {
+    /// The input section of a piece of a section; pieces of the same bytes share one.
+    pub(crate) fn keep(
+        &mut self,
+        object_index: usize,
+        object: &'w Object<'a>,
+        section: usize,
+        piece: usize,
+    ) -> usize {
         let origin = Origin::Piece {
             object: object_index,
             section,
@@ -203,9 +161,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let from = &object.sections[section];
         let piece = from.pieces[piece];
-        let extent = (piece.end - piece.start, piece.align);
-        if extent.0 >= MAX_ADDRESS || extent.1 > MAX_ALIGN {
-            self.refuse_extent(object.enclosing(section, piece.start), extent.0, extent.1);
+        let size = piece.end - piece.start;
+        if size >= MAX_ADDRESS || piece.align > MAX_ALIGN {
+            self.refuse_extent(object.enclosing(section, piece.start), size, piece.align);
         }
         let data = match from.kind {
             SectionKind::Bss => &[][..],
@@ -213,23 +171,36 @@ impl<'w, 'a> Walk<'w, 'a> {
         };
         if from.mergeable {
             if let Some(&known) = self.by_bytes.get(data) {
-                let input_section = &mut self.sections[known];
-                input_section.align = input_section.align.max(piece.align);
+                let merged = &mut self.sections[known];
+                merged.align = merged.align.max(piece.align);
                 self.by_origin.insert(origin, known);
                 return known;
             }
             self.by_bytes.insert(data, self.sections.len());
         }
-        let size = piece.end - piece.start;
-        self.push(InputSection {
+        self.push(origin, from.kind, data, size, piece.align)
+    }
+
+    /// Adds an input section.
+    pub(crate) fn push(
+        &mut self,
+        origin: Origin,
+        kind: SectionKind,
+        data: &'a [u8],
+        size: u64,
+        align: u64,
+    ) -> usize {
+        self.by_origin.insert(origin.clone(), self.sections.len());
+        self.sections.push(InputSection {
             origin,
-            kind: from.kind,
+            kind,
             data,
             size,
-            align: piece.align,
-            links: Vec::new(),
-            parent: self.here,
-        })
+            align,
+            relocations: Vec::new(),
+            parent: self.current,
+        });
+        self.sections.len() - 1
     }
 
     /// The input section of an offset of a section that was reached.
@@ -244,21 +215,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.by_origin.get(&origin).copied()
     }
 
-    fn push(&mut self, input_section: InputSection<'a>) -> usize {
-        self.by_origin
-            .insert(input_section.origin.clone(), self.sections.len());
-        self.sections.push(input_section);
-        self.sections.len() - 1
-    }
-
-    /// Validates the relocations of a input section.
+    /// Plans the relocations of an input section.
     fn follow(&mut self, index: usize, arch: &'static dyn Arch) {
-        let Origin::Piece {
-            object: object_index,
-            section,
-            ..
-        } = self.sections[index].origin
-        else {
+        let Some((object_index, section)) = self.sections[index].object_section() else {
             return;
         };
         let Some(object) = self.object(object_index) else {
@@ -282,30 +241,32 @@ impl<'w, 'a> Walk<'w, 'a> {
             return;
         }
         // A section with relocations is one piece: a relocation's offset in the section is its offset in the input section.
-        let mut links = Vec::with_capacity(from.relocations.len());
+        let mut planned = Vec::with_capacity(from.relocations.len());
         let mut free = 0;
         for relocation in &from.relocations {
-            let place = Site {
+            let site = Site {
                 object_index,
                 object,
                 section,
                 relocation,
             };
-            self.here = Some((index, relocation.offset));
-            let Some(link) = self.validate(&place, arch) else {
+            self.current = Some((index, relocation.offset));
+            let Some(validated) = self.validate(&site, arch) else {
                 continue;
             };
-            if link.plan.start < free {
-                self.refuse(&place, Refused::Malformed, arch, "two relocations of one place");
+            if validated.start < free {
+                self.refuse(&site, Refused::Malformed, arch, "two relocations of one place");
                 continue;
             }
-            free = link.plan.end;
-            links.push(link);
+            free = validated.end;
+            let (kind, number) = (relocation.kind, planned.len());
+            planned.extend(self.plan(&validated, kind, index, number));
         }
-        self.sections[index].links = links;
+        self.sections[index].relocations = planned;
     }
 
-    fn validate(&mut self, site: &Site<'w, 'a>, arch: &'static dyn Arch) -> Option<Link> {
+    /// Classifies a relocation and finds its target. `None`: it changes nothing, or it was refused.
+    fn validate(&mut self, site: &Site<'w, 'a>, arch: &'static dyn Arch) -> Option<Validated> {
         let Relocation {
             offset,
             kind,
@@ -318,229 +279,122 @@ impl<'w, 'a> Walk<'w, 'a> {
             offset: offset as usize,
             text: section.kind == SectionKind::Text,
         };
-        let plan = |addend, class| arch.plan(kind, at, addend, class);
+        let classified = arch.classify(kind, at, addend);
         if symbol == 0 {
-            if plan(addend, TargetClass::Internal) != Ok(None) {
+            if classified != Ok(None) {
                 self.refuse(site, Refused::Malformed, arch, "a relocation without a symbol");
             }
             return None;
         }
-        let target = &site.object.symbols[symbol];
-        if target.kind == elf::STT_TLS {
+        let symbol = &site.object.symbols[symbol];
+        if symbol.kind == elf::STT_TLS {
             self.refuse(site, Refused::ThreadLocal, arch, "");
             return None;
         }
-        // What a relocation asks for is validated before the symbol is looked up: a reason is told once.
-        match plan(addend, TargetClass::Internal) {
-            Ok(Some(_)) => {}
-            // Nobody needs what is not even read.
-            Ok(None) => return None,
+        // A relocation that no target could make valid is refused before its symbol is looked up: one reason, not two.
+        let classified = match classified {
+            Ok(classified) => classified?,
             Err(refused) => {
                 self.refuse(site, refused, arch, "");
                 return None;
             }
-        }
-        let part_of_target = target.is_section() && arch.addend_is_part_of_target(kind);
-        let (target, addend) = self.resolve(site, target, addend, part_of_target)?;
-        let class = match target {
-            Target::InputSection { .. } => TargetClass::Internal,
-            Target::Import(_) => TargetClass::Import,
         };
-        match plan(site.relocation.addend, class) {
-            Ok(plan) => plan.map(|plan| Link {
-                kind,
-                plan,
-                target,
-                addend,
-            }),
-            Err(refused) => {
+        let part_of_target = symbol.is_section() && arch.addend_is_part_of_target(kind);
+        let (target, addend) = self.resolve(site, symbol, addend, part_of_target)?;
+        let (start, end) = match (target, classified.external) {
+            (Target::Section(_), _) => (classified.internal.start, classified.internal.end),
+            (Target::Import(_), Ok(external)) => (external.start, external.end),
+            (Target::Import(_), Err(refused)) => {
                 self.refuse(site, refused, arch, "");
-                None
-            }
-        }
-    }
-
-    /// What a relocation refers to, and what is left of its addend.
-    fn resolve(
-        &mut self,
-        site: &Site<'w, 'a>,
-        symbol: &'w Symbol<'a>,
-        addend: i64,
-        part_of_target: bool,
-    ) -> Option<(Target, i64)> {
-        if symbol.local {
-            if symbol.place == Place::Undefined {
-                self.malformed(site, "a local symbol without a place");
-                return None;
-            }
-            return self.place(
-                site,
-                site.object_index,
-                site.object,
-                symbol,
-                addend,
-                part_of_target,
-            );
-        }
-        match self.inputs.definition(symbol.name) {
-            Ok(Some(found)) if self.is_unextracted(symbol, found) => {
-                self.import(site, symbol).map(|target| (target, addend))
-            }
-            Ok(Some(found)) => {
-                self.refuse_interposed(site, symbol, found);
-                let object = self.object(found.object)?;
-                self.place(
-                    site,
-                    found.object,
-                    object,
-                    &object.symbols[found.symbol],
-                    addend,
-                    false,
-                )
-            }
-            Ok(None) if symbol.place == Place::Undefined => self.import(site, symbol).map(|t| (t, addend)),
-            // A member whose archive does not list it.
-            Ok(None) => self.place(
-                site,
-                site.object_index,
-                site.object,
-                symbol,
-                addend,
-                part_of_target,
-            ),
-            Err((object, unreadable)) => {
-                self.note(site, Rule::Malformed, object, &unreadable.reason, unreadable.help);
-                None
-            }
-        }
-    }
-
-    /// A weak reference asks for no member of an archive: it is bound to one that is there for other reasons.
-    fn is_unextracted(&self, symbol: &Symbol<'a>, found: Definition) -> bool {
-        symbol.weak
-            && symbol.place == Place::Undefined
-            && self.inputs.archived(found.object)
-            && !self
-                .members
-                .get_or_init(|| self.inputs.extracted_members(&self.root))
-                .contains(&found.object)
-    }
-
-    fn place(
-        &mut self,
-        site: &Site<'w, 'a>,
-        object_index: usize,
-        object: &'w Object<'a>,
-        symbol: &Symbol<'a>,
-        addend: i64,
-        part_of_target: bool,
-    ) -> Option<(Target, i64)> {
-        if symbol.kind == elf::STT_GNU_IFUNC {
-            self.note(site, Rule::GnuIfunc, symbol.name, "", help::GNU_IFUNC);
-            return None;
-        }
-        let (index, value) = match symbol.place {
-            Place::Section { index, value } => (index, value),
-            Place::Common { .. } => {
-                let input_section = self.common(symbol.name);
-                return Some((
-                    Target::InputSection {
-                        input_section,
-                        offset: 0,
-                    },
-                    addend,
-                ));
-            }
-            Place::Absolute { .. } => {
-                self.note(site, Rule::AbsoluteSymbol, symbol.name, "", help::ABSOLUTE);
-                return None;
-            }
-            Place::Undefined => {
-                self.malformed(site, "a definition without a place");
                 return None;
             }
         };
-        let section = &object.sections[index];
-        let shown = if symbol.name.is_empty() {
-            section.name
-        } else {
-            symbol.name
-        };
-        match section.kind {
-            SectionKind::Text | SectionKind::ReadOnly | SectionKind::Data | SectionKind::Bss => {}
-            SectionKind::Tls => {
-                self.note(site, Rule::ThreadLocal, shown, "", help::THREAD_LOCAL);
-                return None;
-            }
-            SectionKind::Constructors | SectionKind::Other => {
-                let detail = format!("section `{}`", section.name);
-                self.note(site, Rule::Section, shown, &detail, help::SECTION);
-                return None;
-            }
-        }
-        let (value, addend) = match u64::try_from(addend) {
-            Ok(offset) if part_of_target && offset <= section.size - value => (value + offset, 0),
-            _ if part_of_target && section.pieces.len() > 1 => {
-                self.malformed(site, "a reference beyond a mergeable section");
-                return None;
-            }
-            _ => (value, addend),
-        };
-        // What an object does inside of itself was looked at when it was read.
-        if section.pieces.len() > 1 && object_index != site.object_index {
-            let from = &site.object.sections[site.section];
-            if leaves_piece(site.object.arch, from, site.relocation, section, value) {
-                let detail = format!(
-                    "`{shown}` is a constant of the mergeable section `{}` of {}, and this refers to what lies beside it",
-                    section.name, object.name
-                );
-                self.malformed(site, &detail);
-                return None;
-            }
-        }
-        let piece = piece_at(&section.pieces, value);
-        let offset = value - section.pieces[piece].start;
-        let input_section = self.piece(object_index, object, index, piece);
-        Some((
-            Target::InputSection {
-                input_section,
-                offset,
-            },
+        Some(Validated {
+            classified,
+            target,
             addend,
-        ))
-    }
-
-    fn common(&mut self, name: &str) -> usize {
-        let origin = Origin::Common(name.into());
-        if let Some(&known) = self.by_origin.get(&origin) {
-            return known;
-        }
-        let (size, align) = self.inputs.common_extent(name);
-        self.refuse_extent(name, size, align);
-        self.push(InputSection {
-            origin,
-            kind: SectionKind::Bss,
-            data: &[],
-            size,
-            align,
-            links: Vec::new(),
-            parent: self.here,
+            start,
+            end,
         })
     }
 
-    pub(crate) fn trap(&mut self, arch: &'static dyn Arch) -> usize {
-        if let Some(&known) = self.by_origin.get(&Origin::Trap) {
-            return known;
+    /// Makes the plan for a validated relocation, and notes the thunk, stub or GOT entry that it needs.
+    fn plan(
+        &mut self,
+        validated: &Validated,
+        kind: u32,
+        section: usize,
+        relocation: usize,
+    ) -> Option<PlannedRelocation> {
+        let Validated {
+            classified,
+            target,
+            addend,
+            start,
+            end,
+        } = *validated;
+        let (form, method) = match target {
+            Target::Section(at) => {
+                let Resolution { form, method, .. } = classified.internal;
+                let method = match method {
+                    Internal::Distance => Method::Distance(at),
+                    Internal::GotEntry => Method::GotEntry(target),
+                    Internal::InstallRelocation => Method::InstallRelocation(target),
+                };
+                (form, method)
+            }
+            Target::Import(import) => {
+                let Resolution { form, method, .. } = classified.external.ok()?;
+                let method = match method {
+                    External::Thunk => Method::Thunk(import),
+                    External::Stub => Method::Stub(self.stubs.len()),
+                    External::GotEntry => Method::GotEntry(target),
+                    External::InstallRelocation => Method::InstallRelocation(target),
+                };
+                if let Method::Stub(_) = method {
+                    self.stubs.push(Stub {
+                        import,
+                        section,
+                        relocation,
+                    });
+                }
+                (form, method)
+            }
+        };
+        match method {
+            Method::Thunk(import) => {
+                self.thunks.insert(import);
+            }
+            Method::GotEntry(target) => {
+                self.got_entries.insert(target);
+            }
+            _ => {}
         }
-        let data = arch.trap();
-        self.push(InputSection {
-            origin: Origin::Trap,
-            kind: SectionKind::Text,
-            data,
-            size: data.len() as u64,
-            align: 1,
-            links: Vec::new(),
-            parent: self.here,
+        let place = match self.sections[section].kind {
+            SectionKind::Text => classified.place,
+            _ => "data",
+        };
+        let import = matches!(target, Target::Import(_));
+        let resolved = self.name_of(target, method);
+        *self.uses.entry((kind, place, import, resolved)).or_default() += 1;
+        Some(PlannedRelocation {
+            form,
+            start,
+            end,
+            method,
+            addend,
         })
+    }
+
+    /// How a relocation is resolved, as [`RelocationUse`](crate::RelocationUse) names it.
+    fn name_of(&self, target: Target, method: Method) -> &'static str {
+        match (target, method) {
+            (Target::Section(at), _) if self.sections[at.section].origin == Origin::Trap => "trap",
+            (_, Method::Distance(_)) => "distance",
+            (_, Method::Thunk(_)) => "thunk",
+            (_, Method::Stub(_)) => "stub",
+            (_, Method::GotEntry(_)) => "GOT entry",
+            (_, Method::InstallRelocation(_)) => "install relocation",
+        }
     }
 }

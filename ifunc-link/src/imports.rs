@@ -3,7 +3,8 @@
 use ifunc_abi::{name, symbols};
 use object::elf;
 
-use crate::gc::{Import, Target, Walk};
+use crate::gc::Collector;
+use crate::graph::{Import, Target};
 use crate::object_file::Symbol;
 use crate::reason::Rule;
 use crate::refuse::Site;
@@ -34,7 +35,7 @@ const THROWS: [&str; 5] = [
     "_Unwind_Resume_or_Rethrow",
 ];
 
-impl<'w, 'a> Walk<'w, 'a> {
+impl<'w, 'a> Collector<'w, 'a> {
     /// An undefined symbol: an import, if it may be one.
     pub(crate) fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
         match symbol.name {
@@ -44,11 +45,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
             name if is_landing_pad(name) => {
-                let input_section = self.trap(site.object.arch);
-                return Some(Target::InputSection {
-                    input_section,
-                    offset: 0,
-                });
+                return Some(Target::Section(self.trap(site.object.arch)));
             }
             // The second half of what was refused already.
             "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,

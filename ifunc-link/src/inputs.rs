@@ -5,7 +5,7 @@
 //! archive makes each as if it were the only one.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use object::read::archive::ArchiveFile;
 
@@ -288,32 +288,38 @@ impl<'a> Inputs<'a> {
         group(one).is_some_and(|signature| group(other) == Some(signature))
     }
 
-    /// The members of archives that an ordinary linker would take for a program of `root`: those that define what is asked
-    /// for by a reference that is not weak.
-    pub(crate) fn extracted_members(&self, root: &str) -> HashSet<usize> {
-        let mut open: Vec<usize> = (0..self.slots.len())
-            .filter(|&slot| !self.archived(slot))
-            .collect();
-        let mut found = HashSet::new();
-        let mut asked = HashSet::new();
-        let mut ask = |name: &str, open: &mut Vec<usize>| {
-            if let Ok(Some(definition)) = self.definition(name)
-                && self.archived(definition.object)
-                && found.insert(definition.object)
-            {
-                open.push(definition.object);
-            }
-        };
-        ask(root, &mut open);
-        while let Some(slot) = open.pop() {
-            let symbols = self.object(slot).map_or(&[][..], |object| &object.symbols);
-            for symbol in symbols {
-                let wanted = symbol.place == Place::Undefined && !symbol.local && !symbol.weak;
-                if wanted && asked.insert(symbol.name) {
-                    ask(symbol.name, &mut open);
+    /// The objects that references from `roots` and from the objects `given` need, directly or not, `given` included: as an
+    /// ordinary linker finds them. A weak reference extracts no member of an archive.
+    pub(crate) fn closure<'n>(&'n self, given: BTreeSet<usize>, roots: &'n [String]) -> BTreeSet<usize> {
+        let mut found = given;
+        let mut open: Vec<usize> = found.iter().copied().collect();
+        let mut seen = HashSet::new();
+        let roots = roots.iter().map(|root| (&**root, false)).collect();
+        let mut wanted: Vec<(&str, bool)> = roots;
+        loop {
+            for (name, weak) in wanted.drain(..) {
+                if let Ok(Some(definition)) = self.definition(name)
+                    && !(weak && self.archived(definition.object))
+                    && found.insert(definition.object)
+                {
+                    open.push(definition.object);
                 }
             }
+            let Some(object) = open.pop() else {
+                return found;
+            };
+            let symbols = self.object(object).map_or(&[][..], |object| &object.symbols);
+            let undefined = symbols.iter().filter(|s| !s.local && s.place == Place::Undefined);
+            let names = undefined.map(|s| (s.name, s.weak));
+            wanted.extend(names.filter(|&reference| seen.insert(reference)));
         }
+    }
+
+    /// The members of archives that an ordinary linker extracts for a program of `root`.
+    pub(crate) fn extracted_members(&self, root: &str) -> BTreeSet<usize> {
+        let objects = (0..self.slots.len()).filter(|&slot| !self.archived(slot));
+        let mut found = self.closure(objects.collect(), &[root.to_owned()]);
+        found.retain(|&slot| self.archived(slot));
         found
     }
 

@@ -48,14 +48,13 @@
 #![forbid(unsafe_code)]
 
 mod arch;
-mod closure;
 mod constructors;
 mod debug;
 mod demangle;
-mod digest;
 mod emit;
 mod extents;
 mod gc;
+mod graph;
 mod help;
 mod imports;
 mod inputs;
@@ -65,16 +64,21 @@ mod merge;
 mod object_file;
 mod reason;
 mod refuse;
+mod relocate;
+mod resolve;
+mod shared_library;
 mod uses;
 
 use std::collections::BTreeMap;
 
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::ImageFlags;
+use reason::Reasons;
 
 pub use inputs::{Input, InputError, Role};
 pub use object_file::intermediate_code;
 pub use reason::{LinkError, Reason, Rule};
+pub use shared_library::SharedLibrary;
 pub use uses::RelocationUse;
 
 /// What an image may leave to its target.
@@ -106,7 +110,8 @@ pub struct Request<'a> {
     pub answer: Fingerprint,
     /// Alignment of the payload in bytes.
     pub payload_align: u32,
-    /// Sonames of shared libraries that the target needs.
+    /// Sonames of shared libraries that define imports. The image names them if it has an import that not every target
+    /// provides.
     pub needed: Vec<&'a str>,
 }
 
@@ -176,37 +181,24 @@ impl<'a> Linker<'a> {
     /// # Errors
     /// Every reason why what the entry reaches makes no image.
     pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
-        let reached = gc::collect(&self.inputs, request)?;
-        let mut reasons = reason::Reasons::default();
-        let laid_out = layout::lay_out(&reached, &mut reasons)
-            .and_then(|layout| Some((emit::emit(&reached, &layout, request, &mut reasons)?, layout)));
-        if let Some((parts, layout)) = laid_out {
-            match parts.encode() {
-                Ok(image) => {
-                    return Ok(Linked {
-                        image,
-                        relocations: uses::of(&reached),
-                        debug: debug::debug_object(&self.inputs, &reached, &layout).unwrap_or_default(),
-                    });
-                }
-                Err(e) => reasons.add(
-                    Rule::Malformed,
-                    request.name,
-                    &e.to_string(),
-                    None,
-                    help::MALFORMED,
-                ),
-            }
-        }
-        if reasons.is_empty() {
-            reasons.add(
-                Rule::Malformed,
-                request.name,
-                "it cannot be laid out",
-                None,
-                help::MALFORMED,
-            );
-        }
-        Err(reasons.into_error(request.name))
+        let graph = gc::collect(&self.inputs, request)?;
+        let layout = layout::lay_out(&graph).map_err(|reasons| reasons.into_error(request.name))?;
+        let refuse = |rule, detail: &str, help| {
+            let mut reasons = Reasons::default();
+            reasons.add(rule, request.name, detail, None, help);
+            reasons.into_error(request.name)
+        };
+        let relocated = relocate::relocate(&graph, &layout).ok_or_else(|| {
+            let detail = "a distance or an address beyond 32 bits";
+            refuse(Rule::TooLarge, detail, help::TOO_LARGE)
+        })?;
+        let image = emit::emit(&graph, &layout, relocated, request)
+            .encode()
+            .map_err(|e| refuse(Rule::Malformed, &e.to_string(), help::MALFORMED))?;
+        Ok(Linked {
+            image,
+            relocations: uses::of(&graph),
+            debug: debug::debug_object(&self.inputs, &graph, &layout).unwrap_or_default(),
+        })
     }
 }

@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use object::LittleEndian as LE;
 use object::elf;
@@ -122,8 +123,8 @@ pub(crate) struct Object<'a> {
     pub(crate) globals: HashMap<&'a str, usize>,
     /// Which symbol is around a place.
     extents: OnceCell<Extents>,
-    /// Section and number of every symbol that lies in one, sorted.
-    by_section: OnceCell<Vec<(usize, usize)>>,
+    /// Section, offset and number of every symbol that lies in a section, sorted.
+    by_section: OnceCell<Vec<(usize, u64, usize)>>,
 }
 
 impl<'a> Object<'a> {
@@ -269,20 +270,26 @@ impl<'a> Object<'a> {
             .map_or(self.sections[section].name, |symbol| self.symbols[symbol].name)
     }
 
-    /// The symbols that lie in a section, in the order of the symbol table.
-    pub(crate) fn symbols_of(&self, section: usize) -> impl Iterator<Item = &Symbol<'a>> {
+    /// The symbols at these offsets of a section, by ascending offset.
+    pub(crate) fn symbols_in(
+        &self,
+        section: usize,
+        offsets: Range<u64>,
+    ) -> impl Iterator<Item = (u64, &Symbol<'a>)> {
         let index = self.by_section.get_or_init(|| {
             let place = |(number, symbol): (usize, &Symbol<'_>)| match symbol.place {
-                Place::Section { index, .. } => Some((index, number)),
+                Place::Section { index, value } => Some((index, value, number)),
                 _ => None,
             };
             let mut index: Vec<_> = self.symbols.iter().enumerate().filter_map(place).collect();
             index.sort_unstable();
             index
         });
-        let first = index.partition_point(|&(of, _)| of < section);
-        let symbols = index[first..].iter().take_while(move |&&(of, _)| of == section);
-        symbols.map(|&(_, number)| &self.symbols[number])
+        let first = index.partition_point(|&(of, value, _)| (of, value) < (section, offsets.start));
+        let symbols = index[first..]
+            .iter()
+            .take_while(move |&&(of, value, _)| of == section && value < offsets.end);
+        symbols.map(|&(_, value, number)| (value, &self.symbols[number]))
     }
 }
 

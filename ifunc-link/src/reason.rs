@@ -256,10 +256,6 @@ impl Reasons {
         self.0.keys().any(|(known, ..)| *known == rule)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn into_error(self, ifunc: &str) -> LinkError {
         let reasons = self.0.into_iter().map(|((rule, symbol, detail), known)| Reason {
             rule,

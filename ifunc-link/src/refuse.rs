@@ -1,17 +1,18 @@
-//! How a walk over the relocations notes what it must refuse: rule, symbol, referrer, help.
+//! How [`gc`](crate::gc) reports what an image cannot hold: rule, symbol, referrer, help.
 
 use std::collections::BTreeSet;
 
 use crate::arch::{Arch, Refused};
 use crate::demangle::demangle;
-use crate::gc::{Origin, Walk};
+use crate::gc::Collector;
+use crate::graph::InputSection;
 use crate::inputs::Definition;
 use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
 use crate::object_file::{Object, Place, Relocation, SectionKind, Symbol, without_version};
 use crate::reason::{Referrer, Rule};
 use crate::{Imports, help};
 
-/// What linkers and start files define for a program's or library's own file.
+/// Symbols that linkers and start files define in a program or library.
 const LINKER_SYMBOLS: [&str; 16] = [
     "_end",
     "_edata",
@@ -31,10 +32,10 @@ const LINKER_SYMBOLS: [&str; 16] = [
     "__preinit_array_end",
 ];
 
-/// So many steps of a way are told: whoever needs more of them looks at the source.
+/// Maximum length of a printed reference chain.
 const MAX_CHAIN: usize = 8;
 
-/// A relocation, and where it stands.
+/// A relocation and its position.
 pub(crate) struct Site<'w, 'a> {
     pub(crate) object_index: usize,
     pub(crate) object: &'w Object<'a>,
@@ -43,7 +44,7 @@ pub(crate) struct Site<'w, 'a> {
 }
 
 impl Site<'_, '_> {
-    /// What is referred to, for a message.
+    /// Name of the target, for a message.
     fn target_name(&self) -> &str {
         let symbol = &self.object.symbols[self.relocation.symbol];
         match symbol.place {
@@ -59,8 +60,8 @@ impl Site<'_, '_> {
     }
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
-    /// Notes a reason against what `site` refers to.
+impl<'w, 'a> Collector<'w, 'a> {
+    /// Reports a reason against the target of `site`.
     pub(crate) fn note(&mut self, site: &Site<'w, 'a>, rule: Rule, symbol: &str, detail: &str, help: &str) {
         let by = self.referrer(
             site.object_index,
@@ -71,7 +72,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.reasons.add(rule, symbol, detail, Some(by), help);
     }
 
-    /// Who stands at an offset of a section, where in the source, and how the entry comes to it.
+    /// The function or object at an offset of a section, its line in the source, and the chain of references that leads to
+    /// it.
     pub(crate) fn referrer(
         &self,
         object_index: usize,
@@ -87,60 +89,54 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// What lies between the entry and a place, the nearest first: the shortest way there is, or the beginning of a long
-    /// one.
+    /// The names between a place and the entry, the nearest first: of a shortest chain of references, at most
+    /// [`MAX_CHAIN`].
     fn reference_chain(&self, object: usize, section: usize, offset: u64, name: &str) -> Vec<String> {
-        let mut way = Vec::new();
+        let mut chain = Vec::new();
         let mut last = name;
-        let mut input_section = self.input_section_at(object, section, offset);
-        while let Some((by, offset)) =
-            input_section.and_then(|input_section| self.sections[input_section].parent)
-        {
-            if let Origin::Piece { object, section, .. } = self.sections[by].origin
+        let mut at = self.input_section_at(object, section, offset);
+        while let Some((by, offset)) = at.and_then(|at| self.sections[at].parent) {
+            if let Some((object, section)) = self.sections[by].object_section()
                 && let Some(object) = self.object(object)
             {
                 let name = object.enclosing(section, offset);
                 let from = &object.sections[section];
-                // What has no name of its own says nothing, and the entry is who it is all about.
+                // Data without a symbol has no name to print, and every chain ends at the entry.
                 let nameless = from.kind != SectionKind::Text && name == from.name;
                 if name != last && !nameless && self.sections[by].parent.is_some() {
-                    if way.len() == MAX_CHAIN {
-                        way.push("…".to_owned());
+                    if chain.len() == MAX_CHAIN {
+                        chain.push("…".to_owned());
                         break;
                     }
-                    way.push(demangle(name));
+                    chain.push(demangle(name));
                     last = name;
                 }
             }
-            input_section = Some(by);
+            at = Some(by);
         }
-        way
+        chain
     }
 
-    /// Notes that what was just found is not for an image, as large or as aligned as it is.
+    /// Reports an input section that is too large, or whose alignment the format does not have.
     pub(crate) fn refuse_extent(&mut self, name: &str, size: u64, align: u64) {
         let (rule, detail, help) = match align > MAX_ALIGN {
             true => (Rule::Alignment, format!("{align} bytes"), help::ALIGNMENT),
             false if size >= MAX_ADDRESS => (Rule::TooLarge, format!("{size} bytes"), help::TOO_LARGE),
             false => return,
         };
-        let by = self.here.and_then(
-            |(input_section, offset)| match self.sections[input_section].origin {
-                Origin::Piece { object, section, .. } => {
-                    Some(self.referrer(object, self.object(object)?, section, offset))
-                }
-                _ => None,
-            },
-        );
+        let by = self.current.and_then(|(index, offset)| {
+            let (object, section) = self.sections[index].object_section()?;
+            Some(self.referrer(object, self.object(object)?, section, offset))
+        });
         self.reasons.add(rule, name, &detail, by, help);
     }
 
-    /// The object contradicts itself at `site`.
+    /// Reports that the object contradicts itself at `site`.
     pub(crate) fn malformed(&mut self, site: &Site<'w, 'a>, detail: &str) {
         self.note(site, Rule::Malformed, &site.object.name, detail, help::MALFORMED);
     }
 
-    /// Notes what the architecture refused.
+    /// Reports a relocation that the architecture refused.
     pub(crate) fn refuse(&mut self, site: &Site<'w, 'a>, refused: Refused, arch: &dyn Arch, detail: &str) {
         let name = arch.relocation_name(site.relocation.kind);
         let (rule, what, help) = match refused {
@@ -160,23 +156,20 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.note(site, rule, site.target_name(), &detail, help);
     }
 
-    /// Refuses what is reached and defined twice: which definition is meant, nobody can tell. By what is reached and not
-    /// by who refers to it: inside of an object, compilers refer to functions without their names.
+    /// Refuses symbols of the image that two objects define: which definition is meant is undecidable. Looks at what the
+    /// image holds and not at references by name: within an object, compilers refer to functions by their sections.
     pub(crate) fn refuse_duplicates(&mut self) {
         let sections: BTreeSet<(usize, usize)> = self
             .sections
             .iter()
-            .filter_map(|input_section| match input_section.origin {
-                Origin::Piece { object, section, .. } => Some((object, section)),
-                _ => None,
-            })
+            .filter_map(InputSection::object_section)
             .filter(|(object, _)| !self.inputs.archived(*object))
             .collect();
         for (index, section) in sections {
             let Some(object) = self.object(index) else {
                 continue;
             };
-            for symbol in object.symbols_of(section) {
+            for (_, symbol) in object.symbols_in(section, 0..u64::MAX) {
                 let name = without_version(symbol.name);
                 if symbol.local || symbol.weak || name.is_empty() {
                     continue;
@@ -195,7 +188,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// Refuses a reference of an object to what it defines itself, where another definition was found.
+    /// Refuses a reference of an object to a symbol of its own for which another definition was found.
     pub(crate) fn refuse_interposed(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>, found: Definition) {
         if found.object != site.object_index
             && matches!(symbol.place, Place::Section { .. })
@@ -213,7 +206,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// Whether what `object` defines is a copy of what was found.
+    /// Whether the definition in `object` is a copy of the one that was found.
     fn is_copy(&self, found: Definition, object: usize, name: &str) -> bool {
         let symbol = self.object(object).and_then(|o| o.globals.get(name));
         symbol.is_some_and(|&symbol| {
@@ -252,7 +245,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             .add(Rule::Duplicate, name, &detail, by, help::DUPLICATE);
     }
 
-    /// Refuses what no target could provide, unless an import of this name was declared.
+    /// Refuses a symbol that no target can provide, unless an import of this name was declared.
     pub(crate) fn refuse_linker_symbol(&mut self, site: &Site<'w, 'a>, name: &str) -> bool {
         let of_a_section = ["__start_", "__stop_"]
             .iter()

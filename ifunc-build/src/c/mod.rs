@@ -179,9 +179,10 @@ fn link_unit(
                 .union_if(ifunc.shareable, ImageFlags::SHARED),
             cpu_features,
             payload_align: PAYLOAD_ALIGN,
+            needed: needed.to_vec(),
             ..Request::new(&ifunc.name, Imports::Any)
         };
-        match needed::link(linker, &request, needed) {
+        match linker.link_explained(&request) {
             Ok(linked) => {
                 images.insert(ifunc.name.clone(), linked);
             }

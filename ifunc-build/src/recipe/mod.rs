@@ -250,9 +250,10 @@ fn link_all(
             answer: fingerprint(&ifunc.answer),
             payload_align: ifunc.align,
             cpu_features: unit.package.cpu_of(options).features(),
+            needed: needed.clone(),
             ..Request::new(&ifunc.name, Imports::Declared(declared.clone()))
         };
-        match needed::link(linker, &request, &needed) {
+        match linker.link_explained(&request) {
             Ok(linked) => images.push(linked),
             Err(error) => errors.push(error),
         }

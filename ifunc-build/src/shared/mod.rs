@@ -22,7 +22,7 @@ use crate::c::Compiler;
 use crate::{BuildError, Language, Progress};
 use edit::{Edits, edit};
 use embed::{BUILD_SECTION, Parts, anchors, embed};
-use ifunc_link::Linker;
+use ifunc_link::{InputError, Linker, SharedLibrary};
 pub(crate) use job::make_all;
 use job::{Job, Link};
 
@@ -79,8 +79,11 @@ impl Library<'_, '_> {
         progress: &mut dyn Progress,
     ) -> Result<Job, BuildError> {
         let path = folder.join(format!("{}.so", self.name));
-        let edits = self.edits();
-        let key = self.key(&edits, compiler);
+        let entries = self.entries();
+        let exports = self.exports(&entries);
+        let parts = self.linker.shared_library(&exports);
+        let edits = self.edits(&parts, &entries);
+        let key = self.key(&parts, &exports, &edits, compiler);
         // What stands behind the link's arguments is not looked at: with any, the library is made again.
         if self.link_args.is_empty()
             && build_lines(&path, self.name)
@@ -90,7 +93,7 @@ impl Library<'_, '_> {
         {
             return Ok(Job { path, link: None });
         }
-        let mut objects = self.objects(&edits)?;
+        let mut objects = edited(&parts, &edits)?;
         let build = format!("key {key}\norigin {}\n", self.origin);
         let rust = self.language == Language::Rust;
         if rust {
@@ -131,7 +134,7 @@ impl Library<'_, '_> {
         ]);
         command.args(anchors(self.name).map(|anchor| format!("-Wl,-u,{anchor}")));
         command.arg("-Wl,--warn-unresolved-symbols");
-        let script = write("exports.map", self.version_script().as_bytes())?;
+        let script = write("exports.map", version_script(&exports).as_bytes())?;
         command.arg(format!("-Wl,--version-script={}", script.display()));
         for (index, object) in objects.iter().enumerate() {
             command.arg(write(&format!("{index}.o"), object)?);
@@ -168,12 +171,10 @@ impl Library<'_, '_> {
         Ok(())
     }
 
-    /// What becomes of the symbols of the library's objects.
-    fn edits(&self) -> Edits {
-        let roots = self.exports();
-        // A weak reference pulls nothing out of an archive: the source would call null.
-        let entries = self.entries();
-        let needed = self.linker.undefined_behind(&entries, &roots);
+    /// The edits of the symbols of the library's objects.
+    fn edits(&self, parts: &SharedLibrary<'_, '_>, entries: &[String]) -> Edits {
+        // A weak reference extracts no member of an archive: the source would call null.
+        let needed = parts.undefined_symbols(entries);
         let mut edits = Edits {
             weaken: self
                 .weaken
@@ -189,27 +190,10 @@ impl Library<'_, '_> {
         edits
     }
 
-    /// The objects of the library, edited.
-    fn objects(&self, edits: &Edits) -> Result<Vec<Vec<u8>>, BuildError> {
-        self.linker
-            .objects_of(&self.exports())
-            .into_iter()
-            .map(|(name, data)| {
-                edit(data, edits).map_err(|e| {
-                    BuildError::Input(ifunc_link::InputError {
-                        name: name.into(),
-                        reason: e.to_string(),
-                    })
-                })
-            })
-            .collect()
-    }
-
-    /// What the library exports. Some linkers refuse to be told of names that are not there.
-    fn exports(&self) -> Vec<String> {
-        let mut exports = self.entries();
-        exports.insert(0, format!("{}{MAIN_SUFFIX}", self.name));
-        exports
+    /// What the library exports. Some linkers refuse names that are not there.
+    fn exports(&self, entries: &[String]) -> Vec<String> {
+        let main = format!("{}{MAIN_SUFFIX}", self.name);
+        std::iter::once(main).chain(entries.iter().cloned()).collect()
     }
 
     /// What the source calls.
@@ -221,12 +205,14 @@ impl Library<'_, '_> {
             .collect()
     }
 
-    fn version_script(&self) -> String {
-        format!("{{ global: {}; local: *; }};\n", self.exports().join("; "))
-    }
-
     /// What the library is made from, as a hash.
-    fn key(&self, edits: &Edits, compiler: &Compiler) -> String {
+    fn key(
+        &self,
+        parts: &SharedLibrary<'_, '_>,
+        exports: &[String],
+        edits: &Edits,
+        compiler: &Compiler,
+    ) -> String {
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -249,18 +235,13 @@ impl Library<'_, '_> {
             .for_each(|argument| part(argument.as_bytes()));
         part(self.image);
         part(self.debug);
-        let roots = self.exports();
-        match self.linker.digest_of(&roots) {
-            Some(digest) => part(&digest),
-            None => self
-                .linker
-                .objects_of(&roots)
-                .iter()
-                .for_each(|(_, object)| part(object)),
-        }
-        // What else is declared and not needed here makes no difference.
-        let entries = self.linker.undefined_behind(&roots, &roots);
-        let weak = edits.weaken.iter().filter(|name| entries.contains(name.as_str()));
+        part(&parts.digest());
+        // Symbols that the library does not need make no difference.
+        let undefined = parts.undefined_symbols(exports);
+        let weak = edits
+            .weaken
+            .iter()
+            .filter(|name| undefined.contains(name.as_str()));
         weak.for_each(|name| part(name.as_bytes()));
         hasher.finalize().to_hex().to_string()
     }
@@ -272,6 +253,23 @@ impl Library<'_, '_> {
             stderr: stderr.trim_end().into(),
         }
     }
+}
+
+/// The objects of the library, edited.
+fn edited(parts: &SharedLibrary<'_, '_>, edits: &Edits) -> Result<Vec<Vec<u8>>, BuildError> {
+    let objects = parts.objects().map(|(name, data)| {
+        edit(data, edits).map_err(|e| {
+            BuildError::Input(InputError {
+                name: name.into(),
+                reason: e.to_string(),
+            })
+        })
+    });
+    objects.collect()
+}
+
+fn version_script(exports: &[String]) -> String {
+    format!("{{ global: {}; local: *; }};\n", exports.join("; "))
 }
 
 /// Makes an I/O error of ours.

@@ -1,98 +1,107 @@
-//! The seam between the linker and an architecture. Nothing above it knows an instruction or a relocation number.
+//! The seam between the linker and an architecture. No other module knows an instruction or a relocation number.
 
 mod x86_64;
 
-/// What a relocation refers to, as far as its form depends on it.
+/// How a relocation reaches a target inside the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TargetClass {
-    /// Something in the image.
-    Internal,
-    /// An import.
-    Import,
-}
-
-/// What the image needs beside the patched bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// Nothing: the distance to the target is written.
-    Nothing,
-    /// A thunk that jumps to the import through the slot; shared by all callers of the import.
-    Thunk,
-    /// Code of this site's own that loads the import's address through the slot and jumps back.
-    Stub,
-    /// Eight bytes that hold the target's address after install; shared by all users of the target.
+pub(crate) enum Internal {
+    /// The distance to the target is written.
+    Distance,
+    /// The distance to the target's GOT entry in the image is written.
     GotEntry,
-    /// An install relocation at the place itself.
-    Address,
+    /// An install relocation stores the target's address.
+    InstallRelocation,
 }
 
-/// The bytes that a relocation is about.
+/// How a relocation reaches an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum External {
+    /// By a thunk that jumps to the import through the slot; all calls of the import share it.
+    Thunk,
+    /// By a stub: code for this place alone that loads the import's address through the slot and jumps back.
+    Stub,
+    /// By the import's GOT entry in the image.
+    GotEntry,
+    /// An install relocation stores the import's address.
+    InstallRelocation,
+}
+
+/// The bytes around a relocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'b> {
     /// The section.
     pub(crate) bytes: &'b [u8],
-    /// Where the relocation says that its field is.
+    /// Offset of the relocation's field.
     pub(crate) offset: usize,
-    /// The section holds code: what stands before the field is an instruction.
+    /// The section holds code: an instruction precedes the field.
     pub(crate) text: bool,
 }
 
 impl Bytes<'_> {
-    /// Whether the section holds a field of so many bytes.
+    /// Whether the section holds a field of `len` bytes.
     pub(crate) fn holds(&self, len: usize) -> bool {
         self.offset
             .checked_add(len)
             .is_some_and(|end| end <= self.bytes.len())
     }
 
-    /// The byte so many before the field.
+    /// The byte of code `back` bytes before the field.
     pub(crate) fn before(&self, back: usize) -> Option<u8> {
         let at = self.offset.checked_sub(back)?;
         self.bytes.get(at).copied().filter(|_| self.text)
     }
 }
 
-/// How an architecture patches one place. The number is its own.
+/// How an architecture patches one place. Each architecture numbers its own forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form(pub(crate) u8);
 
-/// What becomes of a relocation.
+/// How a relocation reaches one kind of target, and which bytes that rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct Resolution<M> {
+    pub(crate) method: M,
     pub(crate) form: Form,
-    pub(crate) need: Need,
-    /// What stands there, as far as the bytes of code tell: `call *[rip]`.
-    pub(crate) place: &'static str,
     /// First byte that is rewritten.
     pub(crate) start: usize,
     /// One past the last byte that is rewritten.
     pub(crate) end: usize,
 }
 
-/// Why a relocation cannot be done.
+/// All that the bytes and the number of a relocation decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Classified {
+    /// The instruction that holds the field, as far as its bytes tell: `call *[rip]`.
+    pub(crate) place: &'static str,
+    /// For a target inside the image.
+    pub(crate) internal: Resolution<Internal>,
+    /// For an import.
+    pub(crate) external: Result<Resolution<External>, Refused>,
+}
+
+/// Why a relocation cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It belongs to a thread-local variable.
     ThreadLocal,
-    /// It writes an absolute address of 32 bits: code that is not position-independent.
+    /// It writes an absolute address of 32 bits or less: the code is not position-independent.
     TextRelocation(&'static str),
     /// Code reaches an external symbol as if it were inside the image.
     DirectExternal(&'static str),
     /// It counts from the GOT of a linked file, which an image does not have.
     GotRelative(&'static str),
-    /// The form is not one that this linker knows.
+    /// This linker does not support its form.
     Unsupported(&'static str),
-    /// The number is not one that this linker knows.
+    /// This linker does not know its number.
     UnknownKind(u32),
-    /// The bytes around it are not what such a relocation stands in.
+    /// The bytes around it do not fit its number.
     Malformed,
 }
 
-/// A place to be patched, and where everything lies.
+/// The addresses that a patch needs.
 pub(crate) struct Patch {
-    /// Address of the byte at [`Plan::start`].
+    /// Address of the byte at [`Resolution::start`].
     pub(crate) address: u64,
-    /// Address of what is referred to: the target, its thunk, its stub or its GOT entry.
+    /// Address of the target, its thunk, its stub or its GOT entry.
     pub(crate) target: u64,
     /// The relocation's addend.
     pub(crate) addend: i64,
@@ -106,50 +115,41 @@ pub(crate) trait Arch: Sync {
     /// Largest page of the architecture: the read-write part begins at a multiple of it.
     fn page(&self) -> u64;
 
-    /// What fills the gaps between functions.
+    /// Fills the gaps between functions.
     fn text_fill(&self) -> u8;
 
-    /// Code that ends the invocation, for what can never be reached.
+    /// Code that ends the invocation, for calls that never run.
     fn trap(&self) -> &'static [u8];
 
     /// Name of a relocation, for messages.
     fn relocation_name(&self, kind: u32) -> String;
 
-    /// Whether a relocation's addend says where in its target it points, and nothing else.
+    /// Whether a relocation's addend is an offset in its target and nothing else.
     fn addend_is_part_of_target(&self, kind: u32) -> bool;
 
-    /// Which bytes a relocation by a symbol may be about, counted from the symbol: several where the instruction leaves it
-    /// open how far behind the field it ends.
+    /// The bytes that a relocation by a symbol may refer to, as offsets from the symbol: several where the bytes do not
+    /// show how far after the field its instruction ends.
     fn offsets_from_symbol(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Vec<i64>;
 
-    /// Validates the relocation of `kind` at `at`: bytes, addend and kind have to fit each other. `None`: nothing is to be
-    /// done.
-    fn plan(
-        &self,
-        kind: u32,
-        at: Bytes<'_>,
-        addend: i64,
-        target: TargetClass,
-    ) -> Result<Option<Plan>, Refused>;
+    /// Classifies the relocation of `kind` at `at`: bytes, addend and kind have to fit each other. `None`: it changes
+    /// nothing.
+    fn classify(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Result<Option<Classified>, Refused>;
 
-    /// Rewrites `code`, the bytes from [`Plan::start`] to [`Plan::end`]. `None`: too far away.
+    /// Rewrites `code`, the bytes from [`Resolution::start`] to [`Resolution::end`]. `None`: too far away.
     fn apply(&self, form: Form, code: &mut [u8], patch: &Patch) -> Option<()>;
 
-    /// A thunk at address `at` that jumps to the entry at `got_offset` of the GOT that the slot points to; its length
-    /// depends on `got_offset` alone. `None`: too far away.
+    /// Length of [`thunk`](Self::thunk).
+    fn thunk_len(&self, got_offset: u32) -> u64;
+
+    /// A thunk at address `at` that jumps to the entry at `got_offset` of the GOT that the slot points to. `None`: too far
+    /// away.
     fn thunk(&self, at: u64, slot: u64, got_offset: u32) -> Option<Vec<u8>>;
 
-    /// A stub for the place whose original bytes are `code`, which is at `place`; its length depends on `code` and
-    /// `got_offset` alone. `None`: too far away.
-    fn stub(
-        &self,
-        form: Form,
-        code: &[u8],
-        place: u64,
-        at: u64,
-        slot: u64,
-        got_offset: u32,
-    ) -> Option<Vec<u8>>;
+    /// Length of [`stub`](Self::stub).
+    fn stub_len(&self, code: &[u8], got_offset: u32) -> u64;
+
+    /// A stub for the place at address `place`, whose original bytes are `code`. `None`: too far away.
+    fn stub(&self, code: &[u8], place: u64, at: u64, slot: u64, got_offset: u32) -> Option<Vec<u8>>;
 }
 
 /// The architecture of an ELF machine.

@@ -20,23 +20,24 @@ use object::{
     SymbolScope, elf,
 };
 
-use crate::gc::{Graph, Origin, Target};
+use crate::graph::{Graph, Origin, Target};
 use crate::inputs::Inputs;
-use crate::layout::{Layout, WORD, got_offset};
-use crate::object_file::{Place, SectionKind, Symbol};
+use crate::layout::{Layout, WORD};
+use crate::merge::Piece;
+use crate::object_file::{SectionKind, Symbol};
 
 /// The debug_object of what was laid out; `None` for an architecture that it cannot be written for.
-pub(crate) fn debug_object(inputs: &Inputs<'_>, reached: &Graph<'_, '_>, layout: &Layout) -> Option<Vec<u8>> {
-    let architecture = match elf::Machine(reached.arch.machine()) {
+pub(crate) fn debug_object(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Option<Vec<u8>> {
+    let architecture = match elf::Machine(graph.arch.machine()) {
         elf::EM_X86_64 => Architecture::X86_64,
         elf::EM_AARCH64 => Architecture::Aarch64,
         _ => return None,
     };
-    let mut parts = Parts::new(architecture, reached, layout);
-    for (symbol, at) in symbols(inputs, reached, layout) {
+    let mut parts = Parts::new(architecture, graph, layout);
+    for (symbol, at) in symbols(inputs, graph, layout) {
         parts.symbol(&symbol, at);
     }
-    let places = Places::new(reached, layout);
+    let places = Places::new(graph, layout);
     let mut sections = dwarf::Sections::default();
     for object in places.objects() {
         if let Ok(file) = dwarf::File::parse(inputs.data(object)) {
@@ -57,7 +58,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(architecture: Architecture, reached: &Graph<'_, '_>, layout: &Layout) -> Self {
+    fn new(architecture: Architecture, graph: &Graph<'_, '_>, layout: &Layout) -> Self {
         let mut object = write::Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
         let mut section = |name: &str, size: u64, align: u64, flags: elf::SectionFlags| {
             let segment = object.segment_name(StandardSegment::Text).into();
@@ -73,7 +74,7 @@ impl Parts {
         let rx = section(".text", layout.rx_len, layout.align, flags);
         let rw = (layout.rw_at != 0).then(|| {
             let flags = elf::SectionFlags(elf::SHF_ALLOC.0 | elf::SHF_WRITE.0);
-            let align = reached.arch.page();
+            let align = graph.arch.page();
             (layout.rw_at, section(".data", layout.rw_mem, align, flags))
         });
         Self { object, rx, rw }
@@ -145,19 +146,13 @@ impl Named {
     }
 }
 
-/// Symbols and their offsets, by the section that they are in.
-type BySection<'w, 'a> = BTreeMap<usize, Vec<(u64, &'w Symbol<'a>)>>;
-
-/// Names and addresses of everything in the image, by address: the objects' symbols, what the linker made, and, for
-/// what has no symbol (strings, constants), the name of the section that it comes from.
-fn symbols(inputs: &Inputs<'_>, reached: &Graph<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
+/// Names and addresses of everything in the image, by address: the objects' symbols, the names of what the linker adds,
+/// and for bytes without a symbol (strings, constants) the name of their section.
+fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
     let mut found: BTreeSet<(u64, Named)> = BTreeSet::new();
-    // An object without LTO has tens of thousands of symbols: they are looked through once, not for each piece.
-    // Of a section, they are sorted by their offsets: one of strings has as many pieces as symbols.
-    let mut by_section: BTreeMap<usize, BySection<'_, '_>> = BTreeMap::new();
-    for (input_section, &at) in reached.sections.iter().zip(&layout.sections) {
-        let code = input_section.kind == SectionKind::Text;
-        let (number, section, piece) = match &input_section.origin {
+    for (input, &at) in graph.sections.iter().zip(&layout.sections) {
+        let code = input.kind == SectionKind::Text;
+        let (number, section, piece) = match &input.origin {
             Origin::Piece {
                 object,
                 section,
@@ -166,13 +161,13 @@ fn symbols(inputs: &Inputs<'_>, reached: &Graph<'_, '_>, layout: &Layout) -> Vec
             Origin::Common(name) => {
                 let named = Named {
                     local: false,
-                    ..Named::local(name.clone(), input_section.size, code)
+                    ..Named::local(name.clone(), input.size, code)
                 };
                 found.insert((at, named));
                 continue;
             }
             Origin::Trap => {
-                found.insert((at, Named::local("__ifunc_trap", input_section.size, code)));
+                found.insert((at, Named::local("__ifunc_trap", input.size, code)));
                 continue;
             }
         };
@@ -180,61 +175,36 @@ fn symbols(inputs: &Inputs<'_>, reached: &Graph<'_, '_>, layout: &Layout) -> Vec
             continue;
         };
         let from = &object.sections[section];
-        let range = from.pieces[piece];
-        let symbols = by_section.entry(number).or_insert_with(|| {
-            let mut symbols = BySection::new();
-            for symbol in object.symbols.iter().filter(|symbol| is_worth_a_name(symbol)) {
-                if let Place::Section { index, value } = symbol.place {
-                    symbols.entry(index).or_default().push((value, symbol));
-                }
-            }
-            for symbols in symbols.values_mut() {
-                symbols.sort_by_key(|&(value, _)| value);
-            }
-            symbols
-        });
-        let symbols = symbols.get(&section).map_or(&[][..], |symbols| symbols);
-        let first = symbols.partition_point(|&(value, _)| value < range.start);
-        let end = range.end.max(range.start + 1);
+        let Piece { start, end, .. } = from.pieces[piece];
         let mut named = false;
-        for &(value, symbol) in symbols[first..].iter().take_while(|&&(value, _)| value < end) {
-            found.insert((at + value - range.start, Named::of(symbol, input_section.kind)));
-            named = true;
+        for (value, symbol) in object.symbols_in(section, start..end.max(start + 1)) {
+            if is_worth_a_name(symbol) {
+                found.insert((at + value - start, Named::of(symbol, input.kind)));
+                named = true;
+            }
         }
-        if !named && input_section.size != 0 {
-            found.insert((at, Named::local(from.name, input_section.size, code)));
+        if !named && input.size != 0 {
+            found.insert((at, Named::local(from.name, input.size, code)));
         }
     }
-    let of_import = |import: usize, suffix: &str| format!("{}{suffix}", reached.imports[import].symbol);
+    let of_import = |import: usize, suffix: &str| format!("{}{suffix}", graph.imports[import].symbol);
     let names_at: BTreeMap<u64, String> = found
         .iter()
         .map(|(at, named)| (*at, named.name.clone()))
         .collect();
-    for (&import, &at) in &layout.thunks {
-        let size = reached
-            .arch
-            .thunk(0, 0, got_offset(import))
-            .map_or(0, |code| code.len());
-        found.insert((at, Named::local(of_import(import, "@plt"), size as u64, true)));
+    for (&import, thunk) in &layout.thunks {
+        let named = Named::local(of_import(import, "@plt"), thunk.len, true);
+        found.insert((thunk.at, named));
     }
-    for (&(input_section, link), stub) in &layout.stubs {
-        let input_section = &reached.sections[input_section];
-        let plan = input_section.links[link].plan;
-        let original = &input_section.data[plan.start..plan.end];
-        let code = reached
-            .arch
-            .stub(plan.form, original, 0, 0, 0, got_offset(stub.import));
-        let size = code.map_or(0, |code| code.len()) as u64;
-        found.insert((stub.at, Named::local(of_import(stub.import, "@load"), size, true)));
+    for (stub, code) in graph.stubs.iter().zip(&layout.stubs) {
+        let named = Named::local(of_import(stub.import, "@load"), code.len, true);
+        found.insert((code.at, named));
     }
     for (&target, &at) in &layout.got_entries {
         let name = match target {
             Target::Import(import) => of_import(import, "@got"),
-            Target::InputSection {
-                input_section,
-                offset,
-            } => {
-                let name = names_at.get(&(layout.sections[input_section] + offset));
+            Target::Section(of) => {
+                let name = names_at.get(&layout.address(of));
                 format!("{}@got", name.map_or("", |name| name))
             }
         };
@@ -261,14 +231,14 @@ struct Places {
 }
 
 impl Places {
-    fn new(reached: &Graph<'_, '_>, layout: &Layout) -> Self {
-        let sections = reached.sections.iter().zip(&layout.sections);
-        let sections = sections.filter_map(|(input_section, &at)| match input_section.origin {
+    fn new(graph: &Graph<'_, '_>, layout: &Layout) -> Self {
+        let sections = graph.sections.iter().zip(&layout.sections);
+        let sections = sections.filter_map(|(input, &at)| match input.origin {
             Origin::Piece {
                 object,
                 section,
                 piece: 0,
-            } => Some(((object, section), (input_section.size, at))),
+            } => Some(((object, section), (input.size, at))),
             _ => None,
         });
         Self {

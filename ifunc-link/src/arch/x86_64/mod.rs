@@ -5,20 +5,20 @@
 //! | `GOTPCREL`, `GOTPCRELX`, `REX_GOTPCRELX` | `call *[rip]` | `addr32 call rel32` | the same, to a thunk |
 //! | " | `jmp *[rip]` | `jmp rel32; nop` | the same, to a thunk |
 //! | " | `mov r64, [rip]` | `lea r64, [rip]` | `jmp stub; nop; nop` |
-//! | " | any other operand, or data | a GOT entry | a GOT entry |
+//! | " | any other operand, or data | a GOT entry of the image | the same |
 //! | `PLT32` | `call`, `jmp`, `jcc` | `rel32` | `rel32` to a thunk |
 //! | `PC32` | anything | `S + A - P` | refused |
 //! | `64` | data | install relocation | install relocation |
 //!
-//! A thunk may use `r11`: at a call it is nobody's. A stub stands in the middle of a function, where every register is
-//! somebody's: it uses only the register that the replaced load writes.
+//! A thunk may use `r11`, which no call preserves and no argument is passed in. A stub stands in the middle of a function,
+//! where every register may be in use: it writes only the register that the replaced load writes.
 
 mod immediate;
 mod names;
 
 use object::elf;
 
-use super::{Arch, Bytes, Form, Need, Patch, Plan, Refused, TargetClass};
+use super::{Arch, Bytes, Classified, External, Form, Internal, Patch, Refused, Resolution};
 
 /// The architecture.
 pub(super) struct X86_64;
@@ -39,40 +39,45 @@ const ADDRESS_64: Form = Form(5);
 const SIZE_32: &str = "a 32-bit absolute address";
 
 impl X86_64 {
-    /// The distance to an entry of the GOT. The three instructions that compilers use nearly always do without the entry;
-    /// whatever else there is, operand or data, gets one.
-    fn plan_got(kind: u32, at: Bytes<'_>, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
-        let offset = at.offset;
+    /// The distance to an entry of the GOT. The three instructions that compilers write most need no entry; any other
+    /// operand, and data, gets one in the image.
+    fn classify_got(kind: u32, at: Bytes<'_>, addend: i64) -> Result<Classified, Refused> {
         if !at.holds(4) {
             return Err(Refused::Malformed);
         }
-        let external = target == TargetClass::Import;
-        let branch_need = if external { Need::Thunk } else { Need::Nothing };
-        let plan = |form, need, length| Plan {
-            form,
-            need,
+        let both = |internal, external| Classified {
             place: names::operand(at),
-            start: offset - length,
-            end: offset + 4,
+            internal,
+            external: Ok(external),
         };
+        let entry = both(
+            field(RELATIVE_32, Internal::GotEntry, at, 0),
+            field(RELATIVE_32, External::GotEntry, at, 0),
+        );
         // The second byte of a REX2 prefix looks like a REX prefix. The other kinds say that there is none.
         if kind == elf::R_X86_64_GOTPCREL.0 && at.before(4) == Some(0xd5) {
-            return Ok(plan(RELATIVE_32, Need::GotEntry, 0));
+            return Ok(entry);
         }
         let rex_w = at.before(3).is_some_and(|rex| rex & 0xfb == 0x48);
         Ok(match (at.before(2), at.before(1)) {
-            (Some(0xff), Some(0x15)) if addend == -4 => plan(CALL, branch_need, 2),
-            (Some(0xff), Some(0x25)) if addend == -4 => plan(JUMP, branch_need, 2),
-            (Some(0x8b), Some(modrm)) if addend == -4 && rex_w && modrm & 0xc7 == 5 => match external {
-                true => plan(LOAD_STUB, Need::Stub, 3),
-                false => plan(LOAD_ADDRESS, Need::Nothing, 3),
-            },
-            _ => plan(RELATIVE_32, Need::GotEntry, 0),
+            (Some(0xff), Some(0x15)) if addend == -4 => both(
+                field(CALL, Internal::Distance, at, 2),
+                field(CALL, External::Thunk, at, 2),
+            ),
+            (Some(0xff), Some(0x25)) if addend == -4 => both(
+                field(JUMP, Internal::Distance, at, 2),
+                field(JUMP, External::Thunk, at, 2),
+            ),
+            (Some(0x8b), Some(modrm)) if addend == -4 && rex_w && modrm & 0xc7 == 5 => both(
+                field(LOAD_ADDRESS, Internal::Distance, at, 3),
+                field(LOAD_STUB, External::Stub, at, 3),
+            ),
+            _ => entry,
         })
     }
 
     /// A branch: `call`, `jmp` or `jcc` with `rel32`.
-    fn plan_branch(at: Bytes<'_>, addend: i64, target: TargetClass) -> Result<Plan, Refused> {
+    fn classify_branch(at: Bytes<'_>, addend: i64) -> Result<Classified, Refused> {
         if !at.holds(4) {
             return Err(Refused::Malformed);
         }
@@ -81,22 +86,26 @@ impl X86_64 {
             (Some(0x0f), Some(opcode)) => opcode & 0xf0 == 0x80,
             _ => false,
         };
-        let need = match target {
-            TargetClass::Internal => Need::Nothing,
-            TargetClass::Import if branches && addend == -4 => Need::Thunk,
-            TargetClass::Import => {
-                return Err(Refused::DirectExternal(
-                    "the address of an external function taken without the GOT",
-                ));
-            }
-        };
-        Ok(Plan {
-            form: RELATIVE_32,
-            need,
+        Ok(Classified {
             place: names::distance(at),
-            start: at.offset,
-            end: at.offset + 4,
+            internal: field(RELATIVE_32, Internal::Distance, at, 0),
+            external: match branches && addend == -4 {
+                true => Ok(field(RELATIVE_32, External::Thunk, at, 0)),
+                false => Err(Refused::DirectExternal(
+                    "the address of an external function taken without the GOT",
+                )),
+            },
         })
+    }
+}
+
+/// Rewrites a field of four bytes and the `before` bytes of code that precede it.
+fn field<M>(form: Form, method: M, at: Bytes<'_>, before: usize) -> Resolution<M> {
+    Resolution {
+        method,
+        form,
+        start: at.offset - before,
+        end: at.offset + 4,
     }
 }
 
@@ -143,39 +152,39 @@ impl Arch for X86_64 {
         }
     }
 
-    fn plan(
-        &self,
-        kind: u32,
-        at: Bytes<'_>,
-        addend: i64,
-        target: TargetClass,
-    ) -> Result<Option<Plan>, Refused> {
+    fn classify(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Result<Option<Classified>, Refused> {
         let offset = at.offset;
-        let plan = match elf::RelocationType(kind) {
+        let classified = match elf::RelocationType(kind) {
             elf::R_X86_64_NONE => return Ok(None),
             elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => {
-                Self::plan_got(kind, at, addend, target)?
+                Self::classify_got(kind, at, addend)?
             }
-            elf::R_X86_64_PLT32 => Self::plan_branch(at, addend, target)?,
-            elf::R_X86_64_PC32 if target == TargetClass::Import => {
-                return Err(Refused::DirectExternal(
-                    "a PC-relative reference to an external symbol",
-                ));
-            }
-            elf::R_X86_64_PC32 if at.holds(4) => Plan {
-                form: RELATIVE_32,
-                need: Need::Nothing,
+            elf::R_X86_64_PLT32 => Self::classify_branch(at, addend)?,
+            elf::R_X86_64_PC32 if at.holds(4) => Classified {
                 place: names::distance(at),
-                start: offset,
-                end: offset + 4,
+                internal: field(RELATIVE_32, Internal::Distance, at, 0),
+                external: Err(Refused::DirectExternal(
+                    "a PC-relative reference to an external symbol",
+                )),
             },
-            elf::R_X86_64_64 if at.holds(8) => Plan {
-                form: ADDRESS_64,
-                need: Need::Address,
-                place: "address",
-                start: offset,
-                end: offset + 8,
-            },
+            elf::R_X86_64_64 if at.holds(8) => {
+                let (start, end) = (offset, offset + 8);
+                Classified {
+                    place: "address",
+                    internal: Resolution {
+                        method: Internal::InstallRelocation,
+                        form: ADDRESS_64,
+                        start,
+                        end,
+                    },
+                    external: Ok(Resolution {
+                        method: External::InstallRelocation,
+                        form: ADDRESS_64,
+                        start,
+                        end,
+                    }),
+                }
+            }
             elf::R_X86_64_PC32 | elf::R_X86_64_64 => return Err(Refused::Malformed),
             elf::R_X86_64_TLSGD
             | elf::R_X86_64_TLSLD
@@ -222,7 +231,7 @@ impl Arch for X86_64 {
             }
             _ => return Err(Refused::UnknownKind(kind)),
         };
-        Ok(Some(plan))
+        Ok(Some(classified))
     }
 
     fn apply(&self, form: Form, code: &mut [u8], patch: &Patch) -> Option<()> {
@@ -258,6 +267,10 @@ impl Arch for X86_64 {
         Some(())
     }
 
+    fn thunk_len(&self, got_offset: u32) -> u64 {
+        (7 + 2 + memory_operand(4, 3, got_offset).len()) as u64
+    }
+
     fn thunk(&self, at: u64, slot: u64, got_offset: u32) -> Option<Vec<u8>> {
         let mut code = vec![0x4c, 0x8b, 0x1d]; // mov r11, [rip + slot]
         code.extend(rel32(slot, -4, at + 3)?);
@@ -266,7 +279,12 @@ impl Arch for X86_64 {
         Some(code)
     }
 
-    fn stub(&self, _: Form, code: &[u8], place: u64, at: u64, slot: u64, got_offset: u32) -> Option<Vec<u8>> {
+    fn stub_len(&self, code: &[u8], got_offset: u32) -> u64 {
+        let register = code.get(2).map_or(0, |modrm| modrm >> 3 & 7);
+        (7 + 2 + memory_operand(register, register, got_offset).len() + 5) as u64
+    }
+
+    fn stub(&self, code: &[u8], place: u64, at: u64, slot: u64, got_offset: u32) -> Option<Vec<u8>> {
         let &[rex, _, modrm, ..] = code else { return None };
         let register = modrm >> 3 & 7;
         let high = rex & 0x04; // REX.R: r8 to r15
@@ -274,7 +292,7 @@ impl Arch for X86_64 {
         stub.extend(rel32(slot, -4, at + 3)?);
         stub.extend([0x48 | high | high >> 2, 0x8b]); // mov r, [r + got_offset]
         stub.extend(memory_operand(register, register, got_offset));
-        stub.push(0xe9); // jmp behind the replaced load
+        stub.push(0xe9); // jmp to the instruction after the replaced load
         let end = at + stub.len() as u64;
         stub.extend(rel32(place + 7, -4, end)?);
         Some(stub)
@@ -305,108 +323,85 @@ fn rel32(target: u64, addend: i64, place: u64) -> Option<[u8; 4]> {
 mod tests {
     use super::*;
 
-    fn plan(
+    fn classify(
         kind: elf::RelocationType,
-        code: &[u8],
+        bytes: &[u8],
         offset: usize,
-        addend: i64,
-        target: TargetClass,
-    ) -> Result<Plan, Refused> {
-        X86_64
-            .plan(
-                kind.0,
-                Bytes {
-                    bytes: code,
-                    offset,
-                    text: true,
-                },
-                addend,
-                target,
-            )
-            .map(Option::unwrap)
+        text: bool,
+    ) -> Result<Classified, Refused> {
+        let at = Bytes { bytes, offset, text };
+        X86_64.classify(kind.0, at, -4).map(Option::unwrap)
+    }
+
+    fn import(kind: elf::RelocationType, code: &[u8], offset: usize) -> Result<(Form, External), Refused> {
+        let resolution = classify(kind, code, offset, true)?.external?;
+        Ok((resolution.form, resolution.method))
+    }
+
+    fn inside(kind: elf::RelocationType, code: &[u8], offset: usize) -> Result<(Form, Internal), Refused> {
+        let resolution = classify(kind, code, offset, true)?.internal;
+        Ok((resolution.form, resolution.method))
     }
 
     #[test]
     fn the_opcode_decides_and_not_the_relocation() {
-        use TargetClass::{Import, Internal};
         let got = elf::R_X86_64_GOTPCREL;
-        let form =
-            |code: &[u8], offset, target| plan(got, code, offset, -4, target).map(|p| (p.form, p.need));
         assert_eq!(
-            form(&[0xff, 0x15, 0, 0, 0, 0], 2, Import),
-            Ok((CALL, Need::Thunk))
+            import(got, &[0xff, 0x15, 0, 0, 0, 0], 2),
+            Ok((CALL, External::Thunk))
         );
         assert_eq!(
-            form(&[0xff, 0x25, 0, 0, 0, 0], 2, Internal),
-            Ok((JUMP, Need::Nothing))
+            inside(got, &[0xff, 0x25, 0, 0, 0, 0], 2),
+            Ok((JUMP, Internal::Distance))
         );
         assert_eq!(
-            form(&[0x4c, 0x8b, 0x25, 0, 0, 0, 0], 3, Import),
-            Ok((LOAD_STUB, Need::Stub))
+            import(got, &[0x4c, 0x8b, 0x25, 0, 0, 0, 0], 3),
+            Ok((LOAD_STUB, External::Stub))
         );
         assert_eq!(
-            form(&[0x48, 0x8b, 0x05, 0, 0, 0, 0], 3, Internal),
-            Ok((LOAD_ADDRESS, Need::Nothing))
+            inside(got, &[0x48, 0x8b, 0x05, 0, 0, 0, 0], 3),
+            Ok((LOAD_ADDRESS, Internal::Distance))
         );
+        let entry = Ok((RELATIVE_32, External::GotEntry));
+        assert_eq!(import(got, &[0xff, 0x35, 0, 0, 0, 0], 2), entry, "push");
+        assert_eq!(import(got, &[0x8b, 0x05, 0, 0, 0, 0], 2), entry, "no REX");
         assert_eq!(
-            form(&[0xff, 0x35, 0, 0, 0, 0], 2, Import),
-            Ok((RELATIVE_32, Need::GotEntry)),
-            "push"
-        );
-        assert_eq!(
-            form(&[0x8b, 0x05, 0, 0, 0, 0], 2, Import),
-            Ok((RELATIVE_32, Need::GotEntry)),
-            "no REX"
-        );
-        assert_eq!(
-            form(&[0x48, 0x8b, 0x45, 0, 0, 0, 0], 3, Import),
-            Ok((RELATIVE_32, Need::GotEntry)),
+            import(got, &[0x48, 0x8b, 0x45, 0, 0, 0, 0], 3),
+            entry,
             "not [rip]"
         );
         assert_eq!(
-            form(&[0x48, 0x8b, 0x05, 0, 0, 0], 3, Import),
+            import(got, &[0x48, 0x8b, 0x05, 0, 0, 0], 3),
             Err(Refused::Malformed),
             "cut off"
         );
-        assert_eq!(
-            form(&[0x15, 0, 0, 0, 0], 1, Import),
-            Ok((RELATIVE_32, Need::GotEntry)),
-            "no opcode"
-        );
+        assert_eq!(import(got, &[0x15, 0, 0, 0, 0], 1), entry, "no opcode");
         let rex2 = [0xd5, 0x48, 0x8b, 0x05, 0, 0, 0, 0];
+        assert_eq!(import(got, &rex2, 4), entry, "REX2 and no REX");
+        let (after_rbp, _) = import(elf::R_X86_64_REX_GOTPCRELX, &rex2, 4).unwrap();
+        assert_eq!(after_rbp, LOAD_STUB, "the end of another instruction");
+        let data = classify(got, &[0xff, 0x15, 0, 0, 0, 0], 2, false).unwrap();
+        let external = data.external.unwrap();
         assert_eq!(
-            form(&rex2, 4, Import),
-            Ok((RELATIVE_32, Need::GotEntry)),
-            "REX2 and no REX"
+            (external.form, external.start),
+            (RELATIVE_32, 2),
+            "data is not rewritten"
         );
-        let after_rbp = plan(elf::R_X86_64_REX_GOTPCRELX, &rex2, 4, -4, Import).unwrap();
-        assert_eq!(after_rbp.form, LOAD_STUB, "the end of another instruction");
-        let data = Bytes {
-            bytes: &[0xff, 0x15, 0, 0, 0, 0],
-            offset: 2,
-            text: false,
-        };
-        let plan = X86_64.plan(got.0, data, -4, Import).unwrap().unwrap();
-        assert_eq!((plan.form, plan.start), (RELATIVE_32, 2), "data is not rewritten");
     }
 
     #[test]
     fn externals_are_never_reached_directly() {
-        let plt = |code: &[u8], offset| plan(elf::R_X86_64_PLT32, code, offset, -4, TargetClass::Import);
-        assert_eq!(plt(&[0xe8, 0, 0, 0, 0], 1).unwrap().need, Need::Thunk);
-        assert_eq!(plt(&[0x0f, 0x84, 0, 0, 0, 0], 2).unwrap().need, Need::Thunk);
+        let plt = |code: &[u8], offset| import(elf::R_X86_64_PLT32, code, offset);
+        assert_eq!(plt(&[0xe8, 0, 0, 0, 0], 1).unwrap().1, External::Thunk);
+        assert_eq!(plt(&[0x0f, 0x84, 0, 0, 0, 0], 2).unwrap().1, External::Thunk);
         assert!(matches!(
             plt(&[0x48, 0x8d, 0x05, 0, 0, 0, 0], 3),
             Err(Refused::DirectExternal(_))
         ));
-        let pc = plan(
-            elf::R_X86_64_PC32,
-            &[0xe8, 0, 0, 0, 0],
-            1,
-            -4,
-            TargetClass::Import,
-        );
-        assert!(matches!(pc, Err(Refused::DirectExternal(_))));
+        assert!(matches!(
+            import(elf::R_X86_64_PC32, &[0xe8, 0, 0, 0, 0], 1),
+            Err(Refused::DirectExternal(_))
+        ));
     }
 
     #[test]
@@ -421,7 +416,7 @@ mod tests {
     fn stubs_load_into_the_register_of_the_site() {
         // mov r12, [rip]: r12 as a base needs a SIB byte.
         let stub = X86_64
-            .stub(LOAD_STUB, &[0x4c, 0x8b, 0x25, 0, 0, 0, 0], 0x10, 0x100, 0x40, 8)
+            .stub(&[0x4c, 0x8b, 0x25, 0, 0, 0, 0], 0x10, 0x100, 0x40, 8)
             .unwrap();
         assert_eq!(stub[..3], [0x4c, 0x8b, 0x25]);
         assert_eq!(stub[7..12], [0x4d, 0x8b, 0x64, 0x24, 8]);
@@ -430,8 +425,33 @@ mod tests {
         assert_eq!(0x100 + 17 + i64::from(back), 0x17);
         // mov rax, [rip], far entry: 32-bit displacement.
         let stub = X86_64
-            .stub(LOAD_STUB, &[0x48, 0x8b, 0x05, 0, 0, 0, 0], 0, 0x100, 0x40, 128)
+            .stub(&[0x48, 0x8b, 0x05, 0, 0, 0, 0], 0, 0x100, 0x40, 128)
             .unwrap();
         assert_eq!(stub[7..14], [0x48, 0x8b, 0x80, 128, 0, 0, 0]);
+    }
+
+    #[test]
+    fn lengths_are_known_before_addresses() {
+        for got_offset in [0, 8, 120, 128, 0x7_fff8] {
+            let thunk = X86_64.thunk(0, 0, got_offset).unwrap();
+            assert_eq!(X86_64.thunk_len(got_offset), thunk.len() as u64, "{got_offset}");
+            for register in 0..16 {
+                let code = [
+                    0x48 | register >> 3 << 2,
+                    0x8b,
+                    (register & 7) << 3 | 5,
+                    0,
+                    0,
+                    0,
+                    0,
+                ];
+                let stub = X86_64.stub(&code, 0, 0, 0, got_offset).unwrap();
+                assert_eq!(
+                    X86_64.stub_len(&code, got_offset),
+                    stub.len() as u64,
+                    "{register} {got_offset}"
+                );
+            }
+        }
     }
 }
