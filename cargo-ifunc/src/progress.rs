@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use crate::shell::{Shell, shown};
 
 /// Work that is done sooner shows no bar.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 /// Prints what a build did (what was up to date is not worth a line) and, on a terminal, a line that moves while it
 /// takes its time.
@@ -27,12 +27,12 @@ impl<'a> BuildProgress<'a> {
         let now = Arc::new(Mutex::new(String::new()));
         let what = Arc::clone(&now);
         let late = move |state: &ProgressState, out: &mut dyn Write| {
-            if state.elapsed() > PATIENCE {
+            if state.elapsed() > SHOW_AFTER {
                 let what = what.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = write!(out, "{:>12} {what} ({}s)", "Building", state.elapsed().as_secs());
             }
         };
-        if shell.is_watched()
+        if shell.shows_progress()
             && let Ok(style) = ProgressStyle::with_template("{late}")
         {
             bar.set_style(style.with_key("late", late));

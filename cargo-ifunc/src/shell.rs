@@ -70,7 +70,7 @@ impl Shell {
     }
 
     /// Whether somebody watches standard error.
-    pub(crate) fn is_watched(&self) -> bool {
+    pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
     }
 

@@ -4,18 +4,18 @@ mod common;
 
 use std::path::Path;
 
-use common::{IMAGES, Ran, c_ifunc, command, ifunc, ifunc_manifest, ran, turn, write};
+use common::{IMAGES, Ran, c_ifunc, command, ifunc, ifunc_manifest, lock_target, ran, write};
 use serde_json::Value;
 
 const ADD: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter }\n";
 
 fn build_rust(folder: &Path, args: &[&str]) -> Ran {
-    let _turn = turn();
+    let _lock = lock_target();
     ifunc(folder, &[&["build", "--target-dir", IMAGES], args].concat())
 }
 
 fn inspected(folder: &Path, file: &str) -> Value {
-    let out = ifunc(folder, &["inspect", "--json", file]).well().out;
+    let out = ifunc(folder, &["inspect", "--json", file]).succeeded().out;
     serde_json::from_str(&out).expect("JSON")
 }
 
@@ -23,7 +23,7 @@ fn inspected(folder: &Path, file: &str) -> Value {
 fn a_c_file_by_itself() {
     let folder = tempfile::tempdir().expect("folder");
     write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
-    let ran = ifunc(folder.path(), &["build", "foo.c"]).well();
+    let ran = ifunc(folder.path(), &["build", "foo.c"]).succeeded();
     assert!(ran.err.contains("    Finished 1 ifunc in "), "{}", ran.err);
     assert_eq!(ran.out, "");
 
@@ -43,7 +43,7 @@ fn a_c_file_by_itself() {
     );
 
     let table = ifunc(folder.path(), &["inspect", "target/ifunc/release/foo.so"])
-        .well()
+        .succeeded()
         .out;
     assert!(table.starts_with("foo\n          id  "), "{table}");
     assert!(table.contains("     imports  announce"), "{table}");
@@ -52,7 +52,7 @@ fn a_c_file_by_itself() {
         folder.path(),
         &["inspect", "--disasm", "target/ifunc/release/foo.so"],
     )
-    .well()
+    .succeeded()
     .out;
     assert!(
         code.contains("announce@plt") && code.contains("; import announce"),
@@ -68,7 +68,7 @@ fn quiet_and_json() {
         folder.path(),
         &["build", "-q", "--message-format", "json", "foo.c"],
     )
-    .well();
+    .succeeded();
     assert_eq!(ran.err, "");
     let message: Value = serde_json::from_str(&ran.out).expect("one line of JSON");
     assert_eq!(message["reason"], "ifunc-built");
@@ -93,7 +93,7 @@ fn the_compiler_is_a_part_of_what_a_library_is_made_of() {
         ran(command(folder.path(), &args).env("CC", "sh cc.sh"))
     };
     let fresh = |version: &str| {
-        let message: Value = serde_json::from_str(&built(version, false).well().out).expect("JSON");
+        let message: Value = serde_json::from_str(&built(version, false).succeeded().out).expect("JSON");
         message["fresh"].as_bool().expect("a bool")
     };
     assert_eq!(
@@ -110,7 +110,7 @@ fn a_rust_package_and_its_profile() {
         folder.path(),
         &[("Cargo.toml", &ifunc_manifest("adder")), ("src/lib.rs", ADD)],
     );
-    let ran = build_rust(folder.path(), &[]).well();
+    let ran = build_rust(folder.path(), &[]).succeeded();
     assert!(ran.err.contains("     Linking add ("), "{}", ran.err);
 
     let add = inspected(folder.path(), &format!("{IMAGES}/release/add.so"));
@@ -124,7 +124,7 @@ fn a_rust_package_and_its_profile() {
 
     let library = format!("{IMAGES}/release/add.so");
     let size = ifunc(folder.path(), &["inspect", "--size", "--json", &library])
-        .well()
+        .succeeded()
         .out;
     let size: Value = serde_json::from_str(&size).expect("JSON");
     let items = size["items"].as_array().expect("items");
@@ -135,20 +135,22 @@ fn a_rust_package_and_its_profile() {
             .iter()
             .any(|item| item["name"] == "add_main" && item["kind"] == "function")
     );
-    let table = ifunc(folder.path(), &["inspect", "--size", &library]).well().out;
+    let table = ifunc(folder.path(), &["inspect", "--size", &library])
+        .succeeded()
+        .out;
     assert!(
         table.contains("by crate") && table.ends_with("100.0 %  sum\n"),
         "{table}"
     );
     let code = ifunc(folder.path(), &["inspect", "--disasm", &library])
-        .well()
+        .succeeded()
         .out;
     assert!(
         code.starts_with("00000000 <add_main>:") && code.contains("ret"),
         "{code}"
     );
 
-    build_rust(folder.path(), &["--profile", "dev"]).well();
+    build_rust(folder.path(), &["--profile", "dev"]).succeeded();
     assert!(Path::new(IMAGES).join("debug/add.so").is_file());
 }
 
@@ -156,7 +158,7 @@ fn a_rust_package_and_its_profile() {
 fn a_bare_image() {
     let folder = tempfile::tempdir().expect("folder");
     write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
-    ifunc(folder.path(), &["build", "foo.c"]).well();
+    ifunc(folder.path(), &["build", "foo.c"]).succeeded();
     let library =
         ifunc_build::read_library(folder.path().join("target/ifunc/release/foo.so")).expect("library");
     std::fs::write(folder.path().join("foo.image"), &library.images[0].image).expect("file");

@@ -5,11 +5,11 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{IMAGES, Ran, c_ifunc, checkout, ifunc, ifunc_manifest, turn, write};
+use common::{IMAGES, Ran, c_ifunc, checkout, ifunc, ifunc_manifest, lock_target, write};
 use serde_json::Value;
 
 fn check(folder: &Path, args: &[&str]) -> Ran {
-    let _turn = turn();
+    let _lock = lock_target();
     ifunc(folder, &[&["check", "--target-dir", IMAGES], args].concat())
 }
 
@@ -48,7 +48,7 @@ fn files_are_linked_in_memory_and_every_reason_is_listed() {
     // The good one is looked at beside the bad one.
     let both = ifunc(folder.path(), &["check", "-v", "good.c", "bad.c"]).failed(1, &["2 reasons"]);
     assert!(!both.err.contains("`good`"), "{}", both.err);
-    let good = ifunc(folder.path(), &["check", "-v", "good.c"]).well();
+    let good = ifunc(folder.path(), &["check", "-v", "good.c"]).succeeded();
     assert!(good.err.contains("Checked good ("), "{}", good.err);
     assert!(good.err.contains("Checked 1 ifunc in"), "{}", good.err);
     assert!(!folder.path().join("target").exists(), "nothing is written");
@@ -87,7 +87,7 @@ fn what_only_the_linker_sees_takes_a_full_check() {
             ("c/by_c.c", &c_ifunc("by_c")),
         ],
     );
-    let quick = check(folder.path(), &[]).well();
+    let quick = check(folder.path(), &[]).succeeded();
     assert!(
         quick.err.contains("Checked 1 package (`--full` links too)"),
         "{}",
@@ -184,7 +184,7 @@ fn an_editor_sees_the_images_view_and_the_other_packages() {
     let (texts, _) = messages(&ran.out);
     assert!(texts.iter().any(|text| text.contains("absent")), "{texts:?}");
     // Only the package that is asked for.
-    let ran = check(folder.path(), &["--message-format=json", "-p", "seen-ifuncs"]).well();
+    let ran = check(folder.path(), &["--message-format=json", "-p", "seen-ifuncs"]).succeeded();
     assert_eq!(messages(&ran.out).1, true);
 }
 

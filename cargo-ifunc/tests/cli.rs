@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{IMAGES, checkout, command, ifunc, ifunc_manifest, ran, turn, write};
+use common::{IMAGES, checkout, command, ifunc, ifunc_manifest, lock_target, ran, write};
 
 #[test]
 fn help_names_every_subcommand() {
     let here = checkout();
-    let help = ifunc(&here, &["--help"]).well().out;
+    let help = ifunc(&here, &["--help"]).succeeded().out;
     for (name, about) in [
         ("build", "Build the ifunc packages"),
         ("check", "without building"),
@@ -21,10 +21,10 @@ fn help_names_every_subcommand() {
     ] {
         let line = help.lines().find(|line| line.trim_start().starts_with(name));
         assert!(line.is_some_and(|line| line.contains(about)), "{name} in\n{help}");
-        let own = ifunc(&here, &[name, "--help"]).well().out;
+        let own = ifunc(&here, &[name, "--help"]).succeeded().out;
         assert!(own.contains(&format!("Usage: cargo ifunc {name}")), "{own}");
     }
-    let run = ifunc(&here, &["run", "--help"]).well().out;
+    let run = ifunc(&here, &["run", "--help"]).succeeded().out;
     for said in [
         "--transport",
         "--timeout",
@@ -39,13 +39,13 @@ fn help_names_every_subcommand() {
 
 #[test]
 fn works_with_and_without_cargo() {
-    let version = ifunc(&checkout(), &["--version"]).well().out;
+    let version = ifunc(&checkout(), &["--version"]).succeeded().out;
     assert!(
         version.starts_with("cargo-ifunc") || version.starts_with("cargo ifunc"),
         "{version}"
     );
     let mut by_hand = std::process::Command::new(env!("CARGO_BIN_EXE_cargo-ifunc"));
-    assert_eq!(ran(by_hand.arg("--version")).well().out, version);
+    assert_eq!(ran(by_hand.arg("--version")).succeeded().out, version);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn an_ifunc_package_without_ifuncs_is_an_error_when_it_is_named() {
             ("src/lib.rs", "#![no_std]\n"),
         ],
     );
-    let _turn = turn();
+    let _lock = lock_target();
     let args = ["build", "--target-dir", IMAGES, "-p", "empty"];
     ifunc(folder.path(), &args).failed(1, &["package `empty` has no ifunc", "help: "]);
     ifunc(folder.path(), &["build", "-p", "absent"]).failed(1, &["`absent`", "help: "]);

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{IMAGES, Ran, c_ifunc, command, ifunc, ifunc_manifest, ran, turn, write};
+use common::{IMAGES, Ran, c_ifunc, command, ifunc, ifunc_manifest, lock_target, ran, write};
 use serde_json::Value;
 
 /// Counts bits: one instruction from v2 on, a dozen before.
@@ -57,8 +57,8 @@ impl Package {
 
     /// Both ifuncs, the one in Rust first.
     fn built(&self, command: &mut Command) -> [Built; 2] {
-        let _turn = turn();
-        ran(command).well();
+        let _lock = lock_target();
+        ran(command).succeeded();
         ["ones", "c_ones"].map(|name| inspected(&Path::new(IMAGES).join(format!("release/{name}.so"))))
     }
 }
@@ -66,7 +66,7 @@ impl Package {
 fn inspected(library: &Path) -> Built {
     let folder = library.parent().expect("a folder");
     let out = ifunc(folder, &["inspect", "--json", library.to_str().expect("UTF-8")])
-        .well()
+        .succeeded()
         .out;
     let report: Value = serde_json::from_str(&out).expect("JSON");
     let levels = report["cpu_features"].as_array().expect("a list");
@@ -157,7 +157,7 @@ fn c_file(cc: &str, args: &[&str]) -> (tempfile::TempDir, Ran) {
 fn the_march_of_the_user_wins_and_is_stated() {
     let levels = |cc: &str, args: &[&str]| {
         let (folder, ran) = c_file(cc, args);
-        ran.well();
+        ran.succeeded();
         let built = inspected(&folder.path().join("target/ifunc/release/c_ones.so"));
         assert_eq!(built.counts, !built.levels.is_empty(), "{built:?}");
         built.levels.len()
@@ -212,7 +212,7 @@ fn flags_with_blanks_and_without() {
             "--cflag=-DTEXT_HEADER=\"text.h\"",
         ],
     )
-    .well();
+    .succeeded();
     ifunc(folder.path(), &["build", "foo.c", "--cflags=-Ia folder"])
         .failed(1, &["could not compile `foo.c` with `"]);
 }
@@ -222,12 +222,12 @@ fn needed_libraries_are_stated() {
     let folder = tempfile::tempdir().expect("folder");
     write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
     let build = |soname: &str| ifunc(folder.path(), &["build", "foo.c", "--needed", soname]);
-    build("libz.so.1").well();
+    build("libz.so.1").succeeded();
     let out = ifunc(
         folder.path(),
         &["inspect", "--json", "target/ifunc/release/foo.so"],
     )
-    .well()
+    .succeeded()
     .out;
     let report: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(report["needed"][0], "libz.so.1");

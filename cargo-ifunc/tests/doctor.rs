@@ -19,7 +19,7 @@ fn mark<'v>(report: &'v Value, name: &str) -> &'v str {
 
 #[test]
 fn what_the_tests_need_is_there() {
-    let doctor = ran(&mut command(&checkout(), &["doctor", "--json"])).well();
+    let doctor = ran(&mut command(&checkout(), &["doctor", "--json"])).succeeded();
     let report: Value = serde_json::from_str(&doctor.out).expect("JSON");
     assert_eq!(report["ok"], true);
     for name in [
@@ -32,7 +32,7 @@ fn what_the_tests_need_is_there() {
     ] {
         assert_eq!(mark(&report, name), "ok", "{name}");
     }
-    let text = ran(&mut command(&checkout(), &["doctor"])).well().out;
+    let text = ran(&mut command(&checkout(), &["doctor"])).succeeded().out;
     assert!(text.starts_with("toolchain\n  ok       rustc "), "{text}");
     // What UCX says of itself, where it is.
     match mark(&report, "UCX") {

@@ -25,7 +25,7 @@ fn both_views_and_single_items() {
             common::command(folder.path(), &[&["expand"], args].concat()).env("CARGO_TARGET_DIR", TARGET),
         )
     };
-    let all = expand(&[]).well().out;
+    let all = expand(&[]).succeeded().out;
     for said in [
         "impl ::ifunc::Ifunc for add",
         "impl ::ifunc::Ifunc for sub",
@@ -40,7 +40,7 @@ fn both_views_and_single_items() {
     );
     assert!(!all.contains('\x1b'), "nobody sees colours here");
 
-    let add = expand(&["add"]).well().out;
+    let add = expand(&["add"]).succeeded().out;
     assert!(
         add.contains("impl ::ifunc::Ifunc for add") && !add.contains("for sub"),
         "{add}"
@@ -50,11 +50,11 @@ fn both_views_and_single_items() {
         "no entries outside of images\n{add}"
     );
 
-    let image = expand(&["add", "--image", "--color", "always"]).well().out;
+    let image = expand(&["add", "--image", "--color", "always"]).succeeded().out;
     for said in ["add_main", "add_payload_init", "\x1b["] {
         assert!(image.contains(said), "{said} in\n{image}");
     }
-    let whole = expand(&["--all"]).well().out;
+    let whole = expand(&["--all"]).succeeded().out;
     assert!(whole.contains("counters.one += delta"), "{whole}");
     expand(&["absent"]).failed(
         1,

@@ -34,7 +34,7 @@ fn examples(help: &str) -> Vec<String> {
 
 /// The names of the subcommands, as `--help` lists them.
 fn subcommands() -> Vec<String> {
-    let help = ifunc(Path::new("."), &["--help"]).well().out;
+    let help = ifunc(Path::new("."), &["--help"]).succeeded().out;
     let (_, list) = help.split_once("\nCommands:\n").expect("a list of commands");
     let names = list.lines().take_while(|line| !line.is_empty());
     names
@@ -93,7 +93,7 @@ fn a_strangers_first_minutes_and_every_example() {
         folder.path(),
         &format!("cargo ifunc new hello && ln -s '{TARGET}' hello/target && cd hello && cargo ifunc run"),
     )
-    .well();
+    .succeeded();
     // Not by a macro, whose words the harness keeps to itself when all is well: `cargo xtask test` repeats this line.
     let mut out = std::io::stdout();
     let _ = writeln!(
@@ -135,7 +135,7 @@ fn a_strangers_first_minutes_and_every_example() {
     );
     let mut run = 0;
     for name in subcommands() {
-        let help = ifunc(&project, &[&name, "--help"]).well().out;
+        let help = ifunc(&project, &[&name, "--help"]).succeeded().out;
         let examples = examples(&help);
         assert!(!examples.is_empty(), "{name} has no example");
         for example in examples {
@@ -153,7 +153,7 @@ fn a_strangers_first_minutes_and_every_example() {
     }
     let _ = writeln!(out, "examples of --help that were run: {run}");
     assert!(wave.is_file());
-    let tests = shell(&project, "cargo ifunc test").well().out;
+    let tests = shell(&project, "cargo ifunc test").succeeded().out;
     assert!(tests.contains("test adds_to_the_counter ... ok"), "{tests}");
 }
 

@@ -93,7 +93,7 @@ fn written(names: &[&str]) -> Vec<SystemTime> {
 fn what_is_asked_for_is_built_and_nothing_else_is_written() {
     let folder = workspace();
     let here = folder.path();
-    let json = |args: &[&str]| build(here, &[&["-q", "--message-format", "json"], args].concat()).well();
+    let json = |args: &[&str]| build(here, &[&["-q", "--message-format", "json"], args].concat()).succeeded();
 
     // The lock file is of another workspace: with --locked that is an error, and nothing is changed.
     let locked = build(here, &["--locked"]);
@@ -145,11 +145,11 @@ fn examples(here: &Path) {
         ("as-program", "options_example"),
     ] {
         let args = ["--example", example];
-        assert_eq!(built(&json(&args).well()), [(name.to_owned(), false)].into());
-        assert_eq!(built(&json(&args).well()), [(name.to_owned(), true)].into());
+        assert_eq!(built(&json(&args).succeeded()), [(name.to_owned(), false)].into());
+        assert_eq!(built(&json(&args).succeeded()), [(name.to_owned(), true)].into());
     }
     // The library's own are still there, and so are the examples' when the library is built.
-    json(&[]).well();
+    json(&[]).succeeded();
     written(&["options_one", "options_library", "options_example"]);
     build(here, &["--example", "absent"]).failed(1, &["`absent`", "`as-library`, `as-program`"]);
     // One name in both would be one library for two.

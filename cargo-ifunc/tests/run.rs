@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{Ran, TARGET, c_ifunc, checkout, command, ifunc_manifest, ran, turn, write};
+use common::{Ran, TARGET, c_ifunc, checkout, command, ifunc_manifest, lock_target, ran, write};
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
     let mut command = command(folder, args);
@@ -38,13 +38,13 @@ fn in_order(out: &str, wanted: &[&str]) {
 
 #[test]
 fn the_first_example() {
-    let _turn = turn();
-    let out = example(&["01-hello"]).well().out;
+    let _lock = lock_target();
+    let out = example(&["01-hello"]).succeeded().out;
     in_order(&out, &["source | add(3) answers 3", "source | add(4) answers 7"]);
     in_order(&out, &["target | the target's counter is 42"]);
     assert!(out.starts_with("target | ifunc: ready shm:01-hello-"), "{out}");
 
-    let out = example(&["01-hello", "--transport", "loopback"]).well().out;
+    let out = example(&["01-hello", "--transport", "loopback"]).succeeded().out;
     in_order(
         &out,
         &["  both | add(4) answers 7", "  both | the target's counter is 42"],
@@ -53,7 +53,7 @@ fn the_first_example() {
 
 #[test]
 fn the_second_example() {
-    let _turn = turn();
+    let _lock = lock_target();
     let folder = tempfile::tempdir().expect("folder");
     // Five bytes beyond a piece, exactly a piece, nothing; a name that is no UTF-8; text and noise.
     let piece = 1 << 20;
@@ -83,7 +83,7 @@ fn the_second_example() {
     let path = folder.path().to_str().expect("UTF-8");
     for (transport, name) in [("shm", "source"), ("loopback", "  both")] {
         let args = ["02-compressed-insert", "--transport", transport, "--", path];
-        let out = example(&args).well().out;
+        let out = example(&args).succeeded().out;
         in_order(
             &out,
             &[
@@ -102,9 +102,9 @@ fn the_second_example() {
         path,
         database.to_str().expect("UTF-8"),
     ];
-    example(&keep).well();
+    example(&keep).succeeded();
     assert!(database.is_file());
-    example(&keep).well();
+    example(&keep).succeeded();
     fs::remove_file(database).expect("file");
 
     example(&["02-compressed-insert"]).failed(1, &["which files?", "help: "]);
@@ -112,7 +112,7 @@ fn the_second_example() {
 
 #[test]
 fn new_projects_run_as_they_are() {
-    let _turn = turn();
+    let _lock = lock_target();
     let folder = tempfile::tempdir().expect("folder");
     let checkout = checkout();
     let checkout = checkout.to_str().expect("UTF-8");
@@ -126,19 +126,19 @@ fn new_projects_run_as_they_are() {
         ),
     ] {
         let name = format!("my-{lang}");
-        run(folder.path(), &["new", &name, "--lang", lang, "--path", checkout]).well();
+        run(folder.path(), &["new", &name, "--lang", lang, "--path", checkout]).succeeded();
         let project = folder.path().join(&name);
-        let out = run(&project, &["run"]).well().out;
+        let out = run(&project, &["run"]).succeeded().out;
         for line in [source, target].into_iter().flatten() {
             in_order(&out, &[line]);
         }
     }
     // The tests of the last: one in Rust, one in C.
-    let tests = run(&folder.path().join("my-mixed"), &["test"]).well().out;
+    let tests = run(&folder.path().join("my-mixed"), &["test"]).succeeded().out;
     for test in ["adds_to_the_counter", "adds_and_announces"] {
         assert!(tests.contains(&format!("test {test} ... ok")), "{tests}");
     }
-    let default = run(folder.path(), &["new", "by-default"]).well();
+    let default = run(folder.path(), &["new", "by-default"]).succeeded();
     assert!(
         default.err.contains("next: cd by-default && cargo ifunc run"),
         "{}",
@@ -146,7 +146,7 @@ fn new_projects_run_as_they_are() {
     );
     let project = folder.path().join("by-default");
     assert!(project.join(".git").is_dir());
-    run(&project, &["run", "by-default", "--transport", "loopback"]).well();
+    run(&project, &["run", "by-default", "--transport", "loopback"]).succeeded();
     // Next to nothing of a fresh project is what rustfmt would change.
     assert!(
         std::process::Command::new("cargo")
@@ -159,7 +159,7 @@ fn new_projects_run_as_they_are() {
 
 #[test]
 fn new_from_git() {
-    let _turn = turn();
+    let _lock = lock_target();
     let folder = tempfile::tempdir().expect("folder");
     let clone = folder.path().join("clone");
     let git = |args: &[&str]| {
@@ -182,8 +182,8 @@ fn new_from_git() {
         &clone,
     ]);
     let url = format!("file://{clone}");
-    run(folder.path(), &["new", "from-git", "--git", &url]).well();
-    let out = run(&folder.path().join("from-git"), &["run"]).well().out;
+    run(folder.path(), &["new", "from-git", "--git", &url]).succeeded();
+    let out = run(&folder.path().join("from-git"), &["run"]).succeeded().out;
     in_order(&out, &["source | add(300): the counter is 321"]);
 }
 
@@ -237,7 +237,7 @@ const FOR_EVER: &str = "loop { std::thread::park() }";
 
 #[test]
 fn the_first_failure_is_the_exit_code() {
-    let _turn = turn();
+    let _lock = lock_target();
     let odd = project(&format!("{READY} {FOR_EVER}"), "std::process::exit(7)");
     run(odd.path(), &["run"]).failed(7, &["error: `source` of `odd` failed with exit code 7"]);
 
@@ -253,7 +253,7 @@ fn the_first_failure_is_the_exit_code() {
 
 #[test]
 fn a_hang_has_a_name() {
-    let _turn = turn();
+    let _lock = lock_target();
     let odd = project(FOR_EVER, "");
     run(odd.path(), &["run", "--timeout", "1"]).failed(
         1,
@@ -267,22 +267,22 @@ fn a_hang_has_a_name() {
 
 #[test]
 fn arguments_and_environment_reach_both() {
-    let _turn = turn();
+    let _lock = lock_target();
     let say = "println!(\"{:?} {:?}\", std::env::args().skip(1).collect::<Vec<_>>(), \
                std::path::Path::new(&std::env::var(\"IFUNC_LIB_DIR\").unwrap()).join(\"odd.so\").is_file());";
     let odd = project(&format!("{say} {READY} {FOR_EVER}"), say);
-    let out = run(odd.path(), &["run", "--", "-a", "b c"]).well().out;
+    let out = run(odd.path(), &["run", "--", "-a", "b c"]).succeeded().out;
     in_order(&out, &["target | [\"-a\", \"b c\"] true"]);
     in_order(&out, &["source | [\"-a\", \"b c\"] true"]);
 }
 
 #[test]
 fn nothing_is_left_behind() {
-    let _turn = turn();
+    let _lock = lock_target();
     // Each has a child that would outlive it.
     let with_child = "let child = std::process::Command::new(\"sleep\").arg(\"600\").spawn().unwrap(); println!(\"child {}\", child.id());";
     let odd = project(&format!("{with_child} {READY} {FOR_EVER}"), with_child);
-    let out = run(odd.path(), &["run"]).well().out;
+    let out = run(odd.path(), &["run"]).succeeded().out;
     let children: Vec<&str> = out
         .lines()
         .filter_map(|line| line.split_once("child ").map(|(_, id)| id))

@@ -82,7 +82,7 @@ fn what_is_shown_is_what_was_sent() {
         assert_eq!((fine.0, wrong.0, refused.0), (300, 0, 0));
 
         let line = ifunc(&checkout(), &["top", &address, "--once", "--json"])
-            .well()
+            .succeeded()
             .out;
         let look: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         let stats: Stats = serde_json::from_value(look["stats"].clone()).expect("what `Stats` says");
@@ -129,7 +129,7 @@ fn what_is_shown_is_what_was_sent() {
             &checkout(),
             &["top", &address, "--count", "2", "--interval", "0.05"],
         )
-        .well()
+        .succeeded()
         .out;
         assert_eq!(shown.matches("Target ").count(), 2, "{shown}");
         for said in [

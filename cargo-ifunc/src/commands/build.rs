@@ -81,20 +81,20 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
 /// Says what a path that is no C file was probably meant to be.
 fn check_files(args: &BuildArgs) -> Result<(), Failure> {
     for file in &args.files {
-        let said = |what: &str, help: &str| {
+        let usage = |what: &str, help: &str| {
             Err(Failure::Usage(format!(
                 "`{}` {what}\nhelp: {help}",
                 file.display()
             )))
         };
         if file.extension().is_none_or(|extension| extension != "c") {
-            return said(
+            return usage(
                 "is not a C file (`.c`)",
                 "PATH names C files only; build a Rust package with `cargo ifunc build -p PACKAGE`",
             );
         }
         if !file.is_file() {
-            return said("does not exist", "PATH is looked for from the current directory");
+            return usage("does not exist", "PATH is looked for from the current directory");
         }
     }
     Ok(())

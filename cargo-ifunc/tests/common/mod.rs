@@ -12,9 +12,9 @@ pub(crate) const TARGET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/projects"
 pub(crate) const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/projects/ifunc");
 
 /// Held by a test that builds there: libraries of one name land in one place.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|failed| failed.into_inner())
+pub(crate) fn lock_target() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(|failed| failed.into_inner())
 }
 
 /// A process that is killed when its test is done with it, however it is done.
@@ -37,7 +37,7 @@ pub(crate) struct Ran {
 
 impl Ran {
     #[track_caller]
-    pub(crate) fn well(self) -> Self {
+    pub(crate) fn succeeded(self) -> Self {
         assert_eq!(
             self.code,
             Some(0),

@@ -17,7 +17,7 @@ use crate::progress::BuildProgress;
 /// to say.
 pub(super) struct Editor<'a> {
     progress: BuildProgress<'a>,
-    said: HashSet<String>,
+    printed: HashSet<String>,
     out: std::io::Stdout,
     /// Whether standard output is still there.
     failed: Option<std::io::Error>,
@@ -27,7 +27,7 @@ impl<'a> Editor<'a> {
     pub(super) fn new(progress: BuildProgress<'a>) -> Self {
         Self {
             progress,
-            said: HashSet::new(),
+            printed: HashSet::new(),
             out: std::io::stdout(),
             failed: None,
         }
@@ -85,7 +85,7 @@ impl Progress for Editor<'_> {
             Ok(message) if message["reason"] == "compiler-message" => {
                 // What it is about and what it says: the target's crate types differ between the views.
                 let key = format!("{}\n{}", message["package_id"], message["message"]["rendered"]);
-                if self.said.insert(key) {
+                if self.printed.insert(key) {
                     self.line(line);
                 }
             }

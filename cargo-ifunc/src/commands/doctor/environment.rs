@@ -134,19 +134,19 @@ mod tests {
     #[test]
     fn folders_of_libraries() {
         let folder = tempfile::tempdir().expect("folder");
-        let judge = |value: &Path| libraries("IFUNC_LIB_DIR", Some(value.as_os_str()));
-        assert!(judge(folder.path()).found.contains("no library"));
+        let check = |value: &Path| libraries("IFUNC_LIB_DIR", Some(value.as_os_str()));
+        assert!(check(folder.path()).found.contains("no library"));
         std::fs::write(folder.path().join("add.so"), "").expect("file");
-        assert_eq!(judge(folder.path()).mark, Mark::Ok);
-        assert!(judge(&folder.path().join("add.so")).found.contains("no folder"));
+        assert_eq!(check(folder.path()).mark, Mark::Ok);
+        assert!(check(&folder.path().join("add.so")).found.contains("no folder"));
         assert!(
-            judge(&folder.path().join("absent"))
+            check(&folder.path().join("absent"))
                 .found
                 .contains("does not exist")
         );
         assert_eq!(libraries("IFUNC_LIB_DIR", None).mark, Mark::Ok);
         // The manifest's folder is there in tests, and has no library.
-        assert_eq!(judge(Path::new("src")).mark, Mark::Warning);
+        assert_eq!(check(Path::new("src")).mark, Mark::Warning);
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Finding {
 }
 
 /// What a program prints on standard output; `None` if it does not start or fails.
-pub(super) fn said<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Option<String> {
+pub(super) fn output_of<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Option<String> {
     let mut words = program.split_whitespace();
     let mut command = Command::new(words.next()?);
     command.args(words).args(args).stdin(Stdio::null());
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn programs_are_words() {
-        assert_eq!(said("echo one", ["two"]).as_deref(), Some("one two\n"));
-        assert_eq!(said("false", [""; 0]), None);
-        assert_eq!(said("there is no such program", [""; 0]), None);
-        assert_eq!(said("", [""; 0]), None);
+        assert_eq!(output_of("echo one", ["two"]).as_deref(), Some("one two\n"));
+        assert_eq!(output_of("false", [""; 0]), None);
+        assert_eq!(output_of("there is no such program", [""; 0]), None);
+        assert_eq!(output_of("", [""; 0]), None);
     }
 
     #[test]

@@ -81,17 +81,17 @@ fn locked(limit: Option<u64>) -> Finding {
 
 /// Room on a file system, in bytes.
 fn free(path: &str) -> Option<u64> {
-    let room = rustix::fs::statvfs(path).ok()?;
-    Some(room.f_bavail.saturating_mul(room.f_frsize))
+    let free = rustix::fs::statvfs(path).ok()?;
+    Some(free.f_bavail.saturating_mul(free.f_frsize))
 }
 
-fn dev_shm(room: Option<u64>) -> Finding {
+fn dev_shm(free: Option<u64>) -> Finding {
     let name = "/dev/shm";
     let help = "`shm:` does not use it, UCX between processes of one host does: `mount -o remount,size=1G /dev/shm`, or `docker run --shm-size=1g`";
-    match room {
+    match free {
         None => Finding::none(name, "not there", help),
-        Some(room) if room < LOCKED => Finding::none(name, format!("{} free", bytes(room)), help),
-        Some(room) => Finding::ok(name, format!("{} free", bytes(room))),
+        Some(free) if free < LOCKED => Finding::none(name, format!("{} free", bytes(free)), help),
+        Some(free) => Finding::ok(name, format!("{} free", bytes(free))),
     }
 }
 
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn low_limits_are_told_with_the_command() {
-        for (judge, low) in [
+        for (check, low) in [
             (address_space as fn(Option<u64>) -> Finding, 512 << 20),
             (file_size, 1 << 20),
             (files, 64),
         ] {
-            assert_eq!(judge(None).mark, Mark::Ok);
-            assert_eq!(judge(Some(1 << 40)).mark, Mark::Ok);
-            let finding = judge(Some(low));
+            assert_eq!(check(None).mark, Mark::Ok);
+            assert_eq!(check(Some(1 << 40)).mark, Mark::Ok);
+            let finding = check(Some(low));
             assert_eq!(finding.mark, Mark::Warning);
             assert!(finding.help.is_some_and(|help| help.contains("`ulimit -")));
         }

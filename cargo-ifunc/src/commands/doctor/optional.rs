@@ -1,18 +1,18 @@
 //! What is good to have: debuggers, profilers.
 
-use super::finding::{Finding, said, setting};
+use super::finding::{Finding, output_of, setting};
 
 pub(super) fn checks() -> Vec<Finding> {
     vec![
         program(
             "gdb",
-            said("gdb", ["--version"]).as_deref(),
+            output_of("gdb", ["--version"]).as_deref(),
             "names injected functions in backtraces: `apt-get install gdb` (Debian), `dnf install gdb` (Fedora)",
         ),
         ptrace(setting("kernel/yama/ptrace_scope")),
         program(
             "perf",
-            said("perf", ["--version"]).as_deref(),
+            output_of("perf", ["--version"]).as_deref(),
             "names injected functions in profiles: `apt-get install linux-perf` (Debian), `dnf install perf` (Fedora)",
         ),
         perf_events(setting("kernel/perf_event_paranoid")),

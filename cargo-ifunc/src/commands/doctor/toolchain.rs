@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::finding::{Finding, said};
+use super::finding::{Finding, output_of};
 
 /// The oldest rustc that builds ifuncs, as this crate's manifest says.
 const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
@@ -10,19 +10,21 @@ const RUSTUP: &str = "install Rust: `curl --proto '=https' --tlsv1.2 -sSf https:
 const COMPILER: &str = "install a C compiler: `apt-get install gcc libc6-dev` (Debian), `dnf install gcc` (Fedora); or name one in `CC`";
 
 pub(super) fn checks() -> Vec<Finding> {
-    let version = said(&from_env("RUSTC", "rustc"), ["-vV"]);
+    let version = output_of(&from_env("RUSTC", "rustc"), ["-vV"]);
     let mut findings = vec![rustc(version.as_deref())];
     if let Some(host) = version.as_deref().and_then(host) {
         findings.push(standard_library(host));
     }
-    findings.push(cargo(said(&from_env("CARGO", "cargo"), ["--version"]).as_deref()));
+    findings.push(cargo(
+        output_of(&from_env("CARGO", "cargo"), ["--version"]).as_deref(),
+    ));
     let cc = from_env("CC", "cc");
-    let compiler = c_compiler(&cc, said(&cc, ["--version"]).as_deref());
+    let compiler = c_compiler(&cc, output_of(&cc, ["--version"]).as_deref());
     let found = compiler.help.is_none();
     findings.push(compiler);
     if found {
         findings.push(shared_library(&cc, links(&cc)));
-        findings.push(libgcc(said(&cc, ["-print-libgcc-file-name"]).as_deref()));
+        findings.push(libgcc(output_of(&cc, ["-print-libgcc-file-name"]).as_deref()));
     }
     findings
 }
@@ -72,7 +74,7 @@ fn rustc(text: Option<&str>) -> Finding {
 /// The crates that every image is made of: `core` of the host.
 fn standard_library(host: &str) -> Finding {
     let name = "rust-std";
-    let folder = said(
+    let folder = output_of(
         &from_env("RUSTC", "rustc"),
         ["--print", "target-libdir", "--target", host],
     );

@@ -24,10 +24,10 @@ const TEXT: usize = 44;
 /// Longest text that is quoted.
 const QUOTED: u64 = 48;
 
-/// Prints the code of `image`, whose companion is `companion`; with `bytes`, those of each instruction too.
+/// Prints the code of `image`, whose debug_object is `debug_object`; with `bytes`, those of each instruction too.
 pub(super) fn print(
     image: &Image<'_>,
-    companion: &[u8],
+    debug_object: &[u8],
     bytes: bool,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -37,7 +37,7 @@ pub(super) fn print(
             image.name()
         )));
     }
-    let mut symbols = symbols::of_companion(companion, image);
+    let mut symbols = symbols::of_debug_object(debug_object, image);
     if symbols.is_empty() {
         writeln!(
             out,

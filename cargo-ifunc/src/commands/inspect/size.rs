@@ -93,9 +93,9 @@ struct Sum {
 }
 
 impl Size {
-    /// Counts the bytes of `image`, of `len` bytes, whose companion is `companion`.
-    pub(super) fn new(image: &Image<'_>, len: usize, companion: &[u8]) -> Self {
-        let symbols = symbols::of_companion(companion, image);
+    /// Counts the bytes of `image`, of `len` bytes, whose debug_object is `debug_object`.
+    pub(super) fn new(image: &Image<'_>, len: usize, debug_object: &[u8]) -> Self {
+        let symbols = symbols::of_debug_object(debug_object, image);
         let known = !symbols.is_empty();
         let mut items = tables(image.header());
         let rx = image.rx().len() as u64;

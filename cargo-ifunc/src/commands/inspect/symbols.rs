@@ -1,4 +1,4 @@
-//! Names of what is in an image: from the companion beside it in its library, or, without one, what control flow and the
+//! Names of what is in an image: from the debug_object beside it in its library, or, without one, what control flow and the
 //! import table tell.
 
 use ifunc_abi::image::Image;
@@ -46,9 +46,9 @@ pub(super) fn demangled(name: &str) -> String {
     }
 }
 
-/// What the companion says, by address. Empty if there is none, or if it is none of ours.
-pub(super) fn of_companion(companion: &[u8], image: &Image<'_>) -> Vec<Symbol> {
-    let Ok(file) = object::File::parse(companion) else {
+/// What the debug_object says, by address. Empty if there is none, or if it is none of ours.
+pub(super) fn of_debug_object(debug_object: &[u8], image: &Image<'_>) -> Vec<Symbol> {
+    let Ok(file) = object::File::parse(debug_object) else {
         return Vec::new();
     };
     let rw_at = image.rw_range().map(|(at, _)| u64::from(at));

@@ -68,8 +68,8 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
             shell.status("Finished", format_args!("`{}`", short_name(host)));
             Ok(())
         }
-        Stopped::Failed { who, what, code } => {
-            shell.error(format_args!("`{who}` of `{}` {what}", host.name));
+        Stopped::Failed { side, what, code } => {
+            shell.error(format_args!("`{side}` of `{}` {what}", host.name));
             Err(Failure::Exit(code))
         }
         Stopped::Interrupted(code) => Err(Failure::Exit(code)),

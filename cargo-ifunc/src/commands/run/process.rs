@@ -93,12 +93,12 @@ impl Process {
     }
 
     /// Whether it still runs, as far as the session was told.
-    pub(super) fn runs(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.status.is_none()
     }
 
     /// Whether a line may still come.
-    pub(super) fn speaks(&self) -> bool {
+    pub(super) fn has_open_streams(&self) -> bool {
         self.open > 0
     }
 
@@ -109,7 +109,7 @@ impl Process {
 
     /// Sends `signal` to it and to what it started.
     pub(super) fn signal(&self, signal: Signal) {
-        if self.runs() {
+        if self.is_running() {
             // Fails when it has just ended, which is as good.
             let _ = kill_process_group(self.group, signal);
         }
@@ -170,7 +170,7 @@ pub(super) fn code(status: ExitStatus) -> u8 {
 }
 
 /// What happened, for people.
-pub(super) fn told(status: ExitStatus) -> String {
+pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("failed with exit code {code}"),
         (None, Some(signal)) => {

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::process::{Event, Process, adopt, code, told};
+use super::process::{Event, Process, adopt, code, describe};
 use super::show::{self, Side, Stream};
 use crate::error::Failure;
 use crate::shell::Shell;
@@ -39,7 +39,7 @@ pub(super) enum Stopped {
     Done,
     /// `who` failed first.
     Failed {
-        who: &'static str,
+        side: &'static str,
         what: String,
         code: u8,
     },
@@ -77,7 +77,7 @@ impl Session<'_> {
         if let Some(stopped) = end {
             return Ok(stopped);
         }
-        Ok(judge(&mut both)?.unwrap_or(Stopped::Done))
+        Ok(failure_of(&mut both)?.unwrap_or(Stopped::Done))
     }
 
     /// The target, then the source.
@@ -106,13 +106,13 @@ impl Session<'_> {
         let Some(address) = ready else {
             watch.stop(&mut [&mut target])?;
             let early = Stopped::Failed {
-                who: "target",
+                side: "target",
                 what: format!(
                     "ended without the line `{READY}ADDRESS`\nhelp: print it with `println!` once the target listens"
                 ),
                 code: 1,
             };
-            return Ok(judge(&mut target)?.unwrap_or(early));
+            return Ok(failure_of(&mut target)?.unwrap_or(early));
         };
 
         let mut source = self.start(Side::Source, source, &address, &watch, shell)?;
@@ -124,7 +124,7 @@ impl Session<'_> {
                 first = running
                     .iter_mut()
                     .find(|p| p.side() == Side::Target)
-                    .map(|p| judge(p));
+                    .map(|p| failure_of(p));
                 matches!(first, Some(Ok(Some(_)) | Err(_)))
             }
             _ => false,
@@ -146,8 +146,8 @@ impl Session<'_> {
             return Ok(failed);
         }
         // The source has ended: well or not, the target has nothing left to wait for.
-        let failed = judge(&mut source)?;
-        let was_running = target.runs();
+        let failed = failure_of(&mut source)?;
+        let was_running = target.is_running();
         let by_force = watch.stop(&mut [&mut target, &mut source])?;
         if let Some(failed) = failed {
             return Ok(failed);
@@ -158,7 +158,7 @@ impl Session<'_> {
                 GRACE.as_secs()
             );
             return Ok(Stopped::Failed {
-                who: "target",
+                side: "target",
                 what,
                 code: 1,
             });
@@ -168,7 +168,7 @@ impl Session<'_> {
         Ok(if asked {
             Stopped::Done
         } else {
-            judge(&mut target)?.unwrap_or(Stopped::Done)
+            failure_of(&mut target)?.unwrap_or(Stopped::Done)
         })
     }
 
@@ -200,10 +200,10 @@ impl Watch {
         let (send, events) = channel();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
-        let told = send.clone();
+        let signals = send.clone();
         thread::spawn(move || {
             for signal in signals.forever() {
-                let _ = told.send(Event::Signal(signal));
+                let _ = signals.send(Event::Signal(signal));
             }
         });
         Ok(Self {
@@ -248,7 +248,7 @@ impl Watch {
         let side = running
             .iter()
             .rev()
-            .find(|p| p.runs())
+            .find(|p| p.is_running())
             .map_or(Side::Both, |p| p.side());
         let seconds = self.timeout.as_secs();
         let what = match side {
@@ -261,7 +261,7 @@ impl Watch {
             ),
         };
         Stopped::Failed {
-            who: side.name(),
+            side: side.name(),
             what,
             code: 1,
         }
@@ -271,13 +271,15 @@ impl Watch {
     /// last lines of all.
     fn stop(&mut self, running: &mut [&mut Process]) -> Result<bool, Failure> {
         running.iter().for_each(|process| process.signal(Signal::TERM));
-        self.listen(GRACE, running, |running| running.iter().all(|p| !p.runs()))?;
+        self.listen(GRACE, running, |running| running.iter().all(|p| !p.is_running()))?;
         let mut by_force = false;
         for process in &mut *running {
-            by_force |= process.runs();
+            by_force |= process.is_running();
             process.reap().map_err(Failure::Output)?;
         }
-        self.listen(LAST_LINES, running, |running| running.iter().all(|p| !p.speaks()))?;
+        self.listen(LAST_LINES, running, |running| {
+            running.iter().all(|p| !p.has_open_streams())
+        })?;
         Ok(by_force)
     }
 
@@ -323,11 +325,11 @@ fn handle(event: &Event, running: &mut [&mut Process]) -> Result<(), Failure> {
 }
 
 /// `None` if the program, which has ended, ended well.
-fn judge(process: &mut Process) -> Result<Option<Stopped>, Failure> {
+fn failure_of(process: &mut Process) -> Result<Option<Stopped>, Failure> {
     let status = process.reap().map_err(Failure::Output)?;
     Ok((!status.success()).then(|| Stopped::Failed {
-        who: process.side().name(),
-        what: told(status),
+        side: process.side().name(),
+        what: describe(status),
         code: code(status),
     }))
 }

@@ -9,20 +9,20 @@ use super::rates::Rates;
 use crate::error::Failure;
 
 #[derive(Serialize)]
-struct Look<'a> {
+struct Sample<'a> {
     interval_s: f64,
     rates: &'a Rates,
     stats: &'a Stats,
 }
 
 pub(super) fn print(stats: &Stats, rates: &Rates) -> Result<(), Failure> {
-    let look = Look {
+    let sample = Sample {
         interval_s: rates.interval_s,
         rates,
         stats,
     };
     let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, &look).map_err(std::io::Error::from)?;
+    serde_json::to_writer(&mut out, &sample).map_err(std::io::Error::from)?;
     writeln!(out)?;
     out.flush()?;
     Ok(())

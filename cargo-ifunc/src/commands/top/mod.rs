@@ -20,9 +20,9 @@ use screen::Screen;
 /// How long a target may take to let us in.
 const CONNECT: Duration = Duration::from_secs(2);
 /// How long a target that went away may take to come back.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one attempt to reach it again takes: after the first it is said that it went away.
-const RECONNECT: Duration = Duration::from_secs(1);
+const RECONNECT_ATTEMPT: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long it is waited before it is said that a target does not answer.
@@ -39,23 +39,23 @@ pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
     end_on_interrupt()?;
     let options = SourceOptions::default()
         .connect_timeout(CONNECT)
-        .reconnect(RECONNECT);
+        .reconnect(RECONNECT_ATTEMPT);
     let source = Source::connect_with(&args.address, options).map_err(|error| unreachable(&error))?;
     let mut screen = Screen::new();
     let mut before: Option<Stats> = None;
     let count = if args.once { Some(1) } else { args.count };
-    let mut looks = 0;
+    let mut samples = 0;
     loop {
         let began = Instant::now();
-        let now = look(&source, args, &mut screen, shell)?;
+        let now = sample(&source, args, &mut screen, shell)?;
         let rates = Rates::between(before.as_ref(), &now);
         if args.json {
             json::print(&now, &rates)?;
         } else {
-            screen.show(&table::lines(&now, &rates, screen.room(), args.lines))?;
+            screen.show(&table::lines(&now, &rates, screen.area(), args.lines))?;
         }
-        looks += 1;
-        if count.is_some_and(|count| looks >= count) {
+        samples += 1;
+        if count.is_some_and(|count| samples >= count) {
             return Ok(());
         }
         before = Some(now);
@@ -64,14 +64,14 @@ pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
 }
 
 /// One answer. A target that is gone is waited for, and so is one that does not answer, unless one look is all that is wanted.
-fn look(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shell) -> Result<Stats, Failure> {
+fn sample(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shell) -> Result<Stats, Failure> {
     let address = &args.address;
     let mut silent = Duration::ZERO;
     let mut away: Option<Instant> = None;
     loop {
         match source.target_stats(ANSWER) {
             Ok(stats) => {
-                if away.is_some() && !noted(screen, args, "it is back")? {
+                if away.is_some() && !show_note(screen, args, "it is back")? {
                     shell.status("Back", format_args!("the target at `{address}`"));
                 }
                 return Ok(stats);
@@ -82,7 +82,7 @@ fn look(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shell)
                 let note = format!(
                     "No answer for {silent} s: it is stopped, busy with one invocation, or nobody polls it"
                 );
-                if !noted(screen, args, &note)? {
+                if !show_note(screen, args, &note)? {
                     shell.warning(format_args!(
                         "the target at `{address}` has not answered for {silent} s: it is stopped, busy with one long invocation, or \
                          nobody polls it"
@@ -90,17 +90,17 @@ fn look(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shell)
                 }
             }
             Err(StatsError::Source(Error::Indeterminate { .. } | Error::PeerGone { .. }))
-                if !args.once && away.is_none_or(|since| since.elapsed() < PATIENCE) =>
+                if !args.once && away.is_none_or(|since| since.elapsed() < RECONNECT_TIMEOUT) =>
             {
-                let patience = PATIENCE.as_secs();
+                let timeout = RECONNECT_TIMEOUT.as_secs();
                 let first = away.is_none();
                 let since = away.get_or_insert_with(Instant::now).elapsed().as_secs();
                 let gone = format!(
-                    "The target went away {since} s ago; waiting up to {patience} s for it to come back"
+                    "The target went away {since} s ago; waiting up to {timeout} s for it to come back"
                 );
-                if !noted(screen, args, &gone)? && first {
+                if !show_note(screen, args, &gone)? && first {
                     shell.warning(format_args!(
-                        "the target at `{address}` went away; waiting up to {patience} s for it to come back"
+                        "the target at `{address}` went away; waiting up to {timeout} s for it to come back"
                     ));
                 }
                 std::thread::sleep(PAUSE);
@@ -111,7 +111,7 @@ fn look(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shell)
 }
 
 /// Says it below the last look, if that stands on a terminal.
-fn noted(screen: &mut Screen, args: &TopArgs, what: &str) -> Result<bool, Failure> {
+fn show_note(screen: &mut Screen, args: &TopArgs, what: &str) -> Result<bool, Failure> {
     Ok(!args.json && screen.note(what)?)
 }
 
@@ -143,14 +143,14 @@ fn escape(character: char) -> impl Iterator<Item = char> {
 
 /// Why there is no connection, and what to do about it.
 fn unreachable(error: &SourceError) -> Failure {
-    let said = error.to_string().replace("; help: ", "\nhelp: ");
+    let message = error.to_string().replace("; help: ", "\nhelp: ");
     Failure::Said(match error {
         SourceError::Address(_) | SourceError::Connect(ConnectError::NobodyListens { .. }) => {
             format!(
-                "{said}\nhelp: a target tells its address: `Target::address`, or its line `ifunc: ready ADDRESS`"
+                "{message}\nhelp: a target tells its address: `Target::address`, or its line `ifunc: ready ADDRESS`"
             )
         }
-        _ => said,
+        _ => message,
     })
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Line {
 
 /// The room that a look has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct Area {
     /// Characters of a line.
     pub(super) columns: usize,
     /// Lines of all of it; `None`: as many as there are.
@@ -29,7 +29,7 @@ pub(super) struct Screen {
     /// Lines that stand above the cursor.
     drawn: usize,
     /// Of them, those of a note.
-    noted: usize,
+    note_lines: usize,
     /// Columns and lines of the terminal, when it was last drawn on.
     size: Option<(usize, usize)>,
 }
@@ -45,7 +45,7 @@ impl Screen {
             in_place: out.is_terminal() && !dumb,
             colored: anstream::AutoStream::choice(&out) != ColorChoice::Never,
             drawn: 0,
-            noted: 0,
+            note_lines: 0,
             size: None,
         }
     }
@@ -57,14 +57,14 @@ impl Screen {
         (self.in_place && columns > 0 && lines > 0).then_some((columns, lines))
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn area(&self) -> Area {
         match self.size() {
             // The cursor has a line of its own, and so has a note.
-            Some((columns, lines)) => Room {
+            Some((columns, lines)) => Area {
                 columns,
                 lines: Some(lines.saturating_sub(2)),
             },
-            None => Room {
+            None => Area {
                 columns: usize::MAX,
                 lines: None,
             },
@@ -89,7 +89,7 @@ impl Screen {
             self.add(&mut text, line.style, &clipped(&line.text, size.0), ERASE_LINE);
         }
         text.push_str(ERASE_BELOW);
-        (self.drawn, self.noted) = (shown.len(), 0);
+        (self.drawn, self.note_lines) = (shown.len(), 0);
         written(&text)
     }
 
@@ -100,14 +100,14 @@ impl Screen {
             return Ok(false);
         };
         let mut text = match self.size == Some(size) {
-            true => up(self.noted),
+            true => up(self.note_lines),
             // What stood there has been wrapped in other places.
             false => self.top(size) + ERASE_BELOW,
         };
         self.add(&mut text, NOTE, &clipped(what, size.0), ERASE_LINE);
         text.push_str(ERASE_BELOW);
-        self.drawn += 1 - self.noted;
-        self.noted = 1;
+        self.drawn += 1 - self.note_lines;
+        self.note_lines = 1;
         written(&text).map(|()| true)
     }
 
@@ -118,7 +118,7 @@ impl Screen {
             return up(self.drawn);
         }
         // The terminal has broken the lines anew: nobody knows where they are.
-        (self.drawn, self.noted) = (0, 0);
+        (self.drawn, self.note_lines) = (0, 0);
         "\x1b[H\x1b[2J".into()
     }
 

@@ -7,7 +7,7 @@ use ifunc_rt::stats::{IfuncStats, Reason, SourceStats, Stats, Tally};
 
 use super::figures::{bytes, count, nanoseconds, uptime};
 use super::rates::{Rates, hex};
-use super::screen::{Line, Room, clipped};
+use super::screen::{Area, Line, clipped};
 
 const HEAD: Style = AnsiColor::Green.on_default().bold();
 const NAMES: Style = Style::new().bold();
@@ -25,9 +25,9 @@ const USUAL_ROWS: usize = 20;
 const FRAME: usize = 4;
 
 /// The head and both tables, of at most `asked` rows each, or of as many as fit.
-pub(super) fn lines(stats: &Stats, rates: &Rates, room: Room, asked: Option<usize>) -> Vec<Line> {
-    let mut lines = head(stats, rates, room.columns);
-    let (ifunc_rows, source_rows) = match (asked, room.lines) {
+pub(super) fn lines(stats: &Stats, rates: &Rates, area: Area, asked: Option<usize>) -> Vec<Line> {
+    let mut lines = head(stats, rates, area.columns);
+    let (ifunc_rows, source_rows) = match (asked, area.lines) {
         (Some(rows), _) => (rows, rows),
         (None, None) => (USUAL_ROWS, USUAL_ROWS),
         (None, Some(all)) => shared(
@@ -37,9 +37,9 @@ pub(super) fn lines(stats: &Stats, rates: &Rates, room: Room, asked: Option<usiz
         ),
     };
     lines.push(line(PLAIN, String::new()));
-    ifuncs(stats, rates, ifunc_rows, room.columns, &mut lines);
+    ifuncs(stats, rates, ifunc_rows, area.columns, &mut lines);
     lines.push(line(PLAIN, String::new()));
-    sources(stats, rates, source_rows, room.columns, &mut lines);
+    sources(stats, rates, source_rows, area.columns, &mut lines);
     lines
 }
 
@@ -48,9 +48,9 @@ fn shared(lines: usize, ifuncs: usize, sources: usize) -> (usize, usize) {
     let half = lines / 2;
     let for_ifuncs = ifuncs.min(half.max(lines.saturating_sub(sources)));
     // Where not all are shown, a line says so.
-    let rows = |room: usize, all: usize| match all <= room {
+    let rows = |area: usize, all: usize| match all <= area {
         true => all,
-        false => room.saturating_sub(1).max(1),
+        false => area.saturating_sub(1).max(1),
     };
     (rows(for_ifuncs, ifuncs), rows(lines - for_ifuncs, sources))
 }
@@ -74,7 +74,7 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
         format!("ifunc-rt {}", escaped(&stats.runtime, LONGEST)),
         format!("seen over {lanes}"),
     ];
-    said(HEAD, "Target", ", ", &target, columns, &mut head);
+    push_parts(HEAD, "Target", ", ", &target, columns, &mut head);
     let traffic = [
         format!("{} invocations/s", count(rates.invocations)),
         format!("{} frames/s", count(rates.frames)),
@@ -82,25 +82,32 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
         format!("{}/s out", bytes(rates.bytes_out)),
         format!("{} frames so far", count(total.frames as f64)),
     ];
-    said(PLAIN, "Traffic", ", ", &traffic, columns, &mut head);
+    push_parts(PLAIN, "Traffic", ", ", &traffic, columns, &mut head);
     let memory = format!("{} of {}", bytes(code.used as f64), bytes(code.limit as f64));
     let sources = [
         format!("{} connected", stats.sources.len()),
         format!("{} so far", stats.connected),
         format!("{} images in {memory} for code", count(code.images as f64)),
     ];
-    said(PLAIN, "Sources", ", ", &sources, columns, &mut head);
+    push_parts(PLAIN, "Sources", ", ", &sources, columns, &mut head);
     let mut trouble = Vec::new();
     for (what, tally) in [("rejected", &total.rejected), ("images refused", &total.refused)] {
         trouble.extend(reasons(what, tally));
     }
     trouble.extend(reasons("failed", &total.failed));
-    said(PLAIN, "Trouble", "; ", &trouble, columns, &mut head);
+    push_parts(PLAIN, "Trouble", "; ", &trouble, columns, &mut head);
     head
 }
 
 /// A verb and what it is about, on as many lines as it takes; nothing about nothing.
-fn said(style: Style, verb: &str, between: &str, parts: &[String], columns: usize, lines: &mut Vec<Line>) {
+fn push_parts(
+    style: Style,
+    verb: &str,
+    between: &str,
+    parts: &[String],
+    columns: usize,
+    lines: &mut Vec<Line>,
+) {
     let Some((first, rest)) = parts.split_first() else {
         return;
     };
@@ -120,11 +127,11 @@ fn said(style: Style, verb: &str, between: &str, parts: &[String], columns: usiz
 
 /// `rejected: 3 Policy, 1 Unbound`; nothing if there is nothing.
 fn reasons<R: Reason>(what: &str, tally: &Tally<R>) -> Option<String> {
-    let said: Vec<_> = tally
+    let reasons: Vec<_> = tally
         .iter()
         .map(|(reason, times)| format!("{times} {}", reason.name()))
         .collect();
-    (!said.is_empty()).then(|| format!("{what}: {}", said.join(", ")))
+    (!reasons.is_empty()).then(|| format!("{what}: {}", reasons.join(", ")))
 }
 
 fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, columns: usize, lines: &mut Vec<Line>) {
@@ -306,11 +313,11 @@ mod tests {
             ..Stats::default()
         };
         let text = |rows| {
-            let room = Room {
+            let area = Area {
                 columns: usize::MAX,
                 lines: None,
             };
-            let lines = lines(&stats, &Rates::between(None, &stats), room, Some(rows));
+            let lines = lines(&stats, &Rates::between(None, &stats), area, Some(rows));
             lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
         };
         let all = text(9);
@@ -360,11 +367,11 @@ mod tests {
         stats.sources = (1..50).map(source).collect();
         for columns in 60..220 {
             for height in [22, 48] {
-                let room = Room {
+                let area = Area {
                     columns,
                     lines: Some(height),
                 };
-                let lines = lines(&stats, &Rates::between(None, &stats), room, None);
+                let lines = lines(&stats, &Rates::between(None, &stats), area, None);
                 let text: Vec<_> = lines.iter().map(|line| &*line.text).collect();
                 assert!(text.len() <= height, "{columns}×{height}: {text:#?}");
                 assert!(
