@@ -1,11 +1,11 @@
-//! What the command line says.
+//! The command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Build, inspect, run and start projects of injected functions
+/// Build, inspect and run injected functions, and create projects of them
 #[derive(Debug, Parser)]
 #[command(name = "cargo ifunc", bin_name = "cargo ifunc", version)]
 pub(crate) struct Cli {
@@ -17,13 +17,13 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Global {
-    /// Say more: the command lines that are run
+    /// Also print the command lines that are run
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Whether to colour [default: CARGO_TERM_COLOR, or auto]
+    /// Colour the output [default: CARGO_TERM_COLOR, or auto]
     #[arg(long, global = true, value_name = "WHEN")]
     pub(crate) color: Option<When>,
 }
@@ -39,31 +39,31 @@ pub(crate) enum When {
 pub(crate) enum Command {
     /// Build the ifunc packages of this workspace, or C files
     Build(BuildArgs),
-    /// Say why packages, C files or objects would be refused, without building
+    /// List every reason why packages, C files or objects would be refused, without building
     Check(CheckArgs),
-    /// Build the images of ifunc packages, and run their tests with them
+    /// Build the images of ifunc packages and run their tests with them
     Test(TestArgs),
-    /// Show what an ifunc library or an image holds
+    /// Show the contents of an ifunc library or an image
     Inspect(InspectArgs),
-    /// Show what the attributes write
+    /// Show what the attributes expand to
     Expand(ExpandArgs),
-    /// Build an example or a project, start its target and its source, and show both
+    /// Build an example or a project, start its target and its source, and show the output of both
     Run(RunArgs),
-    /// Show what a running target does: its ifuncs, its sources, how much and how fast
+    /// Show the activity of a running target: its ifuncs, its sources, counts and rates
     Top(TopArgs),
-    /// Start a project: an ifunc package and a host package
+    /// Create a project: an ifunc package and a host package
     New(NewArgs),
-    /// Say what this machine has and lacks, and the command that mends each
+    /// Check what this machine has and lacks, and print the command that fixes each problem
     Doctor(DoctorArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each ifunc becomes target/ifunc/<profile>/NAME.so: the library that a source opens, which holds the image, the part \
+Each ifunc becomes target/ifunc/<profile>/NAME.so: the library that a source opens, which contains the image, the part \
 that travels. Without PATH and -p, every ifunc package of the workspace is built.
 
-An example whose manifest does not call it a library is built as one all the same; it needs no `main`, but cargo's own \
-`cargo test` and `cargo build --examples` ask for one, unless the manifest says `[[example]] name = \"NAME\" \
+An example is built as a library even if the manifest does not declare it as one. It needs no `main`, but cargo's own \
+`cargo test` and `cargo build --examples` require one, unless the manifest has `[[example]] name = \"NAME\" \
 crate-type = [\"lib\"]`.
 
 Examples:
@@ -73,19 +73,19 @@ Examples:
   cargo ifunc build --message-format json        # where each library is, for programs
   cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
 pub(crate) struct BuildArgs {
-    /// C files to build instead of packages: one ifunc for each `X_main` in them
+    /// C files to build instead of packages: one ifunc per `X_main`
     #[arg(value_name = "PATH.c", conflicts_with_all = ["package", "example", "manifest_path", "features", "all_features", "no_default_features"])]
     pub(crate) files: Vec<PathBuf>,
-    /// Package to build (may be given several times)
+    /// Package to build (repeatable)
     #[arg(short, long, value_name = "PKG")]
     pub(crate) package: Vec<String>,
-    /// Example to build instead of the libraries (may be given several times)
+    /// Example to build instead of the libraries (repeatable)
     #[arg(long, value_name = "EXAMPLE")]
     pub(crate) example: Vec<String>,
-    /// CPUs to build for, recorded in the image and checked by the target
+    /// CPU level to build for; the image records it and the target checks it
     #[arg(long, value_name = "LEVEL", default_value = "x86-64-v1")]
     pub(crate) cpu: CpuLevel,
-    /// Arguments for the C compiler, separated by blanks, such as --cflags='-Iinclude -DN=4' (may be given several times)
+    /// Arguments for the C compiler, separated by blanks, such as --cflags='-Iinclude -DN=4' (repeatable)
     #[arg(
         long = "cflags",
         value_name = "FLAGS",
@@ -93,27 +93,28 @@ pub(crate) struct BuildArgs {
         requires = "files"
     )]
     pub(crate) cflags: Vec<String>,
-    /// One argument for the C compiler, as it is, such as --cflag='-DTEXT=\"two words\"'; behind those of --cflags (may be given several times)
+    /// One argument for the C compiler, taken literally, such as --cflag='-DTEXT=\"two words\"'; it follows
+    /// those of --cflags (repeatable)
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true, requires = "files")]
     pub(crate) cflag: Vec<String>,
-    /// Shared library that the ifuncs need on the target, such as libz.so.1 (may be given several times)
+    /// Shared library that the ifuncs need on the target, such as libz.so.1 (repeatable)
     #[arg(long, value_name = "SONAME", requires = "files")]
     pub(crate) needed: Vec<String>,
-    /// Argument for the link of the source's library, such as -lz (may be given several times)
+    /// Linker argument for the source's library, such as -lz (repeatable)
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true, requires = "files")]
     pub(crate) link_arg: Vec<String>,
     #[command(flatten)]
     pub(crate) cargo: CargoArgs,
-    /// Cargo profile to build on
+    /// Cargo profile that the image build inherits
     #[arg(long, value_name = "PROFILE", default_value = "release")]
     pub(crate) profile: String,
-    /// Build on the release profile, which is the default
+    /// Inherit the release profile, which is the default
     #[arg(long, conflicts_with = "profile")]
     pub(crate) release: bool,
-    /// Directory for everything built, instead of target/ifunc
+    /// Directory for all build output, instead of target/ifunc
     #[arg(long, value_name = "DIR")]
     pub(crate) target_dir: Option<PathBuf>,
-    /// What is said on standard output
+    /// Format of the messages
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub(crate) message_format: MessageFormat,
 }
@@ -154,16 +155,16 @@ pub(crate) struct CargoArgs {
     /// Features of the packages, separated by blanks or commas
     #[arg(short = 'F', long, value_name = "FEATURES")]
     pub(crate) features: Vec<String>,
-    /// All features
+    /// Enable all features
     #[arg(long)]
     pub(crate) all_features: bool,
-    /// Without the default features
+    /// Disable the default features
     #[arg(long)]
     pub(crate) no_default_features: bool,
-    /// Require that Cargo.lock stays as it is
+    /// Require that Cargo.lock is up to date
     #[arg(long)]
     pub(crate) locked: bool,
-    /// Without the network
+    /// Do not access the network
     #[arg(long)]
     pub(crate) offline: bool,
 }
@@ -182,7 +183,7 @@ impl CargoArgs {
         }
     }
 
-    /// Says them to a cargo of ours.
+    /// Passes these arguments on to a `cargo` that this command starts.
     pub(crate) fn pass_to(&self, command: &mut std::process::Command) {
         if let Some(path) = &self.manifest_path {
             command.arg("--manifest-path").arg(path);
@@ -202,7 +203,7 @@ impl CargoArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MessageFormat {
-    /// For people, on standard error
+    /// Text on standard error
     Human,
     /// One JSON object per ifunc on standard output
     Json,
@@ -210,33 +211,33 @@ pub(crate) enum MessageFormat {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each ifunc package is compiled as an image build compiles it, and no code is made; C files and objects are linked in \
-memory. What only the linker sees in Rust code (undeclared symbols, thread-locals, constructors, features of CPUs) takes a \
-build: --full does one and keeps no library. Objects (.o) and archives (.a) given by path are linked for each `X_main`.
+Each ifunc package is compiled as in an image build, without code generation; C files and objects are linked in \
+memory. Errors that only the linker finds in Rust code (undeclared symbols, thread-locals, constructors, CPU features) take a \
+build: --full does one and writes no library. Objects (.o) and archives (.a) given by path are linked for each `X_main`.
 
-With --message-format json, cargo's own messages stand on standard output, those of the workspace's other packages too, \
-as rust-analyzer wants them: \"rust-analyzer.check.overrideCommand\": \
+With --message-format json, cargo's messages for all packages of the workspace go to standard output, \
+as rust-analyzer expects: \"rust-analyzer.check.overrideCommand\": \
 [\"cargo\", \"ifunc\", \"check\", \"--message-format=json\"].
 
 Examples:
   cargo ifunc check                              # every ifunc package
-  cargo ifunc check --full -p hello-ifuncs       # and what only the linker sees
+  cargo ifunc check --full -p hello-ifuncs       # also what only the linker finds
   cargo ifunc check greet.c
   cargo ifunc check --message-format=json        # for an editor")]
 pub(crate) struct CheckArgs {
     /// C files, objects or archives to check instead of packages
     #[arg(value_name = "PATH", conflicts_with_all = ["package", "full", "message_format", "manifest_path", "features", "all_features", "no_default_features"])]
     pub(crate) files: Vec<PathBuf>,
-    /// Package to check (may be given several times)
+    /// Package to check (repeatable)
     #[arg(short, long, value_name = "PKG")]
     pub(crate) package: Vec<String>,
     /// Compile and link in memory, as a build does
     #[arg(long)]
     pub(crate) full: bool,
-    /// CPUs to check for
+    /// CPU level to check for
     #[arg(long, value_name = "LEVEL", default_value = "x86-64-v1")]
     pub(crate) cpu: CpuLevel,
-    /// Arguments for the C compiler, separated by blanks (may be given several times)
+    /// Arguments for the C compiler, separated by blanks (repeatable)
     #[arg(
         long = "cflags",
         value_name = "FLAGS",
@@ -246,7 +247,7 @@ pub(crate) struct CheckArgs {
     pub(crate) cflags: Vec<String>,
     #[command(flatten)]
     pub(crate) cargo: CargoArgs,
-    /// Directory for what cargo keeps, instead of target/ifunc
+    /// Directory for cargo's output, instead of target/ifunc
     #[arg(long, value_name = "DIR")]
     pub(crate) target_dir: Option<PathBuf>,
     /// `human`, or one of cargo's formats, such as `json`
@@ -257,25 +258,25 @@ pub(crate) struct CheckArgs {
 fn check_format(text: &str) -> Result<String, String> {
     match text == "human" || text == "json" || text.starts_with("json-") {
         true => Ok(text.to_owned()),
-        false => Err("`human`, or one of cargo's formats that begin with `json`".to_owned()),
+        false => Err("`human`, or one of cargo's formats, which begin with `json`".to_owned()),
     }
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The images are built first; the tests find them by IFUNC_LIB_DIR, so that `ifunc_rt::test::run` runs what would travel. \
-Without -p, all ifunc packages are tested. A host package that is named is tested with the images of the packages it \
+Builds the images first and sets IFUNC_LIB_DIR, so that `ifunc_rt::test::run` runs the real images. \
+Without -p, tests all ifunc packages. With -p, a host package is tested with the images of the packages that it \
 depends on.
 
 Examples:
   cargo ifunc test                               # all ifunc packages
   cargo ifunc test -p hello-ifuncs -- --nocapture
-  cargo ifunc test --profile dev                 # with images that are not optimised")]
+  cargo ifunc test --profile dev                 # with unoptimised images")]
 pub(crate) struct TestArgs {
-    /// Package to test (may be given several times)
+    /// Package to test (repeatable)
     #[arg(short, long, value_name = "PKG")]
     pub(crate) package: Vec<String>,
-    /// Cargo profile that the images are built on
+    /// Cargo profile that the image build inherits
     #[arg(long, value_name = "PROFILE", default_value = "release")]
     pub(crate) profile: String,
     #[command(flatten)]
@@ -287,24 +288,24 @@ pub(crate) struct TestArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shown is what programs see that depend on the package; with --image, what is compiled into images.
+Shows the expansion for programs that depend on the package; with --image, the expansion for images.
 
 Examples:
-  cargo ifunc expand                             # all that the attributes wrote
+  cargo ifunc expand                             # everything that the attributes expand to
   cargo ifunc expand add -p hello-ifuncs
-  cargo ifunc expand add --image                 # with the entries
+  cargo ifunc expand add --image                 # with the C entry points
   cargo ifunc expand --all                       # the whole library")]
 pub(crate) struct ExpandArgs {
-    /// Function or type whose attribute is meant [default: all]
+    /// Function or type to expand [default: all]
     #[arg(value_name = "ITEM")]
     pub(crate) item: Option<String>,
     /// Package to expand [default: the only ifunc package]
     #[arg(short, long, value_name = "PKG")]
     pub(crate) package: Option<String>,
-    /// The view of an image build
+    /// Expand as in an image build
     #[arg(long)]
     pub(crate) image: bool,
-    /// Everything, what stands in the source text too
+    /// Print the whole library, not only the attributes' output
     #[arg(long, conflicts_with = "item")]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -313,7 +314,7 @@ pub(crate) struct ExpandArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The exit code is 1 if something necessary is missing.
+The exit code is 1 if something required is missing.
 
 Examples:
   cargo ifunc doctor
@@ -326,7 +327,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
---json prints one object for a file that holds one ifunc, an array of objects for one that holds several.
+--json prints one object for a file with one ifunc, an array of objects for a file with several.
 
 Examples:
   cargo ifunc inspect target/ifunc/release/add.so
@@ -334,16 +335,16 @@ Examples:
   cargo ifunc inspect --size target/ifunc/release/add.so
   cargo ifunc inspect --disasm target/ifunc/release/add.so")]
 pub(crate) struct InspectArgs {
-    /// An ifunc library (.so), or a bare image
+    /// An ifunc library (.so) or a bare image
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// What takes the bytes: functions, strings, panic locations, tables, by crate; every byte once
+    /// Show the size of functions, strings, panic locations and tables, by crate; each byte counts once
     #[arg(long)]
     pub(crate) size: bool,
-    /// The code, with names for imports and for what the library names
+    /// Disassemble the code, with names for imports and for the library's symbols
     #[arg(long, conflicts_with_all = ["size", "json"])]
     pub(crate) disasm: bool,
-    /// With --disasm, the bytes of each instruction
+    /// With --disasm, show the bytes of each instruction
     #[arg(long, requires = "disasm")]
     pub(crate) bytes: bool,
     /// Print JSON
@@ -359,28 +360,28 @@ pub(crate) enum Transport {
     Shm,
     /// Two processes over UCX, on this host
     Ucx,
-    /// The same, with frames that are put into the receiver's memory
+    /// Two processes over UCX, with one-sided puts, on this host
     UcxPut,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Builds the images of the host package's ifunc packages and the host package itself (both on the release profile), \
+Builds the images of the host package's ifunc packages and the host package itself (both with the release profile), \
 starts its `target`, waits for the line `ifunc: ready ADDRESS`, starts its `source`, and stops the target when the \
-source is done. Over loopback its `both` is started instead. All of them get ARGS, IFUNC_ADDR (where the target \
-listens) and IFUNC_LIB_DIR (where the images are). The exit code is the first that is not zero.
+source ends. Over loopback, it starts `both` instead. Each program gets ARGS, IFUNC_ADDR (the target's \
+address) and IFUNC_LIB_DIR (the folder of the images). The exit code is the first non-zero one.
 
 Examples:
   cargo ifunc run                                # the workspace's only host package
   cargo ifunc run hello --transport loopback
   cargo ifunc run hello --timeout 60 -- one two  # with arguments")]
 pub(crate) struct RunArgs {
-    /// An example (folder below examples/) or a host package [default: the workspace's only one]
+    /// Example (folder in examples/) or host package to run [default: the workspace's only one]
     pub(crate) name: Option<String>,
-    /// How frames travel
+    /// Transport between source and target
     #[arg(long, env = "IFUNC_TRANSPORT", default_value = "shm", hide_env_values = true)]
     pub(crate) transport: Transport,
-    /// Stop target and source after so long; building is not counted
+    /// Stop target and source after this time; build time does not count
     #[arg(long, value_name = "SECS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) timeout: u64,
     /// Path to Cargo.toml
@@ -399,13 +400,13 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Numbers per second are of the time since the look before; in the first look, since the target started. Times are of the \
-invocations that the target times, all together. An ifunc that is not installed (any more, or was refused) stands in \
-parentheses. On a terminal the tables are drawn in place; elsewhere they follow each other.
+Rates refer to the time since the previous refresh; in the first one, to the time since the target started. Durations are those \
+of all invocations that the target timed. An ifunc in parentheses is not installed: the target refused or evicted \
+it. On a terminal, the tables are redrawn in place; elsewhere they follow each other.
 
---json prints one object a line: `interval_s`, the time that the rates are of; `rates`, per second: `frames`, \
+--json prints one object per line: `interval_s`, the time that the rates refer to; `rates` per second: `frames`, \
 `invocations`, `bytes_in`, `bytes_out`, `ifuncs` (invocations by id) and `sources` (frames by number); and `stats`, \
-everything that was counted, as `ifunc_rt::stats::Stats` describes it, the times of ifuncs with `mean_ns`, `p50_ns`, `p90_ns`, \
+all counters, as `ifunc_rt::stats::Stats` describes them; durations have `mean_ns`, `p50_ns`, `p90_ns`, \
 `p99_ns` and `max_ns`.
 
 A target that was built with `share_stats(false)` does not tell.
@@ -415,22 +416,22 @@ Examples:
   cargo ifunc top shm:counter --once
   cargo ifunc top shm:counter --interval 0.2 --count 3 --json")]
 pub(crate) struct TopArgs {
-    /// Where the target listens: what its line `ifunc: ready ADDRESS` says
+    /// Address of the target, from its line `ifunc: ready ADDRESS`
     #[arg(value_name = "ADDRESS")]
     pub(crate) address: String,
-    /// Time between two looks, in seconds
+    /// Time between two refreshes, in seconds
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = seconds)]
     pub(crate) interval: std::time::Duration,
-    /// Look so many times [default: until Ctrl-C]
+    /// Number of refreshes [default: until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Look once
+    /// Refresh once
     #[arg(long, conflicts_with = "count")]
     pub(crate) once: bool,
-    /// Most lines of each table [default: what fits on the terminal, or 20]
+    /// Largest number of rows per table [default: what fits on the terminal, or 20]
     #[arg(long, value_name = "N")]
     pub(crate) lines: Option<usize>,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -455,7 +456,7 @@ pub(crate) enum Lang {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --path and --git the project depends on the checkout that this command was built from, as long as it is there.
+Without --path and --git, the project depends on the checkout that this command was built from, if it still exists.
 
 Examples:
   cargo ifunc new hello

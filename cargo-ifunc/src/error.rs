@@ -1,35 +1,35 @@
-//! What stops the command.
+//! The errors of the command.
 
 use std::path::PathBuf;
 
-/// What stops the command. The text says what was found and, in lines that begin with `help: `, what to do.
+/// An error of the command. The text states the problem; lines that begin with `help: ` state the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A build failed.
     #[error(transparent)]
     Build(#[from] ifunc_build::BuildError),
-    /// A file is no ifunc library.
+    /// A file is not an ifunc library.
     #[error(transparent)]
     Library(#[from] ifunc_build::LibraryError),
     /// An image does not parse.
     #[error("`{}`: {source}", file.display())]
     Image {
-        /// Where it stands.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The error.
         source: ifunc_abi::image::ImageError,
     },
-    /// `cargo metadata` failed; cargo's own words say why.
+    /// `cargo metadata` failed, with this text.
     #[error("cannot read the workspace: {0}")]
     Metadata(String),
-    /// A file or directory.
+    /// An operation on a file or directory failed.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// To what.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
     /// A program does not start.
@@ -37,25 +37,25 @@ pub(crate) enum Failure {
     Spawn {
         /// The program.
         program: String,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
     /// Standard output is closed.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] std::io::Error),
-    /// Anything with words of its own.
+    /// Any other error, as text.
     #[error("{0}")]
     Said(String),
-    /// As above, where the command line itself makes no sense.
+    /// A usage error, as text.
     #[error("{0}")]
     Usage(String),
-    /// Already reported; only the exit code is left.
+    /// The error was already reported; carries the exit code.
     #[error("exit code {0}")]
     Exit(u8),
 }
 
 impl Failure {
-    /// The exit code: 1, or 2 for a command line that makes no sense.
+    /// The exit code: 1, or 2 for a usage error.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// For `map_err`: `action` names what was being done to `path`.
+    /// For `map_err`: `action` names the operation on `path`.
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }

@@ -1,4 +1,4 @@
-//! Images that another command needs.
+//! Builds images for other commands.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,8 @@ use crate::error::Failure;
 use crate::progress::BuildProgress;
 use crate::shell::Shell;
 
-/// Builds the images of `options.packages`, as far as they have any, and says where they lie; `None` if none has one.
+/// Builds the images of those `options.packages` that have any, and returns their folder; `None` if none has
+/// one.
 pub(crate) fn build(mut options: BuildOptions, shell: &mut Shell) -> Result<Option<PathBuf>, Failure> {
     while !options.packages.is_empty() {
         let built = build_packages(&options, &mut BuildProgress::new(shell));
@@ -19,7 +20,7 @@ pub(crate) fn build(mut options: BuildOptions, shell: &mut Shell) -> Result<Opti
                 let folder = built.first().and_then(|ifunc| ifunc.path.parent());
                 return Ok(folder.map(Into::into));
             }
-            // A package of types that host and ifuncs share depends on the SDK, too, and has no ifuncs.
+            // A package of types that host and ifuncs share also depends on the SDK, but has no ifuncs.
             Err(BuildError::NoIfuncs { package, .. }) if options.packages.contains(&package) => {
                 options.packages.retain(|name| *name != package);
             }

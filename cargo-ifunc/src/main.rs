@@ -1,7 +1,7 @@
-//! `cargo ifunc`: build, check, test, inspect and run injected functions, and start projects of them.
+//! `cargo ifunc`: builds, checks, tests, inspects and runs injected functions, and creates projects of them.
 //!
-//! The command is thin: `ifunc-build` builds, `ifunc-abi` reads images, `ifunc-rt` lives in the programs that `run`
-//! starts, and asks a target for `top`. One file per subcommand lies in [`commands`].
+//! This crate is a thin command line: `ifunc-build` builds, `ifunc-abi` parses images, and `ifunc-rt` queries
+//! a target for `top`. Each subcommand has a file in [`commands`].
 
 mod cli;
 mod commands;
@@ -20,7 +20,7 @@ use crate::error::Failure;
 use crate::shell::Shell;
 
 fn main() -> ExitCode {
-    // Cargo starts a plugin as `cargo-ifunc ifunc …`; by hand it is `cargo-ifunc …`. Both are meant.
+    // Cargo starts a plugin as `cargo-ifunc ifunc …`; a user may start it as `cargo-ifunc …`.
     let mut args: Vec<_> = std::env::args_os().collect();
     if args.get(1).is_some_and(|arg| arg == "ifunc") {
         args.remove(1);
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Exit(code)) => ExitCode::from(code),
-        // `cargo ifunc inspect … | head`: whoever closed the pipe has seen enough.
+        // In `cargo ifunc inspect … | head`, the reader closes the pipe early; that is not an error.
         Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             shell.error(&failure);

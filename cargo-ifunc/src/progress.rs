@@ -1,4 +1,4 @@
-//! Shows a build while it works.
+//! Shows the progress of a build.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,15 +9,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::shell::{Shell, shown};
 
-/// Work that is done sooner shows no bar.
+/// Delay before a progress line appears.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
-/// Prints what a build did (what was up to date is not worth a line) and, on a terminal, a line that moves while it
-/// takes its time.
+/// Prints what a build did, except for up-to-date ifuncs, and on a terminal a progress line.
 pub(crate) struct BuildProgress<'a> {
     shell: &'a mut Shell,
     bar: ProgressBar,
-    /// What is being worked on.
+    /// The current work item.
     now: Arc<Mutex<String>>,
 }
 
@@ -65,7 +64,7 @@ impl Progress for BuildProgress<'_> {
     }
 
     fn cargo(&mut self, line: &str) {
-        // Cargo is finished with one of several packages, and we are not.
+        // Cargo reports the end of one of several packages; the build continues.
         let is_noise = line.contains("Finished");
         self.above(|shell| {
             if !is_noise || shell.is_verbose() {
@@ -75,7 +74,7 @@ impl Progress for BuildProgress<'_> {
     }
 
     fn diagnostic(&mut self, rendered: &str) {
-        // Errors are said even when quiet: cargo does so, too.
+        // Errors are printed even with `--quiet`, as cargo does.
         self.bar.suspend(|| anstream::eprint!("{rendered}"));
     }
 

@@ -1,4 +1,4 @@
-//! Cargo's look: right-aligned verbs, `error:` and `help:`, on standard error.
+//! Output in cargo's style: right-aligned verbs, `error:` and `help:`, on standard error.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -13,11 +13,11 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const HELP: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Columns of the verbs.
+/// Width of the verbs, in columns.
 const COLUMNS: usize = 12;
 
-/// Makes `CARGO_TERM_COLOR` count for everything from here on, the usage errors of clap included. `NO_COLOR` and
-/// `CLICOLOR_FORCE` are heard by `anstream` itself.
+/// Applies `CARGO_TERM_COLOR` to all output, including clap's usage errors. `anstream` itself handles
+/// `NO_COLOR` and `CLICOLOR_FORCE`.
 pub(crate) fn color_from_environment() {
     let choice = match std::env::var("CARGO_TERM_COLOR").as_deref() {
         Ok("always") => ColorChoice::Always,
@@ -27,7 +27,7 @@ pub(crate) fn color_from_environment() {
     choice.write_global();
 }
 
-/// Standard error, as loud as it was asked to be.
+/// Standard error, with the requested verbosity.
 #[derive(Debug)]
 pub(crate) struct Shell {
     verbose: bool,
@@ -61,7 +61,7 @@ impl Shell {
         anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
     }
 
-    /// The same, for the builder.
+    /// The colour setting for the builder.
     pub(crate) fn color(&self) -> ifunc_build::Color {
         match self.colors() {
             true => ifunc_build::Color::Always,
@@ -69,7 +69,7 @@ impl Shell {
         }
     }
 
-    /// Whether somebody watches standard error.
+    /// Whether to show progress: standard error is a terminal, and not quiet.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
     }
@@ -81,7 +81,7 @@ impl Shell {
         }
     }
 
-    /// As [`status`](Self::status), for those who asked for more.
+    /// As [`status`](Self::status), with `--verbose` only.
     pub(crate) fn detail(&mut self, verb: &str, what: impl Display) {
         if self.verbose {
             self.status(verb, what);
@@ -95,7 +95,7 @@ impl Shell {
         }
     }
 
-    /// `error: …`, and each of its lines that begins with `help: ` in the colour of help.
+    /// `error: …`; lines that begin with `help: ` get the colour of help.
     pub(crate) fn error(&mut self, what: impl Display) {
         let text = what.to_string();
         let mut lines = text.trim_end().lines();
@@ -111,7 +111,7 @@ impl Shell {
         }
     }
 
-    /// A line as it is, unless quiet.
+    /// A line without formatting, unless quiet.
     pub(crate) fn verbatim(&mut self, line: impl Display) {
         if !self.quiet {
             self.line(format_args!("{line}"));
@@ -119,12 +119,12 @@ impl Shell {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Nobody is left to be told that standard error is closed.
+        // An error means that standard error is closed; there is no way to report it.
         let _ = writeln!(anstream::stderr().lock(), "{line}");
     }
 }
 
-/// A path as a person wants to read it: relative to the current directory where it lies below.
+/// A path relative to the current directory, if it lies below it.
 pub(crate) fn shown(path: &std::path::Path) -> std::path::Display<'_> {
     let below = std::env::current_dir()
         .ok()

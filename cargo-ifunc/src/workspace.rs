@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace: which packages hold ifuncs, which are hosts.
+//! The cargo workspace: its ifunc packages and host packages.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, Package
 use crate::cli::CargoArgs;
 use crate::error::Failure;
 
-/// The help of every error that comes from having nothing to build or to run.
+/// Help for errors about having nothing to build or run.
 pub(crate) const HOW_TO_START: &str = "\
 help: start a project with `cargo ifunc new NAME`, or make an ifunc package by hand: `cargo new --lib NAME`, \
 `cargo add ifunc` in it, `#![no_std]` and an `#[ifunc]` function in its src/lib.rs
@@ -23,7 +23,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Asks `cargo metadata` about the workspace around the current directory, or of `manifest_path`.
+    /// Runs `cargo metadata` on the workspace of the current directory or of `manifest_path`.
     pub(crate) fn read(manifest_path: Option<&Path>, args: &CargoArgs) -> Result<Self, Failure> {
         let mut command = MetadataCommand::new();
         if let Some(path) = manifest_path {
@@ -44,7 +44,7 @@ impl Workspace {
         Ok(Self { metadata })
     }
 
-    /// The error where there is nothing to work on.
+    /// The error for a workspace without ifunc packages.
     pub(crate) fn no_ifunc_package(&self) -> Failure {
         Failure::Said(format!(
             "no package of the workspace at `{}` depends on `ifunc`\n{HOW_TO_START}",
@@ -52,7 +52,7 @@ impl Workspace {
         ))
     }
 
-    /// The member of this name.
+    /// The member with this name.
     pub(crate) fn member(&self, name: &str) -> Option<&Package> {
         self.members().find(|package| package.name.as_str() == name)
     }
@@ -65,17 +65,17 @@ impl Workspace {
         self.metadata.target_directory.as_std_path()
     }
 
-    /// Members that can hold ifuncs: a direct dependency on `ifunc`, none on `ifunc-rt`.
+    /// Members that may contain ifuncs: they depend on `ifunc` directly and not on `ifunc-rt`.
     pub(crate) fn ifunc_packages(&self) -> Vec<&Package> {
         self.members().filter(|package| holds_ifuncs(package)).collect()
     }
 
-    /// Members that can be run: the three binaries and a dependency on `ifunc-rt`.
+    /// Members that can run: they have the three binaries and depend on `ifunc-rt`.
     pub(crate) fn host_packages(&self) -> Vec<&Package> {
         self.members().filter(|package| is_host(package)).collect()
     }
 
-    /// The ifunc packages among what `host` depends on, near and far.
+    /// The ifunc packages among the direct and indirect dependencies of `host`.
     pub(crate) fn ifunc_packages_of(&self, host: &Package) -> Vec<&Package> {
         let mut seen = HashSet::new();
         let mut next = vec![&host.id];
@@ -107,13 +107,13 @@ impl Workspace {
             .collect()
     }
 
-    /// The host package that `name` means; without one, that of the current directory or the only one.
+    /// The host package called `name`; without a name, that of the current directory or the only one.
     pub(crate) fn host(&self, name: Option<&str>) -> Result<&Package, Failure> {
         let hosts = self.host_packages();
         let Some(name) = name else {
             return self.only_host(&hosts);
         };
-        // `examples/01-hello` and `examples/01-hello/`, as a shell completes them.
+        // Accepts `examples/01-hello` and `examples/01-hello/`, from shell completion.
         let name = name.trim_end_matches('/').trim_start_matches("examples/");
         let example = format!("example-{name}");
         if let Some(host) = hosts
@@ -167,7 +167,7 @@ impl Workspace {
     }
 }
 
-/// The error where cargo knows no workspace, in whose words `stderr` is.
+/// The error for a directory without a readable workspace; `stderr` is cargo's text.
 pub(crate) fn unreadable(stderr: &str) -> Failure {
     Failure::Metadata(format!(
         "{}\n{HOW_TO_START}",
@@ -175,7 +175,7 @@ pub(crate) fn unreadable(stderr: &str) -> Failure {
     ))
 }
 
-/// Where the manifest of `package` lies.
+/// The directory of the manifest of `package`.
 pub(crate) fn directory(package: &Package) -> PathBuf {
     package
         .manifest_path
@@ -184,7 +184,7 @@ pub(crate) fn directory(package: &Package) -> PathBuf {
         .unwrap_or_default()
 }
 
-/// What a person calls a host package: `01-hello` for `example-01-hello`.
+/// The short name of a host package: `01-hello` for `example-01-hello`.
 pub(crate) fn short_name(package: &Package) -> &str {
     let name = package.name.as_str();
     name.strip_prefix("example-").unwrap_or(name)

@@ -20,7 +20,7 @@ fn inspected(folder: &Path, file: &str) -> Value {
 }
 
 #[test]
-fn a_c_file_by_itself() {
+fn builds_a_single_c_file() {
     let folder = tempfile::tempdir().expect("folder");
     write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
     let ran = ifunc(folder.path(), &["build", "foo.c"]).succeeded();
@@ -77,14 +77,14 @@ fn quiet_and_json() {
     assert!(Path::new(message["path"].as_str().expect("path")).ends_with("target/ifunc/release/foo.so"));
 }
 
-/// A compiler that says it is `version`, and does not tell its macros if `silent`.
+/// A compiler wrapper that reports `version`, and fails to print its macros if `silent`.
 fn wrapper(version: &str, silent: bool) -> String {
     let macros = if silent { "echo no macros >&2; exit 1" } else { ":" };
     format!("case \"$*\" in --version) echo {version}; exit;; *-dM*) {macros};; esac\nexec cc \"$@\"\n")
 }
 
 #[test]
-fn the_compiler_is_a_part_of_what_a_library_is_made_of() {
+fn a_compiler_change_rebuilds_the_library() {
     let folder = tempfile::tempdir().expect("folder");
     write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);
     let args = ["build", "--message-format", "json", "foo.c"];
@@ -129,7 +129,7 @@ fn a_rust_package_and_its_profile() {
     let size: Value = serde_json::from_str(&size).expect("JSON");
     let items = size["items"].as_array().expect("items");
     let sum: u64 = items.iter().filter_map(|item| item["bytes"].as_u64()).sum();
-    assert_eq!(sum, bytes, "every byte is counted once");
+    assert_eq!(sum, bytes, "the sizes do not add up to the image");
     assert!(
         items
             .iter()
@@ -196,7 +196,7 @@ fn one_name_in_two_packages_is_an_error() {
 }
 
 #[test]
-fn what_does_not_compile_is_shown() {
+fn compile_errors_are_shown() {
     let folder = tempfile::tempdir().expect("folder");
     write(
         folder.path(),

@@ -1,4 +1,4 @@
-//! `check`: every reason, nothing written, and what an editor hears.
+//! `check`: it reports every reason, writes nothing, and emits messages for editors.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn check(folder: &Path, args: &[&str]) -> Ran {
     ifunc(folder, &[&["check", "--target-dir", IMAGES], args].concat())
 }
 
-/// Refused for two reasons.
+/// A C ifunc that is refused for two reasons.
 const BAD: &str = "#include <stddef.h>\n\
     __thread int per_thread;\n\
     static void __attribute__((constructor)) at_start(void) { per_thread = 1; }\n\
@@ -45,17 +45,17 @@ fn files_are_linked_in_memory_and_every_reason_is_listed() {
             ],
         );
     }
-    // The good one is looked at beside the bad one.
+    // The valid file is checked together with the refused one.
     let both = ifunc(folder.path(), &["check", "-v", "good.c", "bad.c"]).failed(1, &["2 reasons"]);
     assert!(!both.err.contains("`good`"), "{}", both.err);
     let good = ifunc(folder.path(), &["check", "-v", "good.c"]).succeeded();
     assert!(good.err.contains("Checked good ("), "{}", good.err);
     assert!(good.err.contains("Checked 1 ifunc in"), "{}", good.err);
-    assert!(!folder.path().join("target").exists(), "nothing is written");
+    assert!(!folder.path().join("target").exists(), "check wrote files");
 }
 
 #[test]
-fn paths_that_are_nothing_to_check() {
+fn unsuitable_paths_are_refused() {
     let folder = tempfile::tempdir().expect("folder");
     write(
         folder.path(),
@@ -65,7 +65,7 @@ fn paths_that_are_nothing_to_check() {
             ("text.o", "text"),
         ],
     );
-    ifunc(folder.path(), &["check", "text.txt"]).failed(2, &["`text.txt` is no C file", "help: "]);
+    ifunc(folder.path(), &["check", "text.txt"]).failed(2, &["`text.txt` is not a C file", "help: "]);
     ifunc(folder.path(), &["check", "absent.o"]).failed(2, &["`absent.o` does not exist"]);
     ifunc(folder.path(), &["check", "helper.c"]).failed(1, &["no ifunc is there", "X_payload_init"]);
     ifunc(folder.path(), &["check", "text.o"]).failed(1, &["text.o"]);
@@ -77,7 +77,7 @@ const UNDECLARED: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
     #[ifunc]\npub fn calls(delta: u64, counter: &mut u64) { *counter = delta + unsafe { nowhere_declared() }; }\n";
 
 #[test]
-fn what_only_the_linker_sees_takes_a_full_check() {
+fn undeclared_symbols_need_a_full_check() {
     let folder = tempfile::tempdir().expect("folder");
     write(
         folder.path(),
@@ -96,7 +96,7 @@ fn what_only_the_linker_sees_takes_a_full_check() {
     check(folder.path(), &["--full"]).failed(1, &["nowhere_declared", "help: "]);
     assert!(
         !Path::new(IMAGES).join("release/calls.so").exists(),
-        "no library is written"
+        "check wrote a library"
     );
     write(folder.path(), &[("c/by_c.c", BAD)]);
     check(folder.path(), &[]).failed(1, &["cannot link the image of `bad`: 2 reasons"]);
@@ -105,8 +105,8 @@ fn what_only_the_linker_sees_takes_a_full_check() {
 /// An ifunc package, and a package of the host that uses it.
 fn workspace(name: &str, ifuncs: &str, host: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("folder");
-    // Names of its own: to cargo, packages of one name at one place of their workspaces are one package in a target
-    // directory that workspaces share, and fresh if they were written before the other was compiled.
+    // The packages need unique names: in a target directory that workspaces share, cargo takes packages of
+    // one name at one place for the same package, and for fresh if they are older than the other's output.
     let host_manifest = format!(
         "[package]\nname = \"{name}-host\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\n{name}-ifuncs = {{ path = \"../ifuncs\" }}\n"
     );
@@ -127,7 +127,7 @@ fn workspace(name: &str, ifuncs: &str, host: &str) -> tempfile::TempDir {
     folder
 }
 
-/// The texts of errors and warnings, and whether the last message says that all is well.
+/// The texts of errors and warnings, and the success flag of the last message.
 fn messages(out: &str) -> (Vec<String>, Value) {
     let all: Vec<Value> = out
         .lines()
@@ -150,7 +150,7 @@ fn messages(out: &str) -> (Vec<String>, Value) {
 }
 
 #[test]
-fn an_editor_sees_the_images_view_and_the_other_packages() {
+fn an_editor_gets_the_image_build_and_the_other_packages() {
     const IFUNCS: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
         #[ifunc]\npub fn seen(delta: u64, counter: &mut u64) { let unused = 1; *counter += delta; }\n\
         #[cfg(ifunc_image)]\nfn only_in_images() { not_there(); }\n";
@@ -164,7 +164,7 @@ fn an_editor_sees_the_images_view_and_the_other_packages() {
     assert_eq!(
         count("unused variable: `unused`"),
         1,
-        "both views agree, and it is said once: {texts:?}"
+        "the message of both builds is not printed once: {texts:?}"
     );
     assert_eq!(count("unused variable: `also_unused`"), 1, "{texts:?}");
 
@@ -183,13 +183,13 @@ fn an_editor_sees_the_images_view_and_the_other_packages() {
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     let (texts, _) = messages(&ran.out);
     assert!(texts.iter().any(|text| text.contains("absent")), "{texts:?}");
-    // Only the package that is asked for.
+    // With `-p`, only the named package.
     let ran = check(folder.path(), &["--message-format=json", "-p", "seen-ifuncs"]).succeeded();
     assert_eq!(messages(&ran.out).1, true);
 }
 
 #[test]
-fn a_crate_that_uses_std_is_told_so() {
+fn a_crate_that_uses_std_is_refused() {
     let folder = workspace(
         "std",
         "use ifunc::prelude::*;\n#[ifunc]\npub fn add(a: u64, c: &mut u64) { *c += a; }\n",

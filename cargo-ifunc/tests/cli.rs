@@ -1,4 +1,4 @@
-//! The command line: help, usage, errors that teach, colour.
+//! The command line: help, usage, error messages, colour.
 
 mod common;
 
@@ -12,12 +12,12 @@ fn help_names_every_subcommand() {
         ("build", "Build the ifunc packages"),
         ("check", "without building"),
         ("test", "run their tests"),
-        ("expand", "what the attributes write"),
+        ("expand", "what the attributes expand to"),
         ("doctor", "what this machine has"),
-        ("inspect", "Show what an ifunc library"),
+        ("inspect", "Show the contents of an ifunc library"),
         ("run", "start its target and its source"),
-        ("top", "what a running target does"),
-        ("new", "Start a project"),
+        ("top", "activity of a running target"),
+        ("new", "Create a project"),
     ] {
         let line = help.lines().find(|line| line.trim_start().starts_with(name));
         assert!(line.is_some_and(|line| line.contains(about)), "{name} in\n{help}");
@@ -131,7 +131,7 @@ fn an_ifunc_package_without_ifuncs_is_an_error_when_it_is_named() {
 }
 
 #[test]
-fn color_is_heard() {
+fn color_options_are_honoured() {
     let folder = tempfile::tempdir().expect("folder");
     let colored = |args: &[&str], env: Option<(&str, &str)>| {
         let mut command = command(folder.path(), args);
@@ -154,7 +154,7 @@ fn color_is_heard() {
 }
 
 #[test]
-fn inspect_says_what_a_file_is_not() {
+fn inspect_reports_why_a_file_is_not_a_library() {
     let folder = tempfile::tempdir().expect("folder");
     write(
         folder.path(),

@@ -1,4 +1,4 @@
-//! Which CPUs an image is for: what is asked for, and nothing that the user's surroundings say.
+//! The CPU level of an image follows the request, and nothing in the environment changes it silently.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use common::{IMAGES, Ran, c_ifunc, command, ifunc, ifunc_manifest, lock_target, ran, write};
 use serde_json::Value;
 
-/// Counts bits: one instruction from v2 on, a dozen before.
+/// Counts bits: one instruction from v2 on, about twelve before.
 const ONES: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn ones(x: u64, _: &mut u64) -> u64 { x.count_ones().into() }\n";
 /// The same in C.
 const C_ONES: &str = "#include <stddef.h>\n#include <stdint.h>\n\
@@ -22,12 +22,12 @@ struct Package {
     folder: tempfile::TempDir,
 }
 
-/// What an image says and has.
+/// The id, the stated CPU levels and the code of an image.
 #[derive(Debug, PartialEq)]
 struct Built {
     id: String,
     levels: Vec<String>,
-    /// It has the instruction `popcnt`.
+    /// Whether the code contains the instruction `popcnt`.
     counts: bool,
 }
 
@@ -55,7 +55,7 @@ impl Package {
         command
     }
 
-    /// Both ifuncs, the one in Rust first.
+    /// Builds both ifuncs; the one in Rust comes first.
     fn built(&self, command: &mut Command) -> [Built; 2] {
         let _lock = lock_target();
         ran(command).succeeded();
@@ -86,7 +86,7 @@ fn inspected(library: &Path) -> Built {
 }
 
 #[test]
-fn what_is_asked_for_is_built_and_stated() {
+fn the_requested_level_is_built_and_stated() {
     let package = Package::new("");
     let of = |args: &[&str]| package.built(&mut package.command(args));
     for built in of(&[]) {
@@ -120,7 +120,7 @@ fn a_package_may_ask_for_more() {
 }
 
 #[test]
-fn nothing_of_the_surroundings_leaks_in() {
+fn the_environment_does_not_leak_in() {
     let package = Package::new("");
     let plain = package.built(&mut package.command(&[]));
     let native = "-Ctarget-cpu=native";
@@ -137,7 +137,7 @@ fn nothing_of_the_surroundings_leaks_in() {
         let config = format!("[{table}]\nrustflags = [\"{native}\"]\n");
         write(package.folder.path(), &[(".cargo/config.toml", &config)]);
         let mut command = package.command(&[]);
-        // Those of C beside it: the one has nothing to do with the other.
+        // Sets the C flags as well.
         for variable in ["CFLAGS", "CPPFLAGS", "TARGET_CFLAGS"] {
             command.env(variable, "-O3 -march=native");
         }
@@ -170,7 +170,7 @@ fn the_march_of_the_user_wins_and_is_stated() {
     );
     assert_eq!(levels("cc -march=x86-64-v3", &["--cflags=-g0 -march=x86-64"]), 0);
 
-    // What `native` means here is in a level, or refused: never silent.
+    // `-march=native` maps to a level or is refused, never ignored.
     let (folder, ran) = c_file("cc -march=native", &[]);
     if ran.code == Some(0) {
         let built = inspected(&folder.path().join("target/ifunc/release/c_ones.so"));

@@ -1,4 +1,4 @@
-//! `doctor`, on the machine that the tests run on: what they need is there.
+//! `doctor` on the machine that runs the tests, which has what they need.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn mark<'v>(report: &'v Value, name: &str) -> &'v str {
 }
 
 #[test]
-fn what_the_tests_need_is_there() {
+fn requirements_of_the_tests_are_met() {
     let doctor = ran(&mut command(&checkout(), &["doctor", "--json"])).succeeded();
     let report: Value = serde_json::from_str(&doctor.out).expect("JSON");
     assert_eq!(report["ok"], true);
@@ -34,7 +34,7 @@ fn what_the_tests_need_is_there() {
     }
     let text = ran(&mut command(&checkout(), &["doctor"])).succeeded().out;
     assert!(text.starts_with("toolchain\n  ok       rustc "), "{text}");
-    // What UCX says of itself, where it is.
+    // UCX reports its transports where it is installed.
     match mark(&report, "UCX") {
         "ok" => {
             assert_eq!(mark(&report, "UCX transports"), "ok", "{text}");
@@ -42,12 +42,12 @@ fn what_the_tests_need_is_there() {
         }
         _ => assert!(text.contains("only networks need it: "), "{text}"),
     }
-    assert!(text.contains("nothing necessary is missing"), "{text}");
+    assert!(text.contains("nothing required is missing"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }
 
 #[test]
-fn what_is_missing_is_the_exit_code() {
+fn a_missing_requirement_fails() {
     let folder = tempfile::tempdir().expect("folder");
     let mut without = command(&checkout(), &["doctor"]);
     without
@@ -59,7 +59,7 @@ fn what_is_missing_is_the_exit_code() {
         "missing  C compiler         `there-is-no-such-compiler` does not start",
         "apt-get install gcc",
         "warning  IFUNC_LIB_DIR",
-        "necessary and missing: 1",
+        "required and missing: 1",
     ] {
         assert!(doctor.out.contains(said), "{said} in\n{}", doctor.out);
     }

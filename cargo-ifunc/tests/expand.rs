@@ -1,4 +1,4 @@
-//! `expand`: what the attributes wrote, and only that.
+//! `expand` prints what the attributes generate, and only that.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn both_views_and_single_items() {
         !all.contains("counters.one += delta"),
         "the function itself is the author's\n{all}"
     );
-    assert!(!all.contains('\x1b'), "nobody sees colours here");
+    assert!(!all.contains('\x1b'), "colours without a terminal");
 
     let add = expand(&["add"]).succeeded().out;
     assert!(
@@ -59,7 +59,7 @@ fn both_views_and_single_items() {
     expand(&["absent"]).failed(
         1,
         &[
-            "wrote nothing for `absent`",
+            "generated nothing for `absent`",
             "help: there are: ",
             "`add`",
             "`sub`",
@@ -69,7 +69,7 @@ fn both_views_and_single_items() {
 }
 
 #[test]
-fn a_workspace_without_ifuncs_says_how_to_start() {
+fn a_workspace_without_ifuncs_gets_help() {
     let folder = tempfile::tempdir().expect("folder");
     write(
         folder.path(),

@@ -1,5 +1,5 @@
-//! What `--help` says, works: every example of every subcommand is run, in a project that was just made, outside of the
-//! checkout, as a stranger would.
+//! Runs every example of every subcommand's `--help`, in a new project outside the checkout, as a new user
+//! would.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn examples(help: &str) -> Vec<String> {
     let lines: Vec<&str> = block.trim_end().lines().collect();
     assert!(
         lines.iter().all(|line| line.starts_with("  cargo ifunc ")),
-        "something that is no example stands behind `Examples:` in\n{help}"
+        "a line after `Examples:` is not an example in\n{help}"
     );
     lines
         .iter()
@@ -44,7 +44,7 @@ fn subcommands() -> Vec<String> {
         .collect()
 }
 
-/// A command line in a shell that knows the command as cargo's.
+/// Runs a command line in a shell in which `cargo ifunc` is installed.
 fn shell(folder: &Path, line: &str) -> Ran {
     let command = PathBuf::from(env!("CARGO_BIN_EXE_cargo-ifunc"));
     let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -58,7 +58,7 @@ fn shell(folder: &Path, line: &str) -> Ran {
         .args(["-ec", line])
         .current_dir(folder)
         .env("PATH", std::env::join_paths(paths).expect("a path"))
-        // Nobody debugs it.
+        // The tests debug nothing that they build.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .stdin(Stdio::null());
     for name in [
@@ -78,9 +78,9 @@ const EXAMPLE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n\
     /// Doubles the counter.\n#[ifunc]\npub fn wave(_: u64, counter: &mut u64) { *counter *= 2; }\n";
 
 #[test]
-fn a_strangers_first_minutes_and_every_example() {
+fn a_new_project_and_every_example() {
     let folder = tempfile::tempdir().expect("folder");
-    // The project builds where all tests build. What an earlier run left there proves nothing.
+    // The project builds in the shared target directory. Output of an earlier run there must not count.
     let before = match Path::new(TARGET).exists() {
         true => "with what other tests built",
         false => "with nothing built before",
@@ -94,7 +94,8 @@ fn a_strangers_first_minutes_and_every_example() {
         &format!("cargo ifunc new hello && ln -s '{TARGET}' hello/target && cd hello && cargo ifunc run"),
     )
     .succeeded();
-    // Not by a macro, whose words the harness keeps to itself when all is well: `cargo xtask test` repeats this line.
+    // Writes directly, because the harness captures `println!` of passing tests; `cargo xtask test` repeats
+    // this line.
     let mut out = std::io::stdout();
     let _ = writeln!(
         out,
@@ -122,7 +123,7 @@ fn a_strangers_first_minutes_and_every_example() {
     let elsewhere = folder.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).expect("folder");
 
-    // What `top` looks at: the project's own target. Its address is changed to one that nobody else has.
+    // `top` connects to the project's own target, with an address unique to this test.
     let address = format!("shm:help-{}", std::process::id());
     let target = Path::new(IMAGES).join("run/hello/target");
     let _target = Killed(
@@ -158,7 +159,7 @@ fn a_strangers_first_minutes_and_every_example() {
 }
 
 #[test]
-fn what_is_no_example_is_noticed() {
+fn lines_that_are_not_examples_are_reported() {
     let help = "Usage: x\n\nExamples:\n  cargo ifunc run hello -- one   # with words\n  cargo ifunc run\n";
     assert_eq!(
         examples(help),

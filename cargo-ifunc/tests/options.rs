@@ -1,4 +1,4 @@
-//! What `build` is asked for, and what it leaves alone: packages, features, profiles, examples, files that need no change.
+//! The options of `build`: packages, features, profiles and examples; unchanged files stay untouched.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn build(folder: &Path, args: &[&str]) -> Ran {
     ifunc(folder, &[&["build", "--target-dir", IMAGES], args].concat())
 }
 
-/// The ifuncs that a build says it built: name to whether its library was up to date.
+/// The ifuncs that a build reports, each with whether its library was up to date.
 fn built(ran: &Ran) -> BTreeMap<String, bool> {
     let messages = ran
         .out
@@ -40,7 +40,7 @@ const ONE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
     #[cfg(feature = \"usual\")]\n#[ifunc]\npub fn options_usual(delta: u64, counter: &mut u64) { *counter -= delta; }\n";
 const TWO: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
     #[ifunc]\npub fn options_two(delta: u64, counter: &mut u64) { *counter = delta; }\n";
-/// Needs no `main`; has what the library has.
+/// An example without `main` that uses the library.
 const EXAMPLE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
     #[ifunc]\npub fn options_example(delta: u64, counter: &mut u64) { *counter = delta * options_a::FACTOR; }\n";
 
@@ -48,7 +48,7 @@ const EXAMPLE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\
 fn workspace() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("folder");
     let rt = checkout().join("ifunc-rt");
-    // A dev-dependency on the runtime makes a package no host package, and is not built into images.
+    // A dev-dependency on the runtime does not make a package a host package, and images do not contain it.
     let one = ifunc_manifest("options-a")
         + &format!(
             "\n[target.'cfg(not(ifunc_image))'.dev-dependencies]\nifunc-rt = {{ path = {rt:?} }}\n\n\
@@ -77,7 +77,7 @@ fn workspace() -> tempfile::TempDir {
     folder
 }
 
-/// When each library was written.
+/// The modification time of each library.
 fn written(names: &[&str]) -> Vec<SystemTime> {
     let when = |name: &&str| {
         let path = Path::new(IMAGES).join("release").join(format!("{name}.so"));
@@ -90,12 +90,12 @@ fn written(names: &[&str]) -> Vec<SystemTime> {
 }
 
 #[test]
-fn what_is_asked_for_is_built_and_nothing_else_is_written() {
+fn only_requested_libraries_are_written() {
     let folder = workspace();
     let here = folder.path();
     let json = |args: &[&str]| build(here, &[&["-q", "--message-format", "json"], args].concat()).succeeded();
 
-    // The lock file is of another workspace: with --locked that is an error, and nothing is changed.
+    // The lock file is of another workspace: with `--locked` that is an error, and the build changes nothing.
     let locked = build(here, &["--locked"]);
     assert_eq!(locked.code, Some(1), "{}", locked.err);
     assert!(locked.err.contains("--locked"), "{}", locked.err);
@@ -115,17 +115,17 @@ fn what_is_asked_for_is_built_and_nothing_else_is_written() {
     );
     assert!(
         !Path::new(IMAGES).join("release/options_usual.so").exists(),
-        "what the package has no more is gone"
+        "a removed ifunc still has a library"
     );
     build(here, &["--features", "absent"]).failed(1, &["no package that is built has the feature `absent`"]);
 
-    // Nothing changed: nothing is written.
+    // Without changes, the build writes nothing.
     json(&[]);
     let all = ["options_one", "options_two", "options_usual"];
     let before = written(&all);
     assert!(built(&json(&[])).into_values().all(|fresh| fresh));
     assert_eq!(written(&all), before);
-    // One ifunc changed, no line of another and nothing in its length: one library is.
+    // A change in one ifunc rewrites one library.
     let text = format!("{ONE}pub const FACTOR: u64 = 3;\n").replace("delta + 1001", "delta + 1002");
     write(here, &[("a/src/lib.rs", &text)]);
     let fresh = built(&json(&[]));
@@ -148,11 +148,11 @@ fn examples(here: &Path) {
         assert_eq!(built(&json(&args).succeeded()), [(name.to_owned(), false)].into());
         assert_eq!(built(&json(&args).succeeded()), [(name.to_owned(), true)].into());
     }
-    // The library's own are still there, and so are the examples' when the library is built.
+    // Building examples keeps the library's ifuncs, and vice versa.
     json(&[]).succeeded();
     written(&["options_one", "options_library", "options_example"]);
     build(here, &["--example", "absent"]).failed(1, &["`absent`", "`as-library`, `as-program`"]);
-    // One name in both would be one library for two.
+    // A name in both the library and an example would give one library for two ifuncs.
     write(
         here,
         &[(

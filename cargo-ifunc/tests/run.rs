@@ -12,26 +12,26 @@ use common::{Ran, TARGET, c_ifunc, checkout, command, ifunc_manifest, lock_targe
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
     let mut command = command(folder, args);
-    // Nobody debugs what is made here.
+    // The tests debug nothing that they build.
     ran(command
         .env("CARGO_TARGET_DIR", TARGET)
         .env("CARGO_PROFILE_DEV_DEBUG", "0"))
 }
 
-/// An example, built where the checkout's own user builds it: what follows finds it there.
+/// Runs an example with the target directory of the checkout, so that later runs find it built.
 fn example(args: &[&str]) -> Ran {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
     ran(command(&checkout(), &[&["run"], args].concat()).env("CARGO_TARGET_DIR", target.expect("a folder")))
 }
 
-/// Whether these lines stand in `out`, in this order.
+/// Asserts that these lines occur in `out`, in this order.
 #[track_caller]
 fn in_order(out: &str, wanted: &[&str]) {
     let mut lines = out.lines();
     for wanted in wanted {
         assert!(
             lines.any(|line| line == *wanted),
-            "`{wanted}` is not there, or not in its place, in\n{out}"
+            "`{wanted}` is missing or out of order in\n{out}"
         );
     }
 }
@@ -55,7 +55,8 @@ fn the_first_example() {
 fn the_second_example() {
     let _lock = lock_target();
     let folder = tempfile::tempdir().expect("folder");
-    // Five bytes beyond a piece, exactly a piece, nothing; a name that is no UTF-8; text and noise.
+    // File lengths around the size of a piece, including zero; a name that is not UTF-8; compressible and
+    // incompressible data.
     let piece = 1 << 20;
     let mut state = 1_u32;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
@@ -94,7 +95,7 @@ fn the_second_example() {
             ],
         );
     }
-    // The database is there afterwards if the user said where: the second run must find the same again.
+    // With a database path given, the database persists: a second run finds the same files.
     let database = folder.path().with_extension("redb");
     let keep = [
         "02-compressed-insert",
@@ -133,7 +134,7 @@ fn new_projects_run_as_they_are() {
             in_order(&out, &[line]);
         }
     }
-    // The tests of the last: one in Rust, one in C.
+    // The last project has a test in Rust and one in C.
     let tests = run(&folder.path().join("my-mixed"), &["test"]).succeeded().out;
     for test in ["adds_to_the_counter", "adds_and_announces"] {
         assert!(tests.contains(&format!("test {test} ... ok")), "{tests}");
@@ -147,7 +148,7 @@ fn new_projects_run_as_they_are() {
     let project = folder.path().join("by-default");
     assert!(project.join(".git").is_dir());
     run(&project, &["run", "by-default", "--transport", "loopback"]).succeeded();
-    // Next to nothing of a fresh project is what rustfmt would change.
+    // rustfmt changes almost nothing in a new project.
     assert!(
         std::process::Command::new("cargo")
             .args(["fmt", "--check"])
@@ -194,13 +195,13 @@ fn new_refuses() {
     new(&["1st"]).failed(2, &["`1st` cannot name a project", "help: "]);
     new(&["fn"]).failed(2, &["`fn` cannot name a project"]);
     new(&["target"]).failed(2, &["`target` cannot name a project"]);
-    new(&["x", "--path", "."]).failed(2, &["is no checkout of ifunc"]);
+    new(&["x", "--path", "."]).failed(2, &["is not a checkout of ifunc"]);
     write(folder.path(), &[("there/file", "")]);
-    new(&["there"]).failed(1, &["`there` exists already"]);
+    new(&["there"]).failed(1, &["`there` already exists"]);
     assert!(!folder.path().join("x").exists());
 }
 
-/// A project whose target and source do what the test wants.
+/// A project whose target and source run the given code.
 fn project(target: &str, source: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("folder");
     let bin = |body: &str| format!("fn main() {{ {body} }}\n");
@@ -279,7 +280,7 @@ fn arguments_and_environment_reach_both() {
 #[test]
 fn nothing_is_left_behind() {
     let _lock = lock_target();
-    // Each has a child that would outlive it.
+    // Each process has a child that would outlive it.
     let with_child = "let child = std::process::Command::new(\"sleep\").arg(\"600\").spawn().unwrap(); println!(\"child {}\", child.id());";
     let odd = project(&format!("{with_child} {READY} {FOR_EVER}"), with_child);
     let out = run(odd.path(), &["run"]).succeeded().out;
@@ -292,7 +293,7 @@ fn nothing_is_left_behind() {
         assert!(!alive(child), "child {child} is alive");
     }
 
-    // The same when we are told to stop in the middle.
+    // The same when the command is interrupted.
     let odd = project(
         &format!("{with_child} {READY} {FOR_EVER}"),
         &format!("{with_child} {FOR_EVER}"),
@@ -318,7 +319,7 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// Whether a process of this number runs. One that is dead, but of which nobody took notice, does not.
+/// Whether a process with this id runs. A zombie does not run.
 fn alive(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat

@@ -1,4 +1,4 @@
-//! `top` on targets that run, that do not tell, that go away and come back, and that are not there.
+//! `top` on running, silent, restarting and absent targets.
 
 mod common;
 
@@ -13,7 +13,7 @@ use ifunc_abi::image::{ARCH_X86_64, ImageParts};
 use ifunc_rt::stats::Stats;
 use ifunc_rt::{Serving, Source, SourceOptions, Target, TargetBuilder};
 
-/// An ifunc that does nothing, well (`xor eax, eax ; ret`) or not (`mov eax, 1 ; ret`).
+/// An ifunc that returns success (`xor eax, eax ; ret`) or failure (`mov eax, 1 ; ret`) at once.
 fn image(name: &str, well: bool) -> Vec<u8> {
     let rx = match well {
         true => vec![0x31, 0xc0, 0xc3],
@@ -48,7 +48,7 @@ fn unique() -> String {
     format!("shm:top-test-{}-{number}", std::process::id())
 }
 
-/// An address of UCX, unless there is no UCX here; `IFUNC_REQUIRE_UCX` says that there must be.
+/// A UCX address, or `None` if UCX is not installed; with `IFUNC_REQUIRE_UCX` set, its absence is an error.
 fn ucx() -> Option<String> {
     let port = TcpListener::bind("127.0.0.1:0")
         .expect("a port")
@@ -56,7 +56,7 @@ fn ucx() -> Option<String> {
         .expect("a port");
     let address = format!("ucx://{port}");
     let options = SourceOptions::default().connect_timeout(Duration::ZERO);
-    let error = Source::connect_with(&address, options).expect_err("nobody listens");
+    let error = Source::connect_with(&address, options).expect_err("no target listens");
     if error.to_string().contains("cannot open `libuc") {
         assert!(std::env::var_os("IFUNC_REQUIRE_UCX").is_none(), "{error}");
         eprintln!("not tested over UCX: {error}");
@@ -66,7 +66,7 @@ fn ucx() -> Option<String> {
 }
 
 #[test]
-fn what_is_shown_is_what_was_sent() {
+fn top_shows_what_sources_sent() {
     for address in [Some(unique()), ucx()].into_iter().flatten() {
         let serving = start(builder(), &address);
         let address = serving.address().to_owned();
@@ -84,8 +84,8 @@ fn what_is_shown_is_what_was_sent() {
         let line = ifunc(&checkout(), &["top", &address, "--once", "--json"])
             .succeeded()
             .out;
-        let look: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        let stats: Stats = serde_json::from_value(look["stats"].clone()).expect("what `Stats` says");
+        let sample: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let stats: Stats = serde_json::from_value(sample["stats"].clone()).expect("valid `Stats`");
         assert_eq!((stats.connected, stats.asked_by, stats.sources.len()), (2, 2, 2));
         assert_eq!(stats.pid, std::process::id());
         let counts = &stats.sources[0].counts;
@@ -121,7 +121,7 @@ fn what_is_shown_is_what_was_sent() {
         assert_eq!(stats.ifuncs[0].counts.times.count(), 64 + (300 - 64) / 64);
         let id = blake3_of(&stats, "fine");
         assert!(
-            look["rates"]["ifuncs"][&id].as_f64().expect("a number") > 0.0,
+            sample["rates"]["ifuncs"][&id].as_f64().expect("a number") > 0.0,
             "{line}"
         );
 
@@ -158,13 +158,13 @@ fn blake3_of(stats: &Stats, name: &str) -> String {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_come_with_help() {
     let top = |address: &str| ifunc(&checkout(), &["top", address, "--once"]);
-    top("shm:top-test-nobody").failed(
+    top("shm:top-test-absent").failed(
         1,
         &["error: no target listens at", "help: ", "ifunc: ready ADDRESS"],
     );
-    top("loopback:x").failed(1, &["within their process", "help: there, `Target::stats`"]);
+    top("loopback:x").failed(1, &["its own process only", "help: use `Target::stats`"]);
     top("pigeon").failed(1, &["names no transport", "help: "]);
     let address = unique();
     let serving = start(builder().share_stats(false), &address);
@@ -176,7 +176,7 @@ fn errors_say_what_to_do() {
         ],
     );
     serving.stop().expect("the target");
-    // One that listens, and that nobody polls.
+    // A target that listens but does not poll.
     let address = unique();
     let _idle = builder().listen(&address).expect("a target");
     top(&address).failed(1, &["does not answer", "help: it is stopped"]);
@@ -198,9 +198,9 @@ fn a_target_that_comes_back_is_shown_again() {
     let mut lines = BufReader::new(top.0.stdout.take().expect("piped")).lines();
     let mut said = BufReader::new(top.0.stderr.take().expect("piped")).lines();
     let mut most_images = || {
-        let line = lines.next().expect("another look").expect("a line");
-        let look: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-        look["stats"]["code"]["max_images"].as_u64().expect("a number")
+        let line = lines.next().expect("another sample").expect("a line");
+        let sample: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        sample["stats"]["code"]["max_images"].as_u64().expect("a number")
     };
     let first = most_images();
     assert_eq!(most_images(), first);
@@ -210,6 +210,6 @@ fn a_target_that_comes_back_is_shown_again() {
     let _serving = start(builder().code_cache(1 << 20, 7), &address);
     let line = said.next().expect("a word").expect("a line");
     assert!(line.contains("Back"), "{line}");
-    // Looks from before may still be in the pipe.
+    // Samples from before the restart may still be in the pipe.
     while most_images() != 7 {}
 }

@@ -32,7 +32,8 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
             other => other.into(),
         })?;
         if built.is_empty() {
-            // Only now: cargo has been asked about the workspace once already, which takes as long as compiling.
+            // Reads the workspace only now: the builder has already run `cargo metadata` once, which takes as
+            // long as compiling.
             let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
             if workspace.ifunc_packages().is_empty() {
                 return Err(workspace.no_ifunc_package());
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what a path that is no C file was probably meant to be.
+/// Reports a path that is not a C file, with the probable intention.
 fn check_files(args: &BuildArgs) -> Result<(), Failure> {
     for file in &args.files {
         let usage = |what: &str, help: &str| {
@@ -94,7 +95,7 @@ fn check_files(args: &BuildArgs) -> Result<(), Failure> {
             );
         }
         if !file.is_file() {
-            return usage("does not exist", "PATH is looked for from the current directory");
+            return usage("does not exist", "PATH is relative to the current directory");
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 pub(crate) fn run(args: &TestArgs, shell: &mut Shell) -> Result<(), Failure> {
     let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
     let ifunc_packages = workspace.ifunc_packages();
-    // What is tested, and whose images its tests may ask for.
+    // The packages to test, and the packages whose images their tests use.
     let mut tested = Vec::new();
     let mut images: BTreeSet<String> = BTreeSet::new();
     if args.package.is_empty() {
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &TestArgs, shell: &mut Shell) -> Result<(), Failure> {
     })?;
     match status.success() {
         true => Ok(()),
-        // Cargo has said what failed.
+        // Cargo has already reported the failures.
         false => Err(Failure::Exit(
             status
                 .code()

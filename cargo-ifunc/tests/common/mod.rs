@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Helpers for the tests of the command.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
-/// Where all tests build, whatever file they are in: what their projects depend on is compiled once.
+/// The target directory of all tests: their projects' dependencies are compiled once.
 pub(crate) const TARGET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/projects");
-/// Where images of that target directory are built.
+/// The image directory in it.
 pub(crate) const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/projects/ifunc");
 
-/// Held by a test that builds there: libraries of one name land in one place.
+/// Locks the shared target directory: libraries of the same name overwrite each other.
 pub(crate) fn lock_target() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(|failed| failed.into_inner())
 }
 
-/// A process that is killed when its test is done with it, however it is done.
+/// A process that is killed when the test ends, even by a panic.
 pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
@@ -27,7 +27,7 @@ impl Drop for Killed {
     }
 }
 
-/// What a run of the command gave.
+/// The result of running the command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -48,7 +48,7 @@ impl Ran {
         self
     }
 
-    /// Failed with `code`, and standard error has all of `said` in it.
+    /// Asserts that the command failed with `code` and that standard error contains all of `said`.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, said: &[&str]) -> Self {
         assert_eq!(

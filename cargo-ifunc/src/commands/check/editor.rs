@@ -1,5 +1,5 @@
-//! Cargo's messages for an editor that has one check command for all packages of a workspace: the ifunc packages as image
-//! builds see them, then everything as `cargo check` sees it.
+//! Cargo's messages for an editor that has one check command for all packages of a workspace: first the ifunc
+//! packages as in image builds, then all packages as in `cargo check`.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
@@ -13,13 +13,13 @@ use crate::cli::CheckArgs;
 use crate::error::Failure;
 use crate::progress::BuildProgress;
 
-/// Passes messages on to standard output, each once: the two views of an ifunc package agree in most of what there is
-/// to say.
+/// Passes messages on to standard output, each once: the two builds of an ifunc package report mostly the
+/// same messages.
 pub(super) struct Editor<'a> {
     progress: BuildProgress<'a>,
     printed: HashSet<String>,
     out: std::io::Stdout,
-    /// Whether standard output is still there.
+    /// The error that closed standard output, if any.
     failed: Option<std::io::Error>,
 }
 
@@ -33,8 +33,8 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Checks the workspace as cargo does it by itself, in a folder of our own: an editor must not wait for the user's
-    /// builds. Whether all is well.
+    /// Runs `cargo check` on the workspace, in a target directory of its own, so that an editor does not wait
+    /// for the user's builds. Returns whether it succeeded.
     pub(super) fn check_workspace(
         &mut self,
         target: &Path,
@@ -64,7 +64,7 @@ impl<'a> Editor<'a> {
         Ok(child.wait().map_err(spawn)?.success())
     }
 
-    /// The last message.
+    /// Writes the last message.
     pub(super) fn finish(mut self, success: bool) -> Result<(), Failure> {
         self.line(&json!({ "reason": "build-finished", "success": success }).to_string());
         self.failed.map_or(Ok(()), |e| Err(Failure::Output(e)))
@@ -80,10 +80,11 @@ impl<'a> Editor<'a> {
 impl Progress for Editor<'_> {
     fn message(&mut self, line: &str) {
         match serde_json::from_str::<Value>(line) {
-            // Ours is the last.
+            // `finish` writes this message.
             Ok(message) if message["reason"] == "build-finished" => {}
             Ok(message) if message["reason"] == "compiler-message" => {
-                // What it is about and what it says: the target's crate types differ between the views.
+                // Package and text identify a message: the crate types of the target differ between the
+                // builds.
                 let key = format!("{}\n{}", message["package_id"], message["message"]["rendered"]);
                 if self.printed.insert(key) {
                     self.line(line);

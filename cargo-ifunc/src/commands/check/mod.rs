@@ -65,12 +65,12 @@ fn packages(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
     Ok(check_packages(&options, &mut BuildProgress::new(shell))?)
 }
 
-/// Prints cargo's messages; also says whether all is well with what are no ifunc packages.
+/// Prints cargo's messages; also returns whether the other packages of the workspace have no errors.
 fn for_editor(args: &CheckArgs, format: &str, shell: &mut Shell) -> Result<(Checked, bool), Failure> {
     let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
     let options = options(args, Some(format.to_owned()), shell);
     let mut editor = Editor::new(BuildProgress::new(shell));
-    // An editor asks about whatever workspace is open, one without ifuncs too.
+    // An editor checks every workspace it opens, also one without ifuncs.
     let checked = match workspace.ifunc_packages().is_empty() && args.package.is_empty() {
         true => Checked::default(),
         false => check_packages(&options, &mut editor)?,
@@ -111,13 +111,13 @@ fn files(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
             .is_some_and(|extension| ["c", "o", "a"].iter().any(|known| extension == *known));
         if !known {
             return Err(Failure::Usage(format!(
-                "`{}` is no C file (`.c`), object (`.o`) or archive (`.a`)\nhelp: check a Rust package with `cargo ifunc check -p PACKAGE`; what is in a library (`.so`), `cargo ifunc inspect` says",
+                "`{}` is not a C file (`.c`), object (`.o`) or archive (`.a`)\nhelp: check a Rust package with `cargo ifunc check -p PACKAGE`; show a library (`.so`) with `cargo ifunc inspect`",
                 file.display()
             )));
         }
         if !file.is_file() {
             return Err(Failure::Usage(format!(
-                "`{}` does not exist\nhelp: PATH is looked for from the current directory",
+                "`{}` does not exist\nhelp: PATH is relative to the current directory",
                 file.display()
             )));
         }

@@ -1,4 +1,4 @@
-//! Environment variables, and the folders they name.
+//! Environment variables, and the folders that they name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,7 +23,7 @@ pub(super) fn checks() -> Vec<Finding> {
     findings
 }
 
-/// A list of folders to look for ifunc libraries in.
+/// A list of folders with ifunc libraries.
 fn libraries(name: &'static str, value: Option<&OsStr>) -> Finding {
     let Some(value) = value else {
         return Finding::ok(name, "not set: `cargo ifunc run` and `test` set it");
@@ -35,11 +35,11 @@ fn libraries(name: &'static str, value: Option<&OsStr>) -> Finding {
             let what = if !folder.exists() {
                 "does not exist"
             } else if !folder.is_dir() {
-                "is no folder"
+                "is not a folder"
             } else if !has_library(&folder) {
-                "has no library (`.so`) in it"
+                "contains no library (`.so`)"
             } else if folder.is_relative() {
-                "is relative: what is found depends on where a program is started"
+                "is relative: it depends on the directory that a program starts in"
             } else {
                 return None;
             };
@@ -65,7 +65,7 @@ fn has_library(folder: &Path) -> bool {
         .any(|entry| entry.path().extension().is_some_and(|e| e == "so"))
 }
 
-/// Where `shm:` has its sockets: as `ifunc-rt` looks for it.
+/// The folder of the sockets of `shm:`, by the rules of `ifunc-rt`.
 fn runtime_directory(prepared: Option<&OsStr>, session: Option<&OsStr>, user: u32) -> Finding {
     let name = "runtime dir";
     if let Some(folder) = prepared.map(Path::new) {
@@ -74,7 +74,7 @@ fn runtime_directory(prepared: Option<&OsStr>, session: Option<&OsStr>, user: u3
             true => Finding::ok(name, found),
             false => Finding::missing(
                 name,
-                format!("{found}, which is no folder"),
+                format!("{found}, which is not a folder"),
                 format!("`mkdir -p {}`, or `unset IFUNC_RUNTIME_DIR`", folder.display()),
             ),
         };
@@ -84,11 +84,14 @@ fn runtime_directory(prepared: Option<&OsStr>, session: Option<&OsStr>, user: u3
             if !session.is_dir() {
                 return Finding::missing(
                     name,
-                    format!("XDG_RUNTIME_DIR is `{}`, which is no folder", session.display()),
+                    format!(
+                        "XDG_RUNTIME_DIR is `{}`, which is not a folder",
+                        session.display()
+                    ),
                     "log in again, or `unset XDG_RUNTIME_DIR`",
                 );
             }
-            (session.join("ifunc"), "below XDG_RUNTIME_DIR")
+            (session.join("ifunc"), "in XDG_RUNTIME_DIR")
         }
         None => (
             PathBuf::from(format!("/tmp/ifunc-{user}")),
@@ -97,14 +100,14 @@ fn runtime_directory(prepared: Option<&OsStr>, session: Option<&OsStr>, user: u3
     };
     let found = format!("`{}` ({why})", folder.display());
     let Ok(metadata) = std::fs::symlink_metadata(&folder) else {
-        return Finding::ok(name, format!("{found}, made by the first target"));
+        return Finding::ok(name, format!("{found}, which the first target creates"));
     };
     if metadata.is_dir() && metadata.uid() == user && metadata.permissions().mode() & 0o077 == 0 {
         return Finding::ok(name, found);
     }
     Finding::missing(
         name,
-        format!("{found} is not a folder of this user alone: targets refuse it"),
+        format!("{found} is accessible to other users or owned by one: targets refuse it"),
         format!(
             "`chmod 700 {0}` if it is yours; otherwise set XDG_RUNTIME_DIR to a folder of your own",
             folder.display()
@@ -112,7 +115,7 @@ fn runtime_directory(prepared: Option<&OsStr>, session: Option<&OsStr>, user: u3
     )
 }
 
-/// What `cargo ifunc run` would hear.
+/// The transport that `cargo ifunc run` takes from the environment.
 fn transport(value: Option<&OsStr>) -> Option<Finding> {
     let value = value?.to_string_lossy().into_owned();
     let name = "IFUNC_TRANSPORT";
@@ -120,8 +123,8 @@ fn transport(value: Option<&OsStr>) -> Option<Finding> {
         "shm" | "ucx" | "ucx-put" | "loopback" => Finding::ok(name, value),
         _ => Finding::warning(
             name,
-            format!("`{value}` is no transport"),
-            "`unset IFUNC_TRANSPORT`, or one of `shm`, `ucx`, `ucx-put` and `loopback`",
+            format!("`{value}` is not a transport"),
+            "`unset IFUNC_TRANSPORT`, or set it to `shm`, `ucx`, `ucx-put` or `loopback`",
         ),
     })
 }
@@ -138,23 +141,27 @@ mod tests {
         assert!(check(folder.path()).found.contains("no library"));
         std::fs::write(folder.path().join("add.so"), "").expect("file");
         assert_eq!(check(folder.path()).mark, Mark::Ok);
-        assert!(check(&folder.path().join("add.so")).found.contains("no folder"));
+        assert!(
+            check(&folder.path().join("add.so"))
+                .found
+                .contains("not a folder")
+        );
         assert!(
             check(&folder.path().join("absent"))
                 .found
                 .contains("does not exist")
         );
         assert_eq!(libraries("IFUNC_LIB_DIR", None).mark, Mark::Ok);
-        // The manifest's folder is there in tests, and has no library.
+        // Tests run in the manifest's folder, which has no library.
         assert_eq!(check(Path::new("src")).mark, Mark::Warning);
     }
 
     #[test]
-    fn the_folder_of_sockets_is_the_users_own() {
+    fn the_socket_folder_belongs_to_the_user_alone() {
         let user = rustix::process::geteuid().as_raw();
         let folder = tempfile::tempdir().expect("folder");
         let session = |user| runtime_directory(None, Some(folder.path().as_os_str()), user);
-        assert!(session(user).found.contains("made by the first target"));
+        assert!(session(user).found.contains("the first target creates"));
         let ours = folder.path().join("ifunc");
         std::fs::create_dir(&ours).expect("folder");
         let mode =
@@ -180,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn transports_have_names() {
+    fn unknown_transports_are_reported() {
         assert_eq!(transport(None), None);
         assert_eq!(transport(Some("shm".as_ref())).map(|f| f.mark), Some(Mark::Ok));
         assert_eq!(

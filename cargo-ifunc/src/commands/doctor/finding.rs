@@ -1,21 +1,21 @@
-//! What a check found.
+//! The result of a check.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// How it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Mark {
-    /// As it should be.
+    /// Present and working.
     Ok,
-    /// Not there, and nothing needs it.
+    /// Absent; nothing requires it.
     None,
-    /// Works, or works for some; worth knowing.
+    /// Works with restrictions, or for some uses only.
     Warning,
-    /// Necessary, and not there.
+    /// Required and absent.
     Missing,
 }
 
@@ -24,9 +24,9 @@ pub(super) enum Mark {
 pub(super) struct Finding {
     pub(super) name: &'static str,
     pub(super) mark: Mark,
-    /// What was found.
+    /// What the check found.
     pub(super) found: String,
-    /// What to do about it.
+    /// The command or change that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) help: Option<String>,
 }
@@ -62,7 +62,7 @@ impl Finding {
     }
 }
 
-/// What a program prints on standard output; `None` if it does not start or fails.
+/// Standard output of a program; `None` if it does not start or fails.
 pub(super) fn output_of<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Option<String> {
     let mut words = program.split_whitespace();
     let mut command = Command::new(words.next()?);
@@ -74,13 +74,13 @@ pub(super) fn output_of<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A setting of the kernel below `/proc/sys`.
+/// A kernel setting in `/proc/sys`.
 pub(super) fn setting(path: &str) -> Option<i64> {
     let text = std::fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
     text.trim().parse().ok()
 }
 
-/// Bytes, as people read them.
+/// A readable number of bytes.
 pub(super) fn bytes(n: u64) -> String {
     match n {
         0..=0xffff => format!("{n} bytes"),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_words() {
+    fn a_program_may_have_arguments() {
         assert_eq!(output_of("echo one", ["two"]).as_deref(), Some("one two\n"));
         assert_eq!(output_of("false", [""; 0]), None);
         assert_eq!(output_of("there is no such program", [""; 0]), None);

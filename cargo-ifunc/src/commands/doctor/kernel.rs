@@ -1,4 +1,4 @@
-//! What a target asks of the kernel and of the CPU.
+//! Requirements of a target on the kernel and the CPU.
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -6,7 +6,7 @@ use rustix::thread::{MembarrierQuery, membarrier_query};
 
 use super::finding::{Finding, setting};
 
-/// Length of the probe: a page.
+/// Length of the probe mapping: one page.
 const PAGE: usize = 4096;
 
 pub(super) fn checks() -> Vec<Finding> {
@@ -32,7 +32,7 @@ fn linux(system: &str, release: &str, machine: &str) -> Finding {
     }
 }
 
-/// The highest level of the x86-64 psABI that this CPU has all of.
+/// The highest x86-64 psABI level that this CPU fully supports.
 fn cpu_level() -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -53,17 +53,17 @@ fn cpu(level: u32) -> Finding {
         0 => Finding::missing("CPU", "not x86-64", "ifuncs run on x86-64"),
         level => Finding::ok(
             "CPU",
-            format!("x86-64-v{level}: images built with `--cpu` up to that run here"),
+            format!("x86-64-v{level}: images built with `--cpu` up to this level run here"),
         ),
     }
 }
 
-/// Makes memory for code the way a target does it: a memfd whose mapping is read-execute.
+/// Maps executable memory as a target does: a memfd with a read-execute mapping.
 fn executable_memfd() -> rustix::io::Result<()> {
     let fd = memfd_create("ifunc-doctor", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| memfd_create("ifunc-doctor", MemfdFlags::CLOEXEC))?;
     ftruncate(&fd, PAGE as u64)?;
-    // SAFETY: a fresh mapping at an address of the kernel's choice, that nothing refers to.
+    // SAFETY: the kernel chooses the address of this new mapping, and nothing refers to it.
     let at = unsafe {
         rustix::mm::mmap(
             std::ptr::null_mut(),
@@ -90,7 +90,7 @@ fn executable_memory(result: rustix::io::Result<()>, noexec: Option<i64>) -> Fin
         (Err(e), _) => Finding::missing(
             name,
             format!("a memfd cannot be mapped read-execute: {e}"),
-            "a security module or a sandbox forbids it: allow `execmem` and executable tmpfs mappings (SELinux: `setsebool -P deny_execmem off`; systemd: no `NoExecPaths=` for it)",
+            "a security module or a sandbox forbids it: allow `execmem` and executable tmpfs mappings (SELinux: `setsebool -P deny_execmem off`; systemd: remove `NoExecPaths=`)",
         ),
     }
 }
@@ -98,10 +98,10 @@ fn executable_memory(result: rustix::io::Result<()>, noexec: Option<i64>) -> Fin
 fn code_reuse(query: MembarrierQuery) -> Finding {
     let name = "membarrier";
     match query.contains(MembarrierQuery::PRIVATE_EXPEDITED_SYNC_CORE) {
-        true => Finding::ok(name, "SYNC_CORE: code memory is used again"),
+        true => Finding::ok(name, "SYNC_CORE: targets reuse code memory"),
         false => Finding::warning(
             name,
-            "no SYNC_CORE: a target uses each address for code once, and its room for code ends",
+            "no SYNC_CORE: a target cannot reuse code memory and runs out of it after many installs",
             "Linux 4.16 or newer with CONFIG_MEMBARRIER; a container's seccomp profile must allow `membarrier`",
         ),
     }
@@ -112,11 +112,11 @@ fn overcommit(mode: Option<i64>) -> Finding {
     match mode {
         Some(2) => Finding::warning(
             name,
-            "strict (vm.overcommit_memory = 2): address space that targets only reserve counts as used",
-            "give targets less room (`Target::builder().code_bytes(..)`), or `sysctl -w vm.overcommit_memory=0`",
+            "strict (vm.overcommit_memory = 2): address space that targets reserve counts as used",
+            "reserve less in targets (`Target::builder().code_bytes(..)`), or `sysctl -w vm.overcommit_memory=0`",
         ),
         Some(mode) => Finding::ok(name, format!("vm.overcommit_memory = {mode}")),
-        None => Finding::ok(name, "not to be read"),
+        None => Finding::ok(name, "not readable"),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_works_with_less_is_a_warning() {
+    fn degraded_features_are_warnings() {
         assert_eq!(code_reuse(MembarrierQuery::empty()).mark, Mark::Warning);
         assert_eq!(code_reuse(MembarrierQuery::all()).mark, Mark::Ok);
         assert_eq!(overcommit(Some(2)).mark, Mark::Warning);

@@ -1,16 +1,16 @@
-//! Limits of this process that its targets and sources would inherit.
+//! Resource limits of this process, which targets and sources inherit.
 
 use rustix::process::{Resource, getrlimit};
 
 use super::finding::{Finding, bytes};
 
-/// Address space of a target with one connection: 256 MiB for code, stacks, rings mapped twice.
+/// Address space of a target with one connection: 256 MiB for code, stacks, and rings that are mapped twice.
 const SPACE: u64 = 1 << 30;
-/// What a target's memory for code is long by default; it is a file, in memory.
+/// Default length of a target's code memory, which is a memfd.
 const CODE: u64 = 256 << 20;
 /// Descriptors: a socket, a segment and a doorbell per connection.
 const FILES: u64 = 256;
-/// What registered memory of a few connections takes.
+/// Registered memory of a few connections.
 const LOCKED: u64 = 64 << 20;
 
 pub(super) fn checks() -> Vec<Finding> {
@@ -34,7 +34,7 @@ fn address_space(limit: Option<u64>) -> Finding {
         true => Finding::warning(
             "address space",
             found,
-            "a target reserves 256 MiB of it for code, and rings twice their size: `ulimit -v unlimited`",
+            "a target reserves 256 MiB for code and maps its rings twice: `ulimit -v unlimited`",
         ),
         false => Finding::ok("address space", found),
     }
@@ -46,7 +46,7 @@ fn file_size(limit: Option<u64>) -> Finding {
         true => Finding::warning(
             "file size",
             found,
-            "a target's code lies in a file in memory, of 256 MiB unless its builder says less: `ulimit -f unlimited`",
+            "a target keeps its code in a memfd of 256 MiB by default: `ulimit -f unlimited`",
         ),
         false => Finding::ok("file size", found),
     }
@@ -73,13 +73,13 @@ fn locked(limit: Option<u64>) -> Finding {
         true => Finding::none(
             "locked memory",
             found,
-            "shared memory needs none; network cards that read memory themselves do: `ulimit -l unlimited`, or `memlock` in /etc/security/limits.conf",
+            "shared memory needs none; RDMA network cards do: `ulimit -l unlimited`, or `memlock` in /etc/security/limits.conf",
         ),
         false => Finding::ok("locked memory", found),
     }
 }
 
-/// Room on a file system, in bytes.
+/// Free space on a file system, in bytes.
 fn free(path: &str) -> Option<u64> {
     let free = rustix::fs::statvfs(path).ok()?;
     Some(free.f_bavail.saturating_mul(free.f_frsize))
@@ -87,9 +87,9 @@ fn free(path: &str) -> Option<u64> {
 
 fn dev_shm(free: Option<u64>) -> Finding {
     let name = "/dev/shm";
-    let help = "`shm:` does not use it, UCX between processes of one host does: `mount -o remount,size=1G /dev/shm`, or `docker run --shm-size=1g`";
+    let help = "`shm:` does not use it, but UCX between processes of one host does: `mount -o remount,size=1G /dev/shm`, or `docker run --shm-size=1g`";
     match free {
-        None => Finding::none(name, "not there", help),
+        None => Finding::none(name, "absent", help),
         Some(free) if free < LOCKED => Finding::none(name, format!("{} free", bytes(free)), help),
         Some(free) => Finding::ok(name, format!("{} free", bytes(free))),
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn low_limits_are_told_with_the_command() {
+    fn low_limits_come_with_a_command() {
         for (check, low) in [
             (address_space as fn(Option<u64>) -> Finding, 512 << 20),
             (file_size, 1 << 20),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_networks_need_is_no_fault() {
+    fn limits_of_networks_are_not_errors() {
         assert_eq!(locked(Some(64 << 10)).mark, Mark::None);
         assert_eq!(locked(None).found, "RLIMIT_MEMLOCK is unlimited");
         assert_eq!(dev_shm(None).mark, Mark::None);

@@ -1,7 +1,8 @@
-//! `cargo ifunc doctor`: what this machine has and lacks, and the command that mends each.
+//! `cargo ifunc doctor`: checks what this machine has and lacks, and prints the command that fixes each
+//! problem.
 //!
-//! One file per area; each check is a function that looks at one thing and returns a [`Finding`]. What it makes of what
-//! it saw is a function of its own, without the machine.
+//! One file per area. Each check reads one thing from the machine; a separate function turns what it read
+//! into a [`Finding`], so that tests need no particular machine.
 
 mod environment;
 mod finding;

@@ -1,4 +1,4 @@
-//! What is good to have: debuggers, profilers.
+//! Optional tools: debuggers and profilers.
 
 use super::finding::{Finding, output_of, setting};
 
@@ -22,7 +22,7 @@ pub(super) fn checks() -> Vec<Finding> {
 fn program(name: &'static str, version: Option<&str>, help: &str) -> Finding {
     match version.and_then(|text| text.lines().next()) {
         Some(version) => Finding::ok(name, version.trim()),
-        None => Finding::none(name, "not there", help),
+        None => Finding::none(name, "absent", help),
     }
 }
 
@@ -33,8 +33,8 @@ fn ptrace(scope: Option<i64>) -> Finding {
         Some(0) => Finding::ok(name, "kernel.yama.ptrace_scope = 0"),
         Some(scope) => Finding::none(
             name,
-            format!("kernel.yama.ptrace_scope = {scope}: gdb attaches to its own children only"),
-            "to attach to a target that runs: `sysctl -w kernel.yama.ptrace_scope=0`, or gdb as root",
+            format!("kernel.yama.ptrace_scope = {scope}: gdb can attach to its own children only"),
+            "to attach to a running target: `sysctl -w kernel.yama.ptrace_scope=0`, or run gdb as root",
         ),
     }
 }
@@ -44,7 +44,7 @@ fn perf_events(paranoid: Option<i64>) -> Finding {
     match paranoid {
         None => Finding::none(
             name,
-            "this kernel has none",
+            "not in this kernel",
             "`perf` needs a kernel with CONFIG_PERF_EVENTS",
         ),
         Some(level @ ..=2) => Finding::ok(name, format!("kernel.perf_event_paranoid = {level}")),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_here_is_necessary() {
+    fn optional_tools_are_never_missing() {
         for finding in [
             program("gdb", None, "install"),
             ptrace(Some(1)),

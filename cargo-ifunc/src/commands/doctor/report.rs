@@ -1,4 +1,4 @@
-//! The report: aligned lines for people, or JSON.
+//! The report as aligned lines or as JSON.
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ fn mark(mark: Mark) -> (&'static str, Style) {
     }
 }
 
-/// Prints all areas, and in the last line what it comes to.
+/// Prints all areas, and a summary in the last line.
 pub(super) fn print(areas: &[(&str, Vec<Finding>)], out: &mut impl Write) -> io::Result<()> {
     for (name, findings) in areas {
         writeln!(out, "{AREA}{name}{AREA:#}")?;
@@ -42,14 +42,14 @@ pub(super) fn print(areas: &[(&str, Vec<Finding>)], out: &mut impl Write) -> io:
     let all = || areas.iter().flat_map(|(_, findings)| findings);
     let of = |mark| all().filter(|finding| finding.mark == mark).count();
     let verdict = match (of(Mark::Missing), of(Mark::Warning)) {
-        (0, 0) => "nothing necessary is missing".to_owned(),
-        (0, warnings) => format!("nothing necessary is missing; warnings: {warnings}"),
-        (missing, _) => format!("necessary and missing: {missing}"),
+        (0, 0) => "nothing required is missing".to_owned(),
+        (0, warnings) => format!("nothing required is missing; warnings: {warnings}"),
+        (missing, _) => format!("required and missing: {missing}"),
     };
     writeln!(out, "{verdict}")
 }
 
-/// The same for programs.
+/// The report as JSON.
 pub(super) fn json(areas: &[(&str, Vec<Finding>)]) -> Value {
     let well = areas
         .iter()
@@ -71,22 +71,22 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_aligned_and_end_in_a_verdict() {
+    fn lines_are_aligned_and_end_with_a_summary() {
         let print = |last| {
             let mut out = Vec::new();
-            print(&areas(last), &mut out).expect("memory takes it");
+            print(&areas(last), &mut out).expect("writing to a `Vec` succeeds");
             anstream::adapter::strip_str(&String::from_utf8(out).expect("text")).to_string()
         };
         assert_eq!(
             print(Finding::missing("two", "absent", "`install two`")),
-            "tools\n  ok       one                1.0\n  missing  two                absent\n           help: `install two`\nnecessary and missing: 1\n"
+            "tools\n  ok       one                1.0\n  missing  two                absent\n           help: `install two`\nrequired and missing: 1\n"
         );
-        assert!(print(Finding::none("two", "absent", "x")).ends_with("nothing necessary is missing\n"));
+        assert!(print(Finding::none("two", "absent", "x")).ends_with("nothing required is missing\n"));
         assert!(print(Finding::warning("two", "old", "x")).ends_with("missing; warnings: 1\n"));
     }
 
     #[test]
-    fn json_says_the_same() {
+    fn json_has_the_same_findings() {
         let value = json(&areas(Finding::missing("two", "absent", "install")));
         assert_eq!(value["ok"], false);
         assert_eq!(value["areas"][0]["checks"][0]["mark"], "ok");

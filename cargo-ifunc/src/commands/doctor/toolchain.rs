@@ -1,10 +1,10 @@
-//! What builds: rustc, cargo, a C compiler.
+//! The build tools: rustc, cargo and a C compiler.
 
 use std::path::Path;
 
 use super::finding::{Finding, output_of};
 
-/// The oldest rustc that builds ifuncs, as this crate's manifest says.
+/// The oldest supported rustc, from this crate's manifest.
 const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 const RUSTUP: &str = "install Rust: `curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh`";
 const COMPILER: &str = "install a C compiler: `apt-get install gcc libc6-dev` (Debian), `dnf install gcc` (Fedora); or name one in `CC`";
@@ -46,7 +46,7 @@ fn host(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("host: "))
 }
 
-/// Of `rustc -vV`.
+/// Checks the output of `rustc -vV`.
 fn rustc(text: Option<&str>) -> Finding {
     let Some(text) = text else {
         return Finding::missing("rustc", "does not start", RUSTUP);
@@ -71,7 +71,7 @@ fn rustc(text: Option<&str>) -> Finding {
     Finding::ok("rustc", found)
 }
 
-/// The crates that every image is made of: `core` of the host.
+/// Checks for `core` of the host, which every image contains.
 fn standard_library(host: &str) -> Finding {
     let name = "rust-std";
     let folder = output_of(
@@ -94,7 +94,7 @@ fn standard_library(host: &str) -> Finding {
     }
 }
 
-/// Of `cargo --version`.
+/// Checks the output of `cargo --version`.
 fn cargo(text: Option<&str>) -> Finding {
     match text {
         Some(text) => Finding::ok("cargo", text.trim().trim_start_matches("cargo ")),
@@ -102,7 +102,7 @@ fn cargo(text: Option<&str>) -> Finding {
     }
 }
 
-/// Of `cc --version`.
+/// Checks the output of `cc --version`.
 fn c_compiler(cc: &str, text: Option<&str>) -> Finding {
     match text {
         Some(text) => {
@@ -113,7 +113,7 @@ fn c_compiler(cc: &str, text: Option<&str>) -> Finding {
     }
 }
 
-/// Whether the compiler makes a shared library of a file that includes what every C ifunc includes.
+/// Links a shared library from a file that includes the headers of C ifuncs.
 fn links(cc: &str) -> Result<(), String> {
     let work = tempfile::tempdir().map_err(|e| format!("no temporary directory: {e}"))?;
     let file = work.path().join("probe.c");
@@ -144,23 +144,23 @@ fn links(cc: &str) -> Result<(), String> {
 
 fn shared_library(cc: &str, result: Result<(), String>) -> Finding {
     match result {
-        Ok(()) => Finding::ok("C library", "headers are there, and shared libraries are linked"),
+        Ok(()) => Finding::ok("C library", "has headers and links shared libraries"),
         Err(reason) => Finding::missing(
             "C library",
-            format!("`{cc} -shared` does not work: {reason}"),
+            format!("`{cc} -shared` fails: {reason}"),
             "install the headers of the C library and a linker: `apt-get install libc6-dev binutils` (Debian), `dnf install glibc-devel binutils` (Fedora)",
         ),
     }
 }
 
-/// Of `cc -print-libgcc-file-name`.
+/// Checks the output of `cc -print-libgcc-file-name`.
 fn libgcc(text: Option<&str>) -> Finding {
     let path = text.map(str::trim).unwrap_or_default();
     match Path::new(path).is_absolute() && Path::new(path).is_file() {
         true => Finding::ok("libgcc", path),
         false => Finding::warning(
             "libgcc",
-            "the C compiler names none",
+            "the C compiler reports none",
             "C ifuncs that divide 128-bit integers or compute with `long double` or `_Float128` need it: `apt-get install libgcc-12-dev` (the version of your compiler)",
         ),
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_rustc_is_as_good_as_none() {
+    fn an_old_rustc_is_missing() {
         assert_eq!(rustc(Some(GOOD)).mark, Mark::Ok);
         assert_eq!(
             rustc(Some(GOOD)).found,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_missing() {
+    fn absent_tools_are_missing() {
         assert_eq!(cargo(None).mark, Mark::Missing);
         assert_eq!(c_compiler("no-cc", None).found, "`no-cc` does not start");
         assert_eq!(libgcc(Some("libgcc.a\n")).mark, Mark::Warning);

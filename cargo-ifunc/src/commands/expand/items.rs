@@ -1,16 +1,16 @@
-//! Which items the attributes wrote, told by what they look like: `-Zunpretty=expanded` keeps no record of it.
+//! Finds the items that the attributes generated, by their form: `-Zunpretty=expanded` does not mark them.
 
 use proc_macro2::{Group, Ident, Punct, Spacing, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Expr, File, Item, Pat, Stmt, Type};
 
-/// Reads what the compiler printed.
+/// Parses the compiler's output.
 pub(super) fn parse(text: &str) -> syn::Result<File> {
     let tokens: TokenStream = text.parse().map_err(syn::Error::from)?;
     syn::parse2(as_macros(tokens))
 }
 
-/// `builtin # offset_of(..)` is a form that only the compiler knows; what one would write is `offset_of!(..)`.
+/// Replaces the compiler-internal form `builtin # offset_of(..)` by `offset_of!(..)`.
 fn as_macros(tokens: TokenStream) -> TokenStream {
     let mut out: Vec<TokenTree> = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
@@ -36,8 +36,8 @@ fn is_hash(token: Option<&TokenTree>) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == '#')
 }
 
-/// Leaves in `file` what the attributes wrote, for `wanted` or for all; returns the names of everything that they wrote
-/// something for, in order.
+/// Keeps in `file` what the attributes generated, for `wanted` or for all items. Returns the names of all
+/// items with generated code, in order.
 pub(super) fn generated(file: &mut File, wanted: Option<&str>) -> Vec<String> {
     let mut names = Vec::new();
     file.attrs.clear();
@@ -46,7 +46,7 @@ pub(super) fn generated(file: &mut File, wanted: Option<&str>) -> Vec<String> {
 }
 
 fn keep(items: &mut Vec<Item>, wanted: Option<&str>, names: &mut Vec<String>) {
-    // What has no name of its own stands behind what it belongs to.
+    // An unnamed item belongs to the named item before it.
     let mut last: Option<String> = None;
     items.retain_mut(|item| {
         if let Item::Mod(module) = item {
@@ -68,7 +68,7 @@ fn keep(items: &mut Vec<Item>, wanted: Option<&str>, names: &mut Vec<String>) {
     });
 }
 
-/// What an item was written for; `None` for items that are not the attributes'.
+/// The name of the item that `item` was generated for; `None` if no attribute generated it.
 fn owner(item: &Item, last: Option<&str>) -> Option<String> {
     match item {
         // `impl ::ifunc::Layout for State`
@@ -87,7 +87,7 @@ fn owner(item: &Item, last: Option<&str>) -> Option<String> {
                 .contains("The typed handle of the ifunc")
                 .then(|| handle.ident.to_string())
         }
-        // An import: the call of the host's function.
+        // An import: the function that calls the host.
         Item::Fn(function) => {
             mentions(function.block.to_token_stream(), "__ifunc_host").then(|| function.sig.ident.to_string())
         }
@@ -103,8 +103,7 @@ fn owner(item: &Item, last: Option<&str>) -> Option<String> {
     }
 }
 
-/// `NAME` of a block that begins with `let _ = NAME;`, which is how the attributes refer to a function that nothing else
-/// uses.
+/// `NAME` of a block that begins with `let _ = NAME;`, by which the attributes mark a function as used.
 fn named(expr: &Expr) -> Option<String> {
     let Expr::Block(block) = expr else { return None };
     let Stmt::Local(local) = block.block.stmts.first()? else {
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_attributes_wrote_is_kept() {
+    fn only_generated_items_are_kept() {
         let (text, names) = kept(None);
         assert_eq!(names, ["Point", "lookup", "add"]);
         assert!(text.contains("offset_of!(Self, x)"), "{text}");

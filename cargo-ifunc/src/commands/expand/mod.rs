@@ -1,4 +1,4 @@
-//! `cargo ifunc expand`: what the attributes wrote.
+//! `cargo ifunc expand`: what the attributes expand to.
 
 mod items;
 mod paint;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ExpandArgs, shell: &mut Shell) -> Result<(), Failure> {
     let text = expand_package(&options, view, &mut BuildProgress::new(shell))?;
     let mut file = items::parse(&text).map_err(|e| {
         Failure::Said(format!(
-            "what rustc printed of package `{package}` cannot be read: {e}\nhelp: `cargo rustc -p {package} --lib --profile check -- -Zunpretty=expanded` with RUSTC_BOOTSTRAP=1 shows it as it is"
+            "cannot parse rustc's expansion of package `{package}`: {e}\nhelp: `cargo rustc -p {package} --lib --profile check -- -Zunpretty=expanded` with RUSTC_BOOTSTRAP=1 prints it"
         ))
     })?;
     if !args.all {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ExpandArgs, shell: &mut Shell) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// The ifunc package of the workspace, or the one around the current directory.
+/// The workspace's only ifunc package, or that of the current directory.
 fn only_package(args: &ExpandArgs) -> Result<String, Failure> {
     let workspace = Workspace::read(args.cargo.manifest_path.as_deref(), &args.cargo)?;
     let packages = workspace.ifunc_packages();
@@ -60,7 +60,7 @@ fn only_package(args: &ExpandArgs) -> Result<String, Failure> {
         (several, None) => {
             let names: Vec<_> = several.iter().map(|package| &**package.name).collect();
             Err(Failure::Usage(format!(
-                "the workspace has several ifunc packages\nhelp: say which with `-p`: {}",
+                "the workspace has several ifunc packages\nhelp: choose one with `-p`: {}",
                 names.join(", ")
             )))
         }
@@ -71,12 +71,12 @@ fn nothing(package: &str, item: Option<&str>, there: &[String]) -> Failure {
     let names: Vec<String> = there.iter().map(|name| format!("`{name}`")).collect();
     Failure::Said(match (item, &names[..]) {
         (_, []) => format!(
-            "the library of package `{package}` uses no attribute of ifunc\nhelp: what is in C, `cargo ifunc inspect` shows; `--all` prints the whole library"
+            "the library of package `{package}` uses no attribute of ifunc\nhelp: `cargo ifunc inspect` shows ifuncs in C; `--all` prints the whole library"
         ),
         (Some(item), names) => format!(
-            "the attributes wrote nothing for `{item}` in package `{package}`\nhelp: there are: {}",
+            "the attributes generated nothing for `{item}` in package `{package}`\nhelp: there are: {}",
             names.join(", ")
         ),
-        (None, _) => format!("the attributes wrote nothing in package `{package}`"),
+        (None, _) => format!("the attributes generated nothing in package `{package}`"),
     })
 }

@@ -1,4 +1,4 @@
-//! Rust in colour. `anstream` drops it where nobody sees it.
+//! Coloured Rust. `anstream` removes the colours if the output is not a terminal.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -11,7 +11,7 @@ const LITERAL: Style = AnsiColor::Green.on_default();
 const TYPE: Style = AnsiColor::Cyan.on_default();
 const DOC: Style = Style::new().dimmed();
 
-/// Writes `text`; as it is, if it is no Rust.
+/// Writes `text`, uncoloured if it is not valid Rust.
 pub(super) fn write(text: &str, out: &mut impl Write) -> io::Result<()> {
     let mut spans = Vec::new();
     if let Ok(tokens) = text.parse::<TokenStream>() {
@@ -19,7 +19,7 @@ pub(super) fn write(text: &str, out: &mut impl Write) -> io::Result<()> {
     }
     let mut at = 0;
     for (range, style) in spans {
-        // The tokens of a doc comment all have its range.
+        // All tokens of a doc comment have the comment's range.
         if range.start < at || range.is_empty() {
             continue;
         }
@@ -51,7 +51,7 @@ fn collect(text: &str, tokens: TokenStream, spans: &mut Vec<(Range<usize>, Style
 }
 
 fn is_keyword(word: &str) -> bool {
-    // What cannot name anything is a keyword; `Self` looks like a type.
+    // A word that is not a valid identifier is a keyword; `Self` is coloured as a type.
     word != "Self" && word != "_" && syn::parse_str::<syn::Ident>(word).is_err()
 }
 
@@ -63,10 +63,10 @@ mod tests {
         "/// Adds `1`.\npub fn add(a: &Self, b: Text) -> &'static str {\n    \"\u{fc}\" // ok\n}\n";
 
     #[test]
-    fn the_text_stays_what_it_is() {
+    fn painting_preserves_the_text() {
         for text in [TEXT, "no ) Rust \" at all", ""] {
             let mut out = Vec::new();
-            write(text, &mut out).expect("memory takes it");
+            write(text, &mut out).expect("writing to a `Vec` succeeds");
             let painted = String::from_utf8(out).expect("text");
             assert_eq!(anstream::adapter::strip_str(&painted).to_string(), text);
         }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn words_have_colours() {
         let mut out = Vec::new();
-        write(TEXT, &mut out).expect("memory takes it");
+        write(TEXT, &mut out).expect("writing to a `Vec` succeeds");
         let painted = String::from_utf8(out).expect("text");
         for (word, style) in [
             ("fn", KEYWORD),

@@ -1,4 +1,4 @@
-//! `inspect --disasm`: the code of an image, with names for what it refers to.
+//! `inspect --disasm`: the code of an image, with names for the addresses in it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,13 +18,14 @@ const LABEL: Style = AnsiColor::Cyan.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 const NOTE: Style = AnsiColor::Green.on_default();
 
-/// Columns of an instruction's bytes, and of an instruction.
+/// Width of an instruction's bytes and of its text, in columns.
 const BYTES: usize = 30;
 const TEXT: usize = 44;
-/// Longest text that is quoted.
+/// Longest quoted text, in bytes.
 const QUOTED: u64 = 48;
 
-/// Prints the code of `image`, whose debug_object is `debug_object`; with `bytes`, those of each instruction too.
+/// Prints the code of `image`, whose debug object is `debug_object`; `bytes` adds the bytes of each
+/// instruction.
 pub(super) fn print(
     image: &Image<'_>,
     debug_object: &[u8],
@@ -33,7 +34,7 @@ pub(super) fn print(
 ) -> Result<(), Failure> {
     if image.arch() != ARCH_X86_64 {
         return Err(Failure::Said(format!(
-            "the image of `{}` is not of x86-64, which is all that is disassembled\nhelp: `cargo ifunc inspect` without --disasm shows the rest",
+            "the image of `{}` is not for x86-64, the only architecture that can be disassembled\nhelp: `cargo ifunc inspect` without --disasm shows the rest",
             image.name()
         )));
     }
@@ -41,7 +42,7 @@ pub(super) fn print(
     if symbols.is_empty() {
         writeln!(
             out,
-            "{DIM}what follows is what control flow reaches from {}_main: the library (`.so`) knows more names{DIM:#}",
+            "{DIM}only code that control flow reaches from {}_main is shown: the library (`.so`) has more names{DIM:#}",
             image.name()
         )?;
         symbols = flow::functions(image);
@@ -106,12 +107,12 @@ fn function(
     Ok(())
 }
 
-/// The register that holds the address of the GOT, since it was loaded from the slot.
+/// The register that holds the GOT's address, after code loads it from the slot.
 #[derive(Debug, Default)]
 pub(super) struct GotRegister(Option<Register>);
 
 impl GotRegister {
-    /// What `instruction` does with the GOT: loads its address, or an entry of it.
+    /// Describes how `instruction` uses the GOT: it loads the GOT's address or an entry.
     fn note(&mut self, instruction: &Instruction, names: &Names<'_>) -> Option<String> {
         if let Some(import) = self.step(instruction, names.slot) {
             return Some(match names.imports.get(import) {
@@ -124,7 +125,7 @@ impl GotRegister {
             .then(|| "the GOT".into())
     }
 
-    /// The index of the import that `instruction` takes out of the GOT.
+    /// The index of the import that `instruction` loads from the GOT.
     pub(super) fn step(&mut self, instruction: &Instruction, slot: Option<u64>) -> Option<usize> {
         let entry = self.0.filter(|register| {
             instruction.memory_base() == *register
@@ -155,7 +156,7 @@ fn loads(instruction: &Instruction, slot: Option<u64>) -> bool {
 struct Names<'i> {
     slot: Option<u64>,
     imports: Vec<String>,
-    /// The largest of what begins at an address, by that address: length and name.
+    /// By address, the largest symbol that begins there: its length and name.
     symbols: BTreeMap<u64, (u64, String)>,
     /// Short texts, by address.
     texts: BTreeMap<u64, &'i str>,
@@ -188,7 +189,7 @@ impl<'i> Names<'i> {
         all
     }
 
-    /// What stands at the address that an instruction refers to, if it reads as text.
+    /// The text at the address that an instruction refers to, if the bytes are text.
     fn note(&self, instruction: &Instruction) -> Option<String> {
         if !instruction.is_ip_rel_memory_operand() {
             return None;
@@ -211,7 +212,7 @@ impl<'i> Names<'i> {
     }
 }
 
-/// Gives the formatter the names.
+/// Provides the formatter with names.
 struct Resolver {
     symbols: BTreeMap<u64, (u64, String)>,
 }
@@ -225,7 +226,7 @@ impl SymbolResolver for Resolver {
         address: u64,
         _address_size: u32,
     ) -> Option<SymbolResult<'_>> {
-        // Only what is an address: targets of jumps and calls, and what is relative to the instruction.
+        // Resolves addresses only: targets of branches, and operands relative to the instruction.
         let branch = instruction_operand.is_some_and(|op| {
             matches!(
                 instruction.op_kind(op),
@@ -236,7 +237,7 @@ impl SymbolResolver for Resolver {
             return None;
         }
         let (at, (size, name)) = self.symbols.range(..=address).next_back()?;
-        // The formatter writes what lies between.
+        // The formatter prints the offset within the symbol.
         (address == *at || address < at + size).then(|| SymbolResult::with_str(*at, name))
     }
 }
@@ -247,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// Calls its second import by a thunk.
+    /// Calls its second import through a thunk.
     const CODE: [u8; 40] = [
         0xe8, 0x0b, 0, 0, 0, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, //
         0x4c, 0x8b, 0x1d, 0x09, 0, 0, 0, 0x41, 0xff, 0x63, 0x08, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, //
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn control_flow_finds_thunks_and_their_imports() {
-        let text = printed(ARCH_X86_64, false).expect("it is x86-64");
+        let text = printed(ARCH_X86_64, false).expect("x86-64 code");
         assert!(
             text.contains("00000000 <calls_main>:\n       0:  call second@plt"),
             "{text}"
@@ -288,14 +289,17 @@ mod tests {
         assert!(text.contains("00000010 <second@plt>:"), "{text}");
         let jump = text.lines().find(|line| line.contains("jmp")).expect("a jump");
         assert!(jump.ends_with("; import second"), "{text}");
-        assert!(!text.contains("int3"), "what lies between is not code\n{text}");
-        let text = printed(ARCH_X86_64, true).expect("it is x86-64");
+        assert!(
+            !text.contains("int3"),
+            "bytes between functions were disassembled\n{text}"
+        );
+        let text = printed(ARCH_X86_64, true).expect("x86-64 code");
         assert!(text.contains("41 ff 63 08"), "{text}");
     }
 
     #[test]
     fn other_architectures_are_refused() {
         let error = printed(ifunc_abi::image::ARCH_AARCH64, false).expect_err("it is not x86-64");
-        assert!(error.to_string().contains("not of x86-64"), "{error}");
+        assert!(error.to_string().contains("not for x86-64"), "{error}");
     }
 }

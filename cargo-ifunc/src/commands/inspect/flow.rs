@@ -1,4 +1,4 @@
-//! The functions of an image that nothing names: what control flow reaches from its entry.
+//! The functions of an image without symbols: those that control flow reaches from the entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,14 @@ use ifunc_abi::image::Image;
 use super::disasm::GotRegister;
 use super::symbols::Symbol;
 
-/// The entry and everything that is called from there, by address. Indirect jumps are not followed.
+/// The entry and every function that it calls, directly or indirectly, by address. Indirect jumps are not
+/// followed.
 pub(super) fn functions(image: &Image<'_>) -> Vec<Symbol> {
     let code = image.rx();
     let slot = image.slot().map(u64::from);
     let entry = u64::from(image.entry());
     let mut starts: BTreeSet<u64> = [entry].into();
-    // Start of each instruction to its end.
+    // Each instruction's start and end.
     let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
     let mut thunks: BTreeMap<u64, usize> = BTreeMap::new();
     let mut open = vec![entry];
@@ -55,7 +56,7 @@ pub(super) fn functions(image: &Image<'_>) -> Vec<Symbol> {
             at = instruction.next_ip();
         }
     }
-    // A tail call looks like a jump within a function; one to a thunk is one.
+    // A tail call looks like a jump within a function, but a jump to a thunk is a call.
     starts.extend(thunks.keys());
     named(image, &starts, &seen, &thunks)
 }
@@ -70,7 +71,7 @@ fn named(
     starts
         .iter()
         .filter_map(|&start| {
-            // As far as the next function, without what is only between them.
+            // Extends to the next function, without the padding between them.
             let limit = starts.range(start + 1..).next().copied().unwrap_or(u64::MAX);
             let end = seen.range(start..limit).map(|(_, end)| *end).max()?;
             let import = thunks.get(&start).and_then(|import| imports.get(*import));

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
     show(args.json, &reports, |report, out| table::print(report, out))
 }
 
-/// Prints one thing for each image: JSON (an array if there are several), or text.
+/// Prints one item per image: JSON (an array if there are several), or text.
 fn show<T: Serialize>(
     json: bool,
     all: &[T],
@@ -85,7 +85,7 @@ fn separate(index: usize, out: &mut impl Write) -> std::io::Result<()> {
     }
 }
 
-/// The images of a library, or the one that the file is.
+/// The images of a library, or the image that the file itself is.
 fn images_of(file: &std::path::Path) -> Result<Vec<LibraryImage>, Failure> {
     let bytes = std::fs::read(file).map_err(Failure::io("read", file))?;
     if !bytes.starts_with(&MAGIC) {

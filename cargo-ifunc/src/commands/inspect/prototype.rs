@@ -1,11 +1,11 @@
-//! From the canonical text of a signature (`ifunc_abi::text`) to the C prototype that crosses.
+//! Translates the canonical text of a signature (`ifunc_abi::text`) to its C prototype.
 //!
 //! ```text
 //! fn insert(&opaque store/1,&[u8])->Result<u64,i32>
 //! int32_t insert(const struct store *, const uint8_t *, size_t, uint64_t *);
 //! ```
 
-/// The prototype of `symbol`; `None` where the text says something that C has no words for.
+/// The prototype of `symbol`; `None` if the text has no C equivalent.
 pub(super) fn of(symbol: &str, signature: &str) -> Option<String> {
     let rest = signature.strip_prefix("fn ")?;
     let open = rest.find('(')?;
@@ -28,7 +28,7 @@ pub(super) fn of(symbol: &str, signature: &str) -> Option<String> {
     Some(format!("{result}{gap}{symbol}({params});"))
 }
 
-/// The return type; an answer by pointer becomes one more parameter.
+/// The return type; a result returned by pointer becomes one more parameter.
 fn result_type(text: &str, params: &mut Vec<String>) -> Option<String> {
     if text == "()" {
         return Some("void".into());
@@ -80,7 +80,7 @@ fn parameter(text: &str, out: &mut Vec<String>) -> Option<()> {
     Some(())
 }
 
-/// `&T` and `&mut T` of something with a size.
+/// `&T` and `&mut T` of a sized type.
 fn pointer(text: &str) -> Option<String> {
     let (referent, constant) = referent(text)?;
     Some(pointed(&format!("{constant}{}", value(referent)?)))
@@ -103,7 +103,7 @@ fn referent(text: &str) -> Option<(&str, &'static str)> {
     )
 }
 
-/// A type that crosses as it is, or is pointed to.
+/// A type that crosses by value or is pointed to.
 fn value(text: &str) -> Option<String> {
     let c = match text {
         "u8" | "u16" | "u32" | "u64" => return Some(format!("uint{}_t", &text[1..])),
@@ -126,7 +126,7 @@ fn value(text: &str) -> Option<String> {
     Some(c.into())
 }
 
-/// What stands in the parentheses that `text` begins with, and what behind them.
+/// The contents of the parentheses that `text` begins with, and the rest.
 fn enclosed(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0usize;
     for (at, c) in text.char_indices() {
@@ -144,7 +144,7 @@ fn enclosed(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The parts between commas that stand in no bracket.
+/// Splits at commas outside brackets.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0i32;
     text.split(move |c: char| {
@@ -164,7 +164,7 @@ mod tests {
     use super::of;
 
     #[test]
-    fn says_what_crosses() {
+    fn signatures_become_prototypes() {
         let cases = [
             ("fn f()", "void f(void);"),
             ("fn f(u64,bool)->f64", "double f(uint64_t, uint8_t);"),

@@ -1,4 +1,4 @@
-//! What there is to say of an image; the shape of `--json`.
+//! The report of an image; its fields are those of `--json`.
 
 use ifunc_abi::about::About;
 use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Image, ImageFlags, Import, ImportFlags, Relocation};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::prototype;
 
-/// An image, told.
+/// The properties of an image.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) name: String,
@@ -15,20 +15,20 @@ pub(super) struct Report {
     pub(super) id: String,
     pub(super) abi: u16,
     pub(super) arch: String,
-    /// What the code needs beyond the architecture's baseline.
+    /// CPU features that the code needs beyond the architecture's baseline.
     pub(super) cpu_features: Vec<String>,
     pub(super) flags: Vec<&'static str>,
-    /// What travels.
+    /// Length of the image.
     pub(super) image_bytes: usize,
     /// The read-execute part: text, read-only data, the slot.
     pub(super) code_bytes: usize,
-    /// The read-write part that travels.
+    /// Initialised bytes of the read-write part.
     pub(super) data_bytes: usize,
     /// The read-write part in memory.
     pub(super) data_memory_bytes: u32,
     /// Offset of `NAME_main` in the code.
     pub(super) entry: u32,
-    /// Offset of the alternative GOT pointer in the code.
+    /// Offset of the slot, which holds the GOT's address, in the code.
     pub(super) slot: Option<u32>,
     pub(super) payload_align: usize,
     pub(super) payload: Type,
@@ -42,12 +42,12 @@ pub(super) struct Report {
     pub(super) needed: Vec<String>,
 }
 
-/// A type: what is compared, and the text behind it.
+/// A type: its fingerprint and its text.
 #[derive(Debug, Serialize)]
 pub(super) struct Type {
-    /// In hexadecimal; none: not stated (C).
+    /// In hexadecimal; `None`: not stated (C).
     pub(super) fingerprint: Option<String>,
-    /// None: not stated, or a bare image, which has none.
+    /// `None`: not stated, or not available in a bare image.
     pub(super) text: Option<String>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct ImportReport {
     pub(super) symbol: String,
     /// `function` or `data`.
     pub(super) kind: &'static str,
-    /// May be missing on the target.
+    /// Whether it may be missing on the target.
     pub(super) weak: bool,
     pub(super) fingerprint: Option<String>,
     pub(super) signature: Option<String>,
-    /// The signature as C writes it.
+    /// The C prototype.
     pub(super) prototype: Option<String>,
 }
 

@@ -1,15 +1,15 @@
-//! Names of what is in an image: from the debug_object beside it in its library, or, without one, what control flow and the
-//! import table tell.
+//! Symbols of an image: from the debug object in its library or, without one, from control flow and the
+//! import table.
 
 use ifunc_abi::image::Image;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-/// Something in the image, by its place in the image's address space.
+/// A symbol, with its offset in the image's address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Symbol {
     pub(super) at: u64,
     pub(super) size: u64,
-    /// As the object file said it.
+    /// The name in the object file.
     pub(super) name: String,
     pub(super) code: bool,
 }
@@ -19,13 +19,13 @@ impl Symbol {
         self.at + self.size
     }
 
-    /// The name as it was written: Rust names demangled, without their hash.
+    /// The source name: Rust names are demangled, without their hash.
     pub(super) fn shown(&self) -> String {
         demangled(&self.name)
     }
 }
 
-/// The name as it was written. What a section's name carries, such as `.rodata.NAME`, is demangled too.
+/// The source name. A name inside a section's name, such as `.rodata.NAME`, is demangled too.
 pub(super) fn demangled(name: &str) -> String {
     let mangled = name
         .find("_RNv")
@@ -46,7 +46,7 @@ pub(super) fn demangled(name: &str) -> String {
     }
 }
 
-/// What the debug_object says, by address. Empty if there is none, or if it is none of ours.
+/// The symbols of the debug object, by address. Empty if there is none, or if it has another format.
 pub(super) fn of_debug_object(debug_object: &[u8], image: &Image<'_>) -> Vec<Symbol> {
     let Ok(file) = object::File::parse(debug_object) else {
         return Vec::new();
@@ -74,12 +74,12 @@ pub(super) fn of_debug_object(debug_object: &[u8], image: &Image<'_>) -> Vec<Sym
             })
         })
         .collect();
-    // Of what begins at one place, the largest is the one that the others are parts of.
+    // Of symbols at one address, the largest contains the others.
     all.sort_by(|a, b| (a.at, b.size, &a.name).cmp(&(b.at, a.size, &b.name)));
     all
 }
 
-/// The bytes at `at`, as far as they travel.
+/// The bytes at `at` that the image carries.
 pub(super) fn bytes_at<'i>(image: &Image<'i>, at: u64, len: u64) -> Option<&'i [u8]> {
     let (part, start) = match image.rw_range() {
         Some((rw_at, _)) if at >= u64::from(rw_at) => (image.rw(), u64::from(rw_at)),
@@ -95,7 +95,7 @@ mod tests {
     use super::demangled;
 
     #[test]
-    fn names_are_as_they_were_written() {
+    fn names_are_demangled() {
         for (mangled, written) in [
             ("add_main", "add_main"),
             (

@@ -10,9 +10,9 @@ const NAME: Style = Style::new().bold();
 const FIELD: Style = anstyle::AnsiColor::Cyan.on_default();
 const DIM: Style = Style::new().dimmed();
 
-/// Columns of the fields' names.
+/// Width of the field names, in columns.
 const COLUMNS: usize = 12;
-/// More relocations are counted, not listed; `--json` has them all.
+/// Number of relocations listed; the rest is counted, and `--json` lists all.
 const LISTED: usize = 16;
 
 /// Prints a report.

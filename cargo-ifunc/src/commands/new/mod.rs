@@ -14,7 +14,7 @@ use template::Dependencies;
 
 /// The checkout that this command was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// The folder of a package that came from a registry.
+/// The name of a package's folder in a registry's sources.
 const PACKAGED: &str = concat!(env!("CARGO_PKG_NAME"), "-", env!("CARGO_PKG_VERSION"));
 
 pub(crate) fn run(args: &NewArgs, shell: &mut Shell) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &NewArgs, shell: &mut Shell) -> Result<(), Failure> {
     name::check(name)?;
     if root.exists() {
         return Err(Failure::Said(format!(
-            "`{}` exists already\nhelp: give another name, or remove it first",
+            "`{}` already exists\nhelp: choose another name, or remove it first",
             root.display()
         )));
     }
@@ -42,7 +42,8 @@ pub(crate) fn run(args: &NewArgs, shell: &mut Shell) -> Result<(), Failure> {
         shell.detail("Created", shown(&path));
     }
     if let Dependencies::Path(checkout) = &dependencies {
-        // The versions that this version of ifunc was tested with; cargo drops what the project does not use.
+        // The dependency versions that this version of ifunc was tested with; cargo drops what the project
+        // does not use.
         let (from, to) = (checkout.join("Cargo.lock"), root.join("Cargo.lock"));
         if from.is_file() {
             fs::copy(&from, &to).map_err(Failure::io("write", &to))?;
@@ -65,7 +66,7 @@ fn lang_name(args: &NewArgs) -> &'static str {
     }
 }
 
-/// Where the project finds `ifunc` and `ifunc-rt`.
+/// The project's dependencies on `ifunc` and `ifunc-rt`.
 fn dependencies(args: &NewArgs) -> Result<Dependencies, Failure> {
     if let Some(url) = &args.git {
         return Ok(Dependencies::Git(url.clone()));
@@ -73,8 +74,8 @@ fn dependencies(args: &NewArgs) -> Result<Dependencies, Failure> {
     if let Some(path) = &args.checkout {
         return checkout(path).map(Dependencies::Path).ok_or_else(|| {
             Failure::Usage(format!(
-                "`{}` is no checkout of ifunc: `ifunc/Cargo.toml` and `ifunc-rt/Cargo.toml` are not both there\n\
-                 help: --path takes the folder that holds them",
+                "`{}` is not a checkout of ifunc: `ifunc/Cargo.toml` or `ifunc-rt/Cargo.toml` is missing\n\
+                 help: --path takes the folder that contains both",
                 path.display()
             ))
         });
@@ -86,8 +87,8 @@ fn dependencies(args: &NewArgs) -> Result<Dependencies, Failure> {
         .map(Dependencies::Path)
         .ok_or_else(|| {
             Failure::Usage(
-                "the checkout that this command was built from is gone\n\
-             help: say where ifunc is: `--path CHECKOUT` or `--git URL`"
+                "the checkout that this command was built from no longer exists\n\
+             help: give the location of ifunc: `--path CHECKOUT` or `--git URL`"
                     .into(),
             )
         })
@@ -101,7 +102,7 @@ fn checkout(path: &Path) -> Option<PathBuf> {
         .then_some(path)
 }
 
-/// As `cargo new` does it: a repository, unless there is one around already.
+/// Creates a repository as `cargo new` does, unless the folder is inside one.
 fn init_git(root: &Path, shell: &mut Shell) {
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
@@ -114,6 +115,6 @@ fn init_git(root: &Path, shell: &mut Shell) {
         command.status().is_ok_and(|status| status.success())
     };
     if !git(&["rev-parse", "--is-inside-work-tree"]) && !git(&["init", "--quiet"]) {
-        shell.warning("`git init` did not work; the project has no repository");
+        shell.warning("`git init` failed; the project has no repository");
     }
 }

@@ -1,8 +1,8 @@
-//! Which names a project may have.
+//! Valid names of a project.
 
 use crate::error::Failure;
 
-/// Words that a crate cannot be named by: keywords, the crates that every crate knows, and ours.
+/// Names that a crate cannot have: keywords, the standard crates, and the crates of ifunc.
 const TAKEN: &[&str] = &[
     "Self",
     "abstract",
@@ -64,14 +64,14 @@ const TAKEN: &[&str] = &[
     "while",
     "yield",
 ];
-/// The host package's library and its binaries are crates side by side.
+/// The host package's library and its binaries are separate crates.
 const BINARIES: &[&str] = crate::workspace::HOST_BINS.as_slice();
 
-/// Whether `name` can name a package, a crate and a part of an address.
+/// Checks that `name` is valid for a package, a crate and a part of an address.
 pub(super) fn check(name: &str) -> Result<(), Failure> {
     let refuse = |why: String| {
         let help =
-            "a name like `hello` or `my-counter`: letters, digits, `-` and `_`, beginning with a letter";
+            "use a name like `hello` or `my-counter`: letters, digits, `-` and `_`, with a leading letter";
         Err(Failure::Usage(format!(
             "`{name}` cannot name a project: {why}\nhelp: {help}"
         )))
@@ -93,7 +93,7 @@ pub(super) fn check(name: &str) -> Result<(), Failure> {
     }
     let krate = name.replace('-', "_");
     if TAKEN.contains(&&*krate) {
-        return refuse("it is a word of Rust or a crate that the project needs".into());
+        return refuse("it is a Rust keyword or a crate that the project needs".into());
     }
     if BINARIES.contains(&&*krate) {
         return refuse("one of the project's binaries has this name".into());
@@ -106,7 +106,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn refuses_what_cargo_would() {
+    fn refuses_names_that_cargo_refuses() {
         for good in ["hello", "my-counter", "a1", "A_b"] {
             assert!(check(good).is_ok(), "{good}");
         }

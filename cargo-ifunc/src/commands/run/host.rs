@@ -12,15 +12,16 @@ use crate::error::Failure;
 use crate::shell::Shell;
 use crate::workspace::{HOST_BINS, Workspace};
 
-/// Where they lie.
+/// The folder of the binaries.
 pub(super) struct Bins {
     pub(super) target: PathBuf,
     pub(super) source: PathBuf,
     pub(super) both: PathBuf,
 }
 
-/// Builds them with plain cargo. Every host package has binaries of the same names, which cargo puts into one folder:
-/// all that the package has are copied to a folder of its own, under a lock, before another run can build over them.
+/// Builds the binaries with plain cargo. Every host package has binaries of the same names, which cargo
+/// writes to one folder. A lock is held while they are copied to a folder per package, so that another run
+/// cannot overwrite them.
 pub(super) fn build(
     workspace: &Workspace,
     host: &Package,
@@ -55,7 +56,7 @@ pub(super) fn build(
     })
 }
 
-/// Runs `cargo build`, and hears from it where the executables are.
+/// Runs `cargo build`, and reads the paths of the executables from its messages.
 fn executables(host: &Package, cargo: &CargoArgs, shell: &Shell) -> Result<Vec<(String, PathBuf)>, Failure> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&program);
@@ -102,7 +103,7 @@ fn executables(host: &Package, cargo: &CargoArgs, shell: &Shell) -> Result<Vec<(
     }
     match child.wait().map_err(spawn)?.success() {
         true => Ok(found),
-        // Cargo has said why.
+        // Cargo has already reported the errors.
         false => Err(Failure::Said(format!(
             "could not compile host package `{}`",
             host.name
@@ -110,7 +111,7 @@ fn executables(host: &Package, cargo: &CargoArgs, shell: &Shell) -> Result<Vec<(
     }
 }
 
-/// Puts a copy of `from` at `to` in one step, so that a program that runs from there is not written to.
+/// Replaces `to` by a copy of `from` atomically, so that a running program is not overwritten.
 fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     let new = to.with_extension(format!("new-{}", std::process::id()));
     fs::copy(from, &new)

@@ -1,4 +1,4 @@
-//! `cargo ifunc run`: images, binaries, a target, a source.
+//! `cargo ifunc run`: builds images and binaries, and runs a target and a source.
 
 mod host;
 mod process;
@@ -40,12 +40,13 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     };
     let libraries = images::build(options, shell)?.ok_or_else(|| {
         Failure::Said(format!(
-            "none of the packages that the host package depends on has an ifunc\n{HOW_TO_START}"
+            "the host package depends on no package with an ifunc\n{HOW_TO_START}"
         ))
     })?;
     let bins = host::build(&workspace, host, &cargo, shell)?;
 
-    // A name of its own for each run: two may go on at a time, and a crashed one leaves nothing in the way.
+    // Each run uses its own address: two may run at the same time, and the files of a crashed one do not
+    // interfere.
     let short: String = short_name(host).chars().take(40).collect();
     let place = format!("{short}-{}", std::process::id());
     let session = Session {
@@ -76,10 +77,10 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
     }
 }
 
-/// An address of this host for UCX whose port is free at this moment. Chosen here and not by the target (`:0`): both are told
-/// the same address, as over other transports, and may make names of it.
+/// A UCX address of this host with a port that is free now. This command chooses the port, not the target
+/// (`:0`): as over other transports, both programs get the same address and may derive names from it.
 fn free_port(scheme: &str) -> Result<String, Failure> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     port.map(|address| format!("{scheme}://{address}"))
-        .map_err(|error| Failure::Said(format!("no free port of this host: {error}")))
+        .map_err(|error| Failure::Said(format!("this host has no free port: {error}")))
 }

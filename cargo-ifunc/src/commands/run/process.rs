@@ -1,4 +1,4 @@
-//! A program that a session runs: in a process group of its own, watched, and never left behind.
+//! A program that a session runs in a process group of its own and never leaves running.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,16 +11,16 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::show::{Side, Stream};
 
-/// What a session hears.
+/// An event of a session.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A line, without its end.
+    /// A line without its terminator.
     Line(Side, Stream, Vec<u8>),
-    /// One of the streams has ended.
+    /// One of the program's streams ended.
     Eof(Side),
-    /// It has ended, and waits to be reaped.
+    /// The program ended and waits to be reaped.
     Exited(Side),
-    /// We were told to stop.
+    /// This command received a signal to stop.
     Signal(i32),
 }
 
@@ -29,18 +29,18 @@ pub(super) struct Process {
     side: Side,
     child: Child,
     group: Pid,
-    /// Streams that may still bring lines.
+    /// Number of open streams.
     open: u32,
     status: Option<ExitStatus>,
 }
 
-/// Longest piece of a line that is shown at once.
+/// Longest part of a line that is shown in one step, in bytes.
 const MAX_LINE: u64 = 64 * 1024;
 
 impl Process {
-    /// Starts `command`; everything it does is sent to `events`.
+    /// Starts `command`; threads send its output and its end to `events`.
     ///
-    /// Must be called from the main thread: the program is killed when the thread that started it ends.
+    /// Call it from the main thread: the kernel kills the program when the thread that started it ends.
     pub(super) fn start(side: Side, mut command: Command, events: &Sender<Event>) -> std::io::Result<Self> {
         command
             .stdin(Stdio::null())
@@ -48,11 +48,11 @@ impl Process {
             .stderr(Stdio::piped())
             .process_group(0);
         let us = rustix::process::getpid();
-        // SAFETY: the closure only makes system calls, which is all that may be done between fork and exec.
+        // SAFETY: the closure only makes system calls, which are allowed between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-                // Whoever lost its parent before the line above gets no signal for it any more.
+                // A child whose parent died before `prctl` gets no signal for it.
                 if rustix::process::getppid() == Some(us) {
                     Ok(())
                 } else {
@@ -73,7 +73,7 @@ impl Process {
         let open = out.iter().chain(&err).count() as u32;
         let exited = events.clone();
         thread::spawn(move || {
-            // Left unreaped, so that its number and its group's stay its own until the session is done with them.
+            // Leaves the process unreaped, so that its id and its group remain valid until the session ends.
             while waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
                 .is_err_and(|e| e == Errno::INTR)
             {}
@@ -92,30 +92,30 @@ impl Process {
         self.side
     }
 
-    /// Whether it still runs, as far as the session was told.
+    /// Whether it still runs, according to the events received.
     pub(super) fn is_running(&self) -> bool {
         self.status.is_none()
     }
 
-    /// Whether a line may still come.
+    /// Whether more lines may arrive.
     pub(super) fn has_open_streams(&self) -> bool {
         self.open > 0
     }
 
-    /// A stream has ended.
+    /// Records that a stream ended.
     pub(super) fn ended(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Sends `signal` to it and to what it started.
+    /// Sends `signal` to the program and its children.
     pub(super) fn signal(&self, signal: Signal) {
         if self.is_running() {
-            // Fails when it has just ended, which is as good.
+            // Fails if the program has just ended, which is fine.
             let _ = kill_process_group(self.group, signal);
         }
     }
 
-    /// Takes its status, and ends what it left behind: returns when nothing of its group runs.
+    /// Reaps the program and kills the rest of its group; returns when no process of the group runs.
     pub(super) fn reap(&mut self) -> std::io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
@@ -123,15 +123,15 @@ impl Process {
         self.signal(Signal::KILL);
         let status = self.child.wait()?;
         self.status = Some(status);
-        // Whoever loses its parent becomes our child (`adopt`), until there is none of the group.
+        // Orphans of the group become children of this process (`adopt`); waits for all of them.
         while let Ok(_) | Err(Errno::INTR) = waitid(WaitId::Pgid(Some(self.group)), WaitIdOptions::EXITED) {}
         Ok(status)
     }
 }
 
-/// Makes orphans of our children's children our own, so that they can be waited for.
+/// Makes this process the subreaper of its descendants, so that it can wait for orphans.
 pub(super) fn adopt() {
-    // Where it cannot be had, a killed orphan may be seen dying after we have ended.
+    // Without it, a killed orphan may still be dying when this command ends.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
@@ -160,7 +160,7 @@ fn read(side: Side, stream: Stream, pipe: impl Read + Send + 'static, events: Se
     });
 }
 
-/// The exit code that stands for `status`: its own, or 128 and the signal as shells have it.
+/// The exit code for `status`: the program's own, or 128 plus the signal, as in shells.
 pub(super) fn code(status: ExitStatus) -> u8 {
     let code = status
         .code()
@@ -169,7 +169,7 @@ pub(super) fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// What happened, for people.
+/// A readable description of `status`.
 pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("failed with exit code {code}"),

@@ -1,4 +1,4 @@
-//! A target and a source, from start to end.
+//! A session: a target and a source, from start to end.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,16 +16,16 @@ use super::show::{self, Side, Stream};
 use crate::error::Failure;
 use crate::shell::Shell;
 
-/// What a target prints when sources may connect.
+/// The line by which a target reports that sources may connect.
 const READY: &str = "ifunc: ready ";
-/// How long a program that was asked to end may take.
+/// Time that a program has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a source may take to notice that its target is gone.
+/// Time that a source has to notice the end of its target.
 const NOTICE: Duration = Duration::from_secs(10);
-/// How long the last lines of a program that ended may take to arrive.
+/// Time that the last lines of an ended program have to arrive.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// What every program of a session is given.
+/// The arguments and environment of every program of a session.
 pub(super) struct Session<'a> {
     pub(super) environment: Vec<(&'static str, OsString)>,
     pub(super) args: &'a [OsString],
@@ -35,19 +35,19 @@ pub(super) struct Session<'a> {
 /// How a session ended.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// All went well.
+    /// Every program succeeded.
     Done,
-    /// `who` failed first.
+    /// `side` failed first.
     Failed {
         side: &'static str,
         what: String,
         code: u8,
     },
-    /// Somebody stopped us; the exit code that says so.
+    /// A signal interrupted the session; the exit code reports it.
     Interrupted(u8),
 }
 
-/// Events, and when to stop waiting for them.
+/// The event queue and its deadline.
 struct Watch {
     send: Sender<Event>,
     events: Receiver<Event>,
@@ -63,7 +63,7 @@ impl Drop for Watch {
 }
 
 impl Session<'_> {
-    /// `both` alone.
+    /// Runs `both` alone.
     pub(super) fn one_process(
         &self,
         both: &Path,
@@ -80,7 +80,7 @@ impl Session<'_> {
         Ok(failure_of(&mut both)?.unwrap_or(Stopped::Done))
     }
 
-    /// The target, then the source.
+    /// Runs the target, then the source.
     pub(super) fn two_processes(
         &self,
         target: &Path,
@@ -116,7 +116,7 @@ impl Session<'_> {
         };
 
         let mut source = self.start(Side::Source, source, &address, &watch, shell)?;
-        // The first that failed is the one to report; what the other says then is a consequence.
+        // Reports the first failure: later ones are consequences.
         let mut first = None;
         let mut end = watch.run(&mut [&mut target, &mut source], |event, running| match event {
             Event::Exited(Side::Source) => true,
@@ -131,7 +131,7 @@ impl Session<'_> {
         })?;
         let first = first.transpose()?.flatten();
         if first.is_some() && end.is_none() {
-            // The source may still tell what it makes of the target's end.
+            // The source may still report an error about the target's end.
             watch.deadline = watch.deadline.min(Instant::now() + NOTICE);
             end = watch.run(&mut [&mut target, &mut source], |event, _| {
                 matches!(event, Event::Exited(Side::Source))
@@ -145,7 +145,7 @@ impl Session<'_> {
             watch.stop(&mut [&mut target, &mut source])?;
             return Ok(failed);
         }
-        // The source has ended: well or not, the target has nothing left to wait for.
+        // The source has ended, so the target has no more work.
         let failed = failure_of(&mut source)?;
         let was_running = target.is_running();
         let by_force = watch.stop(&mut [&mut target, &mut source])?;
@@ -200,10 +200,10 @@ impl Watch {
         let (send, events) = channel();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
-        let signals = send.clone();
+        let sender = send.clone();
         thread::spawn(move || {
             for signal in signals.forever() {
-                let _ = signals.send(Event::Signal(signal));
+                let _ = sender.send(Event::Signal(signal));
             }
         });
         Ok(Self {
@@ -215,7 +215,8 @@ impl Watch {
         })
     }
 
-    /// Shows what `running` say until `done` says that it is enough (`None`), or the time is over or we are stopped.
+    /// Shows the output of `running` until `done` returns true (`None`), the deadline passes, or a signal
+    /// arrives.
     fn run(
         &mut self,
         running: &mut [&mut Process],
@@ -243,7 +244,7 @@ impl Watch {
         }
     }
 
-    /// Which side the time was lost on: the source, if it was started.
+    /// Names the side that exceeded the time: the source if it was started.
     fn too_late(&self, running: &[&mut Process]) -> Stopped {
         let side = running
             .iter()
@@ -267,8 +268,8 @@ impl Watch {
         }
     }
 
-    /// Ends whatever still runs: asked first, killed after a grace. Returns whether one had to be killed. Shows the
-    /// last lines of all.
+    /// Ends the programs that still run: SIGTERM first, SIGKILL after a grace period. Shows their last lines.
+    /// Returns whether it had to kill one.
     fn stop(&mut self, running: &mut [&mut Process]) -> Result<bool, Failure> {
         running.iter().for_each(|process| process.signal(Signal::TERM));
         self.listen(GRACE, running, |running| running.iter().all(|p| !p.is_running()))?;
@@ -295,7 +296,7 @@ impl Watch {
                 .events
                 .recv_timeout(until.saturating_duration_since(Instant::now()))
             {
-                // A second Ctrl-C: enough of grace.
+                // A second Ctrl-C ends the grace period.
                 Ok(Event::Signal(_)) | Err(_) => break,
                 Ok(event) => handle(&event, running)?,
             }
@@ -304,7 +305,7 @@ impl Watch {
     }
 }
 
-/// Shows a line; keeps count of the streams; takes the status of what has ended.
+/// Handles an event: shows a line, counts open streams, reaps an ended program.
 fn handle(event: &Event, running: &mut [&mut Process]) -> Result<(), Failure> {
     let by = |side: Side, running: &mut [&mut Process]| running.iter().position(|p| p.side() == side);
     match event {
@@ -324,7 +325,7 @@ fn handle(event: &Event, running: &mut [&mut Process]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `None` if the program, which has ended, ended well.
+/// The failure of an ended program; `None` if it succeeded.
 fn failure_of(process: &mut Process) -> Result<Option<Stopped>, Failure> {
     let status = process.reap().map_err(Failure::Output)?;
     Ok((!status.success()).then(|| Stopped::Failed {

@@ -1,4 +1,4 @@
-//! What target and source write, line by line, each behind its name.
+//! Prints the output of target and source line by line, prefixed with the program's name.
 
 use std::io::{self, Write};
 
@@ -31,16 +31,16 @@ impl Side {
     }
 }
 
-/// Which of its streams a program wrote to; it is shown on ours of the same name.
+/// A standard stream of a program; its lines go to the same stream of this command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Out,
     Err,
 }
 
-/// Prints a line, whatever bytes it is made of.
+/// Prints a line of arbitrary bytes.
 pub(super) fn line(side: Side, stream: Stream, line: &[u8]) {
-    // Nobody is left to be told that the stream is closed.
+    // An error means that the stream is closed; there is no way to report it.
     let _ = match stream {
         Stream::Out => print(&mut anstream::stdout().lock(), side, line),
         Stream::Err => print(&mut anstream::stderr().lock(), side, line),

@@ -1,4 +1,4 @@
-//! Numbers that are read at a glance.
+//! Short forms of numbers.
 
 /// A number of things, with at most four digits: `999`, `1.2 k`, `33.4 M`.
 pub(super) fn count(number: f64) -> String {
@@ -15,7 +15,7 @@ pub(super) fn nanoseconds(ns: u64) -> String {
     scaled(ns as f64, 1000.0, &[" ns", " µs", " ms", " s"])
 }
 
-/// How long something is up: `3 s`, `12 min 5 s`, `2 d 3 h`.
+/// A duration since a start: `3 s`, `12 min 5 s`, `2 d 3 h`.
 pub(super) fn uptime(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
@@ -32,7 +32,7 @@ pub(super) fn uptime(ns: u64) -> String {
 fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     let mut number = number;
     let mut unit = 0;
-    // Rounded it would have a digit more.
+    // Rounding would add a digit.
     while number >= step - 0.5 && unit + 1 < units.len() {
         number /= step;
         unit += 1;

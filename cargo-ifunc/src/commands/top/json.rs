@@ -1,4 +1,4 @@
-//! A look as one line of JSON.
+//! A sample as one line of JSON.
 
 use std::io::Write;
 

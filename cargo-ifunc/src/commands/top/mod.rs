@@ -1,4 +1,4 @@
-//! `cargo ifunc top`: what a running target does.
+//! `cargo ifunc top`: the activity of a running target.
 
 mod figures;
 mod json;
@@ -17,22 +17,22 @@ use crate::shell::Shell;
 use rates::Rates;
 use screen::Screen;
 
-/// How long a target may take to let us in.
+/// Timeout of the first connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long a target that went away may take to come back.
+/// Time to wait for a target that went away to come back.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one attempt to reach it again takes: after the first it is said that it went away.
+/// Timeout of one reconnection attempt. The warning appears after the first one.
 const RECONNECT_ATTEMPT: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long it is waited before it is said that a target does not answer.
+/// Time to wait for an answer before a warning.
 const ANSWER: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
     if args.address.starts_with("loopback:") {
         return Err(Failure::Said(
-            "`loopback:` addresses are reached from within their process only\n\
-             help: there, `Target::stats` and `Target::stats_handle` tell the same"
+            "a `loopback:` address is reachable from its own process only\n\
+             help: use `Target::stats` or `Target::stats_handle` in that process"
                 .into(),
         ));
     }
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
     }
 }
 
-/// One answer. A target that is gone is waited for, and so is one that does not answer, unless one look is all that is wanted.
+/// Takes one sample. Unless `--once` is given, it waits for a target that is gone or does not answer.
 fn sample(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shell) -> Result<Stats, Failure> {
     let address = &args.address;
     let mut silent = Duration::ZERO;
@@ -80,12 +80,12 @@ fn sample(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shel
                 silent += ANSWER;
                 let silent = silent.as_secs();
                 let note = format!(
-                    "No answer for {silent} s: it is stopped, busy with one invocation, or nobody polls it"
+                    "No answer for {silent} s: the target is stopped, runs one long invocation, or does not poll"
                 );
                 if !show_note(screen, args, &note)? {
                     shell.warning(format_args!(
-                        "the target at `{address}` has not answered for {silent} s: it is stopped, busy with one long invocation, or \
-                         nobody polls it"
+                        "the target at `{address}` has not answered for {silent} s: it is stopped, runs one long invocation, or \
+                         does not poll"
                     ));
                 }
             }
@@ -110,22 +110,22 @@ fn sample(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shel
     }
 }
 
-/// Says it below the last look, if that stands on a terminal.
+/// Shows a note below the last sample, if the output is a terminal. Returns whether it did.
 fn show_note(screen: &mut Screen, args: &TopArgs, what: &str) -> Result<bool, Failure> {
     Ok(!args.json && screen.note(what)?)
 }
 
-/// Why there is no answer, and what to do about it.
+/// The message for a missing answer.
 fn explain(address: &str, error: &StatsError) -> String {
     match error {
         StatsError::Source(Error::Timeout { .. }) => format!(
-            "the target at `{address}` is there and does not answer\n\
-             help: it is stopped, busy with one long invocation, or nobody calls its `poll` or `serve`"
+            "the target at `{address}` accepts connections but does not answer\n\
+             help: it is stopped, runs one long invocation, or its program does not call `poll` or `serve`"
         ),
         StatsError::Source(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {
             format!("the target at `{address}` went away and did not come back")
         }
-        // What the target says is a peer's word.
+        // The target's text is untrusted.
         other => {
             let escaped: String = other.to_string().chars().flat_map(escape).collect();
             escaped.replace("; help: ", "\nhelp: ")
@@ -141,20 +141,21 @@ fn escape(character: char) -> impl Iterator<Item = char> {
     shown.into_iter().chain(escaped.into_iter().flatten())
 }
 
-/// Why there is no connection, and what to do about it.
+/// The message for a failed connection.
 fn unreachable(error: &SourceError) -> Failure {
     let message = error.to_string().replace("; help: ", "\nhelp: ");
     Failure::Said(match error {
         SourceError::Address(_) | SourceError::Connect(ConnectError::NobodyListens { .. }) => {
             format!(
-                "{message}\nhelp: a target tells its address: `Target::address`, or its line `ifunc: ready ADDRESS`"
+                "{message}\nhelp: `Target::address` and the target's line `ifunc: ready ADDRESS` state its address"
             )
         }
         _ => message,
     })
 }
 
-/// Ctrl-C is how one leaves: no failure. Nothing has to be undone, because every line that is drawn is drawn whole.
+/// Ends the command with success on Ctrl-C. It has nothing to clean up, because each sample is written in one
+/// step.
 fn end_on_interrupt() -> Result<(), Failure> {
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])
         .map_err(Failure::io("handle signals for", "top"))?;
@@ -162,7 +163,7 @@ fn end_on_interrupt() -> Result<(), Failure> {
         .name("interrupt".into())
         .spawn(move || {
             if signals.forever().next().is_some() {
-                // Whoever draws holds the lock: a table is left whole.
+                // Drawing holds the lock, so a table is never cut.
                 let _whole = std::io::stdout().lock();
                 std::process::exit(0);
             }

@@ -1,14 +1,14 @@
-//! What happened between two looks, per second.
+//! Rates between two samples.
 
 use std::collections::BTreeMap;
 
 use ifunc_rt::stats::Stats;
 use serde::Serialize;
 
-/// Numbers per second.
+/// Counts per second.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Rates {
-    /// The time that they are of, in seconds.
+    /// The time that the rates refer to, in seconds.
     #[serde(skip)]
     pub(super) interval_s: f64,
     pub(super) frames: f64,
@@ -28,7 +28,8 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Since `before`; without it, or if it is another target's (one that was started again), since the target's start.
+    /// The rates since `before`. Without it, or if it belongs to an earlier run of the target, the rates
+    /// since the target's start.
     pub(super) fn between(before: Option<&Stats>, now: &Stats) -> Self {
         let nothing = Stats::default();
         let before = before
@@ -74,7 +75,7 @@ impl Rates {
         for source in &now.sources {
             let (number, counts) = (source.connection, &source.counts);
             let (frames, bytes) = old.get(&number).map_or((0, 0), |old| (old.frames, old.bytes_in));
-            // Of one that connected in the meantime, since it did.
+            // A source that connected in the meantime counts from its connection on.
             let over = interval_s.min(seconds(source.connected_ns));
             rates
                 .sources
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_was_started_again_counts_from_its_start() {
+    fn a_restarted_target_counts_from_its_start() {
         let mut before = Stats {
             pid: 1,
             uptime_ns: 10_000_000_000,

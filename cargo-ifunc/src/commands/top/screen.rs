@@ -1,4 +1,4 @@
-//! Where a look is shown: in place on a terminal, one behind the other elsewhere.
+//! Shows samples: in place on a terminal, one after the other elsewhere.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -6,31 +6,31 @@ use std::io::{self, IsTerminal, Write};
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
 
-/// A line: its words, and how they look.
+/// A line of text and its style.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) style: Style,
     pub(super) text: String,
 }
 
-/// The room that a look has.
+/// The area available to a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
-    /// Characters of a line.
+    /// Width of a line in characters.
     pub(super) columns: usize,
-    /// Lines of all of it; `None`: as many as there are.
+    /// Number of lines; `None`: unlimited.
     pub(super) lines: Option<usize>,
 }
 
 pub(super) struct Screen {
-    /// Whether lines that were written can be written anew.
+    /// Whether written lines can be overwritten.
     in_place: bool,
     colored: bool,
-    /// Lines that stand above the cursor.
+    /// Number of lines above the cursor.
     drawn: usize,
-    /// Of them, those of a note.
+    /// Number of note lines among them.
     note_lines: usize,
-    /// Columns and lines of the terminal, when it was last drawn on.
+    /// Columns and lines of the terminal at the last redraw.
     size: Option<(usize, usize)>,
 }
 
@@ -39,7 +39,7 @@ const NOTE: Style = AnsiColor::Yellow.on_default().bold();
 impl Screen {
     pub(super) fn new() -> Self {
         let out = io::stdout();
-        // Such as an editor's window: it has no cursor to move.
+        // A dumb terminal, such as an editor's window, has no cursor to move.
         let dumb = std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
         Self {
             in_place: out.is_terminal() && !dumb,
@@ -50,7 +50,7 @@ impl Screen {
         }
     }
 
-    /// Columns and lines, of a terminal that says how large it is.
+    /// Columns and lines of the terminal, if it reports them.
     fn size(&self) -> Option<(usize, usize)> {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
         let (columns, lines) = (size.ws_col.into(), size.ws_row.into());
@@ -59,7 +59,7 @@ impl Screen {
 
     pub(super) fn area(&self) -> Area {
         match self.size() {
-            // The cursor has a line of its own, and so has a note.
+            // Reserves one line for the cursor and one for a note.
             Some((columns, lines)) => Area {
                 columns,
                 lines: Some(lines.saturating_sub(2)),
@@ -71,7 +71,7 @@ impl Screen {
         }
     }
 
-    /// Shows a look, in the place of the one before.
+    /// Shows a sample in place of the previous one.
     pub(super) fn show(&mut self, lines: &[Line]) -> io::Result<()> {
         let Some(size) = self.size() else {
             let mut text = String::new();
@@ -81,11 +81,11 @@ impl Screen {
             text.push('\n');
             return written(&text);
         };
-        // What has scrolled away cannot be drawn over.
+        // Lines that have scrolled away cannot be overwritten.
         let shown = &lines[..lines.len().min(size.1.saturating_sub(2))];
         let mut text = self.top(size);
         for line in shown {
-            // One that wraps would be two to go up.
+            // A wrapped line would take two lines.
             self.add(&mut text, line.style, &clipped(&line.text, size.0), ERASE_LINE);
         }
         text.push_str(ERASE_BELOW);
@@ -93,15 +93,15 @@ impl Screen {
         written(&text)
     }
 
-    /// Says something below the last look, in the place of what was said there before. Whether it could: elsewhere than on
-    /// a terminal it cannot.
+    /// Shows a note below the last sample, in place of the previous note. Returns whether it did: it needs a
+    /// terminal.
     pub(super) fn note(&mut self, what: &str) -> io::Result<bool> {
         let Some(size) = self.size() else {
             return Ok(false);
         };
         let mut text = match self.size == Some(size) {
             true => up(self.note_lines),
-            // What stood there has been wrapped in other places.
+            // A resize has wrapped the old lines differently.
             false => self.top(size) + ERASE_BELOW,
         };
         self.add(&mut text, NOTE, &clipped(what, size.0), ERASE_LINE);
@@ -111,19 +111,19 @@ impl Screen {
         written(&text).map(|()| true)
     }
 
-    /// Goes to where the look before begins.
+    /// Moves the cursor to the start of the previous sample.
     fn top(&mut self, size: (usize, usize)) -> String {
         let known = self.size.replace(size);
         if known.is_none_or(|known| known == size) {
             return up(self.drawn);
         }
-        // The terminal has broken the lines anew: nobody knows where they are.
+        // A resize has moved the lines to unknown positions.
         (self.drawn, self.note_lines) = (0, 0);
         "\x1b[H\x1b[2J".into()
     }
 
     fn add(&self, to: &mut String, style: Style, text: &str, end: &str) {
-        // To a string nothing fails.
+        // Writing to a string cannot fail.
         let _ = match self.colored {
             true => writeln!(to, "{style}{text}{style:#}{end}"),
             false => writeln!(to, "{text}{end}"),
@@ -141,14 +141,14 @@ fn up(lines: usize) -> String {
     }
 }
 
-/// All at once: nobody sees half of it.
+/// Writes everything in one call, so that no partial sample is visible.
 fn written(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// What fits into so many columns: every character that is shown takes one.
+/// Truncates `text` to `columns`; every shown character takes one column.
 pub(super) fn clipped(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! A look as aligned tables.
+//! A sample as aligned tables.
 
 use std::cmp::Ordering;
 
@@ -14,17 +14,17 @@ const NAMES: Style = Style::new().bold();
 const PLAIN: Style = Style::new();
 const DIM: Style = Style::new().dimmed();
 
-/// Columns of the verbs of the head.
+/// Width of the verbs in the head, in columns.
 const VERBS: usize = 12;
-/// Longest text of a peer's, in characters.
+/// Longest text of a peer that is shown, in characters.
 const LONGEST: usize = 40;
 
-/// Rows of each table where nobody says how many, and no terminal how high it is.
+/// Default number of rows per table without a terminal.
 const USUAL_ROWS: usize = 20;
-/// Lines of both tables that are not rows: their names, and a blank before each.
+/// Lines of both tables that are not rows: the column names, and a blank line before each.
 const FRAME: usize = 4;
 
-/// The head and both tables, of at most `asked` rows each, or of as many as fit.
+/// The head and both tables, with at most `asked` rows each, or as many as fit.
 pub(super) fn lines(stats: &Stats, rates: &Rates, area: Area, asked: Option<usize>) -> Vec<Line> {
     let mut lines = head(stats, rates, area.columns);
     let (ifunc_rows, source_rows) = match (asked, area.lines) {
@@ -43,11 +43,11 @@ pub(super) fn lines(stats: &Stats, rates: &Rates, area: Area, asked: Option<usiz
     lines
 }
 
-/// How many of `ifuncs` and of `sources` are shown where both have so many lines together. What one does not need is the other's.
+/// Divides `lines` rows between both tables; one table gets what the other does not need.
 fn shared(lines: usize, ifuncs: usize, sources: usize) -> (usize, usize) {
     let half = lines / 2;
     let for_ifuncs = ifuncs.min(half.max(lines.saturating_sub(sources)));
-    // Where not all are shown, a line says so.
+    // A table that is cut has a line that says so.
     let rows = |area: usize, all: usize| match all <= area {
         true => all,
         false => area.saturating_sub(1).max(1),
@@ -99,7 +99,7 @@ fn head(stats: &Stats, rates: &Rates, columns: usize) -> Vec<Line> {
     head
 }
 
-/// A verb and what it is about, on as many lines as it takes; nothing about nothing.
+/// Appends a verb and its parts, on as many lines as needed; appends nothing without parts.
 fn push_parts(
     style: Style,
     verb: &str,
@@ -113,7 +113,7 @@ fn push_parts(
     };
     let mut text = format!("{verb:>VERBS$} {first}");
     for part in rest {
-        // With what stands before it, and may stand behind.
+        // Accounts for the separators before and after the part.
         if text.chars().count() + part.chars().count() + 2 * between.len() - 1 > columns {
             lines.push(line(style, format!("{text}{}", between.trim_end())));
             text = format!("{:VERBS$} {part}", "");
@@ -125,7 +125,7 @@ fn push_parts(
     lines.push(line(style, text));
 }
 
-/// `rejected: 3 Policy, 1 Unbound`; nothing if there is nothing.
+/// `rejected: 3 Policy, 1 Unbound`; `None` for an empty tally.
 fn reasons<R: Reason>(what: &str, tally: &Tally<R>) -> Option<String> {
     let reasons: Vec<_> = tally
         .iter()
@@ -137,7 +137,7 @@ fn reasons<R: Reason>(what: &str, tally: &Tally<R>) -> Option<String> {
 fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, columns: usize, lines: &mut Vec<Line>) {
     let rate = |ifunc: &IfuncStats| rates.ifuncs.get(&hex(&ifunc.id)).copied().unwrap_or(0.0);
     let mut sorted: Vec<&IfuncStats> = stats.ifuncs.iter().collect();
-    // Behind what is done now, in the order in which they came: most hits first.
+    // Sorts by the current rate; ties keep their order, most hits first.
     sorted.sort_by(|a, b| descending(rate(a), rate(b)));
     let names = [
         "IFUNC", "/S", "IN/S", "HITS", "FAILED", "REFUSED", "P50", "P99", "MAX", "SIZE", "BOUND", "ID",
@@ -173,7 +173,7 @@ fn ifuncs(stats: &Stats, rates: &Rates, rows: usize, columns: usize, lines: &mut
     }
     table.end(sorted.len().saturating_sub(rows), columns, lines);
     if sorted.is_empty() {
-        lines.push(line(DIM, "(none has come yet)".into()));
+        lines.push(line(DIM, "(none yet)".into()));
     }
 }
 
@@ -220,21 +220,21 @@ fn descending(a: f64, b: f64) -> Ordering {
     b.total_cmp(&a)
 }
 
-/// A text of a peer's: printable ASCII, and not long.
+/// A peer's text: escaped to printable ASCII and truncated.
 fn escaped(text: &str, longest: usize) -> String {
     let escaped: String = text.escape_default().collect();
     clipped(&escaped, longest)
 }
 
-/// Longest text of a peer's in a table that is not wider than this.
+/// Longest text of a peer in a table of at most this width.
 fn longest(columns: usize) -> usize {
     (columns / 4).clamp(12, LONGEST)
 }
 
 struct Table<'a, const N: usize> {
-    /// Columns that are aligned to the left; the others are numbers.
+    /// Left-aligned columns; the others are numbers.
     left: &'a [usize],
-    /// Columns that are left out where there is no room for all, the first first.
+    /// Columns to drop if the table is too wide, in this order.
     dispensable: &'a [usize],
     rows: Vec<(Style, [String; N])>,
 }
@@ -252,7 +252,7 @@ impl<'a, const N: usize> Table<'a, N> {
         self.rows.push((style, cells));
     }
 
-    /// Aligns what was put in; `more` rows were left out.
+    /// Aligns the rows; `more` rows are not listed.
     fn end(self, more: usize, columns: usize, lines: &mut Vec<Line>) {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|(_, cells)| cells[column].chars().count());
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_peers_say_is_escaped_and_rows_are_counted() {
+    fn texts_of_peers_are_escaped_and_rows_counted() {
         let ifunc = |name: &str, hits| {
             let mut ifunc = IfuncStats {
                 name: name.into(),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_fits_on_its_terminal_and_no_number_is_cut() {
+    fn a_sample_fits_the_terminal_and_no_number_is_cut() {
         let mut stats = Stats {
             address: "ucx://127.0.0.1:34567".into(),
             uptime_ns: 100_000_000_000_000,
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_table_does_not_need_is_the_others() {
+    fn tables_share_the_rows() {
         assert_eq!(shared(20, 3, 4), (3, 4));
         assert_eq!(shared(20, 10, 10), (10, 10));
         assert_eq!(shared(20, 11, 10), (9, 10));

@@ -1,14 +1,14 @@
-/* An ifunc in C is three functions that share a name. Two run on the source and write the payload; `c_add_main` is
- * sent to the target, and runs there on the target's own data. */
+/* An ifunc in C is three functions that share a name. Two run on the source and write the payload. The source sends
+ * `c_add_main` to the target, which runs it on its own data. */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* A function of the target: code that travels may call what the target exports. */
+/* A function of the target: an ifunc may call what the target exports. */
 void announce(uint64_t counter);
 
-/* How many bytes the payload takes at most. */
+/* Upper bound of the payload's size in bytes. */
 size_t c_add_payload_bound(void *source_args, size_t n)
 {
     (void)source_args;
@@ -16,7 +16,7 @@ size_t c_add_payload_bound(void *source_args, size_t n)
     return sizeof(uint64_t);
 }
 
-/* Writes the payload: here, the source's arguments as they are. */
+/* Writes the payload: here, a copy of the source's arguments. */
 int c_add_payload_init(void *source_args, size_t n, void *payload, size_t *payload_size)
 {
     if (n != sizeof(uint64_t))

@@ -1,10 +1,10 @@
-//! The two sides: a target that owns a counter, and a source that sends code to work on it.
+//! The two processes: a target that owns a counter, and a source that sends code to change it.
 
 use std::error::Error;
 
 use ifunc_rt::{Source, Target};
 
-// What `{{ifuncs}}` holds is found by name; this only says that the images belong to this package.
+// `load` finds images by name; this import only makes the images of `{{ifuncs}}` part of this package.
 use {{ifuncs_crate}} as _;
 
 /// A function of the target that the code it receives may call.
@@ -13,11 +13,11 @@ pub fn announce(counter: u64) {
     println!("the counter is {counter}");
 }
 
-/// Serves until it is told to stop.
+/// Serves until the process is stopped.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let mut counter = 0_u64;
-    // SAFETY: whoever reaches `addr` runs code with this process's authority: by default, only programs of the same
-    // user. The data they work on is the counter; C ifuncs do not say which type they expect, so the two must agree.
+    // SAFETY: a source that connects to `addr` runs code with this process's authority; by default, only programs of
+    // the same user can connect. C ifuncs do not declare the type of the target's data, so both sides must agree on it.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
@@ -25,7 +25,7 @@ pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends `c_add`, three times; its code travels once.
+/// Calls `c_add` three times; its code travels once.
 pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
     let source = Source::connect(addr)?;
     // SAFETY: opens `c_add.so`, which this workspace built, and calls its `c_add_payload_init`.

@@ -1,4 +1,4 @@
-//! The two sides: a target that owns a counter, and a source that sends code to work on it.
+//! The two processes: a target that owns a counter, and a source that sends code to change it.
 
 use std::error::Error;
 
@@ -10,11 +10,11 @@ pub fn announce(counter: u64) {
     println!("the counter is {counter}");
 }
 
-/// Serves until it is told to stop.
+/// Serves until the process is stopped.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let mut counter = 0_u64;
-    // SAFETY: whoever reaches `addr` runs code with this process's authority: by default, only programs of the same
-    // user. The data they work on is the counter; C ifuncs do not say which type they expect, so the two must agree.
+    // SAFETY: a source that connects to `addr` runs code with this process's authority; by default, only programs of
+    // the same user can connect. C ifuncs do not declare the type of the target's data, so both sides must agree on it.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
@@ -22,7 +22,7 @@ pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends `add` (Rust) and `c_add` (C) over one connection; the code of each travels once.
+/// Calls `add` (Rust) and `c_add` (C) over one connection; the code of each travels once.
 pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
     let source = Source::connect(addr)?;
     let add = source.register::<{{ifuncs_crate}}::add>()?;

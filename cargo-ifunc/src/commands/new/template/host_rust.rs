@@ -1,14 +1,14 @@
-//! The two sides: a target that owns a counter, and a source that sends code to work on it.
+//! The two processes: a target that owns a counter, and a source that sends code to change it.
 
 use std::error::Error;
 
 use ifunc_rt::{Source, Target};
 
-/// Serves until it is told to stop.
+/// Serves until the process is stopped.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let mut counter = 0_u64;
-    // SAFETY: whoever reaches `addr` runs code with this process's authority: by default, only programs of the same
-    // user. The data they work on is the counter, and its type is part of what is compared.
+    // SAFETY: a source that connects to `addr` runs code with this process's authority; by default, only programs of
+    // the same user can connect. The target checks that arriving code expects the type of its counter.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
@@ -16,7 +16,7 @@ pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends `add`, three times; its code travels once.
+/// Calls `add` three times; its code travels once.
 pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
     let source = Source::connect(addr)?;
     let add = source.register::<{{ifuncs_crate}}::add>()?;

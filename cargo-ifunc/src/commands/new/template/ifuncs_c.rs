@@ -1,4 +1,4 @@
-//! What travels is in `c/`: `cargo ifunc build` makes one image of each `X_main` there. This library is empty until you
-//! write an `#[ifunc]` in Rust beside them.
+//! The ifuncs are in `c/`: `cargo ifunc build` builds one image for each `X_main`. This library is empty until you add
+//! an `#[ifunc]` in Rust.
 
 #![no_std]

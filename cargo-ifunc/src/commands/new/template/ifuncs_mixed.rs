@@ -1,5 +1,5 @@
-//! What travels: the `#[ifunc]` functions below, and the C files in `c/`. `cargo ifunc build` makes one image of each;
-//! nothing here is linked into the target.
+//! The ifuncs: `#[ifunc]` functions below, and C files in `c/`. `cargo ifunc build` builds one image for each; the
+//! target links none of them.
 
 #![no_std]
 

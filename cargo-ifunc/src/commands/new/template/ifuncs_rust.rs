@@ -1,4 +1,4 @@
-//! What travels. `cargo ifunc build` makes one image of each `#[ifunc]`; nothing here is linked into the target.
+//! The ifuncs. `cargo ifunc build` builds one image for each `#[ifunc]`; the target links none of them.
 
 #![no_std]
 

@@ -1,4 +1,4 @@
-//! `cargo ifunc test` builds the images first: what runs here is what travels, in this process.
+//! `cargo ifunc test` builds the images first, so these tests run the real images in one process.
 
 use {{ifuncs_crate}}::add;
 
