@@ -1,4 +1,4 @@
-/* What every source has: the target's data, a way to take results down, and the functions around an ifunc's entry. */
+/* Included by every source: the target's data, functions that record results, and the functions around an ifunc's entry. */
 #ifndef CORPUS_H
 #define CORPUS_H
 
@@ -19,7 +19,7 @@ struct world {
 #define UNUSED __attribute__((unused))
 #define NOINLINE __attribute__((noinline))
 
-/* What does not fit is counted and not written. */
+/* Bytes that do not fit are counted but not written. */
 UNUSED static void put_bytes(struct world *w, const void *bytes, size_t n)
 {
     if (w->written + n <= NOTES)
@@ -29,7 +29,7 @@ UNUSED static void put_bytes(struct world *w, const void *bytes, size_t n)
 
 UNUSED static void put(struct world *w, uint64_t value) { put_bytes(w, &value, sizeof value); }
 
-/* Which "not a number" it is, nothing promises. */
+/* Normalises NaNs: their bits are unspecified. */
 UNUSED static void put_double(struct world *w, double value)
 {
     if (value != value)
@@ -40,7 +40,7 @@ UNUSED static void put_double(struct world *w, double value)
 
 UNUSED static void put_text(struct world *w, const char *text) { put_bytes(w, text, strlen(text) + 1); }
 
-/* The input as numbers; the last is filled up with zeros. */
+/* The input as numbers; zeros pad the last one. */
 UNUSED static size_t words(size_t n) { return (n + 7) / 8; }
 
 UNUSED static uint64_t word(const uint8_t *in, size_t n, size_t index)
@@ -53,7 +53,7 @@ UNUSED static uint64_t word(const uint8_t *in, size_t n, size_t index)
     return value;
 }
 
-/* The entry of an ifunc, and its payload functions in the later order of arguments. */
+/* The entry of an ifunc, and its payload functions in the current argument order. */
 #define CASE(name)                                                                                                  \
     size_t name##_payload_bound(void *source_args, size_t n)                                                        \
     {                                                                                                               \
@@ -68,7 +68,7 @@ UNUSED static uint64_t word(const uint8_t *in, size_t n, size_t index)
     }                                                                                                               \
     void name##_main(const uint8_t *in, size_t n, struct world *w)
 
-/* The same in the first order of arguments. */
+/* The same in the argument order of the first API. */
 #define CASE_OF_OLD(name)                                                                                           \
     size_t name##_payload_get_max_size(void *source_args, size_t n)                                                 \
     {                                                                                                               \

@@ -1,4 +1,4 @@
-/* What the host of the C cases has: the target and the driver both open the library that is made of `host.c`. */
+/* The host of the C cases: the target and the driver both open the library built from `host.c`. */
 #ifndef HOST_H
 #define HOST_H
 
@@ -18,7 +18,7 @@ extern const char *const host_names[4];
 
 uint64_t host_add(uint64_t a, uint64_t b);
 uint64_t host_mul(uint64_t a, uint64_t b);
-/* More arguments than there are registers. */
+/* More arguments than argument registers. */
 uint64_t host_many(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, double h);
 uint64_t host_variadic(int count, ...);
 /* Calls `visit` with `state` for each entry of `host_table`. */

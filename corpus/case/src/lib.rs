@@ -1,5 +1,5 @@
-//! What the corpus' cases and their driver share: the shape of a case, the target's data, and how cases write down what
-//! they computed.
+//! The types that the corpus' cases and their driver share: a case, the target's data, and how cases record
+//! what they compute.
 
 #![no_std]
 
@@ -13,25 +13,25 @@ mod put;
 
 pub use put::Put;
 
-/// Room for what C cases compute.
+/// Capacity for the results of C cases, in bytes.
 pub const NOTES: usize = 16 << 10;
 
-/// What the target of the corpus owns. `corpus.h` has it in C.
+/// The target's data. `corpus.h` declares it for C.
 #[derive(Layout)]
 #[repr(C)]
 pub struct World {
-    /// A number that no case knows when it is compiled.
+    /// A number unknown to the compiler of a case.
     pub seed: u64,
-    /// For cases to change.
+    /// A number for cases to change.
     pub calls: u64,
-    /// How much of `notes` is written.
+    /// Number of bytes written to `notes`.
     pub written: u64,
-    /// What C cases computed.
+    /// The results of C cases.
     pub notes: [u8; NOTES],
 }
 
 impl World {
-    /// As every case finds it.
+    /// The initial state of every case.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// What a case left behind; the next one finds the world as it was.
+    /// Returns the state that a case left and resets the world.
     pub fn take(&mut self) -> Vec<u8> {
         let mut left = Vec::new();
         left.put(self.seed);
@@ -62,21 +62,21 @@ impl Default for World {
     }
 }
 
-/// What a case computes of an input.
+/// Computes a case's result for an input.
 pub type Run = fn(&[u8], &mut World) -> Vec<u8>;
 
-/// A case: a function that is sent as an ifunc, and called.
+/// A case: a function that the driver both sends as an ifunc and calls directly.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Name of the ifunc.
     pub name: &'static str,
-    /// The very function.
+    /// The function itself.
     pub run: Run,
-    /// What of the language or which crate it covers.
+    /// The language features or crates that it covers.
     pub features: &'static [&'static str],
 }
 
-/// Lists the cases of a file as `CASES`: each with what it covers.
+/// Lists the cases of a file as `CASES`, with the features that each covers.
 #[macro_export]
 macro_rules! cases {
     ($($name:ident: $($feature:literal),+;)+) => {
@@ -89,7 +89,7 @@ macro_rules! cases {
     };
 }
 
-/// The input as numbers; the last is filled up with zeros.
+/// The input as numbers; zeros pad the last one.
 pub fn words(input: &[u8]) -> impl Iterator<Item = u64> + '_ {
     input.chunks(8).map(|chunk| {
         let mut bytes = [0; 8];
@@ -98,18 +98,18 @@ pub fn words(input: &[u8]) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
-/// The input as text; what is none is replaced.
+/// The input as text, with replacement characters for invalid UTF-8.
 #[must_use]
 pub fn text(input: &[u8]) -> alloc::borrow::Cow<'_, str> {
     alloc::string::String::from_utf8_lossy(input)
 }
 
-/// Numbers in disorder, from a seed.
+/// Pseudo-random numbers from a seed.
 #[derive(Clone, Debug)]
 pub struct Disorder(u64);
 
 impl Disorder {
-    /// Starts at a seed.
+    /// Starts with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)

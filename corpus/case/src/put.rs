@@ -1,9 +1,9 @@
-//! How cases write down what they computed: without formatting, which would be in every image then.
+//! Records results of cases without `core::fmt`, which would otherwise be part of every image.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Takes values down as bytes.
+/// Records values as bytes.
 pub trait Put {
     /// Appends a value.
     fn put<T: Note>(&mut self, value: T);
@@ -16,7 +16,7 @@ impl Put for Vec<u8> {
     }
 }
 
-/// A value that can be taken down.
+/// A value that can be recorded.
 pub trait Note {
     /// Appends its bytes.
     fn note(&self, out: &mut Vec<u8>);
@@ -37,7 +37,7 @@ numbers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 macro_rules! floats {
     ($($float:ty)*) => {$(
         impl Note for $float {
-            /// Which of the many "not a number" it is, nothing promises.
+            /// Normalises NaNs: their bits are unspecified.
             fn note(&self, out: &mut Vec<u8>) {
                 let bits = if self.is_nan() { 0 } else { self.to_bits() };
                 out.extend_from_slice(&bits.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Bytes packed, searched, encoded.
+//! Compression, search and encoding of bytes.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use base64::Engine as _;
 use corpus_case::{Put, World, text};
 use ifunc::prelude::*;
 
-/// LZ4, there and back, and what is none refused.
+/// LZ4: compression, decompression, and rejection of malformed input.
 #[ifunc]
 pub fn lz4(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = lz4_flex::compress_prepend_size(input);
@@ -41,7 +41,7 @@ pub fn deflate(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Bytes and words found in long texts.
+/// Searches for bytes and words in long texts.
 #[ifunc]
 pub fn memchr_searches(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -98,7 +98,7 @@ pub fn number_text(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Words and what people take for characters.
+/// Words and grapheme clusters.
 #[ifunc]
 pub fn segmentation(input: &[u8], _world: &mut World) -> Vec<u8> {
     use unicode_segmentation::UnicodeSegmentation;

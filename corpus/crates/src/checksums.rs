@@ -7,7 +7,7 @@ use corpus_case::{Put, World, words};
 use ifunc::prelude::*;
 use sha2::Digest;
 
-/// BLAKE3: keyed, derived, extended, its assembly or intrinsics included.
+/// BLAKE3: keyed, derived and extended, with its assembly or intrinsics.
 #[ifunc]
 pub fn blake3_hash(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::from(blake3::hash(input).as_bytes());
@@ -25,7 +25,7 @@ pub fn blake3_hash(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// SHA-2, which asks the CPU what it can.
+/// SHA-2, which detects CPU features at run time.
 #[ifunc]
 pub fn sha2_hashes(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::from(&sha2::Sha256::digest(input)[..]);
@@ -38,7 +38,7 @@ pub fn sha2_hashes(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// CRCs of several widths, by tables that are computed at compile time.
+/// CRCs of several widths, with tables computed at compile time.
 #[ifunc]
 pub fn crcs(input: &[u8], _world: &mut World) -> Vec<u8> {
     static CRC_32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI);
@@ -54,7 +54,7 @@ pub fn crcs(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Hashers of fixed seeds.
+/// Hashers with fixed seeds.
 #[ifunc]
 pub fn hashers(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -7,7 +7,7 @@ use ifunc::prelude::*;
 
 type Fixed = foldhash::fast::FixedState;
 
-/// Swiss tables: found by SSE2, grown, shrunk.
+/// Swiss tables: SSE2 lookup, growth and shrinking.
 #[ifunc]
 pub fn hash_maps(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -37,7 +37,7 @@ pub fn hash_maps(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Maps that keep their order.
+/// Maps with insertion order.
 #[ifunc]
 pub fn index_maps(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -56,7 +56,7 @@ pub fn index_maps(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Without an allocator: vectors, strings, queues, maps of fixed room.
+/// Collections of fixed capacity, without an allocator: vectors, strings, queues, maps.
 #[ifunc]
 pub fn heapless_collections(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -90,7 +90,7 @@ pub fn heapless_collections(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Vectors that begin on the stack.
+/// Vectors with inline storage.
 #[ifunc]
 pub fn small_vectors(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -120,7 +120,7 @@ pub fn small_vectors(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Arenas, slabs, sets of bits.
+/// Arenas, slabs and bit sets.
 #[ifunc]
 pub fn arenas(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Crates that people use, inside ifuncs: none of them knows of images.
+//! Popular crates, used inside ifuncs. None of them has code specific to images.
 
 #![no_std]
 

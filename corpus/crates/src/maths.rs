@@ -1,4 +1,4 @@
-//! Numbers large, random and transcendental.
+//! Large, random and transcendental numbers.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -62,7 +62,7 @@ pub fn maths_functions(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Random numbers of a known seed.
+/// Random numbers with a fixed seed.
 #[ifunc]
 pub fn random_numbers(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Texts taken apart.
+//! Parsers.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use winnow::ascii::{digit1, multispace0};
 use winnow::combinator::{alt, delimited, preceded, repeat};
 use winnow::prelude::*;
 
-/// Regular expressions, compiled where they run: several engines choose by the pattern.
+/// Regular expressions, compiled on the target: the crate selects an engine by pattern.
 #[ifunc]
 pub fn regular_expressions(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -84,7 +84,7 @@ fn sum(input: &mut &str) -> winnow::Result<i64> {
         .parse_next(input)
 }
 
-/// Parsers made of parsers.
+/// Parser combinators.
 #[ifunc]
 pub fn parser_combinators(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -102,7 +102,7 @@ pub fn parser_combinators(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Versions and what they ask for.
+/// Versions and version requirements.
 #[ifunc]
 pub fn versions(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Values to bytes and back.
+//! Serialisation of values.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -50,7 +50,7 @@ fn log<'a>(input: &[u8], text: &'a str, seed: u64) -> Log<'a> {
     }
 }
 
-/// serde by postcard: there, back, and what is none refused.
+/// serde with postcard: encoding, decoding, and rejection of malformed input.
 #[ifunc]
 pub fn serde_postcard(input: &[u8], world: &mut World) -> Vec<u8> {
     let text = text(input);
@@ -66,7 +66,7 @@ pub fn serde_postcard(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// serde by JSON: typed and untyped.
+/// serde with JSON: typed and untyped.
 #[ifunc]
 pub fn serde_json_values(input: &[u8], world: &mut World) -> Vec<u8> {
     let text = text(input);
@@ -90,7 +90,7 @@ struct Header {
     number: U32<BigEndian>,
 }
 
-/// zerocopy: headers read in place, written back.
+/// zerocopy: headers read in place and written back.
 #[ifunc]
 pub fn zerocopy_headers(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -118,7 +118,7 @@ struct Pixel {
     alpha: u16,
 }
 
-/// bytemuck: casts that are checked.
+/// bytemuck: checked casts.
 #[ifunc]
 pub fn bytemuck_casts(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut pixels: Vec<Pixel> = bytemuck::pod_collect_to_vec(&input[..input.len() / 8 * 8]);
@@ -127,7 +127,7 @@ pub fn bytemuck_casts(input: &[u8], _world: &mut World) -> Vec<u8> {
         pixel.green = pixel.green.wrapping_add(pixel.alpha);
     }
     let mut out = bytemuck::cast_slice::<Pixel, u8>(&pixels).to_vec();
-    // Which of them is aligned is chance; one of two neighbours is not.
+    // Their alignment varies, but one of two neighbours is unaligned.
     let cast =
         |from: usize| bytemuck::try_cast_slice::<u8, u16>(input.get(from..from + 4).unwrap_or(&[])).is_ok();
     out.put(input.len() > 5 && cast(0) && cast(1));

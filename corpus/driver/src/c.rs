@@ -1,5 +1,5 @@
-//! The C cases. To be called directly, a source is compiled by the same compiler with the same flags and linked by the
-//! ordinary linker.
+//! The C cases. For direct calls, the same compiler compiles a source with the same flags, and the system
+//! linker links it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,21 +16,22 @@ use crate::report::Report;
 use crate::settings::Setting;
 use crate::{Failure, Places, rust};
 
-/// Sources that are built with every setting whenever the corpus is run: their code reaches the host in most ways.
+/// Sources that every run builds with every setting: their code uses the host in most of the possible ways.
 const ALWAYS: [&str; 2] = ["c_identity", "c_tables"];
 
-/// A source, and what its first lines say of it.
+/// A source, with the keys in its first lines.
 #[derive(Debug)]
 struct Source {
     name: String,
-    /// It, then the files that belong to it.
+    /// The source and the other files of the case.
     files: Vec<PathBuf>,
     flags: Vec<String>,
     features: Vec<String>,
 }
 
 impl Source {
-    /// Reads the comments that begin the file: `/* features: a; b */`, `/* with: FILES */`, `/* cflags: FLAGS */`.
+    /// Parses the comments at the beginning: `/* features: a; b */`, `/* with: FILES */`, `/* cflags: FLAGS
+    /// */`.
     fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)?;
         let name = path
@@ -62,7 +63,7 @@ impl Source {
         }
         if source.features.is_empty() {
             return Err(format!(
-                "`{}` does not say what it covers: `/* features: .. */`",
+                "`{}` does not state what it covers: `/* features: .. */`",
                 path.display()
             )
             .into());
@@ -70,7 +71,7 @@ impl Source {
         Ok(source)
     }
 
-    /// All of the corpus, by name.
+    /// All sources, by name.
     fn all(places: &Places) -> Result<Vec<Self>, Failure> {
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(places.root.join("corpus/c"))? {
@@ -94,7 +95,8 @@ impl Source {
     }
 }
 
-/// Builds and runs the C cases: all with the setting of releases, and with the others those of [`ALWAYS`] or all.
+/// Builds and runs the C cases: all with the release setting, and either [`ALWAYS`] or all with the other
+/// settings.
 pub(crate) fn run(
     full: bool,
     places: &Places,
@@ -136,10 +138,10 @@ fn call(direct: &Compiled, name: &str, inputs: &[Vec<u8>]) -> Result<Vec<Outcome
         .collect()
 }
 
-/// The ifuncs of a source, and the library to be called directly; or why there is none.
+/// The ifuncs of a source and the library for direct calls, or the build error.
 type Built = Result<(Vec<BuiltIfunc>, PathBuf), String>;
 
-/// Builds sources, as many at once as there are processors.
+/// Builds sources, one per processor at a time.
 fn build_all(sources: &[&Source], setting: &Setting, places: &Places, host: &Library) -> Vec<Built> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = Mutex::new(0..sources.len());
@@ -162,7 +164,7 @@ fn build_all(sources: &[&Source], setting: &Setting, places: &Places, host: &Lib
     let built = built.into_inner().unwrap_or_default();
     built
         .into_iter()
-        .map(|built| built.unwrap_or_else(|| Err("nobody built it".into())))
+        .map(|built| built.unwrap_or_else(|| Err("it was not built".into())))
         .collect()
 }
 
@@ -193,11 +195,7 @@ fn build(
         .output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "`{}` cannot link it to be called directly:\n{said}",
-            setting.compiler
-        )
-        .into());
+        return Err(format!("`{}` cannot link it for direct calls:\n{said}", setting.compiler).into());
     }
     Ok((built, library))
 }

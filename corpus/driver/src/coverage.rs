@@ -1,4 +1,4 @@
-//! Which relocations the corpus' images were made of, and what became of them.
+//! The relocations in the corpus' images, and how the linker resolved them.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use ifunc_build::link::RelocationUse;
 
 use crate::settings::Setting;
 
-/// What compilers are known to write, and the test of the linker that says so itself (`Covers:`), whatever becomes of it.
-/// A line that no case covers is told.
+/// Relocations that compilers are known to emit, each with the linker's test that covers it (`Covers:`),
+/// whatever its resolution. The report names those that no case covers.
 const KNOWN: [(&str, &str, bool, &str); 29] = [
     ("64", "data", false, "pointers.c"),
     ("64", "data", true, "data_imports.c"),
@@ -40,7 +40,7 @@ const KNOWN: [(&str, &str, bool, &str); 29] = [
     ("GOTPCREL", "push [rip]", true, "operands.c"),
 ];
 
-/// What no image can hold: refused, and the linker's test that says so.
+/// Relocations that the linker refuses, each with the linker's test for it.
 const REFUSED: [(&str, &str); 18] = [
     (
         "8, 16, PC8, PC16",
@@ -91,7 +91,7 @@ const REFUSED: [(&str, &str); 18] = [
     ("functions chosen at load (STT_GNU_IFUNC)", "refused/gnu_ifunc.c"),
     ("symbols of a program's linker", "refused/linker_symbols.c"),
     (
-        "symbols that nobody declares",
+        "undeclared symbols",
         "refused/rust_undeclared.rs refused/undeclared.c",
     ),
     (
@@ -102,7 +102,7 @@ const REFUSED: [(&str, &str); 18] = [
 ];
 const TESTS: &str = "ifunc-link/tests/link";
 
-/// A kind of relocation at a kind of place, and what it refers to and becomes.
+/// A relocation kind, its place, its target and its resolution.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     kind: String,
@@ -111,14 +111,14 @@ struct Line {
     resolved: &'static str,
 }
 
-/// How often a line was met, and where first.
+/// How often a relocation occurred, and where first.
 #[derive(Debug)]
 struct Seen {
     count: usize,
     case: String,
 }
 
-/// What was met.
+/// The relocations that occurred.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     lines: BTreeMap<Line, Seen>,
@@ -144,7 +144,7 @@ impl Coverage {
         }
     }
 
-    /// The table.
+    /// Prints the table.
     pub(crate) fn print(&self) {
         println!(
             "\n{:<15} {:<18} {:<8} {:<18} {:>9}  case that covers it",
@@ -192,14 +192,14 @@ mod tests {
     use super::{KNOWN, REFUSED, TESTS};
 
     #[test]
-    fn tests_that_are_named_are_there() {
+    fn named_tests_exist() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(TESTS);
         for test in REFUSED.iter().flat_map(|(_, tests)| tests.split(' ')) {
             assert!(folder.join(test).exists(), "no {TESTS}/{test}");
         }
     }
 
-    /// The linker's test fails if it does not cover what it says, by every compiler of every machine.
+    /// The linker's test fails if its `Covers:` lines do not hold for each compiler of the machine.
     #[test]
     fn tests_cover_what_they_are_named_for() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(TESTS);
@@ -209,7 +209,7 @@ mod tests {
             let row = format!("//#Covers: R_X86_64_{kind} | {place} | {target} | ");
             assert!(
                 text.lines().any(|line| line.starts_with(&row)),
-                "{TESTS}/{test} does not say `{row}..`"
+                "{TESTS}/{test} does not contain `{row}..`"
             );
         }
     }

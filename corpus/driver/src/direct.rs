@@ -1,4 +1,4 @@
-//! The same code, called in this process.
+//! Direct calls of the same code in this process.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::outcome::Outcome;
 
 thread_local! {
-    /// The last panic of a case: what it says, and where.
+    /// The last panic of a case: its message and location.
     static PANIC: RefCell<Option<(String, String, u32)>> = const { RefCell::new(None) };
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Compiled {
 type Main = unsafe extern "C" fn(*const u8, usize, *mut World);
 
 impl Compiled {
-    /// Opens it.
+    /// Opens the library.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         // SAFETY: a library of cases of this checkout, which have no constructors.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
@@ -60,7 +60,7 @@ impl Compiled {
     pub(crate) fn call(&self, name: &str, input: &[u8], world: &mut World) -> Result<Outcome, Failure> {
         // SAFETY: entries have this type (`CASE` in `corpus.h`).
         let main = unsafe { self.library.get::<Main>(format!("{name}_main\0").as_bytes()) }?;
-        // SAFETY: the input is there, and `struct world` is `World`.
+        // SAFETY: the input is valid for its length, and `struct world` has the layout of `World`.
         unsafe { main(input.as_ptr(), input.len(), world) };
         Ok(Outcome::Ran {
             answer: Vec::new(),

@@ -1,4 +1,4 @@
-//! What the host lets cases use: the exports for Rust, and the names for C.
+//! The host's functions and data for cases: exports for Rust, allowed symbols for C.
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const NAMES: [&str; 12] = [
     "host_wide",
     "host_mean",
 ];
-/// What C cases may use of the C library: asked for by name, never looked up for an image.
+/// Symbols of the C library that C cases may use. The host allows them by name.
 const LIBC: [&str; 33] = [
     "__errno_location",
     "abort",
@@ -70,11 +70,11 @@ const MORE_LIBC: [&str; 7] = [
     "__isoc99_sscanf",
 ];
 
-/// The library that is made of `host.c`, as the driver opens it: what is compiled to be called directly binds to it.
+/// The library built from `host.c`, opened by the driver: C cases for direct calls bind to it.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) path: PathBuf,
-    /// Kept open.
+    /// Keeps the library open.
     _opened: Opened,
 }
 
@@ -106,7 +106,7 @@ fn open(path: &Path) -> Result<Opened, Failure> {
     Ok(unsafe { Opened::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?)
 }
 
-/// The names that C cases may use, and what they mean in this process.
+/// The symbols that C cases may use, with their addresses in this process.
 pub(crate) fn names(library: &Path) -> Result<Vec<(&'static str, *const c_void)>, Failure> {
     let host = open(library)?;
     // SAFETY: the maths library of the process's own C library.
@@ -117,16 +117,16 @@ pub(crate) fn names(library: &Path) -> Result<Vec<(&'static str, *const c_void)>
         .chain(of_libc)
         .map(|(library, name)| Ok((*name, find(library, name)?)));
     let found = found.collect();
-    // As long as the process lives: images hold the addresses.
+    // Keeps both open for the lifetime of the process: images hold the addresses.
     std::mem::forget((host, maths));
     found
 }
 
-/// A symbol of a library or of those that it needs.
+/// Finds a symbol in a library or in its dependencies.
 fn find(library: &Opened, name: &str) -> Result<*const c_void, Failure> {
     let c_name = CString::new(name)?;
     let bytes = CStr::to_bytes_with_nul(&c_name);
-    // SAFETY: only looked up, as an address.
+    // SAFETY: only the address is used.
     let symbol = unsafe { library.get::<*const c_void>(bytes) };
     Ok(symbol
         .map_err(|error| format!("the host has no `{name}`: {error}"))?

@@ -1,4 +1,4 @@
-//! What cases compute from: the same for all of them.
+//! The inputs, which are the same for all cases.
 
 use corpus_case::Disorder;
 
@@ -8,7 +8,7 @@ const JSON: &str =
     "{\"name\": \"Ada\", \"list\": [1, 2.5, -3e2, null, true], \"nested\": {\"\": \"\\u00e9\"}} trailing";
 const UNICODE: &str = "Grüße, ΑΣ Σίσυφος ǅ ﬁ İstanbul 日本語 👩‍👩‍👧 e\u{301} \u{2028}٣٤ — “quotes” ẞß\t\r\n";
 
-/// The inputs, the empty one first: what lasts in a case begins anew with it.
+/// All inputs. The empty one comes first: cases with persistent state reset it for an empty input.
 pub(crate) fn all() -> Vec<Vec<u8>> {
     let disorder = |len: usize| -> Vec<u8> {
         Disorder::new(len as u64)
@@ -17,7 +17,7 @@ pub(crate) fn all() -> Vec<Vec<u8>> {
             .collect()
     };
     let mut all = vec![Vec::new()];
-    // Every small length: what depends on it goes every way.
+    // Every small length covers the branches that depend on it.
     all.extend((1..=9).map(|len| PROSE.as_bytes()[..len].to_vec()));
     all.push(PROSE.into());
     all.push(JSON.into());

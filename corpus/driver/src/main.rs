@@ -1,11 +1,11 @@
-//! Builds the corpus with every setting, sends each case to another process, runs it there, and compares with the same
-//! code called directly.
+//! Builds the corpus with every setting, sends each case to another process, and compares its results with
+//! direct calls of the same code.
 //!
 //! ```text
 //! corpus-driver [--full]
 //! ```
 //!
-//! Without `--full`: every case once, and all settings on a few of them.
+//! Without `--full`, it runs every case once, and a few cases with all settings.
 
 mod c;
 mod coverage;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use report::Report;
 
-/// What went wrong with the driver itself, as text.
+/// An error of the driver itself, as text.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the corpus; whether all of it passed.
+/// Runs the corpus. Returns whether every case passed.
 fn run(full: bool) -> Result<bool, Failure> {
     let places = Places::find()?;
     let inputs = inputs::all();
@@ -69,9 +69,9 @@ fn run(full: bool) -> Result<bool, Failure> {
 /// Folders.
 #[derive(Debug)]
 struct Places {
-    /// The checkout.
+    /// The root of the checkout.
     root: PathBuf,
-    /// For what is built.
+    /// The folder for build output.
     target: PathBuf,
 }
 

@@ -1,30 +1,30 @@
-//! What became of a case with one input, and whether two of them are the same.
+//! The outcome of a case with one input, and the comparison of two outcomes.
 
 use std::fmt;
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It ran to its end.
+    /// The case ran to its end.
     Ran {
-        /// What it answered.
+        /// Its answer.
         answer: Vec<u8>,
-        /// What it left behind in the world.
+        /// The state that it left in the world.
         left: Vec<u8>,
     },
-    /// It panicked.
+    /// The case panicked.
     Panicked {
         message: String,
         file: String,
         line: u32,
         left: Vec<u8>,
     },
-    /// Something that no case does.
+    /// An outcome that no case should have.
     Lost(String),
 }
 
 impl Outcome {
-    /// The difference between what was sent and what was called, if there is one.
+    /// The difference between the sent and the called case, if any.
     pub(crate) fn difference(&self, direct: &Self) -> Option<String> {
         match (self, direct) {
             (
@@ -55,7 +55,7 @@ impl Outcome {
     }
 }
 
-/// Paths in images lose what says where they were built.
+/// Paths in images omit the prefix of the build directory.
 fn same_file(sent: &str, called: &str) -> bool {
     let called = called.trim_start_matches('/');
     let sent = sent.trim_start_matches('/');
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_one() {
+    fn every_difference_is_reported() {
         assert_eq!(ran(b"ab", b"c").difference(&ran(b"ab", b"c")), None);
         for (other, says) in [
             (

@@ -1,4 +1,4 @@
-//! The target as a process of its own, and a connection to it.
+//! The target in a process of its own, and the connection to it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use crate::Failure;
 use crate::host::Library;
 use crate::outcome::Outcome;
 
-/// Longer than any case takes on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a case, also on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A target, started again when a case took it down.
+/// A target, restarted after a case that crashed it.
 #[derive(Debug)]
 pub(crate) struct Remote {
     library: PathBuf,
     link: Option<Link>,
-    /// How many were started: each has an address of its own.
+    /// Number of targets started; each has its own address.
     started: u32,
-    /// The library of the ifunc that looks at the world.
+    /// The library of the ifunc that reads the world.
     world: Option<PathBuf>,
 }
 
@@ -39,10 +39,10 @@ impl Drop for Link {
     }
 }
 
-/// A case that was sent to the target that is there now.
+/// A case that was sent to the current target.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    /// Of which target.
+    /// Number of the target.
     number: u32,
     path: PathBuf,
     loaded: Loaded,
@@ -61,9 +61,9 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Looks at the world with the ifunc of this library from now on.
-    pub(crate) fn look_with(&mut self, library: &Path) -> Result<(), Failure> {
-        // A copy: the next build writes the library again.
+    /// Reads the world with the ifunc of this library from now on.
+    pub(crate) fn read_world_with(&mut self, library: &Path) -> Result<(), Failure> {
+        // A copy, because the next build overwrites the library.
         let copy = self.library.with_file_name("take_world.so");
         std::fs::copy(library, &copy)?;
         self.world = Some(copy);
@@ -73,10 +73,10 @@ impl Remote {
         Ok(())
     }
 
-    /// A handle of a library's ifunc.
+    /// Creates a handle for a library's ifunc.
     pub(crate) fn load(&mut self, path: &Path) -> Result<Sent, Failure> {
         let link = self.link()?;
-        // SAFETY: built from this checkout a moment ago.
+        // SAFETY: this driver built the library from the checkout.
         let loaded = unsafe { link.source.load_path(path) }?;
         Ok(Sent {
             number: self.started,
@@ -85,11 +85,11 @@ impl Remote {
         })
     }
 
-    /// Runs it there, and looks at what it left.
+    /// Runs a case on the target, and reads the state that it left.
     pub(crate) fn run(&mut self, sent: &mut Sent, input: &[u8]) -> Outcome {
         let result = self.try_run(sent, input);
         if matches!(result, Ok(Outcome::Lost(_)) | Err(_)) {
-            // Whatever it was, the next case finds a target as it ought to be.
+            // After any error, the next case gets a new target.
             self.link = None;
         }
         result.unwrap_or_else(|error| Outcome::Lost(error.to_string()))
@@ -119,15 +119,15 @@ impl Remote {
         })
     }
 
-    /// What the last case left in the world.
+    /// The state that the last case left in the world.
     fn left(&mut self) -> Result<Vec<u8>, Failure> {
-        let path = self.world.clone().ok_or("nothing looks at the world yet")?;
+        let path = self.world.clone().ok_or("no ifunc reads the world yet")?;
         let link = self.link()?;
         if link.world.is_none() {
             // SAFETY: as in `load`.
             link.world = Some(unsafe { link.source.load_path(path) }?);
         }
-        let world = link.world.as_ref().ok_or("nothing looks at the world yet")?;
+        let world = link.world.as_ref().ok_or("no ifunc reads the world yet")?;
         Ok(world.call(&[])?.wait()?)
     }
 
@@ -146,7 +146,7 @@ impl Link {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["target", address])
             .arg(library)
-            // Closed when this process is gone, however it went; the target ends with it.
+            // The pipe closes when this process ends in any way; the target then ends.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -158,10 +158,14 @@ impl Link {
         if !matches!(ready, Some(Ok(_))) || line.trim_end() != format!("ifunc: ready {address}") {
             let _ = child.kill();
             let status = child.wait()?;
-            return Err(format!("the target is not ready: it said `{}`, {status}", line.trim_end()).into());
+            return Err(format!(
+                "the target is not ready: it printed `{}`, {status}",
+                line.trim_end()
+            )
+            .into());
         }
         let options = SourceOptions::default()
-            .timeout(PATIENCE)
+            .timeout(TIMEOUT)
             .reconnect(Duration::ZERO);
         let source = match Source::connect_with(address, options) {
             Ok(source) => source,

@@ -1,4 +1,4 @@
-//! What is printed: a line per case and setting, tables, and how many passed.
+//! The output: a line per case and setting, tables, and totals.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use ifunc_build::BuiltIfunc;
 use crate::coverage::Coverage;
 use crate::settings::Setting;
 
-/// What was seen so far.
+/// The results so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     coverage: Coverage,
-    /// How many passed with each setting.
+    /// Passed cases per setting.
     settings: BTreeMap<String, usize>,
-    /// Feature to the cases that cover it, and whether all of their runs passed.
+    /// For each feature, the cases that cover it, and whether all their runs passed.
     features: BTreeMap<String, BTreeMap<String, bool>>,
 }
 
 impl Report {
-    /// One case, built with one setting: the image, unless there is none, and how many inputs gave the same, or what is
-    /// wrong.
+    /// Prints the result of a case with one setting: the image, if any, and the number of equal outcomes or
+    /// the error.
     pub(crate) fn line<S: AsRef<str>>(
         &mut self,
         name: &str,
@@ -58,8 +58,8 @@ impl Report {
         }
     }
 
-    /// What went wrong without a case that failed: settings of which fewer cases passed than there have to be. A corpus of
-    /// which nothing ran is none that passed.
+    /// Errors other than failed cases: settings with fewer passed cases than required. A corpus of which
+    /// nothing ran has not passed.
     pub(crate) fn missing(&self, full: bool) -> Vec<String> {
         let settings = [Setting::rust(), Setting::c()];
         let mut missing = Vec::new();
@@ -68,16 +68,16 @@ impl Report {
             let passed = self.settings.get(&setting.to_string()).copied().unwrap_or(0);
             let least = setting.least(full || number == 0);
             if passed < least {
-                missing.push(format!("{setting}: {passed} passed, {least} have to"));
+                missing.push(format!("{setting}: {passed} passed, at least {least} required"));
             }
         }
         missing
     }
 
-    /// The tables, and how many passed.
+    /// Prints the tables and the totals.
     pub(crate) fn finish(&self) {
         self.coverage.print();
-        println!("\nwhat the cases are about");
+        println!("\nfeatures covered");
         for (feature, cases) in &self.features {
             let names: Vec<String> = cases
                 .iter()
@@ -99,7 +99,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// A report of which so many cases passed with every setting.
+    /// A report with this number of passed cases per setting.
     fn of(cases: impl Fn(&Setting) -> usize) -> Report {
         let mut report = Report::default();
         for setting in Setting::rust().iter().chain(&Setting::c()) {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_success() {
+    fn an_empty_run_is_no_success() {
         let settings = Setting::rust().len() + Setting::c().len();
         assert_eq!(of(|_| 0).missing(false).len(), settings);
         assert_eq!(of(|_| 100).missing(true), [""; 0]);

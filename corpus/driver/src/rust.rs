@@ -9,11 +9,12 @@ use crate::report::Report;
 use crate::settings::Setting;
 use crate::{Failure, Places, direct};
 
-/// The package that is built with every setting whenever the corpus is run, as far as it goes without its features.
+/// The package that every run builds with every setting, without its features.
 const ALWAYS: &str = "corpus-language";
 const PACKAGES: [&str; 2] = [ALWAYS, "corpus-crates"];
 
-/// Builds and runs the Rust cases: all with the setting of releases, and with the others those of [`ALWAYS`] or all.
+/// Builds and runs the Rust cases: all with the release setting, and either [`ALWAYS`] or all with the other
+/// settings.
 pub(crate) fn run(
     full: bool,
     places: &Places,
@@ -45,7 +46,7 @@ pub(crate) fn run(
                 options.no_default_features = true;
             }
         }
-        let mut said = Said::default();
+        let mut said = Diagnostics::default();
         let built = match build_packages(&options, &mut said) {
             Ok(built) => built,
             Err(error) => {
@@ -75,11 +76,11 @@ fn run_setting(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let world = built.iter().find(|built| built.name == "take_world");
-    remote.look_with(&world.ok_or("there is no ifunc `take_world`")?.path)?;
+    remote.read_world_with(&world.ok_or("no ifunc `take_world` was built")?.path)?;
     for (case, expected) in cases {
         let Some(built) = built.iter().find(|built| built.name == case.name) else {
             if all {
-                let why = "no image came of it".into();
+                let why = "no image was built".into();
                 report.line(case.name, case.features, setting, None, Err(why));
             }
             continue;
@@ -90,7 +91,7 @@ fn run_setting(
     Ok(())
 }
 
-/// What a case gives, called directly.
+/// The outcomes of a case called directly.
 fn call(case: &Case, inputs: &[Vec<u8>]) -> Vec<Outcome> {
     let mut world = World::new();
     inputs
@@ -99,7 +100,7 @@ fn call(case: &Case, inputs: &[Vec<u8>]) -> Vec<Outcome> {
         .collect()
 }
 
-/// Sends a case each input, and compares; how many inputs there were.
+/// Runs a case remotely with each input and compares. Returns the number of inputs.
 pub(crate) fn compare(
     built: &BuiltIfunc,
     inputs: &[Vec<u8>],
@@ -116,11 +117,11 @@ pub(crate) fn compare(
     Ok(inputs.len())
 }
 
-/// What the compiler said: shown only when a build fails.
+/// The compiler's messages, shown only when a build fails.
 #[derive(Debug, Default)]
-struct Said(String);
+struct Diagnostics(String);
 
-impl Progress for Said {
+impl Progress for Diagnostics {
     fn diagnostic(&mut self, rendered: &str) {
         self.0.push_str(rendered);
     }

@@ -1,10 +1,10 @@
-//! How the corpus is built.
+//! The build settings of the corpus.
 
 use std::fmt;
 
 use ifunc_build::OptLevel;
 
-/// Optimisation levels, and how compilers name them.
+/// Optimisation levels, with the compilers' names.
 pub(crate) const LEVELS: [(OptLevel, &str); 5] = [
     (OptLevel::O0, "O0"),
     (OptLevel::O1, "O1"),
@@ -13,35 +13,35 @@ pub(crate) const LEVELS: [(OptLevel, &str); 5] = [
     (OptLevel::Os, "Os"),
 ];
 
-/// Compilers of C.
+/// C compilers.
 pub(crate) const COMPILERS: [&str; 2] = ["gcc", "clang"];
 
-/// One way to build.
+/// One build setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) compiler: &'static str,
     pub(crate) level: OptLevel,
     pub(crate) level_name: &'static str,
-    /// Rust: LTO over all crates. C: calls by way of a PLT, as a compiler makes them unless it is told otherwise.
+    /// Rust: LTO over all crates. C: calls through a PLT, the compilers' default.
     pub(crate) usual: bool,
 }
 
 impl Setting {
-    /// All of Rust's; the one of releases first.
+    /// All settings for Rust; the release setting comes first.
     pub(crate) fn rust() -> Vec<Self> {
         with_first(all(&["rustc"]), |setting| {
             setting.level == OptLevel::O3 && setting.usual
         })
     }
 
-    /// All of C's; the one of releases first.
+    /// All settings for C; the release setting comes first.
     pub(crate) fn c() -> Vec<Self> {
         with_first(all(&COMPILERS), |setting| {
             setting.compiler == "gcc" && setting.level == OptLevel::O2 && setting.usual
         })
     }
 
-    /// How many cases have to pass at least: of all of them, or of those that are built with every setting.
+    /// Minimum number of passed cases: of all cases, or of those built with every setting.
     pub(crate) fn least(&self, all: bool) -> usize {
         match (self.compiler, all) {
             ("rustc", true) => 40,
@@ -51,7 +51,7 @@ impl Setting {
         }
     }
 
-    /// The third thing beside compiler and level.
+    /// The setting's third dimension, besides compiler and level.
     pub(crate) fn third(&self) -> &'static str {
         match (self.compiler, self.usual) {
             ("rustc", true) => "lto fat",

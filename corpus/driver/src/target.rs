@@ -1,4 +1,4 @@
-//! The other process: a target that knows no case.
+//! The other process: a target without any case linked in.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use ifunc_rt::Target;
 
 use crate::{Failure, host};
 
-/// Serves until the driver is gone.
+/// Serves until the driver ends.
 pub(crate) fn serve(address: &str, library: &Path) -> Result<(), Failure> {
-    // SAFETY: the corpus of this checkout, sent by the driver that started this process.
+    // SAFETY: the driver that started this process sends only the corpus of this checkout.
     let mut builder = unsafe { Target::builder().accept_code() };
     for (name, pointer) in host::names(library)? {
         builder = builder.allow(name, pointer);
     }
     let mut target = builder.listen(address)?;
     std::thread::spawn(|| {
-        // Nothing is ever said; the end is what is waited for.
+        // The driver never writes; the read returns when the driver ends.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
     });

@@ -119,7 +119,7 @@ struct Child {
     parent: Weak<Parent>,
 }
 
-/// Shared ownership, with cycles, cells and what is computed once.
+/// Shared ownership, with cycles, cells and lazily computed values.
 #[ifunc]
 pub fn shared_ownership(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,11 +1,11 @@
-//! The ways that control takes.
+//! Control flow.
 
 use alloc::vec::Vec;
 
 use corpus_case::{Put, World, words};
 use ifunc::prelude::*;
 
-/// A dense `match`: a table of jumps.
+/// A dense `match`: a jump table.
 #[ifunc]
 pub fn jump_table(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut state = world.seed;
@@ -46,7 +46,7 @@ pub fn jump_table(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// A `match` over strings, many of one length.
+/// A `match` over strings, many of equal length.
 #[ifunc]
 pub fn match_strings(input: &[u8], _world: &mut World) -> Vec<u8> {
     let text = corpus_case::text(input);
@@ -107,7 +107,7 @@ fn permutations(items: &mut [u8], from: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Functions that call themselves, and each other.
+/// Functions that call themselves and each other.
 #[ifunc]
 pub fn recursion(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -142,7 +142,7 @@ fn second(n: u64, sum: u64) -> u64 {
     }
 }
 
-/// Calls in the last position.
+/// Calls in tail position.
 #[ifunc]
 pub fn tail_calls(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

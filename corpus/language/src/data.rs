@@ -1,4 +1,4 @@
-//! Data of all kinds: constant, zeroed, written, aligned, of no size.
+//! Data of all kinds: constant, zeroed, mutable, aligned, zero-sized.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -50,7 +50,7 @@ pub fn atomics(input: &[u8], world: &mut World) -> Vec<u8> {
         out.put(updated.ok());
     }
     WHERE.store(&raw mut world.calls, Ordering::SeqCst);
-    // SAFETY: the world outlives this function, and nobody else has it.
+    // SAFETY: the world outlives this function, which has exclusive access to it.
     unsafe { *WHERE.load(Ordering::SeqCst) += 5 };
     out.put(
         CELLS
@@ -61,17 +61,17 @@ pub fn atomics(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// A `static mut` of old, as it is written now.
+/// The present form of a `static mut`.
 struct Memory(UnsafeCell<[u64; 16]>);
 
-// SAFETY: one invocation at a time has the target, and with it this.
+// SAFETY: the target runs one invocation at a time, so accesses do not overlap.
 unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(UnsafeCell::new([
     1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987,
 ]));
 
-/// Memory that lasts from one invocation to the next; an empty input begins anew. Its code is never evicted.
+/// State that persists between invocations; an empty input resets it. The code is pinned.
 #[ifunc(pinned)]
 pub fn remembers(input: &[u8], world: &mut World) -> Vec<u8> {
     // SAFETY: see `Memory`; this is the only place that uses it.
@@ -159,7 +159,7 @@ fn constant<T: Constant>(_: T, by: u64) -> u64 {
     T::VALUE.wrapping_mul(by)
 }
 
-/// Values of no size: in vectors, as arguments, as keys.
+/// Zero-sized values: in vectors, as arguments, as keys.
 #[ifunc]
 pub fn zero_sized(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -211,7 +211,7 @@ const CRC: [u32; 256] = {
     table
 };
 
-/// Tables that the compiler computed.
+/// Tables computed at compile time.
 #[ifunc]
 pub fn computed_tables(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -251,7 +251,7 @@ impl<const R: usize, const C: usize> Matrix<R, C> {
     }
 }
 
-/// Types and functions over constants.
+/// Const generics in types and functions.
 #[ifunc]
 pub fn const_generics(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -267,7 +267,7 @@ pub fn const_generics(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// What a type can be: an enum with data in its branches, its niches, unions, and what they take.
+/// An enum with data, recursion and niches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Tree {
     Leaf,

@@ -1,4 +1,4 @@
-//! Calls whose target is known when they are made.
+//! Dynamic dispatch.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -102,7 +102,7 @@ impl Step for Turn {
 
 static PROGRAM: [&dyn Step; 5] = [&Add(7), &Turn, &Xor(0x5555_5555), &Turn, &Add(u64::MAX / 3)];
 
-/// Vtables that static data points to.
+/// Vtables referenced from static data.
 #[ifunc]
 pub fn static_vtables(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -184,7 +184,7 @@ fn consume(f: Box<dyn FnOnce() -> Vec<u64>>) -> Vec<u64> {
     f()
 }
 
-/// Closures that capture, are returned, boxed, mutate, and are consumed.
+/// Closures that capture, mutate, are returned, boxed and consumed.
 #[ifunc]
 pub fn closures(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

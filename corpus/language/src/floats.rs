@@ -52,7 +52,7 @@ pub fn float_arithmetic(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// To integers and back, of all widths.
+/// Conversions to integers of all widths and back.
 #[ifunc]
 pub fn float_conversions(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

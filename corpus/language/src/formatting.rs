@@ -1,4 +1,4 @@
-//! `core::fmt`, in all its forms.
+//! All features of `core::fmt`.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -118,10 +118,10 @@ impl<I: Iterator<Item = u8>> Lossless for I {
     }
 }
 
-/// A writer with little room: errors of formatting come back.
-struct Room<'a>(&'a mut [u8], usize);
+/// A writer of fixed capacity, which returns formatting errors.
+struct FixedBuffer<'a>(&'a mut [u8], usize);
 
-impl Write for Room<'_> {
+impl Write for FixedBuffer<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         let end = self.1 + s.len();
         self.0
@@ -133,14 +133,14 @@ impl Write for Room<'_> {
     }
 }
 
-/// `fmt::Arguments` handed on, into memory without an allocator, until it is full.
+/// `fmt::Arguments` passed on to a fixed buffer, until it is full.
 #[ifunc]
 pub fn format_arguments(input: &[u8], world: &mut World) -> Vec<u8> {
     fn print(to: &mut dyn Write, what: fmt::Arguments<'_>) -> bool {
         to.write_fmt(what).is_ok()
     }
     let mut room = [0_u8; 200];
-    let mut room = Room(&mut room, 0);
+    let mut room = FixedBuffer(&mut room, 0);
     let mut out = Vec::new();
     for (index, word) in words(input).chain([world.seed]).enumerate().take(50) {
         let fits = print(

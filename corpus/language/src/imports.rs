@@ -1,4 +1,4 @@
-//! Functions of the host.
+//! Host functions.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use ifunc::prelude::*;
 
 #[ifunc::import]
 unsafe extern "C" {
-    /// A number of the host's.
+    /// Mixes two numbers.
     safe fn host_mix(a: u64, b: u64) -> u64;
     /// Another function of the same type.
     safe fn host_spread(a: u64, b: u64) -> u64;
@@ -15,21 +15,21 @@ unsafe extern "C" {
     safe fn host_sum(values: &[u64]) -> u64;
     /// Writes into a slice.
     safe fn host_fill(values: &mut [u8], with: u8);
-    /// Measures a text: an error if it is empty.
+    /// Returns the length of a text; an error if it is empty.
     safe fn host_measure(text: &str) -> Result<u64, i32>;
-    /// Finds the place of a byte.
+    /// Finds the index of a byte.
     safe fn host_find(bytes: &[u8], byte: u8) -> Option<u64>;
     /// Halves a float.
     safe fn host_halve(value: f64) -> f64;
-    /// What may be there or not.
+    /// Returns the value, or seven for `None`.
     safe fn host_or_seven(value: Option<&u64>) -> u64;
-    /// Changes the world.
+    /// Changes the target's data.
     safe fn host_count(world: &mut World);
-    /// Calls back the function at this address, `extern "C" fn(u64) -> u64`.
+    /// Calls the function at this address, an `extern "C" fn(u64) -> u64`.
     fn host_call_back(function: usize, value: u64) -> u64;
 }
 
-/// Calls with everything that crosses.
+/// Calls with every type that crosses.
 #[ifunc]
 pub fn import_calls(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -61,7 +61,7 @@ fn folded(values: impl Iterator<Item = u64>, by: Mix) -> u64 {
     values.fold(1, by)
 }
 
-/// Imports whose address is taken: handed on, and in a static table.
+/// Imports whose address is taken: passed on, and stored in a static table.
 #[ifunc]
 pub fn import_addresses(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -81,18 +81,18 @@ extern "C" fn called_back(value: u64) -> u64 {
     host_mix(value, value).wrapping_mul(3)
 }
 
-/// A function of the ifunc's that the host calls, and that calls the host.
+/// A function of the ifunc that the host calls, and that calls the host.
 #[ifunc]
 pub fn callbacks(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
     for word in words(input).take(64).chain([9]) {
-        // SAFETY: `called_back` is such a function, and lives while the host calls it.
+        // SAFETY: `called_back` has this type and lives while the host calls it.
         out.put(unsafe { host_call_back(called_back as *const () as usize, word) });
     }
     out
 }
 
-/// An import in the last position: a tail call.
+/// An import in tail position: a tail call.
 #[ifunc]
 pub fn import_tail_calls(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

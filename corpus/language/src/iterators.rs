@@ -1,4 +1,4 @@
-//! Iterators, generics, and what they become.
+//! Iterators and generics.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use core::ops::{Add, ControlFlow, Mul};
 use corpus_case::{Disorder, Put, World, words};
 use ifunc::prelude::*;
 
-/// Adapters upon adapters.
+/// Chains of adapters.
 #[ifunc]
 pub fn adapters(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -159,7 +159,7 @@ fn power<T: Ring>(base: T, mut exponent: u64) -> T {
     result
 }
 
-/// One generic function, many types.
+/// One generic function, instantiated for many types.
 #[ifunc]
 pub fn generics(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

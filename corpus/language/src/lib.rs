@@ -1,5 +1,5 @@
-//! What Rust code is made of, as ifuncs. Each case computes from its input and returns all that it computed; the driver
-//! calls the same functions directly and compares.
+//! Rust language features and core libraries, as ifuncs. Each case computes from its input and returns all
+//! results. The driver calls the same functions directly and compares.
 
 #![no_std]
 #![allow(clippy::manual_is_multiple_of, reason = "the cases are about arithmetic")]

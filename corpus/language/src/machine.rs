@@ -1,4 +1,4 @@
-//! What only this machine has.
+//! Features specific to x86-64.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use corpus_case::{Put, World, words};
 use ifunc::prelude::*;
 
-/// SSE2 by intrinsics, constants of vectors among them.
+/// SSE2 intrinsics and vector constants.
 #[ifunc]
 pub fn simd(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -40,7 +40,7 @@ pub fn simd(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Assembly between the lines: operands in registers and memory, flags, loops, labels.
+/// Inline assembly: operands in registers and memory, flags, loops, labels.
 #[ifunc]
 pub fn inline_assembly(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -70,7 +70,7 @@ pub fn inline_assembly(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Volatile accesses, memory that is not initialised yet, raw pointers.
+/// Volatile accesses, uninitialised memory, raw pointers.
 #[ifunc]
 pub fn raw_memory(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -81,12 +81,12 @@ pub fn raw_memory(input: &[u8], world: &mut World) -> Vec<u8> {
         filled += 1;
     }
     for place in &room[..filled] {
-        // SAFETY: the first `filled` are written.
+        // SAFETY: the first `filled` elements are initialised.
         out.put(unsafe { place.assume_init() });
     }
     let pointer = &raw mut world.calls;
     for byte in input {
-        // SAFETY: the world is ours.
+        // SAFETY: the ifunc has exclusive access to the world.
         unsafe {
             pointer.write_volatile(
                 pointer
@@ -98,12 +98,12 @@ pub fn raw_memory(input: &[u8], world: &mut World) -> Vec<u8> {
     }
     let bytes = input.as_ptr();
     for at in (0..input.len().saturating_sub(8)).step_by(13).take(200) {
-        // SAFETY: eight bytes are there.
+        // SAFETY: eight bytes are readable at `at`.
         out.put(unsafe { bytes.add(at).cast::<u64>().read_unaligned() });
     }
     out.put(core::hint::black_box(input.len()));
     let length: fn(&[u8]) -> usize = <[u8]>::len;
-    // SAFETY: the same function, by its address and back.
+    // SAFETY: the address is that of a function of this type.
     let again = unsafe {
         core::mem::transmute::<*const (), fn(&[u8]) -> usize>(core::hint::black_box(length as *const ()))
     };

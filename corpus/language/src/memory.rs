@@ -1,4 +1,4 @@
-//! Memory: copied, moved, filled, compared, sorted.
+//! Memory: copying, moving, filling, comparing, sorting.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ fn digest(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Copies of all small sizes and some large ones, at odd places, overlapping both ways.
+/// Copies of all small sizes and some large ones, unaligned, overlapping in both directions.
 #[ifunc]
 pub fn copies(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -37,7 +37,7 @@ pub fn copies(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Memory filled and compared, in all small sizes and some large ones.
+/// Fills and comparisons of all small sizes and some large ones.
 #[ifunc]
 pub fn fills_and_compares(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -59,7 +59,7 @@ pub fn fills_and_compares(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Sorted in every way, searched, selected, rotated.
+/// Sorting, searching, selection and rotation.
 #[ifunc]
 pub fn sorting(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -98,7 +98,7 @@ pub fn sorting(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Slices: cut, joined, windowed, swapped.
+/// Slices: splitting, joining, windows, swaps.
 #[ifunc]
 pub fn slices(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -15,7 +15,7 @@ fn wide(input: &[u8], world: &World) -> Vec<u128> {
         .collect()
 }
 
-/// 128-bit numbers: multiplied, divided, shifted, compared, converted.
+/// 128-bit numbers: multiplication, division, shifts, comparisons, conversions.
 #[ifunc]
 pub fn wide_integers(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -41,7 +41,7 @@ pub fn wide_integers(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// What arithmetic does at the ends of its range, asked for by name.
+/// Checked, saturating and wrapping arithmetic at the ends of the range.
 #[ifunc]
 pub fn checked_arithmetic(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -75,7 +75,7 @@ pub fn checked_arithmetic(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Shifts and rotations by amounts that are only known when it runs.
+/// Shifts and rotations by amounts known at run time only.
 #[ifunc]
 pub fn shifts(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -93,7 +93,7 @@ pub fn shifts(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Bits: counted, spread, gathered, reversed.
+/// Bits: counting, spreading, gathering, reversing.
 #[ifunc]
 pub fn bit_tricks(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

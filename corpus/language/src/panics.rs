@@ -1,4 +1,4 @@
-//! Panics of every kind. What they say and where is compared as well.
+//! Panics of every kind. The driver also compares messages and locations.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ pub fn panics_by_index(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// What the compiler checks in arithmetic whatever the profile: division by zero, and its overflow.
+/// Arithmetic checks in every profile: division by zero, and its overflow.
 #[ifunc]
 pub fn panics_by_arithmetic(input: &[u8], _world: &mut World) -> Vec<u8> {
     let by = input.len() as i64 % 3 - 1;
@@ -30,7 +30,7 @@ pub fn panics_by_arithmetic(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// `unwrap`, `expect`, `unreachable!`, `assert_eq!`, and messages that are formatted.
+/// `unwrap`, `expect`, `unreachable!`, `assert_eq!`, and formatted messages.
 #[ifunc]
 pub fn panics_with_messages(input: &[u8], world: &mut World) -> Vec<u8> {
     let text: String = text(input).chars().take(12).collect();
@@ -57,7 +57,7 @@ pub fn panics_with_messages(input: &[u8], world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Strings cut inside a character, bytes that are no text, cells borrowed twice, capacity beyond measure.
+/// Strings split inside a character, invalid UTF-8, cells borrowed twice, capacity overflow.
 #[ifunc]
 pub fn panics_of_the_library(input: &[u8], _world: &mut World) -> Vec<u8> {
     let cell = RefCell::new(Vec::from(&input[..input.len().min(4)]));
@@ -80,7 +80,7 @@ pub fn panics_of_the_library(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// A panic from deep inside, through closures and trait objects, with values that would be dropped.
+/// A panic in a deep call, through closures and trait objects, with values that an unwind would drop.
 #[ifunc]
 pub fn panics_from_below(input: &[u8], world: &mut World) -> Vec<u8> {
     fn down(depth: usize, leaf: &dyn Fn(usize) -> u64) -> u64 {

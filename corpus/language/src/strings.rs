@@ -1,4 +1,4 @@
-//! Static data that points to static data.
+//! Static data with pointers to static data.
 
 use alloc::vec::Vec;
 

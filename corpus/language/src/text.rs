@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use corpus_case::{Put, World, text};
 use ifunc::prelude::*;
 
-/// Characters: what they are, their case, their encodings.
+/// Characters: classes, case, encodings.
 #[ifunc]
 pub fn characters(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -35,7 +35,7 @@ pub fn characters(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Strings: searched, cut, replaced, trimmed, turned to other cases.
+/// Strings: searching, splitting, replacing, trimming, case mapping.
 #[ifunc]
 pub fn strings(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
@@ -81,7 +81,7 @@ pub fn strings(input: &[u8], _world: &mut World) -> Vec<u8> {
     out
 }
 
-/// Bytes judged as UTF-8, with where they are none.
+/// UTF-8 validation, with the position of errors.
 #[ifunc]
 pub fn utf8(input: &[u8], _world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,11 +1,11 @@
-//! How the driver looks at the target's data between two cases.
+//! The ifunc by which the driver reads the target's data between two cases.
 
 use alloc::vec::Vec;
 
 use corpus_case::World;
 use ifunc::prelude::*;
 
-/// Answers what the last case left behind, and puts the world back as it was.
+/// Answers the state that the last case left, and resets the world.
 #[ifunc]
 pub fn take_world(_input: &[u8], world: &mut World) -> Vec<u8> {
     world.take()

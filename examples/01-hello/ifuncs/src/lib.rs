@@ -1,4 +1,4 @@
-//! What travels: the two functions below, and the one in `c/multiply.c`. The target is linked with none of them.
+//! The ifuncs: the two functions below, and the one in `c/multiply.c`. The target links none of them.
 
 #![no_std]
 
@@ -6,7 +6,7 @@ use ifunc::prelude::*;
 
 #[ifunc::import]
 unsafe extern "C" {
-    /// A function of the target. Code that travels may call what the target exports, and nothing else.
+    /// A function of the target. An ifunc may call what the target exports, and nothing else.
     safe fn announce(what: &str, value: u64);
 }
 
@@ -17,7 +17,7 @@ pub fn add(delta: u64, counter: &mut u64) -> u64 {
     *counter
 }
 
-/// Makes the target say what its counter is.
+/// Makes the target print its counter.
 #[ifunc]
 pub fn report(what: &str, counter: &u64) {
     announce(what, *counter);

@@ -1,4 +1,4 @@
-//! Files and the records they become.
+//! Files, and their division into records.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is below a folder.
+/// The contents of a folder.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Regular files, relative to the folder, in order.
     pub files: Vec<PathBuf>,
-    /// What is not followed or has no content.
+    /// Counts of entries that are not files.
     pub skipped: Skipped,
 }
 
-/// What was not taken.
+/// Entries that were skipped.
 #[derive(Debug, Default)]
 pub struct Skipped {
     symlinks: usize,
@@ -36,7 +36,7 @@ impl fmt::Display for Skipped {
 /// Walks `folder`.
 ///
 /// # Errors
-/// A folder cannot be read; its name is in the message.
+/// A folder cannot be read; the message names it.
 pub fn below(folder: &Path) -> io::Result<Found> {
     let mut found = Found::default();
     let mut folders = vec![PathBuf::new()];
@@ -63,8 +63,8 @@ pub fn below(folder: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-/// A part of a file: all of them are [`MAX_VALUE`](example_02_compressed_insert_ifuncs::MAX_VALUE) long but the last,
-/// which is shorter, and may be empty.
+/// A part of a file. Every piece is [`MAX_VALUE`](example_02_compressed_insert_ifuncs::MAX_VALUE) bytes long
+/// except for the last one, which is shorter and may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
     path: &'a OsStr,
@@ -72,7 +72,7 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// The pieces that a file can have.
+    /// All pieces that a file can have.
     pub fn all(path: &'a Path) -> impl Iterator<Item = Self> {
         (0..=u32::MAX).map(|index| Self {
             path: path.as_os_str(),
@@ -80,7 +80,8 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// The bytes of the path, a zero, which no path has in it, and which piece it is.
+    /// The record's key: the bytes of the path, a zero byte (which no path contains), and the number of the
+    /// piece.
     #[must_use]
     pub fn key(&self) -> Vec<u8> {
         [self.path.as_bytes(), &[0], &self.index.to_be_bytes()].concat()

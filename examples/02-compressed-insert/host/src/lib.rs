@@ -1,9 +1,9 @@
-//! The example of the papers: the target owns a database and knows nothing of compression; the source sends it records
-//! that are compressed, and the code that decompresses them there.
+//! The target owns a database and has no decompressor; the source sends it compressed records and the code
+//! that decompresses them.
 //!
-//! `cargo ifunc run 02-compressed-insert -- DIR [DATABASE]` loads every file below `DIR` and then compares each with
-//! what a third process finds in the database. Without `DATABASE` the database is a file beside the programs, removed
-//! when all was well.
+//! `cargo ifunc run 02-compressed-insert -- DIR [DATABASE]` loads every file below `DIR`. A third process
+//! then compares each file with its records in the database. Without `DATABASE`, the database is a temporary
+//! file next to the programs, removed after success.
 
 pub mod files;
 pub mod store;
@@ -22,16 +22,17 @@ use ifunc_rt::{Source, Target};
 use files::Piece;
 use store::Store;
 
-/// Owns the database until a source has ended the loading.
+/// Owns the database until a source ends the loading.
 ///
 /// # Errors
-/// The command line names no folder, the database cannot be made, or the address cannot be listened on.
+/// The command line names no folder, the database cannot be created, or the target cannot listen on the
+/// address.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
-    // The source needs it; without it there is nothing to wait for.
+    // Without a folder the source would fail, so the target does not start either.
     folder()?;
     let (database, _) = database(addr)?;
     let mut store = Store::create(&database)?;
-    // SAFETY: code that arrives has the authority of this process. Only programs of the same user can send it.
+    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
@@ -40,10 +41,10 @@ pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends every file below the folder that the command line names, then has another process compare them.
+/// Sends every file below the folder that the command line names, then starts a process that compares them.
 ///
 /// # Errors
-/// A file cannot be read, the target cannot be reached or failed, or what it stored is not what was sent.
+/// A file cannot be read, the target cannot be reached or fails, or the database differs from the files.
 pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
     let folder = folder()?;
     let (database, is_ours) = database(addr)?;
@@ -68,7 +69,7 @@ pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    // Whatever went wrong with what was sent is known here at the latest.
+    // `flush` reports every failure of the messages sent so far.
     source.flush()?;
     println!(
         "sent {} files as {sent} records; {}",
@@ -77,7 +78,7 @@ pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
     );
     source.register::<finish_loading>()?.call(&sent)?.wait()?;
 
-    // The target has let go of the database. A process that never heard of ifuncs opens it.
+    // The target has closed the database. A process without ifuncs opens it.
     let verify = env::current_exe()?.with_file_name("verify");
     let status = Command::new(verify).arg(&folder).arg(&database).status()?;
     if !status.success() {
@@ -97,12 +98,12 @@ fn folder() -> Result<PathBuf, Box<dyn Error>> {
     let folder = env::args_os().nth(1).map(PathBuf::from);
     let folder = folder.ok_or("which files? help: cargo ifunc run 02-compressed-insert -- DIR [DATABASE]")?;
     if !folder.is_dir() {
-        return Err(format!("`{}` is no folder", folder.display()).into());
+        return Err(format!("`{}` is not a folder", folder.display()).into());
     }
     Ok(folder)
 }
 
-/// Where the database is, and whether we chose the place. Target and source are told the same, so they agree.
+/// The database's path, and whether it is temporary. Target and source get the same arguments, so they agree.
 fn database(addr: &str) -> Result<(PathBuf, bool), Box<dyn Error>> {
     if let Some(path) = env::args_os().nth(2) {
         return Ok((path.into(), false));

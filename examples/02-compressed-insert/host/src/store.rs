@@ -1,4 +1,4 @@
-//! What the target has: a database, and two functions that the code it receives may call.
+//! The target's database, and two functions on it that ifuncs may call.
 
 use std::path::Path;
 
@@ -7,30 +7,30 @@ use redb::{Database, ReadableTableMetadata, TableDefinition, WriteTransaction};
 
 /// The records. Keys and values are bytes.
 pub(crate) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-/// A transaction that has taken up so many bytes is ended, and the next begun.
+/// Commits a transaction after this many bytes.
 const BATCH: usize = 64 << 20;
 
-/// The database. Ifuncs know it by the name `store/1` and cannot look inside.
+/// The database. Ifuncs refer to it by the name `store/1` and cannot access its contents.
 #[derive(Opaque)]
 #[opaque("store/1")]
 pub struct Store {
-    /// `None` once it is finished.
+    /// `None` after [`finish`].
     open: Option<Open>,
     records: u64,
 }
 
 struct Open {
-    /// `None` between two transactions: redb has one writer at a time.
+    /// `None` between two transactions; redb has one writer at a time.
     transaction: Option<WriteTransaction>,
     pending: usize,
     database: Database,
 }
 
 impl Store {
-    /// Opens the database, or makes it.
+    /// Opens the database, or creates it.
     ///
     /// # Errors
-    /// The file is not ours, is no database, or is open elsewhere.
+    /// The file is not accessible, not a database, or open elsewhere.
     pub fn create(path: &Path) -> Result<Self, redb::Error> {
         let database = Database::create(path)?;
         Ok(Self {
@@ -49,7 +49,7 @@ impl Store {
         self.open.is_none()
     }
 
-    /// How many records there were when it was finished.
+    /// Number of records at the time of [`finish`].
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
@@ -90,16 +90,16 @@ impl Open {
     }
 }
 
-/// Puts a record into the store.
+/// Inserts a record into the store.
 ///
 /// # Errors
-/// 1: the database said no; why, stands on the target's standard error.
+/// 1: the database reported an error; the target prints it on standard error.
 #[ifunc::export]
 pub fn insert(store: &mut Store, key: &[u8], value: &[u8]) -> Result<(), i32> {
     store.insert(key, value).map_err(|e| refused("insert", &e))
 }
 
-/// Makes all records last, and lets go of the database. Answers how many records it holds.
+/// Commits all records and closes the database. Returns the number of records.
 ///
 /// # Errors
 /// As [`insert`].

@@ -1,4 +1,4 @@
-//! Compares files with records.
+//! Compares files with the records of a database.
 
 use std::error::Error;
 use std::fmt;
@@ -12,7 +12,7 @@ use redb::{Database, ReadableDatabase};
 use crate::files::{self, Piece};
 use crate::store::RECORDS;
 
-/// What was compared and found equal.
+/// Files and bytes that were found equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verified {
     files: u64,
@@ -28,7 +28,7 @@ impl fmt::Display for Verified {
 /// Compares every file below `folder`, byte by byte, with its records in `database`.
 ///
 /// # Errors
-/// The first file that differs or is missing; or something cannot be read.
+/// The first file that differs or is missing, or a read error.
 pub fn verify(folder: &Path, database: &Path) -> Result<Verified, Box<dyn Error>> {
     let database = Database::open(database)?;
     let records = database.begin_read()?.open_table(RECORDS)?;
@@ -43,7 +43,7 @@ pub fn verify(folder: &Path, database: &Path) -> Result<Verified, Box<dyn Error>
                 .get(&*piece.key())?
                 .ok_or_else(|| said("is not in the database"))?;
             if record.value() != bytes {
-                return Err(said("differs from what is in the database").into());
+                return Err(said("differs from the database").into());
             }
             verified.bytes += bytes.len() as u64;
             if bytes.len() < MAX_VALUE {

@@ -1,5 +1,5 @@
-//! What travels: a record that is compressed on the source, and the function that decompresses it on the target. The
-//! target has a store; of compression it knows nothing.
+//! The ifuncs: a record that the source compresses, and the function that decompresses it on the target,
+//! which has a store but no decompressor.
 
 #![no_std]
 
@@ -10,23 +10,23 @@ use alloc::vec;
 use ifunc::prelude::*;
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
-/// Longest value of a record. Longer files travel in pieces.
+/// Longest value of a record in bytes. The source divides longer files into pieces.
 pub const MAX_VALUE: usize = 1 << 20;
 
-/// The target's store: from here, only a name.
+/// The target's store, whose contents only the target can access.
 #[derive(Opaque)]
 #[opaque("store/1")]
 pub struct Store(ifunc::Foreign);
 
 #[ifunc::import]
 unsafe extern "C" {
-    /// Puts a record into the store.
+    /// Inserts a record into the store.
     safe fn insert(store: &mut Store, key: &[u8], value: &[u8]) -> Result<(), i32>;
-    /// Makes all records last, and lets go of the database. Answers how many records it holds.
+    /// Commits all records and closes the database. Returns the number of records.
     safe fn finish(store: &mut Store) -> Result<u64, i32>;
 }
 
-/// What the source hands in.
+/// A record as the source passes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// The key.
@@ -35,9 +35,9 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-/// What arrives: the key, and the value as an LZ4 block.
+/// A record as the target receives it: the key, and the value as an LZ4 block.
 ///
-/// The payload is `key length: u32, value length: u32, key, block`, numbers little-endian.
+/// The payload is `key length: u32, value length: u32, key, block`, with little-endian numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     key: &'a [u8],
@@ -55,7 +55,7 @@ impl<'a> Payload<'a> for Record<'a> {
         HEADER + entry.key.len() + get_maximum_output_size(entry.value.len())
     }
 
-    /// Runs on the source: compresses, straight into the frame.
+    /// Runs on the source: compresses directly into the frame.
     fn encode(entry: &Entry<'a>, out: &mut [u8]) -> Result<usize, EncodeError> {
         let Entry { key, value } = entry;
         let key_len = u32::try_from(key.len()).map_err(|_| EncodeError::Refused)?;
@@ -73,7 +73,7 @@ impl<'a> Payload<'a> for Record<'a> {
         Ok(HEADER + key.len() + block_len)
     }
 
-    /// Runs on the target, on bytes of another process: each of them may be anything.
+    /// Runs on the target, on untrusted bytes of another process.
     fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let (key_len, rest) = number(payload)?;
         let (len, rest) = number(rest)?;
@@ -84,7 +84,7 @@ impl<'a> Payload<'a> for Record<'a> {
         Ok(Self { key, len, block })
     }
 
-    // Who calls by name, from C, hands in `key length: u32, key, value`.
+    // A source that calls by name, such as one in C, passes `key length: u32, key, value`.
     fn bound_from_args(args: &'a [u8]) -> usize {
         entry(args).map_or(0, |entry| Self::bound(&entry))
     }
@@ -105,12 +105,12 @@ fn entry(args: &[u8]) -> Result<Entry<'_>, DecodeError> {
     Ok(Entry { key, value })
 }
 
-/// Decompresses a record and puts it into the store.
+/// Decompresses a record and inserts it into the store.
 #[ifunc(codec = custom)]
 pub fn insert_compressed(record: Record<'_>, store: &mut Store) {
-    // From the target's allocator.
+    // The target's allocator provides the memory.
     let mut value = vec![0; record.len];
-    // A panic ends this invocation, not the target; the source is told.
+    // A panic ends this invocation, not the target; the source gets an error.
     let len = decompress_into(record.block, &mut value);
     assert!(
         len.is_ok_and(|len| len == record.len),
@@ -122,7 +122,7 @@ pub fn insert_compressed(record: Record<'_>, store: &mut Store) {
     );
 }
 
-/// Ends the loading: `sent` is how many records the source sent. Answers how many there are.
+/// Ends the loading, after `sent` records. Returns the number of records in the store.
 #[ifunc]
 pub fn finish_loading(sent: u64, store: &mut Store) -> u64 {
     let Ok(records) = finish(store) else {

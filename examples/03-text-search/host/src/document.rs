@@ -1,4 +1,4 @@
-//! What the target has: a text, and one function that the code it receives may call.
+//! The target's text, and one function on it that ifuncs may call.
 
 use std::fs::File;
 use std::io;
@@ -7,9 +7,10 @@ use std::path::Path;
 
 use ifunc::Opaque;
 
-/// The text. Ifuncs know it by the name `document/1` and cannot look inside.
+/// The text. Ifuncs refer to it by the name `document/1` and cannot access its contents.
 ///
-/// It is read, not mapped: a file that somebody else makes shorter meanwhile is a shorter text, and no signal.
+/// The target reads the file instead of mapping it: if another process truncates the file, the text ends
+/// earlier and no signal is raised.
 #[derive(Debug, Opaque)]
 #[opaque("document/1")]
 pub struct Document(File);
@@ -18,19 +19,19 @@ impl Document {
     /// Opens a text.
     ///
     /// # Errors
-    /// There is no such file, or it is a folder, or it may not be read; its name is in the message.
+    /// The file does not exist, is a folder, or is not readable; the message names it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot read `{}`: {e}", path.display()));
         let file = File::open(path).map_err(named)?;
         if !file.metadata().map_err(named)?.is_file() {
-            let what = "it is no regular file; help: name a file, whose lines are searched";
+            let what = "it is not a regular file; help: name a file, whose lines are searched";
             return Err(named(io::Error::new(io::ErrorKind::InvalidInput, what)));
         }
         Ok(Self(file))
     }
 }
 
-/// Reads from `offset` on, as much as fits. Answers how many bytes that is: 0 at the end.
+/// Fills `into` from `offset` on. Returns the number of bytes read: 0 at the end.
 ///
 /// # Errors
 /// The system's error number.
@@ -40,7 +41,7 @@ pub fn read_document(document: &Document, offset: u64, into: &mut [u8]) -> Resul
         match document.0.read_at(into, offset) {
             Ok(len) => return Ok(len as u64),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // 0 would be no error to who reads it.
+            // 0 would mean success to the caller.
             Err(e) => return Err(e.raw_os_error().filter(|&number| number != 0).unwrap_or(-1)),
         }
     }

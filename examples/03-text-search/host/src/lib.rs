@@ -1,10 +1,11 @@
-//! Searching where the data is: the target owns a large text and lets ifuncs read it; the source sends it first a regular
-//! expression with the code that runs it, then, to the same running target, another way to search. Only lines that were
-//! chosen come back.
+//! Searching where the data is. The target owns a large text and lets ifuncs read it. The source first sends
+//! a regular expression and the code that runs it, then another search function to the same running target.
+//! Only the selected lines come back.
 //!
-//! `cargo ifunc run 03-text-search -- FILE PATTERN [FOLDER]` searches `FILE` twice: for lines that match the regular
-//! expression `PATTERN`, and for lines that contain `PATTERN` as it stands, in whichever case. It prints the first lines
-//! of each; with a `FOLDER` it writes all of them there, to `search.txt` and `search_folded.txt`, as `grep -n` does.
+//! `cargo ifunc run 03-text-search -- FILE PATTERN [FOLDER]` searches `FILE` twice: for lines that match the
+//! regular expression `PATTERN`, and for lines that contain the text `PATTERN` in any case. It prints the
+//! first lines of each result. With a `FOLDER`, it writes all lines to `search.txt` and `search_folded.txt`
+//! there, in the format of `grep -n`.
 
 pub mod document;
 pub mod pattern;
@@ -20,14 +21,14 @@ use ifunc_rt::{Registered, Source, Target};
 use document::Document;
 use results::Results;
 
-/// Owns the text, and lets sources search it until it is told to stop.
+/// Owns the text and lets sources search it until the process is stopped.
 ///
 /// # Errors
-/// The command line names no file that can be read, or the address cannot be listened on.
+/// The command line names no readable file, or the target cannot listen on the address.
 pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     let path = env::args_os().nth(1).ok_or(USAGE)?;
     let mut document = Document::open(path.as_ref())?;
-    // SAFETY: code that arrives has the authority of this process. Only programs of the same user can send it.
+    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(addr)?;
     println!("ifunc: ready {}", target.address());
@@ -35,10 +36,10 @@ pub fn target(addr: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends both ways to search, and says what they found and what travelled.
+/// Sends both searches, and prints what they found and how many bytes travelled.
 ///
 /// # Errors
-/// A pattern that does not compile, a target that cannot be reached or failed, or a folder that cannot be written to.
+/// The pattern does not compile, the target cannot be reached or fails, or the folder is not writable.
 pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
     let needle = env::args_os().nth(2).ok_or(USAGE)?;
     let needle = needle.to_str().ok_or("the pattern is not UTF-8")?;
@@ -54,17 +55,17 @@ pub fn source(addr: &str) -> Result<(), Box<dyn Error>> {
     })?;
     results.finish(&format!("match `{needle}`"))?;
 
-    // The target has never heard of this one either. It runs on.
+    // The target has never seen this function either, and keeps running.
     let folded = source.register::<search_folded>()?;
     let mut results = Results::new("search_folded", folder.as_deref())?;
     read_pages(&folded, &mut results, |from| SearchFolded { from, needle })?;
-    results.finish(&format!("contain `{needle}` in whichever case"))?;
+    results.finish(&format!("contain `{needle}` in any case"))?;
     Ok(())
 }
 
 const USAGE: &str = "which text, which lines? help: cargo ifunc run 03-text-search -- FILE PATTERN [FOLDER]";
 
-/// Asks for page after page.
+/// Requests page after page.
 fn read_pages<'p, F>(
     ifunc: &Registered<F>,
     results: &mut Results,

@@ -1,4 +1,4 @@
-//! From a pattern to what travels of it.
+//! Compiling a pattern to the form that travels.
 
 use std::error::Error;
 
@@ -9,13 +9,13 @@ use regex_automata::dfa::dense::{Builder, Config};
 use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
 
-/// Largest DFA.
+/// Largest DFA in bytes.
 const LARGEST: usize = 16 << 20;
-/// Largest DFA that travels as a table: it travels with every page.
+/// Largest DFA in bytes that travels as a table: it travels with every page.
 const LARGEST_TABLE: usize = 64 << 10;
-/// Memory that making it may take.
+/// Memory limit for building the DFA.
 const SCRATCH: usize = 32 << 20;
-/// Memory of what is made of it before: what repeats itself often, takes long.
+/// Memory limit of the NFA that the DFA is built from: nested repetitions make it large and slow.
 const LARGEST_NFA: usize = 2 << 20;
 
 /// A compiled pattern.
@@ -28,7 +28,7 @@ pub enum Compiled {
 }
 
 impl Compiled {
-    /// What travels.
+    /// The form that travels.
     #[must_use]
     pub fn dfa(&self) -> Dfa<'_> {
         match self {
@@ -38,16 +38,16 @@ impl Compiled {
     }
 }
 
-/// Compiles a regular expression. Lines of any bytes are searched: what in them is no UTF-8
-/// matches nothing but `(?-u:.)` and its kin.
+/// Compiles a regular expression. Lines may contain any bytes: only `(?-u:.)` and similar match bytes that
+/// are not UTF-8.
 ///
 /// # Errors
-/// The expression is none, or no DFA of reasonable size can be made of it; with what to do.
+/// The expression is invalid or yields no DFA of acceptable size; the message has a remedy.
 pub fn compile(pattern: &str) -> Result<Compiled, Box<dyn Error>> {
     let dfa = Builder::new()
         .configure(
             Config::new()
-                // Which part of a line matches, nobody asks: that one does, is known at the first match.
+                // The search needs no match position, so it may stop at the first match.
                 .match_kind(MatchKind::LeftmostFirst)
                 .start_kind(StartKind::Unanchored)
                 .dfa_size_limit(Some(LARGEST))
@@ -70,7 +70,7 @@ pub fn compile(pattern: &str) -> Result<Compiled, Box<dyn Error>> {
     Ok(Compiled::Sparse(sparse.to_bytes_native_endian()))
 }
 
-/// The error with all its causes, and what to do.
+/// The error with all its causes and a remedy.
 fn explained(pattern: &str, error: &dyn Error) -> String {
     let mut text = format!("`{pattern}` cannot be searched for: {error}");
     let mut cause = error.source();
@@ -79,11 +79,11 @@ fn explained(pattern: &str, error: &dyn Error) -> String {
         cause = error.source();
     }
     text.push_str(if text.contains("word bound") {
-        "\nhelp: write `(?-u:\\b)` for `\\b`: it looks at letters of ASCII"
+        "\nhelp: write `(?-u:\\b)` for `\\b`: it considers ASCII letters only"
     } else if text.contains("limit") {
-        "\nhelp: fewer or shorter repetitions; or `(?-u)` in front, which makes `\\w` and `.` those of ASCII"
+        "\nhelp: use fewer or shorter repetitions, or prefix `(?-u)`, which restricts `\\w` and `.` to ASCII"
     } else {
-        "\nhelp: the syntax is that of https://docs.rs/regex; `\\` before a character takes its special meaning away"
+        "\nhelp: the syntax is that of https://docs.rs/regex; `\\` escapes a special character"
     });
     text
 }
@@ -93,17 +93,17 @@ mod tests {
     use super::{Compiled, compile};
 
     #[test]
-    fn a_table_travels_while_it_is_small() {
+    fn small_tables_travel_dense() {
         assert!(matches!(compile("error").unwrap(), Compiled::Dense(_)));
         assert!(matches!(compile(r"struct \w+").unwrap(), Compiled::Sparse(bytes) if bytes.len() < 64 << 10));
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_to_do() {
+    fn errors_come_with_a_remedy() {
         for (pattern, parts) in [
             ("a(b", ["unclosed group", "help: the syntax"]),
             (r"\bword\b", ["word bound", "(?-u:\\b)"]),
-            (r"(\w{50}){50}", ["limit", "help: fewer"]),
+            (r"(\w{50}){50}", ["limit", "help: use fewer"]),
         ] {
             let error = compile(pattern).unwrap_err().to_string();
             assert!(

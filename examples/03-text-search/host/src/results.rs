@@ -1,4 +1,4 @@
-//! What came back, and what it took.
+//! The results of a search, and their cost.
 
 use std::error::Error;
 use std::fmt;
@@ -11,16 +11,16 @@ use example_03_text_search_ifuncs::{Match, Page};
 use ifunc::Answer;
 use ifunc::codec::Postcard;
 
-/// Lines that are printed.
+/// Number of lines printed.
 const SHOWN: u64 = 5;
-/// Characters of a line that are printed.
+/// Number of characters printed of a line.
 const WIDTH: usize = 100;
 
-/// What one ifunc found.
+/// The result of one ifunc.
 #[derive(Debug)]
 pub struct Results {
     name: &'static str,
-    /// Where all lines go.
+    /// The file for all lines.
     file: Option<BufWriter<File>>,
     started: Instant,
     matches: u64,
@@ -28,15 +28,15 @@ pub struct Results {
     pages: u64,
     sent: usize,
     answered: usize,
-    /// To measure answers in.
+    /// Buffer for measuring answers.
     scratch: Vec<u8>,
 }
 
 impl Results {
-    /// Nothing yet. With a folder, the lines will be in the file `NAME.txt` there.
+    /// An empty result. With a folder, the lines go to the file `NAME.txt` there.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn new(name: &'static str, folder: Option<&Path>) -> Result<Self, Box<dyn Error>> {
         let file = match folder {
             Some(folder) => {
@@ -61,12 +61,12 @@ impl Results {
         })
     }
 
-    /// So many bytes of code or payload are sent.
+    /// Counts bytes of code or payload that were sent.
     pub fn travelled(&mut self, bytes: usize) {
         self.sent += bytes;
     }
 
-    /// A page came back.
+    /// Adds a page.
     ///
     /// # Errors
     /// A line cannot be written to the file.
@@ -88,10 +88,10 @@ impl Results {
         Ok(())
     }
 
-    /// Prints the sums. `chosen` says which lines they were.
+    /// Prints the totals. `chosen` describes the selected lines.
     ///
     /// # Errors
-    /// The file cannot be written to its end.
+    /// The file cannot be written.
     pub fn finish(mut self, chosen: &str) -> Result<(), Box<dyn Error>> {
         if let Some(file) = &mut self.file {
             file.flush()?;
@@ -111,7 +111,7 @@ impl Results {
         Ok(())
     }
 
-    /// What an answer took on its way.
+    /// The encoded size of an answer.
     fn size_of(&mut self, page: &Page) -> usize {
         let texts: usize = page.matches.iter().map(|found| found.text.len()).sum();
         self.scratch.resize(texts + 64 * (page.matches.len() + 1), 0);
@@ -119,7 +119,7 @@ impl Results {
     }
 }
 
-/// A line as a terminal can take it: nothing in it moves the cursor.
+/// A line for the terminal, with control characters escaped.
 fn printable(found: &Match) -> String {
     let text = String::from_utf8_lossy(&found.text);
     let mut shown: String = text

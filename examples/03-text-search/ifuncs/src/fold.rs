@@ -1,5 +1,5 @@
-//! Lines that contain a text in whichever case, by Knuth, Morris and Pratt: each byte of a line is looked at once, whatever
-//! the text, and nothing of the line is kept.
+//! Case-insensitive substring search with the algorithm of Knuth, Morris and Pratt: it reads each byte of a
+//! line once and keeps nothing of the line.
 
 use alloc::string::String;
 use alloc::vec;
@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use crate::page::{Predicate, Verdict};
 
-/// The character that stands for `c` in every case that it has, where that is one character: `ß`, whose capitals are
-/// two, stands for itself, and `ς` and `Σ` for `σ`.
+/// The representative of `c` among its case variants, if the mapping is one character to one: `ß`, whose
+/// uppercase is two characters, represents itself; `σ` represents `ς` and `Σ`.
 #[must_use]
 pub fn fold(c: char) -> char {
     let single = |mut all: core::char::ToUppercase| all.next().filter(|_| all.next().is_none());
@@ -23,14 +23,15 @@ pub fn folded(text: &str) -> String {
     text.chars().map(fold).collect()
 }
 
-/// A text in whichever case, in the middle of a line.
+/// The state of a case-insensitive search within a line.
 pub(crate) struct Folded<'n> {
     needle: &'n [u8],
-    /// For each prefix of the needle how long the longest is that is its beginning and its end, too.
+    /// For each prefix of the needle, the length of its longest border: a proper prefix that is also its
+    /// suffix.
     borders: Vec<usize>,
-    /// How much of the needle stands before this point of the line.
+    /// Number of bytes of the needle matched at this point of the line.
     matched: usize,
-    /// The beginning of a character that is longer than a byte.
+    /// The first bytes of an incomplete multi-byte character.
     pending: Pending,
 }
 
@@ -48,7 +49,7 @@ impl Pending {
 }
 
 impl<'n> Folded<'n> {
-    /// `needle` is folded already.
+    /// Takes a folded needle.
     pub(crate) fn new(needle: &'n str) -> Self {
         let needle = needle.as_bytes();
         let mut borders = vec![0; needle.len()];
@@ -72,7 +73,7 @@ impl<'n> Folded<'n> {
         self.matched == self.needle.len()
     }
 
-    /// One more byte of the folded line.
+    /// Consumes a byte of the folded line.
     fn step(&mut self, byte: u8) {
         while !self.is_found() {
             if self.needle[self.matched] == byte {
@@ -86,7 +87,7 @@ impl<'n> Folded<'n> {
         }
     }
 
-    /// One more byte of a character that is longer than one; or of none, if it is no UTF-8.
+    /// Consumes a byte of a multi-byte character, or an invalid byte.
     fn wide(&mut self, byte: u8) {
         self.pending.bytes[self.pending.len] = byte;
         self.pending.len += 1;
@@ -103,7 +104,7 @@ impl<'n> Folded<'n> {
                     }
                     self.pending.len = 0;
                 }
-                // Bytes that are no character are themselves.
+                // Invalid bytes represent themselves.
                 Err(error) => match error.error_len() {
                     Some(wrong) => {
                         bytes[..wrong].iter().for_each(|&byte| self.step(byte));

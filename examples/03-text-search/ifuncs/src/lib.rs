@@ -1,8 +1,9 @@
-//! What travels: two ways to choose lines of a text that the target owns. The target lets them read; of patterns it knows
-//! nothing.
+//! The ifuncs: two searches in a text that the target owns. The target exports a function that reads the
+//! text; it contains no search code.
 //!
-//! Both look through the lines from a position on and answer a [`Page`]: what they chose, as much as an answer may hold,
-//! and where the next page begins. A page needs nothing of the one before it, so that either may be run again.
+//! Both search the lines from a position on and answer a [`Page`]: the selected lines, as many as fit into an
+//! answer, and the position of the next page. A page depends on no earlier one, so an invocation may be
+//! repeated.
 
 #![no_std]
 
@@ -17,81 +18,81 @@ use alloc::vec::Vec;
 use ifunc::prelude::*;
 use ifunc::serde::{Deserialize, Serialize};
 
-/// Longest part of a line that is answered, in bytes.
+/// Largest number of bytes answered per line.
 pub const MAX_SHOWN: usize = 4 << 10;
 
-/// The target's text: from here, only a name.
+/// The target's text, whose contents only the target can access.
 #[derive(Opaque)]
 #[opaque("document/1")]
 pub struct Document(ifunc::Foreign);
 
 #[ifunc::import]
 unsafe extern "C" {
-    /// Reads from `offset` on, as much as fits. Answers how many bytes that is: 0 at the end, or an error number.
+    /// Fills `into` from `offset` on. Returns the number of bytes read, 0 at the end, or an error number.
     safe fn read_document(document: &Document, offset: u64, into: &mut [u8]) -> Result<u64, i32>;
 }
 
-/// Where a line begins.
+/// The position of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct Position {
-    /// In bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// Number of the line; the first is 1.
+    /// Line number, from 1 on.
     pub line: u64,
 }
 
 impl Position {
-    /// Where a text begins.
+    /// The beginning of a text.
     pub const START: Self = Self { offset: 0, line: 1 };
 }
 
-/// A line that was chosen.
+/// A selected line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct Match {
-    /// Where it begins.
+    /// Its position.
     pub at: Position,
     /// Its length in bytes, without the line end.
     pub len: u64,
-    /// Its first bytes: all, or [`MAX_SHOWN`]. Whether they are UTF-8, nobody asked.
+    /// Its first bytes, at most [`MAX_SHOWN`]; not necessarily UTF-8.
     pub text: Vec<u8>,
 }
 
-/// What is answered.
+/// The answer of both ifuncs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct Page {
     /// The lines, in order.
     pub matches: Vec<Match>,
-    /// How many bytes were looked at.
+    /// Number of bytes searched.
     pub searched: u64,
-    /// Where the next page begins; `None` at the end of the text.
+    /// Position of the next page; `None` at the end of the text.
     pub next: Option<Position>,
 }
 
-/// What to search for: a regular expression.
+/// A search for a regular expression.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct Search<'a> {
-    /// Where the page begins.
+    /// Position of the page.
     pub from: Position,
     /// The expression, compiled on the source.
     #[serde(borrow)]
     pub dfa: Dfa<'a>,
 }
 
-/// A deterministic automaton, as regex-automata writes it: no pattern is parsed on the target.
+/// A deterministic automaton in regex-automata's encoding: the target parses no pattern.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub enum Dfa<'a> {
-    /// A table. The fastest, and large where a pattern knows all of Unicode.
+    /// A table. Fastest, but large for patterns over all of Unicode.
     Dense(&'a [u8]),
-    /// What of the table is not empty.
+    /// The non-empty entries of the table.
     Sparse(&'a [u8]),
 }
 
-/// Chooses the lines that match a regular expression.
+/// Selects the lines that match a regular expression.
 #[ifunc(codec = postcard, idempotent)]
 pub fn search(wanted: Search<'_>, document: &Document, ctx: &mut Context) -> Page {
     let (read, room) = (reader(document), ctx.answer_capacity());
@@ -105,17 +106,17 @@ pub fn search(wanted: Search<'_>, document: &Document, ctx: &mut Context) -> Pag
     }
 }
 
-/// What to search for: a text, in whichever case.
+/// A search for a text in any case.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, Shape)]
 #[serde(crate = "ifunc::serde")]
 pub struct SearchFolded<'a> {
     /// Where the page begins.
     pub from: Position,
-    /// The text; nothing in it has a special meaning.
+    /// The literal text.
     pub needle: &'a str,
 }
 
-/// Chooses the lines that contain a text in whichever case.
+/// Selects the lines that contain a text in any case.
 #[ifunc(codec = postcard, idempotent)]
 pub fn search_folded(wanted: SearchFolded<'_>, document: &Document, ctx: &mut Context) -> Page {
     let needle = fold::folded(wanted.needle);
@@ -125,7 +126,7 @@ pub fn search_folded(wanted: SearchFolded<'_>, document: &Document, ctx: &mut Co
 
 fn reader(document: &Document) -> impl Fn(u64, &mut [u8]) -> usize {
     |offset, into| match read_document(document, offset, into) {
-        // The host is trusted; an index is checked all the same.
+        // The host is trusted, but the index is checked nevertheless.
         Ok(len) => (len as usize).min(into.len()),
         Err(number) => panic!("the target cannot read its text: error {number}"),
     }

@@ -1,4 +1,4 @@
-//! Lines, one behind the other, in memory that does not grow with the text nor with a line.
+//! Iterates over lines in constant memory, independent of the length of the text and of its lines.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,55 +7,57 @@ use memchr::memchr;
 
 use crate::{MAX_SHOWN, Match, Page, Position};
 
-/// How much is read at once.
+/// Bytes per read.
 const CHUNK: usize = 128 << 10;
-/// A page ends with the line in which so much was looked at: a target has other sources, too, and a source its patience.
+/// Bytes searched per page: a page ends with the line that exceeds the budget, so that the target can serve
+/// other sources and the source gets progress.
 const BUDGET: u64 = 256 << 20;
-/// What a page takes beside its matches, and a match beside its text: numbers of at most ten bytes each.
+/// Encoded size of a page without its matches, and of a match without its text: numbers of at most ten bytes
+/// each.
 const PAGE: usize = 5 * 10 + 1;
 const MATCH: usize = 4 * 10;
 
-/// Whether a line is chosen.
+/// The decision about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Whatever follows in the line.
+    /// Selected, regardless of the rest of the line.
     Yes,
-    /// Whatever follows in the line.
+    /// Not selected, regardless of the rest of the line.
     No,
-    /// What follows in the line decides.
+    /// Depends on the rest of the line.
     Open,
 }
 
-/// Chooses lines. It sees a line in parts, however long the line is.
+/// Selects lines. It gets a line in parts, so that a line may have any length.
 pub(crate) trait Predicate {
     /// A line begins.
     fn begin(&mut self);
-    /// The next part of the line; not called again once the answer was not [`Verdict::Open`].
+    /// Consumes the next part of the line. Not called again after a verdict other than [`Verdict::Open`].
     fn part(&mut self, part: &[u8]) -> Verdict;
-    /// The line ends, and is still open.
+    /// Decides at the end of an open line.
     fn end(&mut self) -> bool;
 }
 
-/// Where we are.
+/// The progress of a search.
 struct Progress {
-    /// The line that we are in.
+    /// The current line.
     line: Position,
-    /// What is known of it.
+    /// The verdict on the current line.
     verdict: Verdict,
     page: Page,
-    /// What is left for matches, in bytes.
-    room: usize,
+    /// Bytes left for matches.
+    space: usize,
 }
 
-/// The chosen lines from `from` on, as many as an answer of `capacity` bytes holds. `read` reads from an offset on and
-/// answers how much that is, 0 at the end.
+/// The selected lines from `from` on, as many as fit into an answer of `capacity` bytes. `read` reads from an
+/// offset on and returns the number of bytes, 0 at the end.
 pub(crate) fn choose(
     read: impl Fn(u64, &mut [u8]) -> usize,
     from: Position,
     capacity: usize,
     predicate: &mut impl Predicate,
 ) -> Page {
-    // Nobody waits for an answer.
+    // The source expects no answer.
     if capacity == 0 {
         return Page::default();
     }
@@ -67,7 +69,7 @@ pub(crate) fn choose(
         line: from,
         verdict: Verdict::Open,
         page: Page::default(),
-        room: capacity - PAGE,
+        space: capacity - PAGE,
     };
     let mut chunk = vec![0; CHUNK];
     let mut offset = from.offset;
@@ -76,7 +78,7 @@ pub(crate) fn choose(
         let len = read(offset, &mut chunk);
         let bytes = &chunk[..len];
         if bytes.is_empty() {
-            // The last line of a text need not end.
+            // The last line of a text may lack a line end.
             if offset > now.line.offset && !now.take(&read, predicate, offset, (offset, bytes)) {
                 return now.stopped(from);
             }
@@ -111,8 +113,8 @@ pub(crate) fn choose(
 }
 
 impl Progress {
-    /// The line ends at `end`: takes it if it is chosen. `chunk` is what was read last, and where that begins. `false` if
-    /// there is no room left.
+    /// Ends the line at `end`, and adds it if it is selected. `chunk` is the last read and its offset.
+    /// Returns `false` if the page is full.
     fn take(
         &mut self,
         read: impl Fn(u64, &mut [u8]) -> usize,
@@ -131,13 +133,13 @@ impl Progress {
         let len = end - self.line.offset;
         let mut shown = usize::try_from(len).map_or(MAX_SHOWN, |len| len.min(MAX_SHOWN));
         if self.page.matches.is_empty() {
-            // A page of no line would be the next one, too.
-            shown = shown.min(self.room - MATCH);
+            // A page without a line would repeat forever.
+            shown = shown.min(self.space - MATCH);
         }
-        let Some(left) = self.room.checked_sub(MATCH + shown) else {
+        let Some(left) = self.space.checked_sub(MATCH + shown) else {
             return false;
         };
-        self.room = left;
+        self.space = left;
         self.page.matches.push(Match {
             at: self.line,
             len,
@@ -146,7 +148,7 @@ impl Progress {
         true
     }
 
-    /// The page, when the line that we are in is left to the next.
+    /// The page that ends before the current line.
     fn stopped(mut self, from: Position) -> Page {
         self.page.searched = self.line.offset - from.offset;
         self.page.next = Some(self.line);
@@ -154,7 +156,7 @@ impl Progress {
     }
 }
 
-/// The first bytes of a line: from the chunk, or where the line began in an earlier one, read once more.
+/// The first bytes of a line, from the chunk, or read again if the line began in an earlier one.
 fn text(
     read: impl Fn(u64, &mut [u8]) -> usize,
     offset: u64,
@@ -170,7 +172,7 @@ fn text(
     let mut filled = 0;
     while filled < len {
         match read(offset + filled as u64, &mut text[filled..]) {
-            // The text has become shorter meanwhile.
+            // The text was truncated meanwhile.
             0 => break,
             more => filled += more,
         }
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
     use crate::fold::{Folded, folded};
 
-    /// Every page of a search for `needle`, each no larger than `capacity`.
+    /// All pages of a search for `needle`, each at most `capacity` long.
     fn all(text: &[u8], needle: &str, capacity: usize) -> Vec<Match> {
         let read = |offset: u64, into: &mut [u8]| {
             let rest = text.get(offset as usize..).unwrap_or_default();
@@ -219,7 +221,7 @@ mod tests {
         found
     }
 
-    /// The same, as simply as can be.
+    /// The same result by a naive search.
     fn simply(text: &[u8], needle: &str) -> Vec<(u64, u64, Vec<u8>)> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let mut offset = 0;
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_the_whole() {
+    fn pages_cover_the_whole_text() {
         let mut text = Vec::new();
         for n in 0..40_000 {
             let word = [
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_be_longer_than_what_is_read_at_once() {
+    fn a_line_may_be_longer_than_a_read() {
         let mut text = vec![b'a'; 3 * CHUNK];
         text.extend(b"Needle\nneedle\n");
         text.extend(vec![b'a'; CHUNK]);
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_or_do_not() {
+    fn the_last_line_may_lack_a_line_end() {
         for text in ["a", "a\n", "a\nb", "\n", "\n\n", "b\na\n"] {
             compare(text.as_bytes(), "a", 1000);
             compare(text.as_bytes(), "", 1000);

@@ -11,14 +11,14 @@ use regex_automata::util::start;
 
 use crate::page::{Predicate, Verdict};
 
-/// A copy of a dense DFA's bytes where it can be used: its table is one of words.
+/// An aligned copy of a dense DFA's bytes: its table consists of words.
 pub(crate) fn aligned(dfa: &[u8]) -> Vec<u32> {
     let mut words = vec![0_u32; dfa.len().div_ceil(size_of::<u32>())];
     words.as_mut_bytes()[..dfa.len()].copy_from_slice(dfa);
     words
 }
 
-/// The pattern in the first `len` bytes of `words`. They come from another process: every one of them is checked.
+/// Validates the pattern in the first `len` bytes of `words`, which come from another process.
 pub(crate) fn dense(words: &[u32], len: usize) -> Pattern<dense::DFA<&[u32]>> {
     match dense::DFA::from_bytes(&words.as_bytes()[..len]) {
         Ok((dfa, _)) => Pattern::new(dfa),
@@ -26,7 +26,7 @@ pub(crate) fn dense(words: &[u32], len: usize) -> Pattern<dense::DFA<&[u32]>> {
     }
 }
 
-/// The pattern in `bytes`, checked as those of a dense one.
+/// Validates the sparse pattern in `bytes`.
 pub(crate) fn sparse(bytes: &[u8]) -> Pattern<sparse::DFA<&[u8]>> {
     match sparse::DFA::from_bytes(bytes) {
         Ok((dfa, _)) => Pattern::new(dfa),
@@ -38,7 +38,7 @@ fn no_dfa() -> ! {
     panic!("the payload holds no regular expression that this code can run")
 }
 
-/// A regular expression, in the middle of a line.
+/// The state of a regular expression within a line.
 pub(crate) struct Pattern<A> {
     dfa: A,
     start: StateID,
@@ -47,7 +47,7 @@ pub(crate) struct Pattern<A> {
 
 impl<A: Automaton> Pattern<A> {
     fn new(dfa: A) -> Self {
-        // To the expression a line is the whole text, and `^` is where that begins.
+        // For the expression a line is the whole text, so `^` matches at its beginning.
         let Ok(start) = dfa.start_state(&start::Config::new()) else {
             panic!("the regular expression cannot begin anywhere");
         };
@@ -69,7 +69,7 @@ impl<A: Automaton> Pattern<A> {
         }
     }
 
-    /// Where in `part` the next byte is that leads out of this state, if it is a state that few bytes lead out of.
+    /// The position in `part` of the next byte that leaves this state, if few bytes leave it.
     fn skip(&self, part: &[u8]) -> usize {
         let found = match *self.dfa.accelerator(self.state) {
             [a] => memchr(a, part),

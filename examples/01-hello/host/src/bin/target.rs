@@ -1,4 +1,4 @@
-//! The target, by itself.
+//! The target.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The source, by itself.
+//! The source.
 
 use std::process::ExitCode;
 

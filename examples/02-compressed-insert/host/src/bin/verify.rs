@@ -1,4 +1,4 @@
-//! `verify DIR DATABASE`: another process, which opens the database and compares.
+//! `verify DIR DATABASE`: a separate process that opens the database and compares it with the files.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

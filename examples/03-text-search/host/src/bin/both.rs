@@ -6,7 +6,7 @@ use std::thread;
 fn main() -> ExitCode {
     let addr = std::env::var("IFUNC_ADDR").unwrap_or_else(|_| "loopback:03-text-search".into());
     let target_addr = addr.clone();
-    // It ends with the process, when the source is done.
+    // The thread ends with the process.
     thread::spawn(move || {
         if let Err(e) = example_03_text_search::target(&target_addr) {
             eprintln!("error: target: {e}");
