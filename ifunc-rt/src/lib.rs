@@ -44,10 +44,8 @@ extern crate self as ifunc_rt;
 #[macro_use]
 mod failpoint;
 
-mod debug;
-mod exec;
-mod fingerprint;
-mod load;
+mod observe;
+mod policy;
 pub mod rendezvous;
 mod source;
 mod target;
@@ -58,22 +56,19 @@ mod transport;
 pub mod ucx;
 mod wire;
 
-pub use debug::DebugInfo;
 #[cfg(feature = "failpoints")]
 pub use failpoint::failpoints;
-pub use load::libraries::InvalidSoname;
-pub use load::names::DuplicateExport;
-pub use load::sets::NamedSet;
+use ifunc_exec::fingerprint;
+pub use ifunc_exec::{DebugInfo, DuplicateExport, InvalidSoname, NamedSet};
+pub use observe::StatsHandle;
+pub use policy::{ImageInfo, SourceInfo};
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
     Aggregation, Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Progress,
     Registered, Source, SourceError, SourceOptions, StatsError,
 };
-pub use target::{
-    ImageInfo, ServeEnd, ServeError, Serving, SourceInfo, StatsHandle, StopHandle, Target, TargetBuilder,
-    TargetError,
-};
+pub use target::{ServeEnd, ServeError, Serving, StopHandle, Target, TargetBuilder, TargetError};
 pub use transport::address::{Address, AddressError, HostPort};
 pub use transport::worker_address::WorkerAddress;
 pub use transport::{ConnectError, ListenError};

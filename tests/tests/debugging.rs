@@ -145,7 +145,7 @@ fn in_order(names: &[&str], wanted: &[&str]) -> bool {
 
 /// From an ifunc's caller in the runtime to the end: whatever an image is like, the way to the host's frames is found.
 const HOST: [&str; 3] = [
-    "ifunc_rt_enter",
+    "ifunc_exec_enter",
     "ifunc_rt::target::connection::Connection::poll",
     "main",
 ];

@@ -134,6 +134,6 @@ fn a_backtrace_of_the_host_ends_at_the_image() {
     let seen = SEEN.lock().unwrap();
     assert!(seen.contains("ifunc::host::through_gate"), "{seen}");
     // Behind the image there is nothing that an unwinder could find without tables.
-    assert!(!seen.contains("ifunc_rt_enter"), "{seen}");
+    assert!(!seen.contains("ifunc_exec_enter"), "{seen}");
     assert!(!seen.contains("a_backtrace_of_the_host"), "{seen}");
 }

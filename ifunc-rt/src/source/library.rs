@@ -13,9 +13,8 @@ use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
 
 use super::error::{Error, LibraryError};
-use crate::debug::companion::{Companion, Functions};
-use crate::debug::trail;
 use crate::fingerprint;
+use ifunc_exec::debug::{self, DebugObject, Functions};
 
 /// An image and what its library says about it.
 #[derive(Debug)]
@@ -128,10 +127,10 @@ impl Library {
         let Ok(image) = Image::parse(&self.image) else {
             return String::new();
         };
-        let functions = self
-            .functions
-            .get_or_init(|| Companion::read(&self.path, &self.name, &self.id).map(Companion::into_functions));
-        trail::describe(&self.name, image.rx(), calls, functions.as_ref())
+        let functions = self.functions.get_or_init(|| {
+            DebugObject::read(&self.path, &self.name, &self.id).map(DebugObject::into_functions)
+        });
+        debug::describe(&self.name, image.rx(), calls, functions.as_ref())
     }
 
     /// Compares the image's types with those that this program was compiled with.

@@ -3,22 +3,20 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ifunc_abi::frame::Limits;
+use ifunc_exec::{DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::{Connection, End};
-use super::policy::Policy;
 use super::{Argument, Host};
-use crate::exec::entry::Entry;
 use crate::fingerprint;
-use crate::load::cache::Cache;
-use crate::load::install::TargetType;
-use crate::load::names::HostNames;
+use crate::observe::{Metrics, StatsHandle};
+use crate::policy::{Policy, TargetType};
 use crate::transport::{Incoming, Key, Link, Outgoing, Peer, Waiter};
 
 /// A target of type `u64` that accepts everything.
 pub(crate) struct Bench {
     host: Host,
-    entry: Entry,
+    thread: ExecThread,
 }
 
 /// A connection that is looked at by hand.
@@ -67,28 +65,33 @@ impl Bench {
             max_image: 1 << 20,
             max_answer: 1 << 10,
         };
-        let book = super::Book::new("loopback:bench".into(), Default::default(), 1 << 20, 64);
+        let metrics = Metrics::new("loopback:bench".into(), Default::default(), 1 << 20, 64);
+        let options = InProcessOptions {
+            code_bytes: 1 << 20,
+            max_images: 64,
+            max_image_memory: 1 << 16,
+            stack_bytes: 1 << 20,
+            debug: DebugInfo::none(),
+            library_folders: Vec::new,
+        };
+        let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
+            thread: executor.thread().unwrap(),
             host: Host {
                 policy: Policy::Everything,
-                names: HostNames::new().unwrap(),
-                cache: Cache::new(1 << 20, 64, crate::debug::Debugger::default(), book.clone())
-                    .unwrap()
-                    .into(),
-                book,
+                executor,
+                metrics,
                 limits,
-                max_image_memory: 1 << 16,
                 max_handles: 64,
                 copy_payloads: false,
                 share_stats: None,
             },
-            entry: Entry::new(1 << 20).unwrap(),
         }
     }
 
     /// What was counted.
     pub(crate) fn stats(&self) -> ifunc_abi::stats::Stats {
-        super::StatsHandle::new(self.host.book.clone()).read()
+        StatsHandle::new(self.host.metrics.clone()).read()
     }
 
     /// Looks at every frame of `rx`; an error says why the connection was closed before the last.
@@ -129,9 +132,11 @@ impl Bench {
             target: (&raw mut looked.value).cast(),
             shared: false,
         };
-        let polled = looked
-            .connection
-            .poll(&self.host, &mut self.entry.session(), argument);
+        let polled = looked.connection.poll(
+            &self.host,
+            &mut self.host.executor.session(&mut self.thread),
+            argument,
+        );
         polled.map_err(|end| match *end {
             End::Left => "left".into(),
             End::Broke(why) => why,

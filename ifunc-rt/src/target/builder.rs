@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Timing;
+use ifunc_exec::{DebugInfo, DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
 
 use super::Target;
 use super::environment::{self, CREDITS, RING};
-use super::policy::{ImageInfo, Policy, SourceInfo};
-use crate::debug::DebugInfo;
-use crate::load::libraries::{InvalidSoname, SharedLibrary};
-use crate::load::names::{DuplicateExport, HostNames};
-use crate::load::sets::NamedSet;
+use crate::policy::{ImageInfo, Policy, SourceInfo};
 use crate::transport::address::{Address, AddressError};
 use crate::transport::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEER_TIMEOUT};
 use crate::ucx::Worker;
@@ -84,7 +81,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    pub(super) fn os(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {
+    pub(super) fn os<E: Into<std::io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Os {
             what,
             error: error.into(),
@@ -151,7 +148,7 @@ impl TargetBuilder {
         mut self,
         judge: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static,
     ) -> Self {
-        self.policy = Policy::Judged(Mutex::new(Box::new(judge)));
+        self.policy = Policy::Checked(Mutex::new(Box::new(judge)));
         self
     }
 
@@ -340,16 +337,16 @@ impl TargetBuilder {
         self,
         listen: impl FnOnce(ListenConfig) -> Result<Box<dyn Listener>, ListenError>,
     ) -> Result<Target, TargetError> {
-        let mut names = HostNames::new()?;
+        let mut symbols = HostSymbols::new()?;
         for (name, pointer) in &self.allowed {
-            names.allow(name, std::ptr::with_exposed_provenance(*pointer))?;
+            symbols.allow(name, std::ptr::with_exposed_provenance(*pointer))?;
         }
         for (name, pointer) in &self.of_sets {
-            names.allow_of_set(name, std::ptr::with_exposed_provenance(*pointer));
+            symbols.allow_of_set(name, std::ptr::with_exposed_provenance(*pointer));
         }
         for soname in &self.libraries {
             // SAFETY: `allow_library` was promised what this asks for.
-            names.allow_library(unsafe { SharedLibrary::open(soname) }?);
+            unsafe { symbols.allow_library(soname) }?;
         }
         let mut config = ListenConfig::new(self.limits);
         config.other_users = self.other_users;
@@ -364,6 +361,6 @@ impl TargetBuilder {
             ring.data = data.unwrap_or(ring.data);
         }
         let listener = listen(config)?;
-        Target::new(self, names, listener)
+        Target::new(self, symbols, listener)
     }
 }

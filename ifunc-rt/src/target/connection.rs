@@ -11,15 +11,16 @@ use self::batch::Look;
 use self::quick::quick;
 use self::state::State;
 use super::Host;
-use super::policy::SourceInfo;
 use super::replies::Replies;
-use super::stats::Pages;
-use crate::exec::entry::Session;
-use crate::load::install::{Installed, TargetType};
+use crate::observe::Pages;
+use crate::policy::SourceInfo;
+use crate::policy::TargetType;
 use crate::transport::{Inbound, Incoming, Key, Link, LinkError, Park, Rx, Waiter, with_end};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};
+use ifunc_exec::InstalledImage;
+use ifunc_exec::Session;
 
 mod batch;
 mod binding;
@@ -59,7 +60,7 @@ pub(super) struct Argument {
 impl Argument {
     /// Whether an image can run on it.
     #[inline]
-    fn suits(&self, image: &Installed) -> bool {
+    fn suits(&self, image: &InstalledImage) -> bool {
         (image.target == 0 || image.target == self.target_type.fingerprint)
             // Bound while the target served on one thread.
             && (!self.shared || image.flags.contains(ImageFlags::SHARED))
@@ -130,7 +131,7 @@ impl Connection {
                 may_ask,
                 pages: Pages::default(),
                 span,
-                book: host.book.connected(source, lanes),
+                book: host.metrics.connected(source, lanes),
             },
             stalled: false,
             end: None,

@@ -18,8 +18,8 @@ use super::bells::Bells;
 use super::connection::Argument;
 use super::roster::Roster;
 use super::{Host, SPIN, Serving, Target, TargetError};
-use crate::exec::entry::Entry;
 use crate::transport::Listener;
+use ifunc_exec::{ExecThread, Executor};
 
 /// What a thread that looks around does between two looks while others may want the lock: about a microsecond.
 const PAUSES: usize = 32;
@@ -88,7 +88,6 @@ impl Target {
             shared: true,
         };
         self.move_in()?;
-        let stack_bytes = self.stack_bytes;
         let Self {
             roster,
             host,
@@ -117,14 +116,11 @@ impl Target {
                 let crew = &crew;
                 let name = thread::Builder::new().name("ifunc-serve".into());
                 // Its stack for injected code below its own: see `move_in`.
-                let started = name.spawn_scoped(scope, move || match Entry::new(stack_bytes) {
+                let started = name.spawn_scoped(scope, move || match crew.host.executor.thread() {
                     Ok(mut entry) => crew.work_or_end(&mut entry),
                     Err(error) => {
                         let what = "map a stack for injected code";
-                        crew.end(Over::Failed(TargetError::Os {
-                            what,
-                            error: error.into(),
-                        }));
+                        crew.end(Over::Failed(TargetError::Os { what, error }));
                     }
                 });
                 if let Err(error) = started {
@@ -188,16 +184,16 @@ impl<'a> Crew<'a> {
     }
 
     /// [`work`](Self::work); a panic ends it for all, who would wait for this thread otherwise.
-    fn work_or_end(&self, entry: &mut Entry) {
+    fn work_or_end(&self, entry: &mut ExecThread) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(entry))) {
             self.end(Over::Panicked(panic));
         }
     }
 
     /// What each thread does.
-    fn work(&self, entry: &mut Entry) {
+    fn work(&self, entry: &mut ExecThread) {
         let _here = self.bells.enlist();
-        let mut session = entry.session();
+        let mut session = self.host.executor.session(entry);
         let mut state = self.lock();
         state.looking += 1;
         let mut looks = 0u32;

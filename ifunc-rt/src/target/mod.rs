@@ -7,41 +7,33 @@ mod builder;
 mod connection;
 mod crew;
 mod environment;
-mod invoke;
-mod policy;
 mod replies;
 mod roster;
 mod serving;
-mod stats;
 
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Stats;
+use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
 
 pub use bells::StopHandle;
 pub use builder::{TargetBuilder, TargetError};
-pub use policy::{ImageInfo, SourceInfo};
 pub use serving::{ServeEnd, ServeError, Serving};
-pub(crate) use stats::Book;
-pub use stats::StatsHandle;
 
 use bells::Bells;
 use connection::Argument;
-use policy::Policy;
 use roster::Roster;
 
-use crate::debug::Debugger;
-use crate::exec::entry::{CALL_GATE, Entry};
 use crate::fingerprint;
-use crate::load::cache::Cache;
-use crate::load::install::TargetType;
-use crate::load::names::HostNames;
+use crate::observe::{Metrics, StatsHandle};
+use crate::policy::{Policy, SourceInfo, TargetType};
+use crate::source::search;
 use crate::transport::Listener;
 
 /// How long [`Target::serve`] looks for work before it sleeps: longer than a wake-up takes.
@@ -69,37 +61,27 @@ const SPIN: Duration = Duration::from_micros(100);
 /// only, on the calling thread, one invocation at a time; or on the thread that [`spawn`](Self::spawn) starts. Several threads
 /// serve where the ifuncs take `&T`: [`serve_shared`](Self::serve_shared), [`spawn_shared`](Self::spawn_shared).
 pub struct Target {
-    // Connections hold images, images live in the cache's arena: dropped in this order.
+    // Connections hold images, which the executor's memory outlives: dropped in this order.
     roster: Roster,
     host: Host,
-    entry: Entry,
+    entry: ExecThread,
     /// The thread that mapped the entry's stack.
     home: ThreadId,
     listener: Box<dyn Listener>,
     bells: Bells,
-    stack_bytes: usize,
     target_type: Option<(TypeId, TargetType)>,
 }
 
 /// What connections share.
 struct Host {
     policy: Policy,
-    names: HostNames,
-    cache: Mutex<Cache>,
-    book: Arc<Book>,
+    executor: InProcess,
+    metrics: Arc<Metrics>,
     limits: Limits,
-    max_image_memory: usize,
     max_handles: usize,
     copy_payloads: bool,
     /// See [`TargetBuilder::share_stats`].
     share_stats: Option<bool>,
-}
-
-impl Host {
-    /// The code that is installed. Held while an image is placed; invocations do without it.
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Target {
@@ -110,26 +92,31 @@ impl Target {
 
     fn new(
         builder: TargetBuilder,
-        names: HostNames,
+        symbols: HostSymbols,
         listener: Box<dyn Listener>,
     ) -> Result<Self, TargetError> {
-        ifunc::host::set_call_gate(&CALL_GATE);
-        let entry =
-            Entry::new(builder.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
-        let debugger = Debugger::new(builder.debug);
         let (address, timing) = (listener.address(), builder.timing);
-        let book = Book::new(address, timing, builder.code_bytes, builder.max_images);
-        let cache = Cache::new(builder.code_bytes, builder.max_images, debugger, book.clone())
+        let metrics = Metrics::new(address, timing, builder.code_bytes, builder.max_images);
+        let options = InProcessOptions {
+            code_bytes: builder.code_bytes,
+            max_images: builder.max_images,
+            max_image_memory: builder.max_image_memory,
+            stack_bytes: builder.stack_bytes,
+            debug: builder.debug,
+            library_folders: search::folders,
+        };
+        let executor = InProcess::new(options, symbols, metrics.clone())
             .map_err(TargetError::os("reserve memory for code"))?;
+        let entry = executor
+            .thread()
+            .map_err(TargetError::os("map a stack for injected code"))?;
         Ok(Self {
             roster: Roster::default(),
             host: Host {
                 policy: builder.policy,
-                names,
-                cache: Mutex::new(cache),
-                book,
+                executor,
+                metrics,
                 limits: builder.limits,
-                max_image_memory: builder.max_image_memory,
                 max_handles: builder.max_handles,
                 copy_payloads: builder.copy_payloads,
                 share_stats: builder.share_stats,
@@ -138,7 +125,6 @@ impl Target {
             home: thread::current().id(),
             bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
             listener,
-            stack_bytes: builder.stack_bytes,
             target_type: None,
         })
     }
@@ -164,7 +150,7 @@ impl Target {
     /// Number of installed images.
     #[must_use]
     pub fn images(&self) -> usize {
-        self.host.cache().len()
+        self.host.executor.image_count()
     }
 
     /// What was counted so far: per source, per ifunc, in all.
@@ -176,7 +162,7 @@ impl Target {
     /// Reads what was counted while the target serves elsewhere.
     #[must_use]
     pub fn stats_handle(&self) -> StatsHandle {
-        StatsHandle::new(self.host.book.clone())
+        StatsHandle::new(self.host.metrics.clone())
     }
 
     /// Looks once at every connection that has something to do, and runs what has arrived, a fair share of each: at most 64 frames,
@@ -196,7 +182,7 @@ impl Target {
             ..
         } = self;
         roster.gather(&mut **listener, host);
-        roster.poll(&mut **listener, host, &mut entry.session(), argument)
+        roster.poll(&mut **listener, host, &mut host.executor.session(entry), argument)
     }
 
     /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
@@ -256,8 +242,8 @@ impl Target {
     fn move_in(&mut self) -> Result<(), TargetError> {
         let here = thread::current().id();
         if self.home != here {
-            self.entry =
-                Entry::new(self.stack_bytes).map_err(TargetError::os("map a stack for injected code"))?;
+            let thread = self.host.executor.thread();
+            self.entry = thread.map_err(TargetError::os("map a stack for injected code"))?;
             self.home = here;
         }
         Ok(())

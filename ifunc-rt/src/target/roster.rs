@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Host;
 use super::connection::{Argument, Connection};
-use crate::exec::entry::Session;
 use crate::transport::{Key, Listener};
+use ifunc_exec::Session;
 
 /// So many connections may be looked at in vain.
 const FEW: usize = 8;

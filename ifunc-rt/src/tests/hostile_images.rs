@@ -3,16 +3,25 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ifunc_abi::image::{Image, RawHeader, Stage};
+use ifunc_abi::ImageId;
+use ifunc_abi::image::{Image, ImageFlags, RawHeader, Stage};
+use ifunc_exec::{
+    DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions, InstalledImage, Observer, SharedBytes,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{images, tell};
-use crate::debug::{DebugInfo, Debugger};
-use crate::exec::arena::Arena;
-use crate::load::install::{judge, resolve};
-use crate::load::names::HostNames;
+
+#[derive(Debug)]
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn installed(&self, _: &InstalledImage) {}
+    fn evicted(&self, _: &ImageId) {}
+}
 
 #[derive(Clone, Debug)]
 enum Mutation {
@@ -70,6 +79,19 @@ fn mutate(bytes: &mut Vec<u8>, tables: usize, mutation: &Mutation) {
     }
 }
 
+/// With room for one image: each that is installed evicts the one before, unless that is pinned.
+fn new_executor() -> InProcess {
+    let options = InProcessOptions {
+        code_bytes: 1 << 20,
+        max_images: 1,
+        max_image_memory: 1 << 16,
+        stack_bytes: 1 << 20,
+        debug: DebugInfo::default(),
+        library_folders: Vec::new,
+    };
+    InProcess::new(options, HostSymbols::new().unwrap(), Arc::new(Unobserved)).unwrap()
+}
+
 #[test]
 fn mutated_images_are_refused_or_installed_whole() {
     let seeds: Vec<Vec<u8>> = [
@@ -85,12 +107,9 @@ fn mutated_images_are_refused_or_installed_whole() {
         let image = Image::parse(bytes).unwrap();
         bytes.len() - image.rx().len() - image.rw().len()
     };
-    let names = HostNames::new().unwrap();
-    let debugger = Debugger::new(DebugInfo::default());
-    let mut arena = Arena::new(1 << 20).unwrap();
     let mut stages = BTreeMap::<Stage, u64>::new();
     let mut outcomes = BTreeMap::<String, u64>::new();
-    let state = RefCell::new((&mut arena, &mut stages, &mut outcomes));
+    let state = RefCell::new((new_executor(), &mut stages, &mut outcomes));
     let config = Config {
         cases: 10_000,
         failure_persistence: None,
@@ -103,18 +122,22 @@ fn mutated_images_are_refused_or_installed_whole() {
             for mutation in &mutations {
                 mutate(&mut bytes, tables(&seeds[seed]), mutation);
             }
-            let (arena, stages, outcomes) = &mut *state.borrow_mut();
+            let (executor, stages, outcomes) = &mut *state.borrow_mut();
             let stage = Image::parse(&bytes).map_or_else(|error| error.stage(), |_| Stage::Done);
             *stages.entry(stage).or_default() += 1;
-            let outcome = match judge(&bytes, 1 << 16).and_then(|image| Ok((image, resolve(&image, &names)?)))
-            {
+            let id = *blake3::hash(&bytes).as_bytes();
+            let bytes = SharedBytes::from(bytes);
+            let result = executor
+                .validate(&id, &bytes)
+                .and_then(|valid| executor.install(&valid));
+            let outcome = match result {
                 Err(refusal) => refusal.reason.to_string(),
-                Ok((image, got)) => {
-                    let installed =
-                        crate::load::install::install(arena, &debugger, [0; 32], &image, &got).unwrap();
+                Ok(installed) => {
                     assert!(installed.footprint() <= 1 << 17);
-                    // SAFETY: nothing was run in it.
-                    unsafe { installed.free(arena) };
+                    assert_eq!(installed.original()[..], bytes[..]);
+                    if installed.flags.contains(ImageFlags::PINNED) {
+                        *executor = new_executor();
+                    }
                     "installed".to_owned()
                 }
             };

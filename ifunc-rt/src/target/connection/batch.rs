@@ -11,10 +11,10 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::exec::Unwell;
 use super::state::State;
 use super::{Argument, End, Share, broke};
-use crate::exec::entry::Session;
 use crate::target::Host;
 use crate::target::replies::Replies;
 use crate::transport::{Body, Frame};
+use ifunc_exec::Session;
 
 /// How a look at a batch ended.
 #[derive(Clone, Copy, PartialEq, Eq)]

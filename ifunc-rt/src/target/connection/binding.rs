@@ -5,10 +5,10 @@ use std::sync::Arc;
 use ifunc_abi::status::Rejection;
 
 use super::Argument;
-use crate::load::Refusal;
-use crate::load::install::Installed;
+use crate::observe::HandleMetrics;
 use crate::target::Host;
-use crate::target::stats::HandleBook;
+use ifunc_exec::InstalledImage;
+use ifunc_exec::Refusal;
 
 /// What a handle stands for.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(super) enum Binding {
 /// An image, and what is counted of it.
 #[derive(Debug)]
 pub(super) struct Bound {
-    pub(super) image: Arc<Installed>,
-    pub(super) book: HandleBook,
+    pub(super) image: Arc<InstalledImage>,
+    pub(super) book: HandleMetrics,
 }
 
 /// The image that a handle stands for, if it can run on these target arguments.

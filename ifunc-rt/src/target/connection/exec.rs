@@ -7,13 +7,14 @@ use ifunc_proto::link::Body as _;
 use super::binding::{Bound, bound};
 use super::state::State;
 use super::{Argument, End, broke};
-use crate::exec::entry::Session;
-use crate::load::Refusal;
+use crate::observe::run_observed;
+use crate::policy::SourceInfo;
 use crate::target::Host;
-use crate::target::invoke::{Failed, Invocation, invoke, invoke_watched};
-use crate::target::policy::SourceInfo;
 use crate::target::replies::Replies;
 use crate::transport::{Body, Frame};
+use ifunc_exec::Refusal;
+use ifunc_exec::Session;
+use ifunc_exec::{Executor, Failed, InProcess, Invocation};
 
 /// An invocation that has no answer.
 pub(super) enum Unwell {
@@ -85,13 +86,9 @@ impl State {
             let detail = format!("a payload of {size} bytes, the limit is {limit}");
             return Err(Refusal::new(Rejection::TooLarge, detail).into());
         }
-        let invocation = Invocation {
-            image,
-            payload,
-            size,
-            target: argument.target,
-            sender: source.connection,
-        };
+        // SAFETY: the policy accepted the image; `bound` compared its target type with that of the target arguments; the payload is
+        // in memory of the transport or of this connection, which stays until the frame is released, and is aligned.
+        let invocation = unsafe { Invocation::new(image, payload, size, argument.target, source.connection) };
         let room = if BATCHED {
             counters.batched();
             replies.entry_room(header.token)
@@ -100,9 +97,9 @@ impl State {
         };
         let watched = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
         let outcome = if watched {
-            invoke_watched(span, counters, session, invocation, arrived.sequence, room)
+            run_observed(span, counters, session, invocation, arrived.sequence, room)
         } else {
-            invoke(session, invocation, room)
+            InProcess::run(session, invocation, room)
         };
         failpoint!("target.answer");
         if assembled {

@@ -1,4 +1,4 @@
-//! `Install`: an image is judged, and bound to a handle.
+//! `Install`: an image is validated, installed and bound to a handle.
 
 use ifunc_proto::link::Body as _;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use ifunc_abi::status::Rejection;
 use super::binding::{Binding, Bound, not_shareable, too_many_handles};
 use super::state::State;
 use super::{Argument, End, broke};
-use crate::load::Refusal;
-use crate::load::install::{Installed, judge, resolve};
+use crate::observe::About;
+use crate::policy::ImageInfo;
 use crate::target::Host;
-use crate::target::policy::ImageInfo;
-use crate::target::stats::About;
 use crate::transport::{Body, Frame};
+use ifunc_exec::Refusal;
+use ifunc_exec::{Executor, InstalledImage, SharedBytes};
 
 impl State {
     pub(super) fn install(
@@ -44,13 +44,15 @@ impl State {
             return Ok(Err(too_many_handles(host, header.handle)));
         }
         let (head, _signature, image) = InstallHead::split(&body).map_err(broke)?;
+        let image = body.len() - image.len()..body.len();
+        let image = SharedBytes::new(body, image);
         if self.bindings.len() <= handle {
             self.bindings.resize_with(handle + 1, || Binding::Free);
         }
         // What the handle stood for goes first: its room may be what the new image needs.
         self.bindings[handle] = Binding::Free;
         let mut about = None;
-        let (binding, result) = match self.accept(host, argument, &head.id, image, &mut about) {
+        let (binding, result) = match self.accept(host, argument, &head.id, &image, &mut about) {
             Ok(installed) => {
                 let about = About {
                     id: &installed.id,
@@ -97,9 +99,9 @@ impl State {
         host: &Host,
         argument: &Argument,
         id: &'a [u8; 32],
-        bytes: &'a [u8],
+        bytes: &'a SharedBytes,
         about: &mut Option<About<'a>>,
-    ) -> Result<Arc<Installed>, Refusal> {
+    ) -> Result<Arc<InstalledImage>, Refusal> {
         if bytes.len() as u64 > host.limits.max_image {
             let detail = format!(
                 "an image of {} bytes, the limit is {}",
@@ -108,13 +110,8 @@ impl State {
             );
             return Err(Refusal::new(Rejection::TooLarge, detail));
         }
-        if blake3::hash(bytes) != *id {
-            return Err(Refusal::new(
-                Rejection::IdMismatch,
-                "the bytes were changed on the way, or the source is wrong",
-            ));
-        }
-        let image = judge(bytes, host.max_image_memory)?;
+        let valid = host.executor.validate(id, bytes)?;
+        let image = valid.image();
         *about = Some(About {
             id,
             name: image.name(),
@@ -136,16 +133,6 @@ impl State {
                 },
             )
             .map_err(|why| Refusal::new(Rejection::Policy, why))?;
-        // What names stand for does not change while a target lives: what was resolved once need not be again.
-        if let Some(installed) = host.cache().get(id) {
-            return Ok(installed);
-        }
-        let got = resolve(&image, &host.names)?;
-        // Meanwhile another thread may have installed it.
-        let mut cache = host.cache();
-        match cache.get(id) {
-            Some(installed) => Ok(installed),
-            None => cache.insert(*id, &image, &got),
-        }
+        host.executor.install(&valid)
     }
 }

@@ -7,10 +7,11 @@ use ifunc_proto::link::Body as _;
 
 use super::binding::Binding;
 use super::{Argument, End, Parts};
-use crate::exec::entry::Session;
+use crate::observe::run_observed;
 use crate::target::Host;
-use crate::target::invoke::{Invocation, invoke, invoke_watched};
 use crate::transport::Rx;
+use ifunc_exec::Session;
+use ifunc_exec::{Executor, InProcess, Invocation};
 
 /// The lower half of word 1 of an `Exec` without flags, but for where its body lies.
 const INVOCATION: u32 = Header {
@@ -68,17 +69,21 @@ pub(super) fn quick<R: Rx>(
         order.advance();
         share.take_run();
         let size = body.len();
-        let invocation = Invocation {
-            image,
-            payload: body.as_ptr(),
-            size,
-            target: argument.target,
-            sender: state.source.connection,
+        // SAFETY: the policy accepted the image; `suits` compared its target type with that of the target arguments; the payload
+        // stays in its slot until it is released, and was found to be aligned.
+        let invocation = unsafe {
+            Invocation::new(
+                image,
+                body.as_ptr(),
+                size,
+                argument.target,
+                state.source.connection,
+            )
         };
         let outcome = if traced || counters.is_due() {
-            invoke_watched(&state.span, counters, session, invocation, sequence, None)
+            run_observed(&state.span, counters, session, invocation, sequence, None)
         } else {
-            invoke(session, invocation, None)
+            InProcess::run(session, invocation, None)
         };
         failpoint!("target.answer");
         rx.release();

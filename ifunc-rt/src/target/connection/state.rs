@@ -7,14 +7,14 @@ use ifunc_proto::link::Body as _;
 use super::binding::Binding;
 use super::exec::Unwell;
 use super::{Argument, End, broke};
-use crate::exec::entry::Session;
+use crate::observe::{Pages, SourceMetrics};
+use crate::policy::SourceInfo;
 use crate::target::Host;
-use crate::target::policy::SourceInfo;
 use crate::target::replies::Replies;
-use crate::target::stats::{Pages, SourceBook};
 use crate::transport::{Body, Frame};
 use crate::wire::assembly::Assembly;
 use crate::wire::buffer::AlignedBuffer;
+use ifunc_exec::Session;
 
 /// What frames act on.
 pub(super) struct State {
@@ -31,7 +31,7 @@ pub(super) struct State {
     /// Parent of the spans of its invocations.
     pub(super) span: tracing::Span,
     /// Behind the bindings, which are given back to it.
-    pub(super) book: SourceBook,
+    pub(super) book: SourceMetrics,
 }
 
 impl State {
@@ -127,7 +127,7 @@ impl State {
                     return Err(broke("a question that wants no answer"));
                 }
                 let (status, page) = if self.may_ask {
-                    let (book, room) = (self.book.book(), replies.room());
+                    let (book, room) = (self.book.metrics(), replies.room());
                     let now = std::time::Instant::now();
                     self.pages
                         .page(book, self.source.connection, header.handle, room, now)

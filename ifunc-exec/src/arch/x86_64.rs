@@ -1,0 +1,338 @@
+//! x86-64: the entry shim, floating-point control, CPU features.
+
+use ifunc_abi::image::ARCH_X86_64;
+
+/// ELF `e_machine` of images that run here.
+pub(crate) const ARCH: u16 = ARCH_X86_64;
+
+/// The features of each level from v2 on, and whether this CPU and its operating system have them.
+fn levels() -> [(&'static str, &'static [(&'static str, bool)]); 3] {
+    macro_rules! has {
+        ($($feature:tt)*) => {{
+            use std::sync::LazyLock;
+            static HERE: LazyLock<Vec<(&'static str, bool)>> =
+                LazyLock::new(|| vec![$(($feature, std::arch::is_x86_feature_detected!($feature)),)*]);
+            &**HERE
+        }};
+    }
+    [
+        (
+            "x86-64-v2",
+            has!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b"),
+        ),
+        (
+            "x86-64-v3",
+            has!("avx" "avx2" "bmi1" "bmi2" "f16c" "fma" "lzcnt" "movbe"),
+        ),
+        (
+            "x86-64-v4",
+            has!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl"),
+        ),
+    ]
+}
+
+/// The feature bits of this CPU: see `ifunc_abi::image::RawHeader::cpu_features`.
+pub(crate) fn cpu_features() -> u64 {
+    let mut bits = 0;
+    for (bit, (_, features)) in levels().iter().enumerate() {
+        if !features.iter().all(|(_, here)| *here) {
+            break;
+        }
+        bits |= 1 << bit;
+    }
+    bits
+}
+
+/// Why an image that needs these bits cannot run where there are those, and what to do; `None` if it can.
+pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
+    let levels = levels();
+    let lacking = needed & !here;
+    if lacking == 0 {
+        return None;
+    }
+    if lacking >> levels.len() != 0 {
+        return Some(format!(
+            "the image needs features that this version does not know (bits {lacking:#x}); help: build both sides from one version of ifunc"
+        ));
+    }
+    let highest = |bits: u64| (0..levels.len()).rev().find(|bit| bits >> bit & 1 == 1);
+    let built_for = highest(needed).map_or("x86-64-v1", |bit| levels[bit].0);
+    let has = highest(here).map_or("x86-64-v1", |bit| levels[bit].0);
+    let features: Vec<&str> = levels
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| lacking >> bit & 1 == 1)
+        .flat_map(|(_, (_, features))| features.iter())
+        .filter(|(_, here)| !here)
+        .map(|(name, _)| *name)
+        .collect();
+    let features = match &features[..] {
+        [] => String::new(),
+        some => format!(" (no {})", some.join(", ")),
+    };
+    Some(format!(
+        "the image was built for {built_for}, this CPU is {has}{features}; help: `cargo ifunc build --cpu {has}`, and nothing higher in `[package.metadata.ifunc] cpu`, in `-march` or in `$CC`"
+    ))
+}
+
+// The entry shim. The gate begins with `saved_rsp` (+0) and `stack_top` (+8).
+//
+// In:  saves the callee-saved registers, MXCSR and the x87 control word on the host's stack, leaves the host's stack
+//      pointer in the gate, switches to the injected stack and calls `X_main(payload, size, target, ctx)`.
+// Out: by return, with the code in eax; or by `ifunc_exec_escape`, from any depth of the injected stack, which restores
+//      what was saved and returns from the same call (MXCSR and the x87 control word only if they were changed: loading them
+//      costs more than comparing). No frame in between has anything to drop: images are
+//      `panic=abort`, and the host functions that escape own nothing.
+//
+// The host's stack pointer also lies at the top of the injected stack, twice for the sake of alignment, and the call
+// frame information finds it there: a debugger that found its way through an image (`debug/`) goes on into the frames of
+// the host. An unwinder never comes here from above, because images have no tables for it: it ends at the image.
+core::arch::global_asm!(
+    ".pushsection .text.ifunc_exec_enter,\"ax\",@progbits",
+    ".p2align 4",
+    ".hidden ifunc_exec_enter",
+    ".globl ifunc_exec_enter",
+    ".type ifunc_exec_enter,@function",
+    "ifunc_exec_enter:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "push rbx",
+    ".cfi_def_cfa_offset 24",
+    ".cfi_offset rbx, -24",
+    "push r12",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset r12, -32",
+    "push r13",
+    ".cfi_def_cfa_offset 40",
+    ".cfi_offset r13, -40",
+    "push r14",
+    ".cfi_def_cfa_offset 48",
+    ".cfi_offset r14, -48",
+    "push r15",
+    ".cfi_def_cfa_offset 56",
+    ".cfi_offset r15, -56",
+    "sub rsp, 8",
+    ".cfi_def_cfa_offset 64",
+    "stmxcsr [rsp]",
+    "fnstcw [rsp + 4]",
+    "mov [rdi], rsp",
+    "mov rbx, rdi",
+    "mov rax, rsi",
+    "mov r10, rsp",
+    ".cfi_def_cfa r10, 64",
+    "mov rsp, [rdi + 8]",
+    "push r10",
+    "push r10",
+    // DW_CFA_def_cfa_expression: *(rsp) + 64, as DW_OP_breg7 0, DW_OP_deref, DW_OP_plus_uconst 64.
+    ".cfi_escape 0x0f, 5, 0x77, 0x00, 0x06, 0x23, 0x40",
+    "mov rdi, rdx",
+    "mov rsi, rcx",
+    "mov rdx, r8",
+    "mov rcx, r9",
+    "xor ebp, ebp",
+    "call rax",
+    "mov rdi, rbx",
+    "mov rsp, [rdi]",
+    "2:",
+    ".cfi_def_cfa rsp, 64",
+    "stmxcsr [rsp - 8]",
+    "fnstcw [rsp - 4]",
+    "mov ecx, [rsp - 8]",
+    "cmp ecx, [rsp]",
+    "jne 4f",
+    "movzx ecx, word ptr [rsp - 4]",
+    "cmp cx, [rsp + 4]",
+    "jne 4f",
+    "3:",
+    ".cfi_remember_state",
+    "add rsp, 8",
+    ".cfi_def_cfa_offset 56",
+    "pop r15",
+    ".cfi_restore r15",
+    ".cfi_def_cfa_offset 48",
+    "pop r14",
+    ".cfi_restore r14",
+    ".cfi_def_cfa_offset 40",
+    "pop r13",
+    ".cfi_restore r13",
+    ".cfi_def_cfa_offset 32",
+    "pop r12",
+    ".cfi_restore r12",
+    ".cfi_def_cfa_offset 24",
+    "pop rbx",
+    ".cfi_restore rbx",
+    ".cfi_def_cfa_offset 16",
+    "pop rbp",
+    ".cfi_restore rbp",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    "4:",
+    ".cfi_restore_state",
+    "ldmxcsr [rsp]",
+    "fldcw [rsp + 4]",
+    "jmp 3b",
+    ".cfi_endproc",
+    ".size ifunc_exec_enter, . - ifunc_exec_enter",
+    ".hidden ifunc_exec_escape",
+    ".globl ifunc_exec_escape",
+    ".type ifunc_exec_escape,@function",
+    "ifunc_exec_escape:",
+    ".cfi_startproc",
+    "xor eax, eax",
+    "mov rsp, [rdi]",
+    ".cfi_def_cfa rsp, 64",
+    ".cfi_offset rbp, -16",
+    ".cfi_offset rbx, -24",
+    ".cfi_offset r12, -32",
+    ".cfi_offset r13, -40",
+    ".cfi_offset r14, -48",
+    ".cfi_offset r15, -56",
+    "cld",
+    "fninit",
+    "jmp 2b",
+    ".cfi_endproc",
+    ".size ifunc_exec_escape, . - ifunc_exec_escape",
+    ".popsection",
+);
+
+// `__ifunc_panic` as images know it. The seventh argument that it passes on is where it found its return address: the
+// words there and above are what a backtrace is made of. The push also aligns the stack for the call.
+core::arch::global_asm!(
+    ".pushsection .text.ifunc_exec_panic,\"ax\",@progbits",
+    ".p2align 4",
+    ".hidden ifunc_exec_panic",
+    ".globl ifunc_exec_panic",
+    ".type ifunc_exec_panic,@function",
+    "ifunc_exec_panic:",
+    ".cfi_startproc",
+    "mov rax, rsp",
+    "push rax",
+    ".cfi_def_cfa_offset 16",
+    "call {panicked}",
+    "ud2",
+    ".cfi_endproc",
+    ".size ifunc_exec_panic, . - ifunc_exec_panic",
+    ".popsection",
+    panicked = sym crate::imports::panicked,
+);
+
+unsafe extern "C" {
+    /// Ends the invocation that called it: see `ifunc_abi::symbols::RUNTIME_IMPORTS`.
+    #[link_name = "ifunc_exec_panic"]
+    pub(crate) fn panic();
+}
+
+/// What controls floating-point arithmetic: rounding, denormals, which exceptions trap. Injected code may change it
+/// (`fesetround`), and functions of the host were compiled for what it is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FloatControl {
+    mxcsr: u32,
+    x87: u16,
+}
+
+impl FloatControl {
+    /// Bits of MXCSR that only say what has happened.
+    const STATUS: u32 = 0x3f;
+
+    /// As it is now.
+    pub(crate) fn current() -> Self {
+        let (mut mxcsr, mut x87) = (0u32, 0u16);
+        // SAFETY: each of the two writes the local that it is given, and nothing else.
+        unsafe {
+            core::arch::asm!(
+                "stmxcsr [{}]",
+                "fnstcw [{}]",
+                in(reg) &raw mut mxcsr,
+                in(reg) &raw mut x87,
+                options(nostack, preserves_flags)
+            );
+        }
+        Self { mxcsr, x87 }
+    }
+
+    /// As the shim found it.
+    ///
+    /// # Safety
+    /// `saved_rsp` must be what the shim left in the gate of an invocation that runs.
+    pub(crate) unsafe fn saved(saved_rsp: usize) -> Self {
+        let words = std::ptr::with_exposed_provenance::<u32>(saved_rsp);
+        // SAFETY: the caller's promise: the shim has stored both there.
+        unsafe {
+            Self {
+                mxcsr: words.read(),
+                x87: words.add(1).cast::<u16>().read(),
+            }
+        }
+    }
+
+    /// MXCSR and the control word of the x87.
+    pub(crate) fn words(self) -> (u32, u16) {
+        (self.mxcsr, self.x87)
+    }
+
+    /// From [`words`](Self::words).
+    pub(crate) fn of_words(mxcsr: u32, x87: u16) -> Self {
+        Self { mxcsr, x87 }
+    }
+
+    /// Whether arithmetic is the same.
+    pub(crate) fn is_as(self, other: Self) -> bool {
+        (self.mxcsr ^ other.mxcsr) & !Self::STATUS == 0 && self.x87 == other.x87
+    }
+
+    /// Sets it.
+    ///
+    /// # Safety
+    /// The caller must be in the call gate: compiled code of the host expects the host's control, which is restored before
+    /// any of it computes.
+    pub(crate) unsafe fn set(self) {
+        let Self { mxcsr, x87 } = self;
+        // SAFETY: both were read from the registers, so no reserved bit is set; the rest is the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "ldmxcsr [{}]",
+                "fldcw [{}]",
+                in(reg) &raw const mxcsr,
+                in(reg) &raw const x87,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lacking_cpu_is_explained_with_what_to_build() {
+        assert_eq!(explain_lacking_cpu(0b011, 0b111), None);
+        assert_eq!(explain_lacking_cpu(cpu_features(), cpu_features()), None);
+        let why = explain_lacking_cpu(0b111, 0b001).unwrap();
+        assert!(
+            why.starts_with("the image was built for x86-64-v4, this CPU is x86-64-v2"),
+            "{why}"
+        );
+        assert!(why.contains("help: `cargo ifunc build --cpu x86-64-v2`"), "{why}");
+        let why = explain_lacking_cpu(0b001, 0).unwrap();
+        assert!(why.contains("x86-64-v2, this CPU is x86-64-v1"), "{why}");
+        let why = explain_lacking_cpu(1 << 40, 0b111).unwrap();
+        assert!(
+            why.contains("bits 0x10000000000") && why.contains("help: "),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn each_level_includes_the_ones_below() {
+        let here = cpu_features();
+        assert!((here + 1).is_power_of_two() && here <= 0b111, "{here:#b}");
+        for (bit, (_, features)) in levels().iter().enumerate() {
+            if here >> bit & 1 == 1 {
+                assert!(features.iter().all(|(_, here)| *here));
+            }
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! The arena: one range of address space that installed images live in.
+//!
+//! It is a sealed memfd whose only mapping is read-execute. Code gets in by `pwrite`, so there is never a writable alias,
+//! and no page is ever both writable and executable. The read-write part of an image is anonymous memory mapped over the arena
+//! at its fixed displacement; it is mapped back when the image goes.
+//!
+//! The mapping is private, so that a debugger can put breakpoints into it: the kernel refuses to write into a
+//! shared one. A page with a breakpoint is a copy that no longer shows the file; `write` detects that and maps the page anew.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::thread::{MembarrierCommand, membarrier};
+
+/// Size of a page.
+pub(crate) const PAGE: usize = 4096;
+/// What allocations are rounded to: a cache line, so that no line holds code of two images.
+const GRANULE: usize = 64;
+
+/// The arena.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    memfd: OwnedFd,
+    base: *mut c_void,
+    len: usize,
+    /// Free ranges, offset → length; neighbours are merged.
+    free: BTreeMap<usize, usize>,
+    /// Everything below was handed out at least once: an address below may be in some core's instruction buffers.
+    used: usize,
+    /// Everything below has its page-table entries.
+    populated: usize,
+    /// The kernel can make all cores discard decoded instructions. Without that an address is used once.
+    serializes: bool,
+    /// Stays mapped when this is dropped: something in it gave away its address.
+    leaked: bool,
+}
+
+// SAFETY: the mapping belongs to this value; it is bound to no thread.
+unsafe impl Send for Arena {}
+
+/// Why the arena could not do it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArenaError {
+    /// No free range is large enough.
+    #[error("no room for {0} bytes of code")]
+    Full(usize),
+    /// The kernel refused.
+    #[error("the kernel refused memory for code: {0}")]
+    Os(#[from] rustix::io::Errno),
+}
+
+/// A range of the arena. Given back with [`Arena::free`].
+#[derive(Debug)]
+pub(crate) struct Range {
+    offset: usize,
+    len: usize,
+    /// Offset in the range and length of the anonymous pages, if there are any.
+    anonymous: Option<(usize, usize)>,
+}
+
+impl Range {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Arena {
+    /// Reserves `len` bytes (rounded up to pages) of address space; memory is taken as images come.
+    pub(crate) fn new(len: usize) -> rustix::io::Result<Self> {
+        let len = len.next_multiple_of(PAGE).max(PAGE);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 do not know MFD_EXEC and do not need it.
+        let memfd = rustix::fs::memfd_create("ifunc-code", flags | MemfdFlags::EXEC)
+            .or_else(|_| rustix::fs::memfd_create("ifunc-code", flags))?;
+        rustix::fs::ftruncate(&memfd, len as u64)?;
+        rustix::fs::fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::EXEC,
+                MapFlags::PRIVATE,
+                &memfd,
+                0,
+            )?
+        };
+        // A child of a fork would write into the code that its parent runs.
+        // SAFETY: advice about our own mapping.
+        unsafe { rustix::mm::madvise(base, len, Advice::LinuxDontFork)? };
+        let serializes = membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore).is_ok();
+        Ok(Self {
+            memfd,
+            base,
+            len,
+            free: BTreeMap::from([(0, len)]),
+            used: 0,
+            populated: 0,
+            serializes,
+            leaked: false,
+        })
+    }
+
+    /// Takes `len` bytes aligned to `align` (a power of two, at most a page). With `whole_pages` the range shares no page with another.
+    pub(crate) fn allocate(
+        &mut self,
+        len: usize,
+        align: usize,
+        whole_pages: bool,
+    ) -> Result<Range, ArenaError> {
+        let granule = if whole_pages { PAGE } else { GRANULE };
+        let align = align.max(granule);
+        let full = ArenaError::Full(len);
+        let Some(len) = len.max(1).checked_next_multiple_of(granule) else {
+            return Err(full);
+        };
+        let found = self.free.iter().find_map(|(&start, &room)| {
+            let start_here = if self.serializes {
+                start
+            } else {
+                start.max(self.used)
+            };
+            let at = start_here.next_multiple_of(align);
+            (at + len <= start + room).then_some((start, room, at))
+        });
+        let Some((start, room, at)) = found else {
+            return Err(full);
+        };
+        if at < self.used {
+            // Some core may still hold decoded instructions of what was here.
+            membarrier(MembarrierCommand::PrivateExpeditedSyncCore)?;
+        }
+        self.free.remove(&start);
+        if at > start {
+            self.free.insert(start, at - start);
+        }
+        if at + len < start + room {
+            self.free.insert(at + len, start + room - at - len);
+        }
+        self.used = self.used.max(at + len);
+        Ok(Range {
+            offset: at,
+            len,
+            anonymous: None,
+        })
+    }
+
+    /// Address of a range.
+    pub(crate) fn address(&self, range: &Range) -> usize {
+        self.base as usize + range.offset
+    }
+
+    /// Writes `bytes` at the start of a range, through the file.
+    pub(crate) fn write(&mut self, range: &Range, bytes: &[u8]) -> Result<(), ArenaError> {
+        assert!(bytes.len() <= range.len, "the caller allocated what it writes");
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(&self.memfd, &bytes[done..], (range.offset + done) as u64) {
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let end = (range.offset + bytes.len()).next_multiple_of(PAGE).min(self.len);
+        if end > self.populated {
+            let from = self.populated.max(range.offset / PAGE * PAGE);
+            // SAFETY: the range is part of our own mapping, and populating changes no content. Failure costs a page
+            // fault later, nothing else.
+            let _ =
+                unsafe { rustix::mm::madvise(self.base.add(from), end - from, Advice::LinuxPopulateRead) };
+            self.populated = end;
+        }
+        if !self.shows(range.offset, bytes) {
+            let from = range.offset / PAGE * PAGE;
+            self.map_file(from, end - from)?;
+            if !self.shows(range.offset, bytes) {
+                return Err(ArenaError::Os(rustix::io::Errno::IO));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the mapping has `bytes` at `offset`.
+    fn shows(&self, offset: usize, bytes: &[u8]) -> bool {
+        // SAFETY: part of our own mapping, which is readable and which only `&mut self` writes.
+        let there = unsafe { std::slice::from_raw_parts(self.base.add(offset).cast::<u8>(), bytes.len()) };
+        there == bytes
+    }
+
+    /// Maps the file over whole pages of the arena.
+    fn map_file(&self, from: usize, len: usize) -> rustix::io::Result<()> {
+        // SAFETY: part of our own mapping. What the pages hold of installed images, the file holds too.
+        unsafe {
+            rustix::mm::mmap(
+                self.base.add(from),
+                len,
+                ProtFlags::READ | ProtFlags::EXEC,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+                &self.memfd,
+                from as u64,
+            )?;
+            // A fresh mapping: advice does not outlive the old one.
+            rustix::mm::madvise(self.base.add(from), len, Advice::LinuxDontFork)
+        }
+    }
+
+    /// Maps zeroed read-write pages over `range` from `at` on (a multiple of a page), fills them with `data` and returns their address.
+    pub(crate) fn map_anonymous(
+        &mut self,
+        range: &mut Range,
+        at: usize,
+        len: usize,
+        data: &[u8],
+    ) -> Result<(), ArenaError> {
+        let len = len.next_multiple_of(PAGE);
+        assert!(
+            range.anonymous.is_none()
+                && at.is_multiple_of(PAGE)
+                && at + len <= range.len
+                && data.len() <= len,
+            "the caller allocated whole pages"
+        );
+        // SAFETY: the target is part of our own mapping and of a range that the caller allocated; no image is there yet.
+        unsafe {
+            let ptr = rustix::mm::mmap_anonymous(
+                self.base.add(range.offset + at),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+            )?;
+            range.anonymous = Some((at, len));
+            std::ptr::copy_nonoverlapping(data.as_ptr(), ptr.cast::<u8>(), data.len());
+        }
+        Ok(())
+    }
+
+    /// Keeps everything mapped for as long as the process lives.
+    pub(crate) fn leak(&mut self) {
+        self.leaked = true;
+    }
+
+    /// Takes a range back.
+    ///
+    /// # Safety
+    /// Nothing may run in the range or reach it any more.
+    pub(crate) unsafe fn free(&mut self, range: Range) {
+        if let Some((at, len)) = range.anonymous {
+            // The read-write part, out of use by the caller's promise.
+            if self.map_file(range.offset + at, len).is_err() {
+                // The range stays out of use: better less room than a hole.
+                return;
+            }
+        }
+        let (mut start, mut len) = (range.offset, range.len);
+        if let Some((&before, &room)) = self.free.range(..start).next_back()
+            && before + room == start
+        {
+            self.free.remove(&before);
+            (start, len) = (before, len + room);
+        }
+        if let Some(room) = self.free.remove(&(start + len)) {
+            len += room;
+        }
+        self.free.insert(start, len);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if self.leaked {
+            return;
+        }
+        // SAFETY: this value owns the whole range; the target drops every image before its arena.
+        let result = unsafe { rustix::mm::munmap(self.base, self.len) };
+        debug_assert!(result.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_come_back() {
+        let mut arena = Arena::new(16 * PAGE).unwrap();
+        let a = arena.allocate(100, 16, false).unwrap();
+        let b = arena.allocate(5000, 64, true).unwrap();
+        let c = arena.allocate(1, 1, false).unwrap();
+        assert_eq!((a.offset, b.offset, b.len, c.offset), (0, PAGE, 2 * PAGE, 128));
+        assert!(matches!(
+            arena.allocate(16 * PAGE, 1, false),
+            Err(ArenaError::Full(_))
+        ));
+        assert!(matches!(
+            arena.allocate(usize::MAX, 1, false),
+            Err(ArenaError::Full(_))
+        ));
+        // SAFETY: nothing was ever run there.
+        unsafe {
+            arena.free(b);
+            arena.free(a);
+            arena.free(c);
+        }
+        assert_eq!(arena.free, BTreeMap::from([(0, 16 * PAGE)]));
+        assert!(arena.allocate(16 * PAGE, 4096, true).is_ok());
+    }
+
+    #[test]
+    fn code_is_executable_and_data_is_writable() {
+        let mut arena = Arena::new(16 * PAGE).unwrap();
+        let mut range = arena.allocate(3 * PAGE, PAGE, true).unwrap();
+        // mov eax, [rip + 0x0ffa]; ret  — reads the first word of the next page
+        arena
+            .write(&range, &[0x8b, 0x05, 0xfa, 0x0f, 0, 0, 0xc3])
+            .unwrap();
+        arena
+            .map_anonymous(&mut range, PAGE, 8, &7u32.to_le_bytes())
+            .unwrap();
+        let address = arena.address(&range);
+        // SAFETY: the bytes above are a function without arguments that returns a u32; the next page is the test's.
+        unsafe {
+            let f: extern "C" fn() -> u32 = std::mem::transmute(address);
+            assert_eq!(f(), 7);
+            *((address + PAGE) as *mut u32) = 8;
+            assert_eq!(f(), 8);
+            arena.free(range);
+        }
+    }
+
+    #[test]
+    fn a_page_that_a_debugger_wrote_to_shows_what_is_installed_later() {
+        use std::os::unix::fs::FileExt;
+        let mut arena = Arena::new(4 * PAGE).unwrap();
+        let first = arena.allocate(6, 1, false).unwrap();
+        let second = arena.allocate(6, 1, false).unwrap();
+        // mov eax, 7; ret
+        arena.write(&first, &[0xb8, 7, 0, 0, 0, 0xc3]).unwrap();
+        // As a debugger does it: the kernel writes into the mapping, whatever its protection.
+        let memory = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/proc/self/mem")
+            .unwrap();
+        let address = arena.address(&first);
+        // Newer kernels can be told not to, for all processes (`proc_mem.force_override=never`) or for those that are not
+        // traced.
+        if let Err(error) = memory.write_at(&[0xb8, 8], address as u64) {
+            eprintln!("SKIPPED: this kernel refuses writes to protected memory: {error}");
+            return;
+        }
+        let run = |address: usize| {
+            // SAFETY: what is there is a function without arguments that returns a u32.
+            unsafe { std::mem::transmute::<usize, extern "C" fn() -> u32>(address)() }
+        };
+        assert_eq!(run(address), 8);
+        arena.write(&second, &[0xb8, 9, 0, 0, 0, 0xc3]).unwrap();
+        assert_eq!((run(address), run(arena.address(&second))), (7, 9));
+    }
+
+    #[test]
+    fn without_the_barrier_an_address_is_used_once() {
+        let mut arena = Arena::new(4 * PAGE).unwrap();
+        arena.serializes = false;
+        let whole = arena.allocate(PAGE, PAGE, true).unwrap();
+        let small = arena.allocate(10, 1, false).unwrap();
+        assert_eq!((whole.offset, small.offset), (0, PAGE));
+        // SAFETY: nothing was ever run there.
+        unsafe {
+            arena.free(whole);
+            arena.free(small);
+        }
+        assert_eq!(arena.allocate(10, 1, false).unwrap().offset, PAGE + GRANULE);
+        assert!(arena.allocate(2 * PAGE, PAGE, true).is_ok());
+        assert!(matches!(
+            arena.allocate(PAGE, PAGE, true),
+            Err(ArenaError::Full(_))
+        ));
+    }
+}

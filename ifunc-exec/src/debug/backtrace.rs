@@ -1,0 +1,176 @@
+//! The calls that led to a panic, from the stack that it left.
+//!
+//! An image has no unwind tables. The words on its stack are searched for what a call in the image leaves there: an address
+//! right after a `call` instruction. Such a word may be left over from a call that returned, so it counts only if its callee
+//! is the function that the previous word is in. That is certain enough for a line in a log, and is used for nothing else.
+
+use super::object::Functions;
+
+/// Most calls that a report carries.
+const MAX_CALLS: usize = 16;
+/// Bytes of the stack that are searched.
+const MAX_STACK: usize = 64 << 10;
+/// Length and opcode of `call rel32`.
+const CALL: usize = 5;
+const CALL_OPCODE: u8 = 0xe8;
+
+/// Offsets in the image of addresses that calls in it left on the stack, innermost first. `stack` begins where `__ifunc_panic` found its return address; `base` and `code` are the image's.
+pub(super) fn calls(base: usize, code: &[u8], stack: impl Iterator<Item = usize>) -> Vec<u32> {
+    stack
+        .take(MAX_STACK / size_of::<usize>())
+        .enumerate()
+        .filter_map(|(index, word)| {
+            let offset = word
+                .checked_sub(base)
+                .filter(|&offset| offset > 0 && offset <= code.len())? as u32;
+            // The first is a return address for certain.
+            (index == 0 || callee(code, offset).is_some()).then_some(offset)
+        })
+        .take(MAX_CALLS)
+        .collect()
+}
+
+/// Where the call in front of `offset` goes; `None`: there is no call of a place in the image.
+fn callee(code: &[u8], offset: u32) -> Option<u32> {
+    let call = code.get((offset as usize).checked_sub(CALL)?..offset as usize)?;
+    let (&opcode, distance) = call.split_first()?;
+    if opcode != CALL_OPCODE {
+        return None;
+    }
+    let distance = i32::from_le_bytes(distance.try_into().ok()?);
+    offset
+        .checked_add_signed(distance)
+        .filter(|&to| (to as usize) < code.len())
+}
+
+/// The function that panicked, as `NAME+0xOFFSET`: that of the innermost call that is not in the language's own libraries.
+/// Without known functions, the offsets in the image of `name`.
+#[must_use]
+pub fn describe(name: &str, code: &[u8], calls: &[u32], functions: Option<&Functions>) -> String {
+    // A source has them from a peer.
+    let mut calls = calls
+        .iter()
+        .copied()
+        .filter(|&word| word > 0 && word as usize <= code.len())
+        .take(MAX_CALLS);
+    let Some(first) = calls.next() else {
+        return String::new();
+    };
+    let mut here = first;
+    let mut backtrace = vec![first];
+    for call in calls {
+        let Some(to) = callee(code, call) else { continue };
+        let leads_here = match functions {
+            // After a call that never returns another function may begin.
+            Some(known) => known.at(to).is_some_and(|f| Some(f) == known.at(here - 1)),
+            None => to < here,
+        };
+        if leads_here {
+            backtrace.push(call);
+            here = call;
+        }
+    }
+    let Some(functions) = functions else {
+        let offsets: Vec<_> = backtrace.iter().map(|at| format!("{at:#x}")).collect();
+        return format!("{name}+[{}]", offsets.join(" < "));
+    };
+    let named = backtrace.iter().filter_map(|&at| {
+        let function = functions.at(at - 1)?;
+        let shown = format!("{:#}", rustc_demangle::demangle(&function.name));
+        Some((format!("{shown}+{:#x}", at - function.at), shown))
+    });
+    let mut last = String::new();
+    for (place, function) in named {
+        last = place;
+        if !is_of_the_language(&function) {
+            break;
+        }
+    }
+    last
+}
+
+/// Whether a function is one of `core`, `alloc`, the compiler or the SDK.
+fn is_of_the_language(function: &str) -> bool {
+    let path = function.trim_start_matches(['<', '&', '[']);
+    ["core::", "alloc::", "__rustc", "ifunc::", "rust_begin_unwind"]
+        .iter()
+        .any(|own| path.starts_with(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::object::Function;
+    use super::*;
+
+    /// Three functions of 16 bytes; the first calls the second at 4, the second the third at 20, the third something
+    /// outside at 40.
+    fn code() -> Vec<u8> {
+        let mut code = vec![0x90; 48];
+        for (at, to) in [(4usize, 16i32), (20, 32), (40, 4000)] {
+            code[at] = CALL_OPCODE;
+            let distance = to - (at + CALL) as i32;
+            code[at + 1..at + CALL].copy_from_slice(&distance.to_le_bytes());
+        }
+        code
+    }
+
+    #[test]
+    fn calls_are_distinguished_from_other_words() {
+        const BASE: usize = 0x7000;
+        let stack = [
+            BASE + 45,
+            7,
+            BASE + 25,
+            BASE + 26,
+            BASE - 1,
+            BASE + 9,
+            BASE + 48,
+            usize::MAX,
+        ];
+        let found = calls(BASE, &code(), stack.into_iter());
+        assert_eq!(found, [45, 25, 9]);
+        assert_eq!(describe("add", &code(), &found, None), "add+[0x2d < 0x19 < 0x9]");
+        // A call that leads elsewhere is left over.
+        assert_eq!(describe("add", &code(), &[25, 45, 9], None), "add+[0x19 < 0x9]");
+        assert_eq!(describe("add", &code(), &[], None), "");
+    }
+
+    #[test]
+    fn the_first_word_counts_whatever_precedes_it() {
+        assert_eq!(calls(0x7000, &code(), [0x7000 + 3].into_iter()), [3]);
+        assert_eq!(calls(0x7000, &code(), [3].into_iter()), []);
+        let many = std::iter::repeat(0x7000 + 9);
+        assert_eq!(calls(0x7000, &code(), many).len(), MAX_CALLS);
+    }
+
+    #[test]
+    fn calls_from_a_peer_are_checked() {
+        let functions = Functions::new(
+            ["a", "b", "c"]
+                .iter()
+                .enumerate()
+                .map(|(n, name)| Function::new(16 * n as u32, 16, name))
+                .collect(),
+        );
+        let hostile = [0, u32::MAX, 1 << 31, 49];
+        assert_eq!(describe("add", &code(), &hostile, None), "");
+        assert_eq!(describe("add", &code(), &hostile, Some(&functions)), "");
+        let among = [0, 45, u32::MAX, 0, 25, 9];
+        assert_eq!(describe("add", &code(), &among, None), "add+[0x2d < 0x19 < 0x9]");
+        assert_eq!(describe("add", &code(), &among, Some(&functions)), "c+0xd");
+        // A call that never returns may end the code.
+        assert_eq!(describe("add", &code(), &[48], Some(&functions)), "c+0x10");
+        let many: Vec<u32> = std::iter::repeat_n(9, 1 << 20).collect();
+        assert!(describe("add", &code(), &many, None).len() < 32 * MAX_CALLS);
+        // An image without calls, called at its beginning.
+        assert_eq!(calls(0x7000, &code(), [0x7000].into_iter()), []);
+    }
+
+    #[test]
+    fn functions_of_the_language_are_skipped() {
+        assert!(is_of_the_language("core::panicking::panic_fmt"));
+        assert!(is_of_the_language("<core::fmt::Arguments>::as_str"));
+        assert!(!is_of_the_language("add_main"));
+        assert!(!is_of_the_language("corelib::add"));
+    }
+}

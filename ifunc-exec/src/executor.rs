@@ -1,0 +1,134 @@
+//! The seam between what decides that an image may run, and where it runs.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::status::Failure;
+
+use crate::{ImageProperties, InstalledImage, Refusal, SharedBytes, ValidImage};
+
+/// Where injected code runs. The caller decides whether an image may run at all: policy and target type are its own.
+///
+/// A thread that serves has a [`Thread`](Self::Thread), opens a [`Session`](Self::Session) on it for a run of invocations, and
+/// runs one invocation at a time.
+pub trait Executor {
+    /// An installed image. It stays installed as long as its `Arc` is held.
+    type Image: Deref<Target = ImageProperties>;
+    /// What the invocations of one thread run on.
+    type Thread;
+    /// While it lives, the invocations of a thread can call the host.
+    type Session<'t>;
+
+    /// Checks an image that was sent under `id`. Changes nothing.
+    ///
+    /// # Errors
+    /// The bytes have another id, are no image, or this executor cannot run them.
+    fn validate<'a>(&self, id: &ImageId, bytes: &'a SharedBytes) -> Result<ValidImage<'a>, Refusal>;
+
+    /// Installs an image, unless it is installed.
+    ///
+    /// # Errors
+    /// An import is not there, or there is no room.
+    fn install(&self, image: &ValidImage<'_>) -> Result<Arc<Self::Image>, Refusal>;
+
+    /// Number of installed images.
+    fn image_count(&self) -> usize;
+
+    /// A thread's state. The thread that runs invocations on it makes it itself: debuggers follow a backtrace upwards alone,
+    /// and the kernel maps downwards.
+    ///
+    /// # Errors
+    /// The kernel's, for memory.
+    fn thread(&self) -> io::Result<Self::Thread>;
+
+    /// Opens a session on the current thread.
+    fn session<'t>(&self, thread: &'t mut Self::Thread) -> Self::Session<'t>;
+
+    /// Runs an invocation and returns the length of its answer, which it writes to `answer`; `None`: no caller waits for one.
+    ///
+    /// # Errors
+    /// It did not end with an answer that fits.
+    fn run(
+        session: &mut Self::Session<'_>,
+        invocation: Invocation<'_, Self::Image>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>>;
+}
+
+/// Everything that an invocation is given.
+#[derive(Debug)]
+pub struct Invocation<'a, Image = InstalledImage> {
+    pub(crate) image: &'a Image,
+    pub(crate) payload: *const u8,
+    pub(crate) size: usize,
+    pub(crate) target: *mut c_void,
+    pub(crate) sender: u64,
+}
+
+impl<Image> Clone for Invocation<'_, Image> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Image> Copy for Invocation<'_, Image> {}
+
+impl<'a, Image> Invocation<'a, Image> {
+    /// Of `image`, on a payload of `size` bytes and the target arguments `target`, for the connection `sender`.
+    ///
+    /// # Safety
+    /// The host accepted the image's code. While the invocation runs, the payload is readable and aligned as the image asks,
+    /// and `target` is of the type that the image takes.
+    #[inline]
+    #[must_use]
+    pub unsafe fn new(
+        image: &'a Image,
+        payload: *const u8,
+        size: usize,
+        target: *mut c_void,
+        sender: u64,
+    ) -> Self {
+        Self {
+            image,
+            payload,
+            size,
+            target,
+            sender,
+        }
+    }
+
+    /// The image that runs.
+    #[must_use]
+    pub fn image(&self) -> &'a Image {
+        self.image
+    }
+
+    /// Length of the payload.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.size
+    }
+}
+
+/// Why an invocation has no answer, and the detail that the source is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What the status of the completion says.
+    pub why: Failure,
+    /// As `ifunc_abi::status` defines it for the status.
+    pub detail: Vec<u8>,
+}
+
+/// Learns of installed and evicted images, while the code cache is locked.
+pub trait Observer: fmt::Debug + Send + Sync {
+    /// An image was written into code memory.
+    fn installed(&self, image: &InstalledImage);
+
+    /// An image was taken out of code memory.
+    fn evicted(&self, id: &ImageId);
+}

@@ -1,0 +1,513 @@
+//! The call gate between the host and injected code: one per serving thread, with the stack that injected code runs on.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+
+use ifunc::host::{CallGate, GateToken};
+use ifunc_abi::context::Context;
+
+use crate::arch::FloatControl;
+use crate::stack::{Listing, Stack};
+
+/// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
+const HOST_STACK_ROOM: usize = 256 * 1024;
+/// Longest message and file name kept of a panic, in bytes.
+const MAX_DETAIL: usize = 4096;
+
+unsafe extern "C" {
+    fn ifunc_exec_enter(
+        frame: *const c_void,
+        main: *const c_void,
+        payload: *const u8,
+        size: usize,
+        target: *mut c_void,
+        ctx: *mut Context,
+    ) -> u32;
+    fn ifunc_exec_escape(frame: *const c_void) -> !;
+}
+
+/// On which side of the gate the thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Side {
+    /// No invocation runs.
+    Idle = 0,
+    /// Injected code runs, or a function that it was allowed to call without a guard (`allow`, `allow_set`,
+    /// `allow_library`). To end an invocation from outside, compare the program counter with the arena first.
+    Ifunc = 1,
+    /// A host function runs that injected code called through a guard.
+    Host = 2,
+}
+
+/// Why an invocation ended other than by return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Escape {
+    /// It panicked.
+    Panic {
+        message: String,
+        file: String,
+        line: u32,
+        column: u32,
+        /// Where on the stack `__ifunc_panic` found its return address; 0 if something else ended the invocation.
+        stack: usize,
+    },
+    /// A host function would have had too little stack.
+    StackLow,
+    /// A host function panicked, with this message.
+    HostPanic(String),
+}
+
+/// What the entry shim and the imports share. The assembly knows the first two fields.
+#[repr(C)]
+#[derive(Debug)]
+struct Gate {
+    saved_rsp: UnsafeCell<usize>,
+    stack_top: usize,
+    stack_low: usize,
+    side: Cell<Side>,
+    /// Boxed: every invocation looks whether there is one.
+    escape: UnsafeCell<Option<Box<Escape>>>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Gate> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The way into injected code and out of it: a stack, and the state that the shims share. One per serving thread.
+#[derive(Debug)]
+pub struct ExecThread {
+    /// Boxed: the imports find it by address while an invocation runs.
+    gate: Box<Gate>,
+    // Debuggers know of the stack as long as it is mapped.
+    _listing: Listing,
+    _stack: Stack,
+}
+
+// SAFETY: between sessions nothing points to the gate (`Session` restores `CURRENT`), so it may move between threads.
+unsafe impl Send for ExecThread {}
+
+impl ExecThread {
+    /// Maps a stack of `stack_size` bytes.
+    pub(crate) fn new(stack_size: usize) -> rustix::io::Result<Self> {
+        let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
+        let gate = Box::new(Gate {
+            saved_rsp: UnsafeCell::new(0),
+            stack_top: stack.top(),
+            stack_low: stack.low(),
+            side: Cell::new(Side::Idle),
+            escape: UnsafeCell::new(None),
+        });
+        Ok(Self {
+            _listing: Listing::new(gate.stack()),
+            gate,
+            _stack: stack,
+        })
+    }
+
+    /// Makes this the gate of the current thread for several invocations.
+    #[inline]
+    pub(crate) fn session(&mut self) -> Session<'_> {
+        let outer = CURRENT.replace(&raw const *self.gate);
+        Session { thread: self, outer }
+    }
+}
+
+/// While it lives, host functions that injected code calls on this thread find the gate.
+#[derive(Debug)]
+pub struct Session<'a> {
+    thread: &'a mut ExecThread,
+    outer: *const Gate,
+}
+
+impl Session<'_> {
+    /// Calls `main(payload, size, target, ctx)` on the injected stack.
+    ///
+    /// # Safety
+    /// `main` must be the entry of an installed image that the host accepted, and the image must stay installed until this
+    /// returns; `payload` must be readable for `size` bytes and `target` be what the image takes; `ctx` must be valid or null.
+    #[inline(always)]
+    pub(crate) unsafe fn run(
+        &mut self,
+        main: *const c_void,
+        payload: *const u8,
+        size: usize,
+        target: *mut c_void,
+        ctx: *mut Context,
+    ) -> Result<u32, Box<Escape>> {
+        let gate = &*self.thread.gate;
+        gate.side.set(Side::Ifunc);
+        // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is
+        // the caller's promise.
+        let code = unsafe { ifunc_exec_enter((&raw const *gate).cast(), main, payload, size, target, ctx) };
+        gate.side.set(Side::Idle);
+        // SAFETY: the invocation is over and `&mut self` excludes another: there is no other reference into the cell.
+        let escape = unsafe { &mut *gate.escape.get() };
+        match escape {
+            None => Ok(code),
+            Some(_) => escape.take().map_or(Ok(code), Err),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// The words that the last invocation left on its stack, from address `from` on; none if that is not on it.
+    pub(crate) fn left_behind(&mut self, from: usize) -> impl Iterator<Item = usize> {
+        let stack = self.thread.gate.stack();
+        let from = Some(from).filter(|from| stack.contains(from) && from.is_multiple_of(align_of::<usize>()));
+        (from.unwrap_or(stack.end)..stack.end)
+            .step_by(size_of::<usize>())
+            // SAFETY: aligned and within the usable part of a mapped stack, on which nothing runs (`&mut self`).
+            .map(|at| unsafe { std::ptr::with_exposed_provenance::<usize>(at).read() })
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        CURRENT.set(self.outer);
+    }
+}
+
+impl Gate {
+    /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
+    /// `X_main` is called: the canonical frame address of `X_main`'s frame, as call frame information names it.
+    fn stack(&self) -> std::ops::Range<usize> {
+        self.stack_low..self.stack_top - 2 * size_of::<usize>()
+    }
+
+    fn is(&self, side: Side) -> bool {
+        self.side.get() == side
+    }
+
+    /// Enters the host and restores its floating-point control. Returns the ifunc's, if it differs, for
+    /// [`leave_host`](Self::leave_host).
+    #[inline]
+    fn enter_host(&self) -> Option<FloatControl> {
+        self.side.set(Side::Host);
+        // SAFETY: an invocation runs on this thread and gate: it called this function.
+        let host = unsafe { FloatControl::saved(*self.saved_rsp.get()) };
+        let here = FloatControl::current();
+        (!here.is_as(host)).then(|| {
+            // SAFETY: the host's own.
+            unsafe { host.set() };
+            here
+        })
+    }
+
+    /// Returns to injected code.
+    #[inline]
+    fn leave_host(&self, control: Option<FloatControl>) {
+        if let Some(control) = control {
+            // SAFETY: what follows only returns to the ifunc, which had set it.
+            unsafe { control.set() };
+        }
+        self.side.set(Side::Ifunc);
+    }
+
+    /// Ends the invocation.
+    ///
+    /// # Safety
+    /// An invocation must be running on this thread and gate, and no frame between here and the shim may own anything that
+    /// must be dropped.
+    unsafe fn escape(&self, why: Escape) -> ! {
+        // SAFETY: this thread runs the invocation; `Session::run` reads the cell only after it.
+        unsafe {
+            *self.escape.get() = Some(Box::new(why));
+            ifunc_exec_escape((&raw const *self).cast())
+        }
+    }
+}
+
+/// The gate of the invocation that called the current import; `None` if the host itself called it.
+fn caller<'a>() -> Option<&'a Gate> {
+    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
+    let gate = unsafe { CURRENT.get().as_ref()? };
+    gate.is(Side::Ifunc).then_some(gate)
+}
+
+/// What the shims of exported functions call.
+pub(crate) static CALL_GATE: CallGate = CallGate {
+    enter,
+    leave,
+    panicked,
+};
+
+fn enter() -> GateToken {
+    let Some(gate) = caller() else {
+        return GateToken::NONE;
+    };
+    let here = &raw const gate as usize;
+    if here < gate.stack_low + HOST_STACK_ROOM {
+        // SAFETY: an invocation of this thread called; this function and the shims above it (`host::through_gate` and
+        // the generated `extern "C"` function) hold nothing that needs dropping.
+        unsafe { gate.escape(Escape::StackLow) };
+    }
+    gate.enter_host().map_or(SAME, FloatControl::remember)
+}
+
+/// # Safety
+/// After `enter`, on its thread.
+unsafe fn leave(entry: GateToken) {
+    // SAFETY: `enter` found it, on this thread, and the invocation has not ended: it waits for the host function.
+    let gate = unsafe { &*CURRENT.get() };
+    gate.leave_host(FloatControl::remembered(entry));
+}
+
+/// # Safety
+/// After `enter`, with no frame between here and the shim that owns anything but the payload.
+unsafe fn panicked(payload: Box<dyn std::any::Any + Send>) -> ! {
+    let message = panic_message(&*payload);
+    // A payload whose drop panics must not unwind into injected code.
+    std::mem::forget(payload);
+    // SAFETY: as in `leave`; and the caller's promise.
+    unsafe { (*CURRENT.get()).escape(Escape::HostPanic(message)) }
+}
+
+/// The ifunc's floating-point control is the host's.
+const SAME: GateToken = GateToken::new(0);
+
+impl FloatControl {
+    /// The ifunc's, while a host function runs: MXCSR in bits 0–31, the control word of the x87 in 32–47, and a
+    /// bit that says that they are present.
+    fn remember(self) -> GateToken {
+        let (mxcsr, x87) = self.words();
+        GateToken::new(1 << 48 | u64::from(x87) << 32 | u64::from(mxcsr))
+    }
+
+    fn remembered(entry: GateToken) -> Option<Self> {
+        (entry != SAME).then(|| Self::of_words(entry.word() as u32, (entry.word() >> 32) as u16))
+    }
+}
+
+/// Enters the host around a runtime import that cannot panic.
+pub(crate) fn on_host_side<R>(call: impl FnOnce() -> R) -> R {
+    let Some(gate) = caller() else { return call() };
+    let control = gate.enter_host();
+    let result = call();
+    gate.leave_host(control);
+    result
+}
+
+/// Ends the current invocation with a panic.
+///
+/// # Safety
+/// No frame between the caller and the shim may own anything that must be dropped.
+pub(crate) unsafe fn escape_with_panic(message: &[u8], file: &[u8], line: u32, column: u32) -> ! {
+    // SAFETY: the caller's promise.
+    unsafe { escape_with_panic_at(0, message, file, line, column) }
+}
+
+/// As [`escape_with_panic`], of code whose return address lies at `stack`.
+///
+/// # Safety
+/// As for [`escape_with_panic`].
+pub(crate) unsafe fn escape_with_panic_at(
+    stack: usize,
+    message: &[u8],
+    file: &[u8],
+    line: u32,
+    column: u32,
+) -> ! {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_DETAIL)]).into_owned();
+    let Some(gate) = caller() else {
+        // A host function called back. What its frames own is unknown, so they cannot be left; and a callback that outlived
+        // its invocation has nowhere to return to.
+        // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
+        let within = unsafe { CURRENT.get().as_ref() }.is_some_and(|gate| gate.is(Side::Host));
+        let place = if within {
+            "in a callback from an exported function, whose frames cannot be left"
+        } else {
+            "outside of an invocation"
+        };
+        eprintln!(
+            "ifunc: an injected function panicked {place}: {:?}",
+            text(message)
+        );
+        std::process::abort();
+    };
+    gate.side.set(Side::Host);
+    let why = Escape::Panic {
+        message: text(message),
+        file: text(file),
+        line,
+        column,
+        stack,
+    };
+    // SAFETY: the caller's promise; `why` is moved.
+    unsafe { gate.escape(why) }
+}
+
+fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(s), _) => s,
+        (_, Some(s)) => s.as_str(),
+        _ => "(no message)",
+    };
+    let mut end = message.len().min(MAX_DETAIL);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the shim of an exported function does.
+    fn guard<R>(call: impl FnOnce() -> R) -> R {
+        ifunc::host::set_call_gate(&CALL_GATE);
+        ifunc::host::through_gate(call)
+    }
+
+    unsafe extern "C" fn twice(payload: *const u8, size: usize, target: *mut c_void, _: *mut Context) -> u32 {
+        // SAFETY: the tests pass eight readable bytes and a `u64`.
+        unsafe { *target.cast::<u64>() += payload.cast::<u64>().read_unaligned() };
+        size as u32
+    }
+
+    unsafe extern "C" fn panics(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        // SAFETY: this function owns nothing.
+        unsafe { escape_with_panic(b"no more", b"src/x.rs", 7, 9) }
+    }
+
+    unsafe extern "C" fn host_panics(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        guard(|| panic!("the disk is on fire"));
+        3
+    }
+
+    unsafe extern "C" fn deep(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        #[expect(unconditional_recursion, reason = "the guard ends it")]
+        fn down(n: usize) -> usize {
+            let room = std::hint::black_box([n as u8; 4096]);
+            guard(|| {});
+            down(n + 1) + room[7] as usize
+        }
+        down(0) as u32
+    }
+
+    type Main = unsafe extern "C" fn(*const u8, usize, *mut c_void, *mut Context) -> u32;
+
+    fn run(thread: &mut ExecThread, main: Main, value: &mut u64) -> Result<u32, Escape> {
+        let payload = 5u64.to_le_bytes();
+        let mut session = thread.session();
+        // SAFETY: `main` is one of the functions above, which take these arguments.
+        let result = unsafe {
+            session.run(
+                main as *const c_void,
+                payload.as_ptr(),
+                payload.len(),
+                (&raw mut *value).cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        result.map_err(|escape| *escape)
+    }
+
+    #[test]
+    fn returns_and_escapes() {
+        let mut thread = ExecThread::new(1 << 20).unwrap();
+        let mut value = 2;
+        for _ in 0..3 {
+            assert_eq!(run(&mut thread, twice, &mut value), Ok(8));
+            assert_eq!(
+                run(&mut thread, panics, &mut value),
+                Err(Escape::Panic {
+                    message: "no more".into(),
+                    file: "src/x.rs".into(),
+                    line: 7,
+                    column: 9,
+                    stack: 0,
+                })
+            );
+            assert_eq!(
+                run(&mut thread, host_panics, &mut value),
+                Err(Escape::HostPanic("the disk is on fire".into()))
+            );
+            assert_eq!(run(&mut thread, deep, &mut value), Err(Escape::StackLow));
+        }
+        assert_eq!(value, 17);
+    }
+
+    /// Rounds towards zero, as `fesetround(FE_TOWARDZERO)` does it, and answers whether it still does so after an import.
+    unsafe extern "C" fn rounds(_: *const u8, _: usize, target: *mut c_void, _: *mut Context) -> u32 {
+        const TOWARDS_ZERO: (u32, u16) = (0x7f80, 0x0f7f);
+        let set = |(mxcsr, x87): (u32, u16)| {
+            // SAFETY: both are read; this function computes nothing with fractions, and the shim restores them.
+            unsafe {
+                std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const mxcsr, in(reg) &raw const x87)
+            };
+        };
+        let get = || {
+            let (mut mxcsr, mut x87) = (0u32, 0u16);
+            // SAFETY: both are written.
+            unsafe {
+                std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87)
+            };
+            (mxcsr & 0xffc0, x87)
+        };
+        set(TOWARDS_ZERO);
+        // SAFETY: the tests pass a `u64`.
+        let seen = unsafe { &mut *target.cast::<u64>() };
+        let mut in_host = (0, 0);
+        guard(|| in_host = get());
+        let after = get();
+        let within = on_host_side(get);
+        *seen = u64::from(in_host.0) << 16 | u64::from(in_host.1);
+        u32::from(after == TOWARDS_ZERO && get() == TOWARDS_ZERO && within == in_host)
+    }
+
+    #[test]
+    fn functions_of_the_host_compute_as_the_host_does() {
+        let mut thread = ExecThread::new(1 << 20).unwrap();
+        let mut seen = 0;
+        assert_eq!(run(&mut thread, rounds, &mut seen), Ok(1));
+        // All exceptions masked, to nearest, x87 in extended precision: what a thread begins with.
+        assert_eq!(seen, 0x1f80 << 16 | 0x037f);
+    }
+
+    unsafe extern "C" fn called_back(_: *const u8, _: usize, _: *mut c_void, _: *mut Context) -> u32 {
+        // SAFETY: this function owns nothing.
+        guard(|| unsafe { escape_with_panic(b"up\x1b[2J", b"", 0, 0) });
+        0
+    }
+
+    /// In a process of its own, which it ends.
+    #[test]
+    fn a_callback_of_an_exported_function_must_not_panic() {
+        use std::os::unix::process::ExitStatusExt as _;
+        const CHILD: &str = "IFUNC_TEST_CALLBACK";
+        if std::env::var_os(CHILD).is_some() {
+            let mut thread = ExecThread::new(1 << 20).unwrap();
+            let _ = run(&mut thread, called_back, &mut 0);
+            return;
+        }
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "gate::tests::a_callback_of_an_exported_function_must_not_panic",
+                "--nocapture",
+            ])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let output_text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.signal(),
+            Some(rustix::process::Signal::ABORT.as_raw()),
+            "{output_text}"
+        );
+        assert!(
+            output_text.contains("in a callback from an exported function"),
+            "{output_text}"
+        );
+        assert!(output_text.contains(r"up\u{1b}[2J"), "{output_text}");
+    }
+
+    #[test]
+    fn the_guard_is_transparent_to_the_host() {
+        let mut called = false;
+        guard(|| called = true);
+        assert!(called);
+        assert!(std::panic::catch_unwind(|| guard(|| panic!("up"))).is_err());
+    }
+}

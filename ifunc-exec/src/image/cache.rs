@@ -1,0 +1,169 @@
+//! The code cache: what is installed, by id, and what is evicted when room is needed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::ImageFlags;
+use ifunc_abi::status::Rejection;
+
+use super::install::install;
+use super::validate::memory_of;
+use super::{InstalledImage, ValidImage};
+use crate::arena::{Arena, ArenaError};
+use crate::debug::DebugRegistry;
+use crate::{Observer, Refusal};
+
+/// Installed images. An image of which the cache holds the last reference stays until its room is needed, least recently
+/// bound first.
+#[derive(Debug)]
+pub(crate) struct CodeCache {
+    arena: Arena,
+    debug: DebugRegistry,
+    images: HashMap<ImageId, Entry>,
+    /// When they were last bound → which: the one bound longest ago is first.
+    ages: BTreeMap<u64, ImageId>,
+    /// Most bytes that images take, their originals included.
+    max_bytes: usize,
+    /// Bytes that they take.
+    bytes: usize,
+    max_images: usize,
+    clock: u64,
+    observer: Arc<dyn Observer>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    image: Arc<InstalledImage>,
+    last_bound: u64,
+}
+
+impl CodeCache {
+    pub(crate) fn new(
+        max_bytes: usize,
+        max_images: usize,
+        debug: DebugRegistry,
+        observer: Arc<dyn Observer>,
+    ) -> rustix::io::Result<Self> {
+        Ok(Self {
+            arena: Arena::new(max_bytes)?,
+            debug,
+            images: HashMap::new(),
+            ages: BTreeMap::new(),
+            max_bytes,
+            bytes: 0,
+            max_images,
+            clock: 0,
+            observer,
+        })
+    }
+
+    /// The installed image of this id.
+    pub(crate) fn get(&mut self, id: &ImageId) -> Option<Arc<InstalledImage>> {
+        let entry = self.images.get_mut(id)?;
+        self.ages.remove(&entry.last_bound);
+        self.clock += 1;
+        entry.last_bound = self.clock;
+        self.ages.insert(self.clock, *id);
+        Some(entry.image.clone())
+    }
+
+    /// Installs an image, and evicts images that no connection has bound as far as room is needed.
+    pub(crate) fn insert(
+        &mut self,
+        valid: &ValidImage<'_>,
+        got: &[usize],
+    ) -> Result<Arc<InstalledImage>, Refusal> {
+        while self.images.len() >= self.max_images {
+            if !self.evict_one() {
+                let detail = format!("all {} images are in use", self.max_images);
+                return Err(Refusal::new(Rejection::CacheFull, detail));
+            }
+        }
+        let needed = memory_of(valid.image()) + size_of_val(got) + valid.bytes().footprint();
+        while self.bytes + needed > self.max_bytes {
+            if !self.evict_one() {
+                return Err(Refusal::new(
+                    Rejection::CacheFull,
+                    ArenaError::Full(needed).to_string(),
+                ));
+            }
+        }
+        let installed = loop {
+            match install(&mut self.arena, &self.debug, valid, got) {
+                Ok(installed) => break Arc::new(installed),
+                Err(error @ ArenaError::Full(_)) => {
+                    if !self.evict_one() {
+                        return Err(Refusal::new(Rejection::CacheFull, error.to_string()));
+                    }
+                }
+                Err(error @ ArenaError::Os(_)) => {
+                    return Err(Refusal::new(Rejection::Resources, error.to_string()));
+                }
+            }
+        };
+        tracing::debug!(target: crate::LOG, name = %installed.name, bytes = installed.footprint(), "installed");
+        self.observer.installed(&installed);
+        self.bytes += installed.footprint();
+        self.clock += 1;
+        self.ages.insert(self.clock, installed.id);
+        self.images.insert(
+            installed.id,
+            Entry {
+                image: installed.clone(),
+                last_bound: self.clock,
+            },
+        );
+        Ok(installed)
+    }
+
+    /// Evicts the unbound image that was bound longest ago; `false` if every image is bound or pinned.
+    fn evict_one(&mut self) -> bool {
+        let is_free = |entry: &Entry| {
+            Arc::strong_count(&entry.image) == 1 && !entry.image.flags.contains(ImageFlags::PINNED)
+        };
+        let oldest = self
+            .ages
+            .values()
+            .find(|id| self.images.get(*id).is_some_and(is_free))
+            .copied();
+        let Some(entry) = oldest.and_then(|id| self.images.remove(&id)) else {
+            return false;
+        };
+        self.ages.remove(&entry.last_bound);
+        let Some(installed) = Arc::into_inner(entry.image) else {
+            return false;
+        };
+        tracing::debug!(target: crate::LOG, name = %installed.name, "evicted");
+        self.observer.evicted(&installed.id);
+        self.bytes -= installed.footprint();
+        // SAFETY: no connection has it bound (the count was one), so no invocation runs in it, and it did not declare
+        // that its address outlives its invocations.
+        unsafe { installed.free(&mut self.arena) };
+        true
+    }
+
+    /// Number of installed images.
+    pub(crate) fn len(&self) -> usize {
+        self.images.len()
+    }
+}
+
+impl Drop for CodeCache {
+    fn drop(&mut self) {
+        // Code that was given the address of a pinned image may still call it.
+        if self
+            .images
+            .values()
+            .any(|entry| entry.image.flags.contains(ImageFlags::PINNED))
+        {
+            self.arena.leak();
+            // And a debugger may still want to know what it is.
+            for entry in self.images.values() {
+                std::mem::forget(entry.image.clone());
+            }
+        }
+        // Debuggers learn of it while the code is still mapped: they take their breakpoints back there.
+        self.images.clear();
+    }
+}

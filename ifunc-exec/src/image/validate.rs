@@ -1,0 +1,87 @@
+//! What an image must satisfy on any target of this machine.
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::{Image, ImageError};
+use ifunc_abi::status::Rejection;
+
+use super::SharedBytes;
+use crate::Refusal;
+use crate::arch::{ARCH, cpu_features, explain_lacking_cpu};
+
+/// An image whose bytes have the id it was sent under, that parses, and that this machine can run.
+#[derive(Debug)]
+pub struct ValidImage<'a> {
+    id: ImageId,
+    bytes: &'a SharedBytes,
+    image: Image<'a>,
+}
+
+impl<'a> ValidImage<'a> {
+    /// BLAKE3 of its bytes.
+    #[must_use]
+    pub fn id(&self) -> &ImageId {
+        &self.id
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &'a SharedBytes {
+        self.bytes
+    }
+
+    /// What they say.
+    #[must_use]
+    pub fn image(&self) -> &Image<'a> {
+        &self.image
+    }
+}
+
+/// Checks an image that needs at most `max_memory` bytes. Changes nothing.
+pub(crate) fn validate<'a>(
+    id: &ImageId,
+    bytes: &'a SharedBytes,
+    max_memory: usize,
+) -> Result<ValidImage<'a>, Refusal> {
+    if blake3::hash(bytes) != *id {
+        return Err(Refusal::new(
+            Rejection::IdMismatch,
+            "the bytes were changed on the way, or the source is wrong",
+        ));
+    }
+    let image = Image::parse(bytes).map_err(|error| {
+        let reason = match error {
+            ImageError::AbiVersion { .. } => Rejection::AbiVersion,
+            _ => Rejection::BadImage,
+        };
+        Refusal::new(reason, error.to_string())
+    })?;
+    if image.arch() != ARCH {
+        let (found, here) = (image.arch(), ARCH);
+        return Err(Refusal::new(
+            Rejection::Architecture,
+            format!("the image is for ELF machine {found}, this target is {here}"),
+        ));
+    }
+    if let Some(lacking) = explain_lacking_cpu(image.cpu_features(), cpu_features()) {
+        return Err(Refusal::new(Rejection::CpuFeature, lacking));
+    }
+    let memory = memory_of(&image);
+    if memory > max_memory {
+        return Err(Refusal::new(
+            Rejection::TooLarge,
+            format!("the image takes {memory} bytes of memory, the limit is {max_memory}"),
+        ));
+    }
+    Ok(ValidImage {
+        id: *id,
+        bytes,
+        image,
+    })
+}
+
+/// Bytes of address space that an image takes.
+pub(super) fn memory_of(image: &Image<'_>) -> usize {
+    image
+        .rw_range()
+        .map_or(image.rx().len(), |(at, len)| at as usize + len as usize)
+}

@@ -1,0 +1,168 @@
+//! The imports that every target provides: what the SDK calls, and what compilers call on their own.
+
+use std::alloc::Layout;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use ifunc_abi::symbols;
+
+use crate::arch;
+use crate::gate::{escape_with_panic, escape_with_panic_at, on_host_side};
+
+unsafe extern "C" {
+    fn memcpy(to: *mut c_void, from: *const c_void, n: usize) -> *mut c_void;
+    fn memmove(to: *mut c_void, from: *const c_void, n: usize) -> *mut c_void;
+    fn memset(to: *mut c_void, byte: c_int, n: usize) -> *mut c_void;
+    fn memcmp(a: *const c_void, b: *const c_void, n: usize) -> c_int;
+    fn bcmp(a: *const c_void, b: *const c_void, n: usize) -> c_int;
+    fn strlen(s: *const c_char) -> usize;
+}
+
+/// Name and address of every import that needs no permission.
+pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 11] {
+    [
+        (symbols::PANIC, arch::panic as *const ()),
+        (symbols::ALLOC, alloc as *const ()),
+        (symbols::DEALLOC, dealloc as *const ()),
+        (symbols::REALLOC, realloc as *const ()),
+        ("memcpy", memcpy as *const ()),
+        ("memmove", memmove as *const ()),
+        ("memset", memset as *const ()),
+        ("memcmp", memcmp as *const ()),
+        ("bcmp", bcmp as *const ()),
+        ("strlen", strlen as *const ()),
+        ("__stack_chk_fail", stack_chk_fail as *const ()),
+    ]
+}
+
+/// # Safety
+/// `ptr` must be readable for `len` bytes, or `len` zero.
+unsafe fn bytes<'a>(ptr: *const u8, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(ptr, len) }
+}
+
+/// `__ifunc_panic`, after the few instructions that add where on the stack it found its return address.
+pub(crate) unsafe extern "C" fn panicked(
+    message: *const u8,
+    message_len: usize,
+    file: *const u8,
+    file_len: usize,
+    line: u32,
+    column: u32,
+    stack: usize,
+) -> ! {
+    // SAFETY: the SDK's panic handler passes two strings; this frame and those of the image (panic=abort) own nothing, and
+    // those of an unguarded host function that called it back bear to be left, by `accept_code`'s contract.
+    unsafe {
+        let (message, file) = (bytes(message, message_len), bytes(file, file_len));
+        escape_with_panic_at(stack, message, file, line, column)
+    }
+}
+
+extern "C" fn stack_chk_fail() -> ! {
+    // SAFETY: called by compiled C, whose frames own nothing; those of a function of the host that called it back bear
+    // to be left, by `accept_code`'s contract. The way out does not use the smashed stack.
+    unsafe { escape_with_panic(b"stack smashing detected", b"", 0, 0) }
+}
+
+/// `abort` of the C library, where a host allows it: it ends the invocation, not the target.
+pub(crate) extern "C" fn abort() -> ! {
+    // SAFETY: as in `stack_chk_fail`; a function of the C library that called back (`qsort`) loses at most memory, which
+    // is what the C standard says of leaving it by `longjmp`.
+    unsafe { escape_with_panic(b"abort() was called", b"", 0, 0) }
+}
+
+/// What a failed `assert` calls, in the same way.
+///
+/// # Safety
+/// The three texts must end in a zero byte, or be null.
+pub(crate) unsafe extern "C" fn assert_fail(
+    assertion: *const c_char,
+    file: *const c_char,
+    line: u32,
+    function: *const c_char,
+) -> ! {
+    // SAFETY: the caller's promise: `assert` passes literals.
+    let text = |text: *const c_char| unsafe {
+        if text.is_null() {
+            return &b"?"[..];
+        }
+        CStr::from_ptr(text).to_bytes()
+    };
+    // On the stack: nothing is dropped when the invocation ends.
+    let mut message = [0_u8; 512];
+    let mut rest = &mut message[..];
+    for part in [
+        b"assertion `",
+        text(assertion),
+        b"` failed in `",
+        text(function),
+        b"`",
+    ] {
+        let len = part.len().min(rest.len());
+        rest[..len].copy_from_slice(&part[..len]);
+        rest = &mut rest[len..];
+    }
+    let len = 512 - rest.len();
+    // SAFETY: as in `abort`.
+    unsafe { escape_with_panic(&message[..len], text(file), line, 0) }
+}
+
+// Memory that an invocation holds when it panics is lost to the process: the image's statics or the target's data may
+// point to it.
+
+extern "C" fn alloc(size: usize, align: usize) -> *mut u8 {
+    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: the size is not zero.
+    on_host_side(|| unsafe { std::alloc::alloc(layout) })
+}
+
+unsafe extern "C" fn dealloc(ptr: *mut u8, size: usize, align: usize) {
+    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
+        return;
+    };
+    // SAFETY: the ifunc's global allocator passes what `alloc` or `realloc` returned, with the same size and alignment.
+    on_host_side(|| unsafe { std::alloc::dealloc(ptr, layout) });
+}
+
+unsafe extern "C" fn realloc(ptr: *mut u8, size: usize, align: usize, new_size: usize) -> *mut u8 {
+    let Ok(layout) = Layout::from_size_align(size.max(1), align) else {
+        return std::ptr::null_mut();
+    };
+    if Layout::from_size_align(new_size, align).is_err() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: as in `dealloc`; the new size fits a layout.
+    on_host_side(|| unsafe { std::alloc::realloc(ptr, layout, new_size.max(1)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provides_what_the_abi_promises() {
+        let names: Vec<_> = runtime_imports().iter().map(|(name, _)| *name).collect();
+        for promised in symbols::RUNTIME_IMPORTS.iter().chain(&symbols::COMPILER_IMPORTS) {
+            assert!(names.contains(promised), "{promised}");
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_null() {
+        assert!(alloc(usize::MAX, 8).is_null());
+        assert!(alloc(8, 3).is_null());
+        let ptr = alloc(8, 64);
+        assert!(ptr.addr().is_multiple_of(64));
+        // SAFETY: `ptr` came from `alloc` with these values.
+        unsafe {
+            assert!(realloc(ptr, 8, 64, usize::MAX).is_null());
+            dealloc(ptr, 8, 64);
+        }
+    }
+}

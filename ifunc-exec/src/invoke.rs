@@ -1,0 +1,198 @@
+//! One invocation in this process: the context it is called with, and what its end means.
+
+use std::fmt::{self, Write as _};
+
+use ifunc_abi::ABI_VERSION;
+use ifunc_abi::context::{self, Context};
+use ifunc_abi::image::ImageFlags;
+use ifunc_abi::status::{Failure, PanicDetail};
+
+use crate::executor::{Failed, Invocation};
+use crate::gate::{Escape, Session};
+
+/// What `Context::host` points to, for `Context::log`.
+struct Caller<'a> {
+    ifunc: &'a str,
+    sender: u64,
+}
+
+/// Runs an invocation and returns the length of its answer, which is in `room`; `None`: no caller waits for one.
+#[inline(always)]
+pub(crate) fn invoke(
+    session: &mut Session<'_>,
+    invocation: Invocation<'_>,
+    room: Option<&mut [u8]>,
+) -> Result<usize, Box<Failed>> {
+    let caller = Caller {
+        ifunc: &invocation.image.name,
+        sender: invocation.sender,
+    };
+    let (answer, answer_capacity) =
+        room.map_or((std::ptr::null_mut(), 0), |room| (room.as_mut_ptr(), room.len()));
+    let mut ctx = Context {
+        version: ABI_VERSION.into(),
+        size: size_of::<Context>() as u32,
+        sender: invocation.sender,
+        answer,
+        answer_capacity,
+        answer_len: 0,
+        log,
+        host: (&raw const caller).cast_mut().cast(),
+    };
+    // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
+    let result = unsafe {
+        session.run(
+            invocation.image.main,
+            invocation.payload,
+            invocation.size,
+            invocation.target,
+            &raw mut ctx,
+        )
+    };
+    let result = result.map(|code| {
+        let ignored = code != context::MAIN_OK && invocation.image.flags.contains(ImageFlags::IGNORE_RESULT);
+        if ignored { context::MAIN_OK } else { code }
+    });
+    // By the local values: an ifunc can overwrite its context.
+    match (result, ctx.answer_len) {
+        // No caller waits: the answer is dropped, and that is no failure.
+        (Ok(context::MAIN_OK), _) if answer.is_null() => Ok(0),
+        (Ok(context::MAIN_OK), len) if len <= answer_capacity => Ok(len),
+        (result, len) => {
+            let room = (!answer.is_null()).then_some(answer_capacity);
+            end(session, invocation, result, len, room)
+        }
+    }
+}
+
+/// The outcome of an invocation that did not end with an answer of `len` bytes in its `room`.
+#[cold]
+#[inline(never)]
+fn end(
+    session: &mut Session<'_>,
+    invocation: Invocation<'_>,
+    result: Result<u32, Box<Escape>>,
+    len: usize,
+    room: Option<usize>,
+) -> Result<usize, Box<Failed>> {
+    let failed = |why, detail: &str| {
+        Err(Box::new(Failed {
+            why,
+            detail: detail.as_bytes().to_vec(),
+        }))
+    };
+    let too_long = room.filter(|room| len > *room).map(|room| {
+        failed(
+            Failure::Answer,
+            &format!("an answer of {len} bytes, the limit is {room}"),
+        )
+    });
+    let escape = match result {
+        Ok(context::MAIN_OK) => return too_long.unwrap_or(Ok(len)),
+        Ok(context::MAIN_BAD_PAYLOAD) => {
+            let size = invocation.size;
+            return failed(
+                Failure::Payload,
+                &format!("{size} bytes that are no value of the payload's type"),
+            );
+        }
+        // No caller waits for it.
+        Ok(context::MAIN_BAD_ANSWER) if room.is_none() => return Ok(0),
+        Ok(context::MAIN_BAD_ANSWER) => {
+            return too_long.unwrap_or_else(|| failed(Failure::Answer, "the answer does not encode"));
+        }
+        Ok(code) => return failed(Failure::UnknownResult, &format!("code {code}")),
+        Err(escape) => escape,
+    };
+    match *escape {
+        Escape::Panic {
+            message,
+            file,
+            line,
+            column,
+            stack,
+        } => {
+            let image = invocation.image;
+            let words = image.debug.calls(session.left_behind(stack));
+            // The source chooses how often this happens and what the texts hold: so the level is not shown by default, texts are
+            // escaped, and the function is looked up only for a reader.
+            if tracing::enabled!(target: crate::LOG, tracing::Level::DEBUG) {
+                let place = image.debug.describe(&image.name, &words);
+                tracing::debug!(
+                    target: crate::LOG, ifunc = %image.name, source = invocation.sender, ?file, line, column, ?place, says = ?message,
+                    "panicked"
+                );
+            }
+            let calls: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let detail = PanicDetail {
+                line,
+                column,
+                file: &file,
+                message: &message,
+                calls: &calls,
+            };
+            let mut bytes = detail.head().to_vec();
+            bytes.extend_from_slice(&calls);
+            bytes.extend_from_slice(file.as_bytes());
+            bytes.extend_from_slice(message.as_bytes());
+            Err(Box::new(Failed {
+                why: Failure::Panic,
+                detail: bytes,
+            }))
+        }
+        Escape::StackLow => failed(
+            Failure::StackLow,
+            "help: `Target::builder().stack(..)` gives more",
+        ),
+        Escape::HostPanic(message) => failed(Failure::HostPanic, &message),
+    }
+}
+
+/// `Context::log`.
+unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len: usize) {
+    ifunc::host::through_gate(|| {
+        if message.is_null() || len > isize::MAX as usize {
+            return;
+        }
+        // SAFETY: injected code passes the context it was called with, whose `host` is the `Caller` of its invocation,
+        // and a message of `len` bytes.
+        let (caller, message) = unsafe {
+            let Some(ctx) = ctx.as_ref() else { return };
+            (
+                &*ctx.host.cast::<Caller<'_>>(),
+                std::slice::from_raw_parts(message, len),
+            )
+        };
+        let message = String::from_utf8_lossy(message);
+        let message = OneLine(&message);
+        let (ifunc, source) = (caller.ifunc, caller.sender);
+        match level {
+            1 => tracing::error!(target: "ifunc", ifunc, source, "{message}"),
+            2 => tracing::warn!(target: "ifunc", ifunc, source, "{message}"),
+            3 => tracing::info!(target: "ifunc", ifunc, source, "{message}"),
+            4 => tracing::debug!(target: "ifunc", ifunc, source, "{message}"),
+            _ => tracing::trace!(target: "ifunc", ifunc, source, "{message}"),
+        }
+    });
+}
+
+/// Escapes what does not print: a message of an ifunc neither adds a line to a log nor removes one.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '"' | '\'' | '\\' => f.write_char(c),
+            c => write!(f, "{}", c.escape_debug()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_message_of_an_ifunc_stays_on_its_line() {
+        let shown = super::OneLine("café \"x\" \n\x1b[2J \u{202e}").to_string();
+        assert_eq!(shown, "café \"x\" \\n\\u{1b}[2J \\u{202e}");
+    }
+}

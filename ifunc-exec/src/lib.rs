@@ -1,0 +1,42 @@
+//! Installs images of injected functions and runs them.
+//!
+//! The seam is [`Executor`]: it takes the bytes of an image, and later a payload, target arguments and room for an answer. It
+//! knows no transport, no connection and no policy. [`InProcess`] is the executor that runs images in the process that
+//! receives them:
+//!
+//! | step | file |
+//! |---|---|
+//! | the image is checked | `image/validate.rs` |
+//! | its imports are bound to symbols of the host | `symbols` |
+//! | it is relocated and written into the arena | `image/install.rs`, `arena.rs` |
+//! | it stays in the code cache | `image/cache.rs` |
+//! | an invocation enters it through the call gate | `invoke.rs`, `gate.rs`, `arch` |
+//! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
+//! | a debugger asks what it is | `debug` |
+
+mod arch;
+mod arena;
+pub mod debug;
+mod executor;
+pub mod fingerprint;
+mod gate;
+mod image;
+mod imports;
+mod in_process;
+mod invoke;
+mod refusal;
+mod stack;
+mod symbols;
+#[cfg(test)]
+mod tests;
+
+pub use debug::DebugInfo;
+pub use executor::{Executor, Failed, Invocation, Observer};
+pub use gate::{ExecThread, Session};
+pub use image::{GotEntry, ImageProperties, InstalledImage, SharedBytes, ValidImage};
+pub use in_process::{InProcess, InProcessOptions};
+pub use refusal::Refusal;
+pub use symbols::{DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
+
+/// The target of what this crate logs: it speaks as a part of the runtime.
+const LOG: &str = "ifunc_rt::exec";

@@ -1,0 +1,183 @@
+//! Shared libraries of the target's machine whose symbols an image may import.
+//!
+//! The target opens them when it starts to listen. An image never opens one, so no peer chooses when constructors run, and a
+//! target that drops privileges afterwards has them already. An image that needs a library sees the symbols that this
+//! library itself defines, not those of its dependencies: allowing `libz.so.1` does not allow the C library.
+
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+
+use ifunc_abi::name;
+
+/// A name given to `allow_library` that is not a soname.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no soname; help: a name without a path, such as `libz.so.1`: the loader finds the file")]
+pub struct InvalidSoname(pub String);
+
+/// A library that the host allows.
+#[derive(Debug)]
+pub(super) struct SharedLibrary {
+    soname: String,
+    /// The library, or the reason why it could not be opened.
+    opened: Result<Opened, String>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    /// Never closed: a pinned image may keep an address of it, and constructors may not bear to run twice.
+    library: ManuallyDrop<libloading::os::unix::Library>,
+    /// Where the objects are mapped whose symbols count as the library's own.
+    bases: Vec<*mut c_void>,
+}
+
+// SAFETY: the bases are compared and never read through; a library handle is bound to no thread.
+unsafe impl Send for Opened {}
+// SAFETY: as above; looking up a symbol is thread-safe by POSIX.
+unsafe impl Sync for Opened {}
+
+impl SharedLibrary {
+    /// Opens a library. An image that needs one that cannot be opened is refused with the reason.
+    ///
+    /// # Safety
+    /// The library's constructors must be harmless to this process.
+    pub(super) unsafe fn open(soname: &str) -> Result<Self, InvalidSoname> {
+        if !name::is_valid_soname(soname) {
+            return Err(InvalidSoname(soname.to_owned()));
+        }
+        // SAFETY: the caller's promise.
+        let opened = unsafe { open(soname) };
+        if let Err(why) = &opened {
+            tracing::warn!(target: crate::LOG, soname, why, "a shared library that is allowed cannot be opened");
+        }
+        Ok(Self {
+            soname: soname.to_owned(),
+            opened,
+        })
+    }
+
+    pub(super) fn soname(&self) -> &str {
+        &self.soname
+    }
+
+    /// Why the library could not be opened; `None` if it is open.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.opened.as_ref().err().map(|why| &**why)
+    }
+
+    /// The address of a function or an object that the library itself defines.
+    pub(super) fn get(&self, symbol: &str) -> Option<*const ()> {
+        let opened = self.opened.as_ref().ok()?;
+        // SAFETY: the address is not used here; `accept_code` vouches for its type.
+        let address = unsafe { opened.library.get::<*const ()>(symbol).ok()?.into_raw() };
+        // The loader also searches the dependencies.
+        opened
+            .bases
+            .contains(&object_base(address)?)
+            .then_some(address.cast())
+    }
+}
+
+// A static program has a `dlopen` that works only beside the very C library it was linked with.
+#[cfg(target_feature = "crt-static")]
+unsafe fn open(_: &str) -> Result<Opened, String> {
+    Err("this target is linked statically: it has no loader that could open a shared library".into())
+}
+
+#[cfg(not(target_feature = "crt-static"))]
+unsafe fn open(soname: &str) -> Result<Opened, String> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+    let explain = |error: libloading::Error| match std::error::Error::source(&error) {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
+    };
+    // SAFETY: the caller's promise.
+    let library = unsafe { Library::open(Some(soname), RTLD_NOW | RTLD_LOCAL) }.map_err(explain)?;
+    let handle = library.into_raw();
+    let mut map: *const LinkMap = std::ptr::null();
+    // SAFETY: the handle is open, and this request writes the address of its link map.
+    let found = unsafe { dlinfo(handle, RTLD_DI_LINKMAP, (&raw mut map).cast()) == 0 && !map.is_null() };
+    // SAFETY: the map lives as long as the handle, which is never closed.
+    let base = found.then(|| object_base(unsafe { (*map).dynamic })).flatten();
+    let Some(base) = base else {
+        return Err("the loader does not say where it is mapped".into());
+    };
+    let mut bases = vec![base];
+    // The C library's clocks are functions of the vDSO where the kernel has one: the C library hands out their addresses.
+    if soname.starts_with("libc.so.") {
+        // SAFETY: it takes any number.
+        let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        if vdso != 0 {
+            bases.push(std::ptr::without_provenance_mut(vdso as usize));
+        }
+    }
+    Ok(Opened {
+        // SAFETY: taken from a library above.
+        library: ManuallyDrop::new(unsafe { Library::from_raw(handle) }),
+        bases,
+    })
+}
+
+/// Where the loaded object that holds `address` is mapped.
+fn object_base(address: *const c_void) -> Option<*mut c_void> {
+    let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `dladdr` takes any address and writes the structure it is given; zeroes are a value of it.
+    unsafe {
+        let found = libc::dladdr(address, about.as_mut_ptr()) != 0;
+        found.then(|| about.assume_init().dli_fbase)
+    }
+}
+
+/// The beginning of `struct link_map` of `<link.h>`.
+#[cfg(not(target_feature = "crt-static"))]
+#[repr(C)]
+struct LinkMap {
+    _difference: usize,
+    _name: *const std::ffi::c_char,
+    dynamic: *const c_void,
+}
+
+/// Of `<dlfcn.h>`. The `libc` crate has both for glibc alone.
+#[cfg(not(target_feature = "crt-static"))]
+const RTLD_DI_LINKMAP: std::ffi::c_int = 2;
+
+#[cfg(not(target_feature = "crt-static"))]
+unsafe extern "C" {
+    fn dlinfo(handle: *mut c_void, request: std::ffi::c_int, info: *mut c_void) -> std::ffi::c_int;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_has_its_own_symbols_only() {
+        // SAFETY: the C library, which is loaded already.
+        let libc = unsafe { SharedLibrary::open("libc.so.6") }.unwrap();
+        assert_eq!((libc.soname(), libc.problem()), ("libc.so.6", None));
+        assert!(libc.get("qsort").is_some() && libc.get("stdout").is_some());
+        assert!(libc.get("no_such_function").is_none());
+        // SAFETY: libm, which the tests are linked with anyway.
+        let libm = unsafe { SharedLibrary::open("libm.so.6") }.unwrap();
+        assert!(libm.get("cos").is_some());
+        assert!(libm.get("qsort").is_none(), "of a dependency");
+        for clock in ["time", "gettimeofday", "clock_gettime"] {
+            assert!(libc.get(clock).is_some(), "{clock}, which may be the kernel's");
+            assert!(libm.get(clock).is_none(), "{clock}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_cannot_be_opened_reports_why() {
+        // SAFETY: there is no such library.
+        let absent = unsafe { SharedLibrary::open("libifunc-is-not-there.so.7") }.unwrap();
+        let why = absent.problem().unwrap();
+        assert!(why.contains("libifunc-is-not-there.so.7"), "{why}");
+        assert!(absent.get("qsort").is_none());
+        for path in ["/lib/libz.so.1", "./libz.so.1", "", "lib z.so"] {
+            // SAFETY: nothing is opened.
+            let error = unsafe { SharedLibrary::open(path) }.unwrap_err();
+            assert!(error.to_string().contains("help: "), "{error}");
+        }
+    }
+}

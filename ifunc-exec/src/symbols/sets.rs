@@ -1,0 +1,210 @@
+//! Named sets of host names, so that a host need not list what every C author takes for granted.
+//!
+//! Addresses are those that the program was linked with: nothing is looked up at run time, and a static target has them
+//! too. A program that allows no set links none of it.
+
+/// A set of names that a target's builder allows at once, by `allow_set`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NamedSet {
+    /// The C library as far as it computes, allocates, formats and prints: `<string.h>`, `<ctype.h>`, `<math.h>`,
+    /// `<stdlib.h>` (`malloc`, `qsort`, `strtol`), `<stdio.h>` on the streams that are open (`printf`, `stdout`),
+    /// `<time.h>`, `errno`.
+    ///
+    /// Not in it: what starts or ends processes and threads (`fork`, `system`, `exit`), jumps (`longjmp`), opens files or
+    /// sockets, or changes what belongs to the whole process (`setenv`, `setlocale`, `signal`). `abort` and a failed
+    /// `assert` end the invocation as a panic does, and the target lives on; only where an exported function of the host
+    /// called back there is no way out but the end of the process. `fesetround` and `feraiseexcept` last until the
+    /// invocation ends, and exported functions do not notice them.
+    ///
+    /// These functions run on the injected stack, unguarded; one that calls back (`qsort`, `bsearch`) is left by a jump if
+    /// the callback panics. What an ifunc allocates and does not free is the target's.
+    Libc,
+}
+
+impl NamedSet {
+    /// Every set.
+    pub(crate) const ALL: [Self; 1] = [Self::Libc];
+
+    /// As it is written in a builder.
+    #[must_use]
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Libc => "Libc",
+        }
+    }
+
+    /// Whether a name is in it.
+    pub(crate) fn has(self, name: &str) -> bool {
+        match self {
+            Self::Libc => libc::NAMES.binary_search(&name).is_ok(),
+        }
+    }
+
+    /// The names and their addresses.
+    #[must_use]
+    pub fn addresses(self) -> Vec<(&'static str, *const ())> {
+        match self {
+            Self::Libc => libc::addresses(),
+        }
+    }
+
+    /// The set that has a name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.has(name))
+    }
+}
+
+mod libc {
+    /// Declares names of the C library for their addresses alone: images know the types that they call them with.
+    macro_rules! set {
+        (
+            functions { $($function:ident)* }
+            data { $($data:ident)* }
+            others { $($name:literal = $address:expr;)* }
+        ) => {
+            unsafe extern "C" {
+                $(fn $function();)*
+                $(static $data: *const ();)*
+            }
+
+            /// Sorted. Apart from the addresses, so that asking whether a name is in the set links none of it.
+            pub(super) static NAMES: [&str; { [$(stringify!($function),)* $(stringify!($data),)* $($name,)*].len() }] =
+                sorted([$(stringify!($function),)* $(stringify!($data),)* $($name,)*]);
+
+            pub(super) fn addresses() -> Vec<(&'static str, *const ())> {
+                vec![
+                    $((stringify!($function), $function as *const ()),)*
+                    $((stringify!($data), (&raw const $data).cast()),)*
+                    $(($name, $address as *const ()),)*
+                ]
+            }
+        };
+    }
+
+    const fn less(a: &str, b: &str) -> bool {
+        let (a, b) = (a.as_bytes(), b.as_bytes());
+        let mut i = 0;
+        while i < a.len() && i < b.len() {
+            if a[i] != b[i] {
+                return a[i] < b[i];
+            }
+            i += 1;
+        }
+        a.len() < b.len()
+    }
+
+    const fn sorted<const N: usize>(mut names: [&'static str; N]) -> [&'static str; N] {
+        let mut end = 1;
+        while end < N {
+            let mut at = end;
+            while at > 0 && less(names[at], names[at - 1]) {
+                (names[at], names[at - 1]) = (names[at - 1], names[at]);
+                at -= 1;
+            }
+            end += 1;
+        }
+        names
+    }
+
+    // `memcpy` and its kin need no permission: see `imports`.
+    set! {
+        functions {
+            // <string.h>, <strings.h>
+            bcopy bzero explicit_bzero ffs ffsl ffsll index memccpy memchr memmem memrchr mempcpy rawmemchr
+            rindex stpcpy stpncpy strcasecmp strcasestr strcat strchr strchrnul strcmp strcoll strcpy strcspn
+            strdup strerror strerror_r strncasecmp strncat strncmp strncpy strndup strnlen strpbrk strrchr
+            strsep strspn strstr strtok strtok_r strxfrm
+            // <ctype.h>, with what its macros become
+            __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc isalnum isalpha isblank iscntrl isdigit
+            isgraph islower isprint ispunct isspace isupper isxdigit tolower toupper
+            // <stdlib.h>
+            abs aligned_alloc atof atoi atol atoll bsearch calloc div drand48 erand48 free imaxabs imaxdiv labs
+            ldiv llabs lldiv lrand48 malloc malloc_usable_size mblen mbstowcs mbtowc nrand48 posix_memalign
+            qsort qsort_r rand rand_r random realloc reallocarray srand srandom strtod strtof strtoimax strtol
+            strtold strtoll strtoul strtoull strtoumax wcstombs wctomb
+            // <stdio.h>
+            __isoc99_sscanf __isoc99_vsscanf asprintf clearerr dprintf feof ferror fflush fflush_unlocked
+            fprintf fputc fputc_unlocked fputs fputs_unlocked fwrite fwrite_unlocked perror printf putc
+            putc_unlocked putchar putchar_unlocked puts snprintf sprintf sscanf vasprintf vdprintf vfprintf
+            vprintf vsnprintf vsprintf vsscanf
+            // <errno.h>
+            __errno_location
+            // <time.h>
+            asctime asctime_r clock clock_getres clock_gettime ctime ctime_r difftime gettimeofday gmtime
+            gmtime_r localtime localtime_r mktime strftime time timegm
+            // <wchar.h>, <wctype.h>
+            btowc iswalnum iswalpha iswdigit iswlower iswpunct iswspace iswupper mbrlen mbrtowc mbsrtowcs
+            swprintf towlower towupper wcrtomb wcscat wcschr wcscmp wcscpy wcslen wcsncmp wcsncpy wcsrchr
+            wcsrtombs wcsstr wcstod wcstol wcstoul wmemchr wmemcmp wmemcpy wmemmove wmemset
+            // <math.h>, in double, float and long double
+            acos acosf acosl acosh acoshf acoshl asin asinf asinl asinh asinhf asinhl atan atanf atanl atan2
+            atan2f atan2l atanh atanhf atanhl cbrt cbrtf cbrtl ceil ceilf ceill copysign copysignf copysignl cos
+            cosf cosl cosh coshf coshl erf erff erfl erfc erfcf erfcl exp expf expl exp2 exp2f exp2l expm1
+            expm1f expm1l fabs fabsf fabsl fdim fdimf fdiml floor floorf floorl fma fmaf fmal fmax fmaxf fmaxl
+            fmin fminf fminl fmod fmodf fmodl frexp frexpf frexpl hypot hypotf hypotl ilogb ilogbf ilogbl ldexp
+            ldexpf ldexpl lgamma lgammaf lgammal llrint llrintf llrintl llround llroundf llroundl log logf logl
+            log10 log10f log10l log1p log1pf log1pl log2 log2f log2l logb logbf logbl lrint lrintf lrintl lround
+            lroundf lroundl modf modff modfl nan nanf nanl nearbyint nearbyintf nearbyintl nextafter nextafterf
+            nextafterl nexttoward nexttowardf nexttowardl pow powf powl remainder remainderf remainderl remquo
+            remquof remquol rint rintf rintl round roundf roundl scalbln scalblnf scalblnl scalbn scalbnf
+            scalbnl sin sinf sinl sinh sinhf sinhl sqrt sqrtf sqrtl tan tanf tanl tanh tanhf tanhl tgamma
+            tgammaf tgammal trunc truncf truncl
+            // <math.h>, what is not C's own, and what compilers make of it
+            __finite __finitef __fpclassify __fpclassifyf __isinf __isinff __isnan __isnanf __signbit __signbitf
+            exp10 exp10f exp10l finite isinf isnan j0 j1 jn lgamma_r lgammaf_r sincos sincosf sincosl y0 y1 yn
+            // <fenv.h>
+            feclearexcept fegetround feraiseexcept fesetround fetestexcept
+        }
+        data { signgam stderr stdin stdout }
+        others {
+            // They would end the process.
+            "__assert_fail" = crate::imports::assert_fail;
+            "abort" = crate::imports::abort;
+            // What newer headers make of the functions of these names; on older systems they are these.
+            "__isoc23_sscanf" = __isoc99_sscanf;
+            "__isoc23_strtoimax" = strtoimax;
+            "__isoc23_strtol" = strtol;
+            "__isoc23_strtoll" = strtoll;
+            "__isoc23_strtoul" = strtoul;
+            "__isoc23_strtoull" = strtoull;
+            "__isoc23_strtoumax" = strtoumax;
+            "__isoc23_vsscanf" = __isoc99_vsscanf;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_are_of_the_same_things() {
+        for set in NamedSet::ALL {
+            let mut names: Vec<_> = set.addresses().into_iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            assert!(names.iter().all(|name| set.has(name)));
+            names.dedup();
+            assert_eq!(names.len(), set.addresses().len(), "a name stands there twice");
+            assert!(set.addresses().iter().all(|(_, address)| !address.is_null()));
+        }
+        assert_eq!(NamedSet::of("qsort"), Some(NamedSet::Libc));
+        for name in [
+            "system", "fork", "exit", "longjmp", "fopen", "dlopen", "memcpy", "", "zzz",
+        ] {
+            assert_eq!(NamedSet::of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_that_of_its_name() {
+        let addresses = NamedSet::Libc.addresses();
+        let (_, strtol) = addresses.iter().find(|(name, _)| *name == "strtol").unwrap();
+        type Strtol = unsafe extern "C" fn(*const u8, *mut *const u8, i32) -> std::ffi::c_long;
+        // SAFETY: `strtol` of the C library has this type, and the text ends in a zero byte.
+        let number = unsafe {
+            std::mem::transmute::<*const (), Strtol>(*strtol)(c"42".as_ptr().cast(), std::ptr::null_mut(), 10)
+        };
+        assert_eq!(number, 42);
+    }
+}

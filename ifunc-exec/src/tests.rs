@@ -1,0 +1,211 @@
+//! The executor as its users see it, with images whose machine code is written out here.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::{ARCH_X86_64, ImageFlags, ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::status::{Failure, PanicDetail, Rejection};
+
+use crate::{
+    DebugInfo, Executor, Failed, HostSymbols, InProcess, InProcessOptions, InstalledImage, Invocation,
+    Observer, Refusal, SharedBytes,
+};
+
+/// What an executor reported.
+#[derive(Debug, Default)]
+struct Events(Mutex<Vec<String>>);
+
+impl Observer for Events {
+    fn installed(&self, image: &InstalledImage) {
+        self.0.lock().unwrap().push(format!("+{}", image.name));
+    }
+
+    fn evicted(&self, _: &ImageId) {
+        self.0.lock().unwrap().push("-".into());
+    }
+}
+
+fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<Events>) {
+    let options = InProcessOptions {
+        code_bytes,
+        max_images,
+        max_image_memory: 1 << 16,
+        stack_bytes: 1 << 20,
+        debug: DebugInfo::default(),
+        library_folders: Vec::new,
+    };
+    let events = Arc::<Events>::default();
+    let executor = InProcess::new(options, HostSymbols::new().unwrap(), events.clone()).unwrap();
+    (executor, events)
+}
+
+fn install(executor: &InProcess, parts: &ImageParts) -> Result<Arc<InstalledImage>, Refusal> {
+    let bytes = parts.encode().unwrap();
+    let id = *blake3::hash(&bytes).as_bytes();
+    let bytes = SharedBytes::from(bytes);
+    executor.install(&executor.validate(&id, &bytes)?)
+}
+
+fn image(name: &str, rx: Vec<u8>) -> ImageParts {
+    ImageParts {
+        name: name.into(),
+        arch: ARCH_X86_64,
+        rx_align_log2: 4,
+        rx,
+        ..ImageParts::default()
+    }
+}
+
+/// `mov eax, 7 ; ret`
+const SEVEN: [u8; 6] = [0xb8, 7, 0, 0, 0, 0xc3];
+
+/// Adds the payload to the target and answers the payload's length, 8: `mov rax, [rdi] ; add [rdx], rax ;
+/// mov qword [rcx+32], 8 ; xor eax, eax ; ret`.
+fn add() -> ImageParts {
+    image(
+        "add",
+        vec![
+            0x48, 0x8b, 0x07, 0x48, 0x01, 0x02, 0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, 0x31, 0xc0, 0xc3,
+        ],
+    )
+}
+
+/// Panics with the message `ouch`, through the slot:
+fn panics() -> ImageParts {
+    let mut rx = vec![
+        0x50, // push rax: aligns the stack
+        0x48, 0x8b, 0x05, 0x18, 0, 0, 0, // mov rax, [rip+0x18] → 0x20
+        0x48, 0x8d, 0x3d, 0x19, 0, 0, 0, // lea rdi, [rip+0x19] → 0x28
+        0xbe, 4, 0, 0, 0, // mov esi, 4
+        0x31, 0xc9, // xor ecx, ecx: no file
+        0xff, 0x10, // call [rax]
+    ];
+    rx.resize(0x28, 0xcc);
+    rx.extend_from_slice(b"ouch");
+    ImageParts {
+        slot: Some(0x20),
+        imports: vec![
+            ImportPart {
+                symbol: "__ifunc_panic".into(),
+                flags: ImportFlags::NONE,
+                fingerprint: 0,
+            },
+            ImportPart {
+                symbol: "not_there".into(),
+                flags: ImportFlags::WEAK,
+                fingerprint: 0,
+            },
+        ],
+        ..image("panics", rx)
+    }
+}
+
+fn run(
+    executor: &InProcess,
+    image: &InstalledImage,
+    answer: Option<&mut [u8]>,
+) -> (u64, Result<usize, Failed>) {
+    let payload = 5u64.to_le_bytes();
+    let mut target = 37u64;
+    let mut thread = executor.thread().unwrap();
+    let mut session = executor.session(&mut thread);
+    // SAFETY: the images above are well-behaved and take eight bytes of payload and a `u64`; the payload is aligned as they
+    // ask.
+    let invocation = unsafe {
+        let target = (&raw mut target).cast::<c_void>();
+        Invocation::new(image, payload.as_ptr(), payload.len(), target, 1)
+    };
+    let outcome = InProcess::run(&mut session, invocation, answer);
+    drop(session);
+    (target, outcome.map_err(|failed| *failed))
+}
+
+#[test]
+fn an_image_is_installed_once_and_runs() {
+    let (executor, events) = executor(1 << 16, 4);
+    let added = install(&executor, &add()).unwrap();
+    assert!(Arc::ptr_eq(&added, &install(&executor, &add()).unwrap()));
+    assert_eq!(executor.image_count(), 1);
+    assert_eq!(*events.0.lock().unwrap(), ["+add"]);
+    assert_eq!(run(&executor, &added, Some(&mut [0; 8])), (42, Ok(8)));
+    assert_eq!(run(&executor, &added, None), (42, Ok(0)));
+    let (_, outcome) = run(&executor, &added, Some(&mut [0; 4]));
+    assert_eq!(outcome.unwrap_err().why, Failure::Answer);
+}
+
+#[test]
+fn an_image_keeps_its_bytes_and_the_entries_of_its_got() {
+    let (executor, _) = executor(1 << 16, 4);
+    let panics = panics();
+    let installed = install(&executor, &panics).unwrap();
+    assert_eq!(installed.original()[..], panics.encode().unwrap()[..]);
+    assert!(installed.footprint() > installed.original().len() + installed.original().len() / 4);
+    let entries: Vec<_> = installed
+        .got_entries()
+        .map(|entry| (entry.import.symbol.to_owned(), entry.value()))
+        .collect();
+    assert_eq!(entries.len(), 2);
+    assert_eq!(entries[0].0, "__ifunc_panic");
+    assert_ne!(entries[0].1, 0);
+    assert_eq!(entries[1], ("not_there".into(), 0));
+    let (_, outcome) = run(&executor, &installed, None);
+    let failed = outcome.unwrap_err();
+    assert_eq!(failed.why, Failure::Panic);
+    let detail = PanicDetail::parse(&failed.detail).unwrap();
+    assert_eq!((detail.message, detail.file), ("ouch", ""));
+}
+
+#[test]
+fn originals_count_for_the_room_of_the_cache() {
+    // Each takes a few hundred bytes of code and data, and as much again for its original.
+    let numbered = |number: u8| ImageParts {
+        name: format!("seven_{number}"),
+        ..image("seven", [&SEVEN[..], &[number; 1000]].concat())
+    };
+    let (executor, events) = executor(8 << 10, 1000);
+    let first = install(&executor, &numbered(0)).unwrap();
+    let fits = (8 << 10) / first.footprint();
+    assert!(fits < (8 << 10) / 1024, "code alone would leave room for more");
+    for number in 1..20 {
+        install(&executor, &numbered(number)).unwrap();
+    }
+    assert_eq!(executor.image_count(), fits);
+    let evicted = events
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|event| *event == "-")
+        .count();
+    assert_eq!(evicted, 20 - fits);
+    // It is bound, so it stays.
+    assert!(Arc::ptr_eq(&first, &install(&executor, &numbered(0)).unwrap()));
+    let large = image("large", [&SEVEN[..], &[0; 5000]].concat());
+    let refusal = install(&executor, &large).unwrap_err();
+    assert_eq!(refusal.reason, Rejection::CacheFull);
+    assert!(refusal.detail.starts_with("no room for"), "{}", refusal.detail);
+}
+
+#[test]
+fn a_pinned_image_outlives_its_executor() {
+    let (executor, _) = executor(1 << 16, 4);
+    let pinned = ImageParts {
+        flags: ImageFlags::PINNED,
+        ..image("seven", SEVEN.to_vec())
+    };
+    let installed = install(&executor, &pinned).unwrap();
+    // SAFETY: `mov eax, 7 ; ret` is this function, and the image is installed.
+    let seven: extern "C" fn() -> u32 = unsafe { std::mem::transmute(installed.main) };
+    drop(installed);
+    drop(executor);
+    assert_eq!(seven(), 7);
+}
+
+#[test]
+fn other_bytes_than_those_of_the_id_are_refused() {
+    let (executor, _) = executor(1 << 16, 4);
+    let bytes = SharedBytes::from(add().encode().unwrap());
+    let refusal = executor.validate(&[0; 32], &bytes).unwrap_err();
+    assert_eq!(refusal.reason, Rejection::IdMismatch);
+}

@@ -1,0 +1,266 @@
+//! What is counted while frames are dealt with: a load, an addition and a store each, because only one thread at a time
+//! deals with a connection. Whoever reads adds up what all have counted.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::stats::{Counts, DurationHistogram, IfuncCounts, Reason, Tally, Timing};
+use ifunc_abi::status::{Failure, Rejection};
+
+/// A number that one thread at a time adds to, and any may read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A counter for each reason.
+#[derive(Debug)]
+pub(crate) struct Reasons([Counter; REASONS]);
+
+/// More than the largest code of a reason.
+const REASONS: usize = 32;
+const _: () = assert!(Failure::ALL.len() < REASONS && Rejection::ALL.len() < REASONS);
+
+impl Default for Reasons {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Reasons {
+    pub(crate) fn count(&self, reason: impl Reason) {
+        if let Some(counter) = self.0.get(usize::from(reason.code())) {
+            counter.add(1);
+        }
+    }
+
+    fn tally<R: Reason>(&self) -> Tally<R> {
+        let mut tally = Tally::default();
+        for (code, counter) in (0u8..).zip(&self.0) {
+            if let Some(reason) = R::from_code(code) {
+                tally.add(reason, counter.get());
+            }
+        }
+        tally
+    }
+}
+
+/// What a connection counts of everything that no image runs for.
+#[derive(Debug, Default)]
+pub(crate) struct LinkCounters {
+    /// Frames that no image ran for.
+    pub(crate) other_frames: Counter,
+    /// Bytes of images, and of payloads that were not run.
+    pub(crate) bytes_in: Counter,
+    /// Bytes of reasons.
+    pub(crate) bytes_out: Counter,
+    pub(crate) installs: Counter,
+    pub(crate) failed: Reasons,
+    pub(crate) rejected: Reasons,
+    pub(crate) refused: Reasons,
+    pub(crate) stalls: Counter,
+    pub(crate) stalled: AtomicBool,
+}
+
+impl LinkCounters {
+    /// Its next frame has to wait, or no longer.
+    pub(crate) fn stalled(&self, now: bool) {
+        if now && !self.stalled.load(Relaxed) {
+            self.stalls.add(1);
+        }
+        self.stalled.store(now, Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            frames: self.other_frames.get(),
+            bytes_in: self.bytes_in.get(),
+            bytes_out: self.bytes_out.get(),
+            installs: self.installs.get(),
+            executed: 0,
+            failed: self.failed.tally(),
+            rejected: self.rejected.tally(),
+            refused: self.refused.tally(),
+            stalls: self.stalls.get(),
+        }
+    }
+}
+
+/// What a connection counts of the image that a handle stands for. In one cache line, which nobody else writes.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct HandleCounters {
+    /// Invocations.
+    hits: Counter,
+    payload_bytes: Counter,
+    answer_bytes: Counter,
+    failed: Counter,
+    /// Invocations that came in batches.
+    batched: Counter,
+    /// The number of the next invocation that is timed.
+    next_timed: Counter,
+    timing: Timing,
+    times: std::sync::Arc<SharedTimes>,
+    /// Installs of what the handle stood for already.
+    installs: Counter,
+    pub(super) id: ImageId,
+}
+
+/// Invocations of a handle that are all timed, when they are sampled; and how many of the later ones are one sample.
+const SAMPLE: u64 = 64;
+
+impl HandleCounters {
+    pub(super) fn new(id: ImageId, times: std::sync::Arc<SharedTimes>, timing: Timing) -> Self {
+        let next_timed = Counter::default();
+        if timing == Timing::Off {
+            next_timed.add(u64::MAX);
+        }
+        Self {
+            hits: Counter::default(),
+            payload_bytes: Counter::default(),
+            answer_bytes: Counter::default(),
+            failed: Counter::default(),
+            batched: Counter::default(),
+            next_timed,
+            timing,
+            times,
+            installs: Counter::default(),
+            id,
+        }
+    }
+
+    /// Whether the next invocation is to be timed.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.hits.get() >= self.next_timed.get()
+    }
+
+    /// An invocation has ended well.
+    #[inline]
+    pub(crate) fn executed(&self, payload: usize, answer: usize) {
+        self.hits.add(1);
+        self.payload_bytes.add(payload as u64);
+        if answer != 0 {
+            self.answer_bytes.add(answer as u64);
+        }
+    }
+
+    /// An invocation has ended, and not well.
+    pub(crate) fn failed(&self, payload: usize) {
+        self.executed(payload, 0);
+        self.failed.add(1);
+    }
+
+    /// The image came once more.
+    pub(super) fn installed_again(&self) {
+        self.installs.add(1);
+    }
+
+    /// The next invocation is no frame of its own. Told before it is counted.
+    #[inline]
+    pub(crate) fn batched(&self) {
+        self.batched.add(1);
+    }
+
+    /// Frames that were invocations.
+    pub(super) fn frames(&self) -> u64 {
+        self.hits.get().saturating_sub(self.batched.get())
+    }
+
+    /// An invocation that began has ended. Told before it is counted.
+    #[cold]
+    pub(crate) fn time(&self, took: Duration) {
+        self.times
+            .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let next = match self.timing {
+            Timing::Sampled if self.hits.get() + 1 >= SAMPLE => SAMPLE,
+            _ => 1,
+        };
+        self.next_timed
+            .add(self.hits.get() + next - self.next_timed.get());
+    }
+
+    /// Without the times, which are the image's, and the first install, which is counted elsewhere.
+    pub(super) fn counts(&self) -> IfuncCounts {
+        IfuncCounts {
+            hits: self.hits.get(),
+            failed: self.failed.get(),
+            payload_bytes: self.payload_bytes.get(),
+            answer_bytes: self.answer_bytes.get(),
+            installs: self.installs.get(),
+            ..IfuncCounts::default()
+        }
+    }
+}
+
+/// The times of an image's invocations, of all connections and threads: few are timed, so they can share.
+#[derive(Debug)]
+pub(super) struct SharedTimes {
+    buckets: [AtomicU64; DurationHistogram::BUCKETS],
+    sum_ns: AtomicU64,
+    max_ns: AtomicU64,
+}
+
+impl Default for SharedTimes {
+    fn default() -> Self {
+        Self {
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+            sum_ns: AtomicU64::new(0),
+            max_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl SharedTimes {
+    fn record(&self, ns: u64) {
+        self.buckets[DurationHistogram::bucket(ns)].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(ns, Relaxed);
+        self.max_ns.fetch_max(ns, Relaxed);
+    }
+
+    pub(super) fn times(&self) -> DurationHistogram {
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Relaxed));
+        DurationHistogram::from_counts(counts, self.sum_ns.load(Relaxed), self.max_ns.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed(timing: Timing, invocations: u64) -> u64 {
+        let times = std::sync::Arc::new(SharedTimes::default());
+        let counters = HandleCounters::new([0; 32], times.clone(), timing);
+        for _ in 0..invocations {
+            if counters.is_due() {
+                counters.time(Duration::from_nanos(7));
+            }
+            counters.executed(3, 0);
+        }
+        assert_eq!(counters.counts().hits, invocations);
+        assert_eq!(times.times().sum_ns, 7 * times.times().count());
+        times.times().count()
+    }
+
+    #[test]
+    fn the_first_are_timed_and_then_one_of_many() {
+        assert_eq!(timed(Timing::Sampled, 1), 1);
+        assert_eq!(timed(Timing::Sampled, 64), 64);
+        assert_eq!(timed(Timing::Sampled, 127), 64);
+        assert_eq!(timed(Timing::Sampled, 128), 65);
+        assert_eq!(timed(Timing::Sampled, 6400), 64 + 99);
+        assert_eq!(timed(Timing::All, 1000), 1000);
+        assert_eq!(timed(Timing::Off, 1000), 0);
+    }
+}
