@@ -24,6 +24,7 @@
 
 mod built;
 mod c;
+mod cargo;
 mod checked;
 mod error;
 mod library;
@@ -32,12 +33,12 @@ mod names;
 mod needed;
 mod options;
 mod progress;
-mod recipe;
 pub mod script;
-mod shared;
+mod shared_library;
 
 pub use built::{BuiltIfunc, Language};
 pub use c::{build_c, check_c};
+pub use cargo::{CheckOptions, View, build_packages, check_packages, expand_package};
 pub use checked::{Checked, CheckedIfunc};
 pub use error::BuildError;
 #[doc(no_inline)]
@@ -45,4 +46,3 @@ pub use ifunc_link as link;
 pub use library::{Library, LibraryError, LibraryImage, read_library};
 pub use options::{BuildOptions, COptions, Color, Cpu, OptLevel};
 pub use progress::{Progress, Quiet};
-pub use recipe::{CheckOptions, View, build_packages, check_packages, expand_package};

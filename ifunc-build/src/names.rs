@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::shared::{io, origin_of};
+use crate::shared_library::{io, origin_of};
 use crate::{BuildError, BuiltIfunc, Progress};
 
 /// The names of one folder of libraries.

@@ -5,9 +5,9 @@ use ifunc_abi::name;
 use crate::BuildError;
 
 /// The sonames of the settings, each once.
-pub(crate) fn sonames(asked: &[String]) -> Result<Vec<&str>, BuildError> {
+pub(crate) fn sonames(requested: &[String]) -> Result<Vec<&str>, BuildError> {
     let mut sonames: Vec<&str> = Vec::new();
-    for soname in asked {
+    for soname in requested {
         let reason = if soname.contains('/') {
             "it is a path, and a target looks for the library where its loader does"
         } else if soname.len() > name::MAX_SONAME {
@@ -36,9 +36,9 @@ mod tests {
 
     #[test]
     fn a_soname_is_a_name_and_stands_once() {
-        let of = |asked: &[&str]| {
-            let asked: Vec<String> = asked.iter().map(|&soname| soname.into()).collect();
-            sonames(&asked)
+        let of = |requested: &[&str]| {
+            let requested: Vec<String> = requested.iter().map(|&soname| soname.into()).collect();
+            sonames(&requested)
                 .map(|found| found.join(" "))
                 .map_err(|error| error.to_string())
         };

@@ -6,7 +6,7 @@ use crate::gc::Collector;
 use crate::graph::InputSection;
 use crate::help;
 use crate::inputs::Role;
-use crate::object_file::{Object, Place, Relocation, Section, SectionKind};
+use crate::object_file::{Location, Object, Relocation, Section, SectionKind};
 use crate::reason::{Referrer, Rule};
 
 /// A function that a constructor section names.
@@ -57,8 +57,9 @@ impl<'w, 'a> Collector<'w, 'a> {
     /// image calls its function itself.
     pub(crate) fn refuse_constructors(&mut self) {
         let reached = self.sections.iter().filter_map(InputSection::object_section);
-        let given = (0..self.inputs.len())
-            .filter(|&object| self.inputs.role(object) == Role::User && !self.inputs.archived(object));
+        let given = (0..self.inputs.len()).filter(|&object| {
+            self.inputs.role(object) == Role::User && !self.inputs.is_archive_member(object)
+        });
         let objects: BTreeSet<usize> = reached.map(|(object, _)| object).chain(given).collect();
         let mut references = None;
         for index in objects {
@@ -86,7 +87,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             ..Referrer::default()
         }];
         // Says why the object is there: the author did not name it.
-        if support || self.inputs.archived(index) {
+        if support || self.inputs.is_archive_member(index) {
             let places = references.from_outside.get(&index).into_iter().flatten();
             by.extend(places.filter_map(|&(from, section, offset)| {
                 Some(self.referrer(from, self.object(from)?, section, offset))
@@ -122,7 +123,7 @@ impl<'w, 'a> Collector<'w, 'a> {
 /// The function that an entry of a constructor section runs.
 fn constructor<'a>(object: &Object<'a>, relocation: &Relocation) -> Constructor<'a> {
     let symbol = &object.symbols[relocation.symbol];
-    let Place::Section { index, value } = symbol.place else {
+    let Location::Section { index, value } = symbol.place else {
         return Constructor {
             name: symbol.name,
             place: None,

@@ -1,6 +1,6 @@
 //! Which symbol is around a place of an object: what messages call it.
 
-use crate::object_file::{Place, Symbol};
+use crate::object_file::{Location, Symbol};
 
 /// Where one symbol is the innermost one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Extents {
             .iter()
             .enumerate()
             .filter_map(|(symbol, s)| match s.place {
-                Place::Section { index, value } if s.size > 0 && !s.name.is_empty() && !s.is_section() => {
+                Location::Section { index, value } if s.size > 0 && !s.name.is_empty() && !s.is_section() => {
                     Some(Extent {
                         section: index,
                         start: value,
@@ -98,7 +98,7 @@ mod tests {
     fn symbol(section: usize, value: u64, size: u64) -> Symbol<'static> {
         Symbol {
             name: "symbol",
-            place: Place::Section {
+            place: Location::Section {
                 index: section,
                 value,
             },

@@ -15,7 +15,7 @@ use crate::graph::{
 use crate::inputs::Inputs;
 use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
 use crate::merge::piece_at;
-use crate::object_file::{Object, Place, Relocation, SectionKind};
+use crate::object_file::{Location, Object, Relocation, SectionKind};
 use crate::reason::{Reasons, Rule};
 use crate::refuse::Site;
 use crate::{LinkError, Request, help};
@@ -119,7 +119,7 @@ impl<'w, 'a> Collector<'w, 'a> {
         };
         let object = self.inputs.object(found.object).ok()?;
         let symbol = &object.symbols[found.symbol];
-        let Place::Section { index, value } = symbol.place else {
+        let Location::Section { index, value } = symbol.place else {
             return refuse(Rule::NoEntry, "it is not a function", help::NO_ENTRY);
         };
         if symbol.kind == elf::STT_GNU_IFUNC {

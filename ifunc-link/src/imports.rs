@@ -40,7 +40,7 @@ impl<'w, 'a> Collector<'w, 'a> {
     pub(crate) fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
         match symbol.name {
             "_GLOBAL_OFFSET_TABLE_" => {
-                self.note(site, Rule::GotRelative, symbol.name, "", help::GOT_RELATIVE);
+                self.report(site, Rule::GotRelative, symbol.name, "", help::GOT_RELATIVE);
                 return None;
             }
             // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
@@ -50,20 +50,20 @@ impl<'w, 'a> Collector<'w, 'a> {
             // The second half of what was refused already.
             "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,
             name if THROWS.contains(&name) => {
-                self.note(site, Rule::Unwinding, name, "", help::UNWINDING);
+                self.report(site, Rule::Unwinding, name, "", help::UNWINDING);
                 return None;
             }
             name if self.refuse_linker_symbol(site, name) => return None,
             name if symbol.hidden => {
-                self.note(site, Rule::Hidden, name, "", help::HIDDEN);
+                self.report(site, Rule::Hidden, name, "", help::HIDDEN);
                 return None;
             }
             name if name.contains('@') => {
-                self.note(site, Rule::SymbolVersion, name, "", help::SYMBOL_VERSION);
+                self.report(site, Rule::SymbolVersion, name, "", help::SYMBOL_VERSION);
                 return None;
             }
             name if !name::is_valid_symbol(name) => {
-                self.note(site, Rule::SymbolName, name, "", help::SYMBOL_NAME);
+                self.report(site, Rule::SymbolName, name, "", help::SYMBOL_NAME);
                 return None;
             }
             name => {
@@ -71,7 +71,7 @@ impl<'w, 'a> Collector<'w, 'a> {
                     && !declared.contains_key(name)
                     && !symbols::RUNTIME_IMPORTS.contains(&name)
                 {
-                    self.note(site, Rule::Undeclared, name, "", &help::undeclared(name));
+                    self.report(site, Rule::Undeclared, name, "", &help::undeclared(name));
                     return None;
                 }
             }

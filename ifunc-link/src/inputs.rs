@@ -11,7 +11,7 @@ use object::read::archive::ArchiveFile;
 
 use crate::help;
 use crate::lines::Lines;
-use crate::object_file::{Object, Place, Symbol, Unreadable, without_version};
+use crate::object_file::{Location, Object, Symbol, Unreadable, without_version};
 
 /// Whose code an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +57,12 @@ impl InputError {
 }
 
 /// An object that is read when it is needed.
-struct Slot<'a> {
+struct LazyObject<'a> {
     name: String,
     data: &'a [u8],
     role: Role,
     /// A member of an archive: of equal definitions the first is the one that is meant.
-    archived: bool,
+    is_archive_member: bool,
     object: OnceCell<Result<Object<'a>, Unreadable>>,
     /// Read when something of the object is refused.
     lines: OnceCell<Option<Lines>>,
@@ -71,8 +71,8 @@ struct Slot<'a> {
 /// Objects among which the best definition wins. Groups are searched in order: the objects, their neighbours, then each
 /// archive.
 #[derive(Default)]
-struct Group<'a> {
-    /// Symbol to the slots that define it, in order.
+struct SearchGroup<'a> {
+    /// Symbol to the objects that define it, in order.
     index: HashMap<&'a str, Vec<usize>>,
 }
 
@@ -87,25 +87,25 @@ pub(crate) struct Definition {
 
 /// The inputs of a link.
 pub(crate) struct Inputs<'a> {
-    slots: Vec<Slot<'a>>,
-    groups: Vec<Group<'a>>,
+    objects: Vec<LazyObject<'a>>,
+    groups: Vec<SearchGroup<'a>>,
 }
 
 impl<'a> Inputs<'a> {
     /// Opens the inputs. An error names the input.
     pub(crate) fn open(inputs: &[Input<'a>]) -> Result<Self, InputError> {
         let mut this = Self {
-            slots: Vec::new(),
+            objects: Vec::new(),
             groups: Vec::new(),
         };
         for neighbours in [false, true] {
-            let mut objects = Group::default();
+            let mut objects = SearchGroup::default();
             for input in inputs
                 .iter()
                 .filter(|i| !is_archive(i.data) && (i.role == Role::Neighbour) == neighbours)
             {
-                let slot = this.add(input.name.into(), input.data, input.role, false);
-                this.index_object(slot, &mut objects)?;
+                let index = this.add(input.name.into(), input.data, input.role, false);
+                this.index_object(index, &mut objects)?;
             }
             this.groups.push(objects);
         }
@@ -116,118 +116,120 @@ impl<'a> Inputs<'a> {
         Ok(this)
     }
 
-    fn add(&mut self, name: String, data: &'a [u8], role: Role, archived: bool) -> usize {
-        self.slots.push(Slot {
+    fn add(&mut self, name: String, data: &'a [u8], role: Role, is_archive_member: bool) -> usize {
+        self.objects.push(LazyObject {
             name,
             data,
             role,
-            archived,
+            is_archive_member,
             object: OnceCell::new(),
             lines: OnceCell::new(),
         });
-        self.slots.len() - 1
+        self.objects.len() - 1
     }
 
     /// Reads an object now, for its symbols.
-    fn index_object(&self, slot: usize, group: &mut Group<'a>) -> Result<(), InputError> {
+    fn index_object(&self, index: usize, group: &mut SearchGroup<'a>) -> Result<(), InputError> {
         let object = self
-            .object(slot)
-            .map_err(|e| InputError::new(self.name(slot), &e.reason, e.help))?;
+            .object(index)
+            .map_err(|e| InputError::new(self.name(index), &e.reason, e.help))?;
         for &name in object.globals.keys() {
-            group.index.entry(name).or_default().push(slot);
+            group.index.entry(name).or_default().push(index);
         }
         Ok(())
     }
 
-    fn open_archive(&mut self, input: &Input<'a>) -> Result<Group<'a>, InputError> {
+    fn open_archive(&mut self, input: &Input<'a>) -> Result<SearchGroup<'a>, InputError> {
         let fail = |e: object::Error| InputError::new(input.name, &e.to_string(), help::NO_OBJECT);
         let archive = ArchiveFile::parse(input.data).map_err(fail)?;
         if archive.is_thin() {
             return Err(InputError::new(input.name, "a thin archive", help::THIN_ARCHIVE));
         }
-        let mut group = Group::default();
+        let mut group = SearchGroup::default();
         let mut by_offset = HashMap::new();
-        let first = self.slots.len();
+        let first = self.objects.len();
         for member in archive.members() {
             let member = member.map_err(fail)?;
             let name = format!("{}({})", input.name, String::from_utf8_lossy(member.name()));
             let data = member.data(input.data).map_err(fail)?;
-            let slot = self.add(name, data, input.role, true);
+            let index = self.add(name, data, input.role, true);
             // A symbol table counts from a member's header, which is of fixed length and may be followed by a name.
-            by_offset.insert(member.file_range().0, slot);
+            by_offset.insert(member.file_range().0, index);
         }
         match archive.symbols().map_err(fail)? {
             Some(symbols) => {
                 for symbol in symbols {
                     let symbol = symbol.map_err(fail)?;
                     let member = archive.member(symbol.offset()).map_err(fail)?;
-                    let (Ok(name), Some(&slot)) = (
+                    let (Ok(name), Some(&index)) = (
                         std::str::from_utf8(symbol.name()),
                         by_offset.get(&member.file_range().0),
                     ) else {
                         continue;
                     };
                     for name in [name, without_version(name)] {
-                        let slots: &mut Vec<usize> = group.index.entry(name).or_default();
-                        if slots.last() != Some(&slot) {
-                            slots.push(slot);
+                        let objects: &mut Vec<usize> = group.index.entry(name).or_default();
+                        if objects.last() != Some(&index) {
+                            objects.push(index);
                         }
                     }
                 }
             }
             None => {
                 // No index: every member that is an object is read. Others (metadata) are none of our business.
-                for slot in first..self.slots.len() {
-                    let _ = self.index_object(slot, &mut group);
+                for index in first..self.objects.len() {
+                    let _ = self.index_object(index, &mut group);
                 }
             }
         }
-        for slots in group.index.values_mut() {
-            slots.sort_unstable();
+        for objects in group.index.values_mut() {
+            objects.sort_unstable();
         }
         Ok(group)
     }
 
-    /// The object of a slot, read on the first call.
-    pub(crate) fn object(&self, slot: usize) -> Result<&Object<'a>, &Unreadable> {
-        let slot = &self.slots[slot];
-        slot.object
-            .get_or_init(|| Object::parse(slot.name.clone(), slot.data))
+    /// The object of an index, read on the first call.
+    pub(crate) fn object(&self, index: usize) -> Result<&Object<'a>, &Unreadable> {
+        let index = &self.objects[index];
+        index
+            .object
+            .get_or_init(|| Object::parse(index.name.clone(), index.data))
             .as_ref()
     }
 
     /// The source line of a place of an object, if the object tells.
-    pub(crate) fn line(&self, slot: usize, section: usize, offset: u64) -> Option<String> {
-        let slot = &self.slots[slot];
-        slot.lines
-            .get_or_init(|| Lines::read(slot.data))
+    pub(crate) fn line(&self, index: usize, section: usize, offset: u64) -> Option<String> {
+        let index = &self.objects[index];
+        index
+            .lines
+            .get_or_init(|| Lines::read(index.data))
             .as_ref()?
             .at(section, offset)
     }
 
     /// How many objects there are, members of archives included.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.objects.len()
     }
 
     /// Whose an object is.
-    pub(crate) fn role(&self, slot: usize) -> Role {
-        self.slots[slot].role
+    pub(crate) fn role(&self, index: usize) -> Role {
+        self.objects[index].role
     }
 
     /// Whether an object is a member of an archive.
-    pub(crate) fn archived(&self, slot: usize) -> bool {
-        self.slots[slot].archived
+    pub(crate) fn is_archive_member(&self, index: usize) -> bool {
+        self.objects[index].is_archive_member
     }
 
     /// Name of an object.
-    pub(crate) fn name(&self, slot: usize) -> &str {
-        &self.slots[slot].name
+    pub(crate) fn name(&self, index: usize) -> &str {
+        &self.objects[index].name
     }
 
     /// Bytes of an object.
-    pub(crate) fn data(&self, slot: usize) -> &'a [u8] {
-        self.slots[slot].data
+    pub(crate) fn data(&self, index: usize) -> &'a [u8] {
+        self.objects[index].data
     }
 
     /// The definition of `name` that wins: strong before common before weak, then the first. What comes later is asked
@@ -236,28 +238,28 @@ impl<'a> Inputs<'a> {
         let mut common = None;
         for group in &self.groups {
             let mut best: Option<(u8, Definition)> = None;
-            for &slot in group.index.get(name).map_or(&[][..], |slots| slots) {
-                let object = self.object(slot).map_err(|e| (self.name(slot), e))?;
+            for &index in group.index.get(name).map_or(&[][..], |objects| objects) {
+                let object = self.object(index).map_err(|e| (self.name(index), e))?;
                 let Some(&symbol) = object.globals.get(name) else {
                     continue;
                 };
                 let rank = match object.symbols[symbol] {
                     s if s.weak => 2,
                     Symbol {
-                        place: Place::Common { .. },
+                        place: Location::Common { .. },
                         ..
                     } => 1,
                     _ => 0,
                 };
                 let definition = Definition {
-                    object: slot,
+                    object: index,
                     symbol,
                     rival: None,
                 };
                 match &mut best {
                     Some((0, best)) if rank == 0 => {
-                        if !self.archived(slot) && !self.are_copies(best, &definition) {
-                            best.rival.get_or_insert(slot);
+                        if !self.is_archive_member(index) && !self.are_copies(best, &definition) {
+                            best.rival.get_or_insert(index);
                         }
                     }
                     Some((known, _)) if rank >= *known => {}
@@ -281,7 +283,7 @@ impl<'a> Inputs<'a> {
         let group = |of: &Definition| {
             let object = self.object(of.object).ok()?;
             match object.symbols[of.symbol].place {
-                Place::Section { index, .. } => object.sections[index].group,
+                Location::Section { index, .. } => object.sections[index].group,
                 _ => None,
             }
         };
@@ -299,7 +301,7 @@ impl<'a> Inputs<'a> {
         loop {
             for (name, weak) in wanted.drain(..) {
                 if let Ok(Some(definition)) = self.definition(name)
-                    && !(weak && self.archived(definition.object))
+                    && !(weak && self.is_archive_member(definition.object))
                     && found.insert(definition.object)
                 {
                     open.push(definition.object);
@@ -309,7 +311,9 @@ impl<'a> Inputs<'a> {
                 return found;
             };
             let symbols = self.object(object).map_or(&[][..], |object| &object.symbols);
-            let undefined = symbols.iter().filter(|s| !s.local && s.place == Place::Undefined);
+            let undefined = symbols
+                .iter()
+                .filter(|s| !s.local && s.place == Location::Undefined);
             let names = undefined.map(|s| (s.name, s.weak));
             wanted.extend(names.filter(|&reference| seen.insert(reference)));
         }
@@ -317,9 +321,9 @@ impl<'a> Inputs<'a> {
 
     /// The members of archives that an ordinary linker extracts for a program of `root`.
     pub(crate) fn extracted_members(&self, root: &str) -> BTreeSet<usize> {
-        let objects = (0..self.slots.len()).filter(|&slot| !self.archived(slot));
+        let objects = (0..self.objects.len()).filter(|&index| !self.is_archive_member(index));
         let mut found = self.closure(objects.collect(), &[root.to_owned()]);
-        found.retain(|&slot| self.archived(slot));
+        found.retain(|&index| self.is_archive_member(index));
         found
     }
 
@@ -327,10 +331,10 @@ impl<'a> Inputs<'a> {
     pub(crate) fn common_extent(&self, name: &str) -> (u64, u64) {
         let mut extent = (0, 1);
         for group in &self.groups {
-            for &slot in group.index.get(name).map_or(&[][..], |slots| slots) {
-                let Ok(object) = self.object(slot) else { continue };
+            for &index in group.index.get(name).map_or(&[][..], |objects| objects) {
+                let Ok(object) = self.object(index) else { continue };
                 if let Some(&symbol) = object.globals.get(name)
-                    && let Place::Common { size, align } = object.symbols[symbol].place
+                    && let Location::Common { size, align } = object.symbols[symbol].place
                 {
                     extent = (extent.0.max(size), extent.1.max(align));
                 }

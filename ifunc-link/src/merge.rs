@@ -2,7 +2,7 @@
 //! travel, and what is there twice travels once.
 
 use crate::arch::{Arch, Bytes};
-use crate::object_file::{Place, Relocation, Section, SectionKind, Symbol};
+use crate::object_file::{Location, Relocation, Section, SectionKind, Symbol};
 
 /// A part of a section that is kept or dropped as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) fn split(data: &[u8], entry_size: u64, strings: bool, align: u64) -> 
 pub(crate) fn unsplittable(arch: &dyn Arch, sections: &[Section<'_>], symbols: &[Symbol<'_>]) -> Vec<bool> {
     let mut whole: Vec<bool> = sections.iter().map(|section| !section.mergeable).collect();
     for symbol in symbols {
-        if let Place::Section { index, value } = symbol.place
+        if let Location::Section { index, value } = symbol.place
             && !whole[index]
             && !symbol.is_section()
         {
@@ -63,7 +63,7 @@ pub(crate) fn unsplittable(arch: &dyn Arch, sections: &[Section<'_>], symbols: &
     for section in sections {
         for relocation in &section.relocations {
             let symbol = &symbols[relocation.symbol];
-            let Place::Section { index, value } = symbol.place else {
+            let Location::Section { index, value } = symbol.place else {
                 continue;
             };
             if whole[index] {

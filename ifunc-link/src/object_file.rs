@@ -69,7 +69,7 @@ pub(crate) struct Relocation {
 
 /// Where a symbol lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Undefined,
     Absolute { value: u64 },
     Common { size: u64, align: u64 },
@@ -80,7 +80,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Symbol<'a> {
     pub(crate) name: &'a str,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     pub(crate) size: u64,
     pub(crate) local: bool,
     pub(crate) weak: bool,
@@ -174,24 +174,24 @@ impl<'a> Object<'a> {
         let mut symbols = Vec::with_capacity(symbol_table.len());
         for (index, symbol) in symbol_table.enumerate() {
             let place = match symbol.st_shndx(LE) {
-                elf::SHN_UNDEF => Place::Undefined,
-                elf::SHN_ABS => Place::Absolute {
+                elf::SHN_UNDEF => Location::Undefined,
+                elf::SHN_ABS => Location::Absolute {
                     value: symbol.st_value(LE),
                 },
-                elf::SHN_COMMON => Place::Common {
+                elf::SHN_COMMON => Location::Common {
                     size: symbol.st_size(LE),
                     align: symbol.st_value(LE).max(1),
                 },
                 _ => match symbol_table.symbol_section(LE, symbol, index)? {
-                    Some(section) => Place::Section {
+                    Some(section) => Location::Section {
                         index: section.0,
                         value: symbol.st_value(LE),
                     },
-                    None => Place::Undefined,
+                    None => Location::Undefined,
                 },
             };
             match place {
-                Place::Section { index, value }
+                Location::Section { index, value }
                     if index >= sections.len() || value > sections[index].size =>
                 {
                     let name = symbol_table.symbol_name(LE, symbol).map_or("", text);
@@ -199,7 +199,7 @@ impl<'a> Object<'a> {
                         "the symbol `{name}` lies outside of its section"
                     )));
                 }
-                Place::Common { align, .. } if !align.is_power_of_two() => {
+                Location::Common { align, .. } if !align.is_power_of_two() => {
                     let name = symbol_table.symbol_name(LE, symbol).map_or("", text);
                     return Err(Malformed(format!(
                         "the alignment of the common symbol `{name}`, {align}, is no power of two"
@@ -243,7 +243,7 @@ impl<'a> Object<'a> {
         }
         let mut globals: HashMap<&str, usize> = HashMap::new();
         let defined = |symbol: &Symbol<'_>| {
-            !symbol.local && symbol.place != Place::Undefined && !symbol.name.is_empty()
+            !symbol.local && symbol.place != Location::Undefined && !symbol.name.is_empty()
         };
         for (index, symbol) in symbols.iter().enumerate().filter(|(_, s)| defined(s)) {
             globals.entry(symbol.name).or_insert(index);
@@ -278,7 +278,7 @@ impl<'a> Object<'a> {
     ) -> impl Iterator<Item = (u64, &Symbol<'a>)> {
         let index = self.by_section.get_or_init(|| {
             let place = |(number, symbol): (usize, &Symbol<'_>)| match symbol.place {
-                Place::Section { index, value } => Some((index, value, number)),
+                Location::Section { index, value } => Some((index, value, number)),
                 _ => None,
             };
             let mut index: Vec<_> = self.symbols.iter().enumerate().filter_map(place).collect();
@@ -463,7 +463,7 @@ fn read_group<'a>(
     let signature = match symbols.get(table.sh_info(LE) as usize) {
         // Some assemblers name a group after a section.
         Some(symbol) if symbol.is_section() => match symbol.place {
-            Place::Section { index, .. } => sections[index].name,
+            Location::Section { index, .. } => sections[index].name,
             _ => return Ok(()),
         },
         Some(symbol) => symbol.name,

@@ -150,7 +150,7 @@ pub(crate) struct Referrer {
     pub(crate) through: Vec<String>,
 }
 
-/// So many referrers of a reason, and lines of a referrer, are told.
+/// So many referrers of a reason, and lines of a referrer, are shown.
 const MAX_SHOWN: usize = 20;
 
 /// Whoever refers, once, and the lines where it does.
@@ -158,7 +158,7 @@ const MAX_SHOWN: usize = 20;
 struct Referrers {
     who: String,
     at: Vec<String>,
-    /// The lines, those that are not told included.
+    /// The lines, those that are not shown included.
     lines: HashSet<String>,
     through: Vec<String>,
 }
@@ -184,47 +184,47 @@ impl fmt::Display for Referrers {
     }
 }
 
-/// What is known of a reason: who refers, by what they are called, and the help.
+/// What is evidence of a reason: who refers, by what they are called, and the help.
 #[derive(Debug, Default)]
-struct Known {
-    /// Those that are told.
+struct Evidence {
+    /// Those that are shown.
     referrers: Vec<Referrers>,
     /// Everybody; index in `referrers`, if it is there.
     by_name: HashMap<String, usize>,
     help: String,
 }
 
-impl Known {
-    fn told(&self) -> Vec<String> {
-        let mut told: Vec<String> = self.referrers.iter().map(ToString::to_string).collect();
+impl Evidence {
+    fn shown(&self) -> Vec<String> {
+        let mut shown: Vec<String> = self.referrers.iter().map(ToString::to_string).collect();
         let more = self.by_name.len() - self.referrers.len();
         if more > 0 {
-            told.push(format!("{more} more"));
+            shown.push(format!("{more} more"));
         }
-        told
+        shown
     }
 }
 
 /// Collects reasons; the same rule, symbol and detail become one reason with several referrers.
 #[derive(Debug, Default)]
-pub(crate) struct Reasons(BTreeMap<(Rule, String, String), Known>);
+pub(crate) struct Reasons(BTreeMap<(Rule, String, String), Evidence>);
 
 impl Reasons {
     pub(crate) fn add(&mut self, rule: Rule, symbol: &str, detail: &str, by: Option<Referrer>, help: &str) {
-        let known = self
+        let evidence = self
             .0
             .entry((rule, symbol.into(), detail.into()))
-            .or_insert_with(|| Known {
+            .or_insert_with(|| Evidence {
                 help: help.into(),
-                ..Known::default()
+                ..Evidence::default()
             });
         let Some(Referrer { who, at, through }) = by else {
             return;
         };
-        let next = known.by_name.len();
-        let index = *known.by_name.entry(who).or_insert_with_key(|who| {
+        let next = evidence.by_name.len();
+        let index = *evidence.by_name.entry(who).or_insert_with_key(|who| {
             if next < MAX_SHOWN {
-                known.referrers.push(Referrers {
+                evidence.referrers.push(Referrers {
                     who: who.clone(),
                     at: Vec::new(),
                     lines: HashSet::new(),
@@ -233,7 +233,7 @@ impl Reasons {
             }
             next
         });
-        if let Some(referrer) = known.referrers.get_mut(index)
+        if let Some(referrer) = evidence.referrers.get_mut(index)
             && let Some(at) = at
             && referrer.lines.insert(at.clone())
             && referrer.at.len() < MAX_SHOWN
@@ -253,17 +253,20 @@ impl Reasons {
 
     /// Whether the rule was broken.
     pub(crate) fn has(&self, rule: Rule) -> bool {
-        self.0.keys().any(|(known, ..)| *known == rule)
+        self.0.keys().any(|(evidence, ..)| *evidence == rule)
     }
 
     pub(crate) fn into_error(self, ifunc: &str) -> LinkError {
-        let reasons = self.0.into_iter().map(|((rule, symbol, detail), known)| Reason {
-            rule,
-            symbol,
-            detail,
-            referenced_by: known.told(),
-            help: known.help,
-        });
+        let reasons = self
+            .0
+            .into_iter()
+            .map(|((rule, symbol, detail), evidence)| Reason {
+                rule,
+                symbol,
+                detail,
+                referenced_by: evidence.shown(),
+                help: evidence.help,
+            });
         LinkError {
             ifunc: ifunc.into(),
             reasons: reasons.collect(),

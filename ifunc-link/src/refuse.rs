@@ -8,7 +8,7 @@ use crate::gc::Collector;
 use crate::graph::InputSection;
 use crate::inputs::Definition;
 use crate::layout::{MAX_ADDRESS, MAX_ALIGN};
-use crate::object_file::{Object, Place, Relocation, SectionKind, Symbol, without_version};
+use crate::object_file::{Location, Object, Relocation, SectionKind, Symbol, without_version};
 use crate::reason::{Referrer, Rule};
 use crate::{Imports, help};
 
@@ -48,7 +48,7 @@ impl Site<'_, '_> {
     fn target_name(&self) -> &str {
         let symbol = &self.object.symbols[self.relocation.symbol];
         match symbol.place {
-            Place::Section { index, .. } if symbol.is_section() => {
+            Location::Section { index, .. } if symbol.is_section() => {
                 let part = self.object.arch.addend_is_part_of_target(self.relocation.kind);
                 match u64::try_from(self.relocation.addend) {
                     Ok(offset) if part => self.object.enclosing(index, offset),
@@ -62,7 +62,7 @@ impl Site<'_, '_> {
 
 impl<'w, 'a> Collector<'w, 'a> {
     /// Reports a reason against the target of `site`.
-    pub(crate) fn note(&mut self, site: &Site<'w, 'a>, rule: Rule, symbol: &str, detail: &str, help: &str) {
+    pub(crate) fn report(&mut self, site: &Site<'w, 'a>, rule: Rule, symbol: &str, detail: &str, help: &str) {
         let by = self.referrer(
             site.object_index,
             site.object,
@@ -133,7 +133,7 @@ impl<'w, 'a> Collector<'w, 'a> {
 
     /// Reports that the object contradicts itself at `site`.
     pub(crate) fn malformed(&mut self, site: &Site<'w, 'a>, detail: &str) {
-        self.note(site, Rule::Malformed, &site.object.name, detail, help::MALFORMED);
+        self.report(site, Rule::Malformed, &site.object.name, detail, help::MALFORMED);
     }
 
     /// Reports a relocation that the architecture refused.
@@ -153,7 +153,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             (_, "") => name,
             (_, what) => format!("{name}, {what}"),
         };
-        self.note(site, rule, site.target_name(), &detail, help);
+        self.report(site, rule, site.target_name(), &detail, help);
     }
 
     /// Refuses symbols of the image that two objects define: which definition is meant is undecidable. Looks at what the
@@ -163,7 +163,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             .sections
             .iter()
             .filter_map(InputSection::object_section)
-            .filter(|(object, _)| !self.inputs.archived(*object))
+            .filter(|(object, _)| !self.inputs.is_archive_member(*object))
             .collect();
         for (index, section) in sections {
             let Some(object) = self.object(index) else {
@@ -191,10 +191,10 @@ impl<'w, 'a> Collector<'w, 'a> {
     /// Refuses a reference of an object to a symbol of its own for which another definition was found.
     pub(crate) fn refuse_interposed(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>, found: Definition) {
         if found.object != site.object_index
-            && matches!(symbol.place, Place::Section { .. })
+            && matches!(symbol.place, Location::Section { .. })
             && !symbol.weak
             && !self.is_copy(found, site.object_index, symbol.name)
-            && !self.inputs.archived(site.object_index)
+            && !self.inputs.is_archive_member(site.object_index)
         {
             let by = self.referrer(
                 site.object_index,
@@ -228,7 +228,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             let line = self.object(index).and_then(|object| {
                 let symbol = &object.symbols[*object.globals.get(name)?];
                 match symbol.place {
-                    Place::Section {
+                    Location::Section {
                         index: section,
                         value,
                     } => self.inputs.line(index, section, value),
@@ -257,7 +257,7 @@ impl<'w, 'a> Collector<'w, 'a> {
             false if LINKER_SYMBOLS.contains(&name) => help::LINKER_SYMBOL,
             false => return false,
         };
-        self.note(site, Rule::LinkerSymbol, name, "", help);
+        self.report(site, Rule::LinkerSymbol, name, "", help);
         true
     }
 }

@@ -8,7 +8,7 @@ use crate::graph::{Origin, SectionOffset, Target};
 use crate::help;
 use crate::inputs::Definition;
 use crate::merge::{leaves_piece, piece_at};
-use crate::object_file::{Object, Place, SectionKind, Symbol};
+use crate::object_file::{Location, Object, SectionKind, Symbol};
 use crate::reason::Rule;
 use crate::refuse::Site;
 
@@ -23,7 +23,7 @@ impl<'w, 'a> Collector<'w, 'a> {
     ) -> Option<(Target, i64)> {
         let own = (site.object_index, site.object, symbol);
         if symbol.local {
-            if symbol.place == Place::Undefined {
+            if symbol.place == Location::Undefined {
                 self.malformed(site, "a local symbol without a place");
                 return None;
             }
@@ -39,11 +39,11 @@ impl<'w, 'a> Collector<'w, 'a> {
                 let definition = (found.object, object, &object.symbols[found.symbol]);
                 self.locate(site, definition, addend, false)
             }
-            Ok(None) if symbol.place == Place::Undefined => self.import(site, symbol).map(|t| (t, addend)),
+            Ok(None) if symbol.place == Location::Undefined => self.import(site, symbol).map(|t| (t, addend)),
             // A member whose archive does not list it.
             Ok(None) => self.locate(site, own, addend, part_of_target),
             Err((object, unreadable)) => {
-                self.note(site, Rule::Malformed, object, &unreadable.reason, unreadable.help);
+                self.report(site, Rule::Malformed, object, &unreadable.reason, unreadable.help);
                 None
             }
         }
@@ -53,8 +53,8 @@ impl<'w, 'a> Collector<'w, 'a> {
     /// reference does not extract it either.
     fn is_unextracted(&self, symbol: &Symbol<'a>, found: Definition) -> bool {
         symbol.weak
-            && symbol.place == Place::Undefined
-            && self.inputs.archived(found.object)
+            && symbol.place == Location::Undefined
+            && self.inputs.is_archive_member(found.object)
             && !self
                 .extracted
                 .get_or_init(|| self.inputs.extracted_members(&self.root))
@@ -70,20 +70,20 @@ impl<'w, 'a> Collector<'w, 'a> {
         part_of_target: bool,
     ) -> Option<(Target, i64)> {
         if symbol.kind == elf::STT_GNU_IFUNC {
-            self.note(site, Rule::GnuIfunc, symbol.name, "", help::GNU_IFUNC);
+            self.report(site, Rule::GnuIfunc, symbol.name, "", help::GNU_IFUNC);
             return None;
         }
         let (index, value) = match symbol.place {
-            Place::Section { index, value } => (index, value),
-            Place::Common { .. } => {
+            Location::Section { index, value } => (index, value),
+            Location::Common { .. } => {
                 let section = self.common(symbol.name);
                 return Some((Target::Section(SectionOffset { section, offset: 0 }), addend));
             }
-            Place::Absolute { .. } => {
-                self.note(site, Rule::AbsoluteSymbol, symbol.name, "", help::ABSOLUTE);
+            Location::Absolute { .. } => {
+                self.report(site, Rule::AbsoluteSymbol, symbol.name, "", help::ABSOLUTE);
                 return None;
             }
-            Place::Undefined => {
+            Location::Undefined => {
                 self.malformed(site, "a definition without a place");
                 return None;
             }
@@ -97,12 +97,12 @@ impl<'w, 'a> Collector<'w, 'a> {
         match section.kind {
             SectionKind::Text | SectionKind::ReadOnly | SectionKind::Data | SectionKind::Bss => {}
             SectionKind::Tls => {
-                self.note(site, Rule::ThreadLocal, shown, "", help::THREAD_LOCAL);
+                self.report(site, Rule::ThreadLocal, shown, "", help::THREAD_LOCAL);
                 return None;
             }
             SectionKind::Constructors | SectionKind::Other => {
                 let detail = format!("section `{}`", section.name);
-                self.note(site, Rule::Section, shown, &detail, help::SECTION);
+                self.report(site, Rule::Section, shown, &detail, help::SECTION);
                 return None;
             }
         }

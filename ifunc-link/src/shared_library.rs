@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::Linker;
 use crate::inputs::Inputs;
-use crate::object_file::{Place, SectionKind};
+use crate::object_file::{Location, SectionKind};
 
 impl<'a> Linker<'a> {
     /// Whether some input defines the symbol.
@@ -194,21 +194,21 @@ impl<'l> Walk<'l, '_> {
         self.number(u64::from(symbol.kind.0));
         self.number(u64::from(symbol.visibility.0));
         match symbol.place {
-            Place::Section { index, value } => {
+            Location::Section { index, value } => {
                 let section = self.section(definition.object, index);
                 self.number(value);
                 return Reference::Section(section);
             }
-            Place::Common { size, align } => {
+            Location::Common { size, align } => {
                 self.text(name);
                 self.number(size);
                 self.number(align);
             }
-            Place::Absolute { value } => {
+            Location::Absolute { value } => {
                 self.text(name);
                 self.number(value);
             }
-            Place::Undefined => self.text(name),
+            Location::Undefined => self.text(name),
         }
         Reference::Other
     }
@@ -236,12 +236,12 @@ impl<'l> Walk<'l, '_> {
             self.number(u64::from(symbol.kind.0));
             self.number(u64::from(symbol.visibility.0));
             let reference = match symbol.place {
-                Place::Section { index, value } if symbol.local => {
+                Location::Section { index, value } if symbol.local => {
                     let section = self.section(slot, index);
                     self.number(value);
                     Reference::Section(section)
                 }
-                Place::Absolute { value } if symbol.local => {
+                Location::Absolute { value } if symbol.local => {
                     self.number(value);
                     Reference::Other
                 }

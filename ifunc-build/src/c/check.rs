@@ -7,8 +7,8 @@ use ifunc_abi::image::ImageFlags;
 use object::read::archive::ArchiveFile;
 
 use super::{Compiler, PAYLOAD_ALIGN, ifuncs};
-use crate::recipe::declared_imports;
-use crate::shared::io;
+use crate::cargo::declared_imports;
+use crate::shared_library::io;
 use crate::{BuildError, COptions, Checked, CheckedIfunc, Progress};
 use ifunc_link::{Imports, InputError, LinkError, Linker, Request};
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::cpu;
 use crate::make_rule::prerequisites;
-use crate::shared::io;
+use crate::shared_library::io;
 use crate::{BuildError, COptions, Color, Progress};
 
 /// What every C ifunc is compiled with. Position-independent through the GOT, one section per function; calls stay
@@ -81,7 +81,7 @@ impl Compiler {
 
     /// What `--version` says: another compiler under the same name is another compiler. Asked once.
     pub(crate) fn version(&self) -> &str {
-        self.version.get_or_init(|| self.says("--version"))
+        self.version.get_or_init(|| self.output_of("--version"))
     }
 
     /// A command that runs it.
@@ -195,11 +195,11 @@ impl Compiler {
 
     /// The machine it compiles for, such as `x86_64-linux-gnu`. Asked once.
     fn machine(&self) -> &str {
-        self.machine.get_or_init(|| self.says("-dumpmachine"))
+        self.machine.get_or_init(|| self.output_of("-dumpmachine"))
     }
 
     /// What it writes, asked with one argument; nothing if it cannot be run, which compiling will tell.
-    fn says(&self, argument: &str) -> String {
+    fn output_of(&self, argument: &str) -> String {
         let output = self.command().arg(argument).output();
         output.map_or_else(
             |_| String::new(),

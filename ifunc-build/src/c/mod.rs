@@ -13,7 +13,7 @@ use ifunc_abi::symbols::COMPILER_IMPORTS;
 
 use crate::names::Names;
 use crate::needed;
-use crate::shared::{Library, io, make_all};
+use crate::shared_library::{Library, io, make_all};
 use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
@@ -34,9 +34,9 @@ pub fn build_c(
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
     let target = match &options.target_dir {
         Some(target) => target.clone(),
-        None => crate::recipe::target_directory(),
+        None => crate::cargo::target_directory(),
     };
-    let folder = target.join(crate::recipe::folder_of(&options.profile));
+    let folder = target.join(crate::cargo::folder_of(&options.profile));
     let mut names = Names::beside_packages(&folder);
     let built = build_files(files, None, options, &mut names, progress)?;
     if built.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::environment::is_the_scripts;
+use super::environment::is_set_for_scripts;
 use crate::make_rule::prerequisites;
 
 /// What compilations depend on.
@@ -62,7 +62,7 @@ impl Compiled {
 
     /// What cargo sets for one crate is no news from outside.
     fn variable(&mut self, name: &str) {
-        if !is_the_scripts(name) {
+        if !is_set_for_scripts(name) {
             self.variables.insert(name.into());
         }
     }

@@ -29,9 +29,9 @@ impl Environment {
 
 /// Takes from a command what cargo told the build script around us, which the build scripts and macros of the ifunc's
 /// crates would take for news of themselves; and every wrapper that is there to replace the compiler.
-pub(crate) fn forget_the_script(command: &mut Command) {
+pub(crate) fn remove_script_variables(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(is_the_scripts) {
+        if name.to_str().is_some_and(is_set_for_scripts) {
             command.env_remove(name);
         }
     }
@@ -43,7 +43,7 @@ pub(crate) fn forget_the_script(command: &mut Command) {
 
 /// Whether cargo sets a variable for one build script or one crate. `CARGO_CFG_TARGET_*` is not in the list: cargo sets
 /// all of them again.
-pub(super) fn is_the_scripts(name: &str) -> bool {
+pub(super) fn is_set_for_scripts(name: &str) -> bool {
     const EXACT: [&str; 16] = [
         "CARGO_CFG_DEBUG_ASSERTIONS",
         "CARGO_CFG_FEATURE",
@@ -68,7 +68,7 @@ pub(super) fn is_the_scripts(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_the_scripts;
+    use super::is_set_for_scripts;
 
     #[test]
     fn what_the_user_set_stays() {
@@ -82,7 +82,7 @@ mod tests {
             "CC",
             "PATH",
         ] {
-            assert!(!is_the_scripts(kept), "{kept}");
+            assert!(!is_set_for_scripts(kept), "{kept}");
         }
         for forgotten in [
             "CARGO_FEATURE_STD",
@@ -91,7 +91,7 @@ mod tests {
             "OUT_DIR",
             "PROFILE",
         ] {
-            assert!(is_the_scripts(forgotten), "{forgotten}");
+            assert!(is_set_for_scripts(forgotten), "{forgotten}");
         }
     }
 }

@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Cpu, Progress, build_c, build_packages};
 
 use environment::Environment;
-pub(crate) use environment::forget_the_script;
+pub(crate) use environment::remove_script_variables;
 pub use error::ScriptError;
 use packages::Group;
 use watch::Watched;
@@ -161,7 +161,7 @@ impl Images {
             });
         }
         let index = output::write(&environment.out, &built)?;
-        watched.tell();
+        watched.print();
         println!("cargo::rustc-env={}={}", output::VARIABLE, index.display());
         Ok(built)
     }

@@ -56,7 +56,7 @@ impl Watched {
         for package in local {
             self.package(package);
             if compiled.silent.contains(package.name.as_str()) {
-                self.everything(folder_of(package));
+                self.folder(folder_of(package));
             }
         }
         for package in &group.packages {
@@ -78,7 +78,7 @@ impl Watched {
     }
 
     /// All of a package but what was built of it.
-    fn everything(&mut self, folder: &Path) {
+    fn folder(&mut self, folder: &Path) {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let hidden = path
@@ -114,7 +114,7 @@ impl Watched {
     }
 
     /// Tells cargo. A path that is not there would have it run the script every time.
-    pub(super) fn tell(&self) {
+    pub(super) fn print(&self) {
         for path in self.paths.iter().filter(|path| path.exists()) {
             println!("cargo::rerun-if-changed={}", path.display());
         }

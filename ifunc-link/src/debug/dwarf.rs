@@ -12,7 +12,7 @@ use object::{
     RelocationTarget, SectionIndex, SectionKind as Kind, elf,
 };
 
-use super::{Parts, frames};
+use super::{Writer, frames};
 
 /// An object.
 pub(super) type File<'a> = ElfFile64<'a, LE>;
@@ -154,17 +154,17 @@ impl Sections {
     }
 
     /// Writes the sections into the debug_object.
-    pub(super) fn write(self, parts: &mut Parts) -> Option<()> {
+    pub(super) fn write(self, writer: &mut Writer) -> Option<()> {
         for (name, section) in self.0 {
             if section.data.is_empty() {
                 continue;
             }
-            let id = parts.object.add_section(Vec::new(), name.into(), Kind::Debug);
-            parts
+            let id = writer.object.add_section(Vec::new(), name.into(), Kind::Debug);
+            writer
                 .object
                 .append_section_data(id, &section.data, section.align.max(1));
             for (offset, address) in section.addresses {
-                let (symbol, addend) = parts.place(address);
+                let (symbol, addend) = writer.place(address);
                 let relocation = Relocation {
                     offset,
                     symbol,
@@ -175,7 +175,7 @@ impl Sections {
                         size: 64,
                     },
                 };
-                parts.object.add_relocation(id, relocation).ok()?;
+                writer.object.add_relocation(id, relocation).ok()?;
             }
         }
         Some(())

@@ -33,31 +33,33 @@ pub(crate) fn debug_object(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &
         elf::EM_AARCH64 => Architecture::Aarch64,
         _ => return None,
     };
-    let mut parts = Parts::new(architecture, graph, layout);
+    let mut writer = Writer::new(architecture, graph, layout);
     for (symbol, at) in symbols(inputs, graph, layout) {
-        parts.symbol(&symbol, at);
+        writer.symbol(&symbol, at);
     }
-    let places = Places::new(graph, layout);
+    let addresses = SectionAddresses::new(graph, layout);
     let mut sections = dwarf::Sections::default();
-    for object in places.objects() {
+    for object in addresses.objects() {
         if let Ok(file) = dwarf::File::parse(inputs.data(object)) {
             // An object whose debug information is broken has none.
-            let _ = sections.add(&file, &|section, offset| places.address(object, section, offset));
+            let _ = sections.add(&file, &|section, offset| {
+                addresses.address(object, section, offset)
+            });
         }
     }
-    sections.write(&mut parts)?;
-    parts.object.write().ok()
+    sections.write(&mut writer)?;
+    writer.object.write().ok()
 }
 
 /// The file that is written, and the sections that stand for the image's parts.
-struct Parts {
+struct Writer {
     object: write::Object<'static>,
     rx: SymbolId,
     /// Where the read-write part begins, and its section's symbol.
     rw: Option<(u64, SymbolId)>,
 }
 
-impl Parts {
+impl Writer {
     fn new(architecture: Architecture, graph: &Graph<'_, '_>, layout: &Layout) -> Self {
         let mut object = write::Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
         let mut section = |name: &str, size: u64, align: u64, flags: elf::SectionFlags| {
@@ -88,7 +90,7 @@ impl Parts {
         }
     }
 
-    fn symbol(&mut self, symbol: &Named, at: u64) {
+    fn symbol(&mut self, symbol: &NamedRange, at: u64) {
         let (section, value) = self.place(at);
         let section = self.object.symbol(section).section;
         let SymbolSection::Section(section) = section else {
@@ -115,7 +117,7 @@ impl Parts {
 
 /// A name of the image's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
+struct NamedRange {
     name: String,
     size: u64,
     code: bool,
@@ -123,7 +125,7 @@ struct Named {
     weak: bool,
 }
 
-impl Named {
+impl NamedRange {
     /// Something that has no name outside of the image.
     fn local(name: impl Into<String>, size: u64, code: bool) -> Self {
         Self {
@@ -148,8 +150,8 @@ impl Named {
 
 /// Names and addresses of everything in the image, by address: the objects' symbols, the names of what the linker adds,
 /// and for bytes without a symbol (strings, constants) the name of their section.
-fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(Named, u64)> {
-    let mut found: BTreeSet<(u64, Named)> = BTreeSet::new();
+fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(NamedRange, u64)> {
+    let mut found: BTreeSet<(u64, NamedRange)> = BTreeSet::new();
     for (input, &at) in graph.sections.iter().zip(&layout.sections) {
         let code = input.kind == SectionKind::Text;
         let (number, section, piece) = match &input.origin {
@@ -159,15 +161,15 @@ fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(
                 piece,
             } => (*object, *section, *piece),
             Origin::Common(name) => {
-                let named = Named {
+                let named = NamedRange {
                     local: false,
-                    ..Named::local(name.clone(), input.size, code)
+                    ..NamedRange::local(name.clone(), input.size, code)
                 };
                 found.insert((at, named));
                 continue;
             }
             Origin::Trap => {
-                found.insert((at, Named::local("__ifunc_trap", input.size, code)));
+                found.insert((at, NamedRange::local("__ifunc_trap", input.size, code)));
                 continue;
             }
         };
@@ -178,13 +180,13 @@ fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(
         let Piece { start, end, .. } = from.pieces[piece];
         let mut named = false;
         for (value, symbol) in object.symbols_in(section, start..end.max(start + 1)) {
-            if is_worth_a_name(symbol) {
-                found.insert((at + value - start, Named::of(symbol, input.kind)));
+            if has_useful_name(symbol) {
+                found.insert((at + value - start, NamedRange::of(symbol, input.kind)));
                 named = true;
             }
         }
         if !named && input.size != 0 {
-            found.insert((at, Named::local(from.name, input.size, code)));
+            found.insert((at, NamedRange::local(from.name, input.size, code)));
         }
     }
     let of_import = |import: usize, suffix: &str| format!("{}{suffix}", graph.imports[import].symbol);
@@ -193,11 +195,11 @@ fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(
         .map(|(at, named)| (*at, named.name.clone()))
         .collect();
     for (&import, thunk) in &layout.thunks {
-        let named = Named::local(of_import(import, "@plt"), thunk.len, true);
+        let named = NamedRange::local(of_import(import, "@plt"), thunk.len, true);
         found.insert((thunk.at, named));
     }
     for (stub, code) in graph.stubs.iter().zip(&layout.stubs) {
-        let named = Named::local(of_import(stub.import, "@load"), code.len, true);
+        let named = NamedRange::local(of_import(stub.import, "@load"), code.len, true);
         found.insert((code.at, named));
     }
     for (&target, &at) in &layout.got_entries {
@@ -208,29 +210,29 @@ fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(
                 format!("{}@got", name.map_or("", |name| name))
             }
         };
-        found.insert((at, Named::local(name, WORD, false)));
+        found.insert((at, NamedRange::local(name, WORD, false)));
     }
     if let Some(at) = layout.slot {
-        found.insert((at, Named::local("__ifunc_slot", WORD, false)));
+        found.insert((at, NamedRange::local("__ifunc_slot", WORD, false)));
     }
     found.into_iter().map(|(at, named)| (named, at)).collect()
 }
 
 /// Not the sections' own symbols, and not the labels of an assembler.
-fn is_worth_a_name(symbol: &Symbol<'_>) -> bool {
+fn has_useful_name(symbol: &Symbol<'_>) -> bool {
     matches!(symbol.kind, elf::STT_NOTYPE | elf::STT_OBJECT | elf::STT_FUNC)
         && !symbol.name.is_empty()
         && !symbol.name.starts_with(".L")
 }
 
 /// Where the objects' sections went.
-struct Places {
+struct SectionAddresses {
     /// Size and address, by object and section. Of mergeable sections that were cut into pieces, the first: debug
     /// information does not say where such constants are.
     sections: BTreeMap<(usize, usize), (u64, u64)>,
 }
 
-impl Places {
+impl SectionAddresses {
     fn new(graph: &Graph<'_, '_>, layout: &Layout) -> Self {
         let sections = graph.sections.iter().zip(&layout.sections);
         let sections = sections.filter_map(|(input, &at)| match input.origin {

@@ -1,7 +1,6 @@
 //! How the ifunc packages of a workspace are built: one `cargo rustc --crate-type staticlib` per package, whose archive
 //! holds the records of its ifuncs and the code that they reach.
 
-mod cargo;
 mod chain;
 mod check;
 mod command;
@@ -11,6 +10,7 @@ mod expand;
 mod features;
 mod lock;
 mod records;
+mod run;
 mod units;
 mod workspace;
 
@@ -23,7 +23,7 @@ use ifunc_abi::image::ImageFlags;
 use crate::c::{Compiler, arch_of, build_files, imports_of};
 use crate::names::Names;
 use crate::needed;
-use crate::shared::{Library, make_all};
+use crate::shared_library::{Library, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
 use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
 use records::{Records, about_text, fingerprint};

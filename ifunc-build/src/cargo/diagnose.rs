@@ -44,7 +44,7 @@ impl Diagnosis {
     }
 
     /// Whether that is all that is wrong. Cargo's last line only repeats it.
-    pub(super) fn lacks_only_the_panic_handler(&self) -> bool {
+    pub(super) fn misses_only_the_panic_handler(&self) -> bool {
         let (about_it, others): (Vec<_>, Vec<_>) = self
             .errors
             .iter()
@@ -98,7 +98,7 @@ fn help(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> 
     if error.contains("lang item") && error.contains("panic_impl") {
         return about_panic_handlers(error, package, crate_name, graph);
     }
-    about_the_rest(error, package, graph).into_iter().collect()
+    about_other_errors(error, package, graph).into_iter().collect()
 }
 
 /// Two panic handlers: std's, or one that is written beside `ifunc`'s.
@@ -141,7 +141,7 @@ fn about_panic_handlers(error: &str, package: &str, crate_name: &str, graph: Opt
     })]
 }
 
-fn about_the_rest(error: &str, package: &str, graph: Option<&Graph>) -> Option<String> {
+fn about_other_errors(error: &str, package: &str, graph: Option<&Graph>) -> Option<String> {
     if let Some((first, second)) = error.split_once(" conflicts with global allocator in: ") {
         let (_, first) = first.rsplit_once(" in ")?;
         let second = second.lines().next()?.trim();

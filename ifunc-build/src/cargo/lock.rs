@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::shared::io;
+use crate::shared_library::io;
 use crate::{BuildError, Progress};
 
 /// Waits for the lock, for as long as it takes, and says so. Who holds it lets go when the file is dropped or the process

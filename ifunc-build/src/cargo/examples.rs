@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::workspace::{Example, Package};
 use crate::BuildError;
-use crate::shared::io;
+use crate::shared_library::io;
 
 /// Stands in front of the compiler.
 const WRAPPER: &str = include_str!("example.sh");

@@ -27,7 +27,7 @@ pub(crate) use job::make_all;
 use job::{Job, Link};
 
 /// Changes when libraries made of the same parts come out different.
-const RECIPE: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 4");
+const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 4");
 
 /// A library to be made.
 pub(crate) struct Library<'l, 'a> {
@@ -152,7 +152,7 @@ impl Library<'_, '_> {
     }
 
     /// Passes on what the link had to say.
-    fn heed(
+    fn report_diagnostics(
         &self,
         output: &Output,
         compiler: &Compiler,
@@ -219,7 +219,7 @@ impl Library<'_, '_> {
             hasher.update(bytes);
         };
         for bytes in [
-            RECIPE,
+            FORMAT,
             runtime::TEXT,
             self.name,
             &self.about,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, PackageId, TargetKind};
 
 use crate::needed;
-use crate::shared::io;
+use crate::shared_library::io;
 use crate::{BuildError, BuildOptions, Cpu};
 
 /// Our own crates: they depend on `ifunc` and hold none.

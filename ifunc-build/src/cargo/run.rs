@@ -71,7 +71,7 @@ impl Job<'_> {
         })?;
         match archive {
             Some(archive) if status.success() => Ok(Some(archive)),
-            None if diagnosis.lacks_only_the_panic_handler() => Ok(None),
+            None if diagnosis.misses_only_the_panic_handler() => Ok(None),
             _ => {
                 withheld.iter().for_each(|said| progress.diagnostic(said));
                 Err(BuildError::Compile {

@@ -1,4 +1,4 @@
-//! Which features are asked of which package.
+//! Which features are requested of which package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use crate::BuildError;
 /// The features of each package, by its name.
 pub(super) type Features = BTreeMap<String, BTreeSet<String>>;
 
-/// Gives each feature to the packages that have it. `asked` are arguments as cargo takes them: names separated by blanks
-/// or commas. A feature of one package is not asked of the others.
-pub(super) fn assign(asked: &[String], packages: &[&Package]) -> Result<Features, BuildError> {
+/// Gives each feature to the packages that have it. `requested` are arguments as cargo takes them: names separated by blanks
+/// or commas. A feature of one package is not requested of the others.
+pub(super) fn assign(requested: &[String], packages: &[&Package]) -> Result<Features, BuildError> {
     let mut features = Features::new();
-    let words = asked
+    let words = requested
         .iter()
         .flat_map(|argument| argument.split([',', ' ', '\t', '\n']))
         .filter(|word| !word.is_empty());
@@ -80,10 +80,10 @@ mod tests {
         }
     }
 
-    fn assigned(asked: &[&str]) -> Result<Vec<(String, String)>, String> {
+    fn assigned(requested: &[&str]) -> Result<Vec<(String, String)>, String> {
         let (one, two) = (package("one", &["a", "b"]), package("two", &["b"]));
-        let asked: Vec<String> = asked.iter().map(|&a| a.into()).collect();
-        let features = assign(&asked, &[&one, &two]).map_err(|e| e.to_string())?;
+        let requested: Vec<String> = requested.iter().map(|&a| a.into()).collect();
+        let features = assign(&requested, &[&one, &two]).map_err(|e| e.to_string())?;
         Ok(features
             .into_iter()
             .flat_map(|(package, names)| names.into_iter().map(move |name| (package.clone(), name)))
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn a_feature_of_nobody_is_an_error() {
-        for (asked, missing) in [("a,c", "`c`"), ("two/a", "`two/a`"), ("serde/std", "`serde/std`")] {
-            let error = assigned(&[asked]).unwrap_err();
+        for (requested, missing) in [("a,c", "`c`"), ("two/a", "`two/a`"), ("serde/std", "`serde/std`")] {
+            let error = assigned(&[requested]).unwrap_err();
             assert!(error.contains(missing), "{error}");
             assert!(
                 error.contains("package `one` has `a`, `b`; package `two` has `b`"),

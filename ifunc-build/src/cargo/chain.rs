@@ -49,17 +49,17 @@ impl Graph {
     /// What to do about `culprit`, a crate that uses std: the chain of crates that brings it, and where to cut it. Several
     /// versions of one crate are one name to the compiler, which does not say which it is.
     pub(super) fn about_std(&self, culprit: &str) -> Option<Vec<String>> {
-        let ways = self.ways(culprit);
-        let chains = self.all_shown(&ways)?;
-        let which = match &ways[..] {
-            [way] => format!("`{}` uses std", way.last()?.name),
+        let paths = self.paths(culprit);
+        let chains = self.all_rendered(&paths)?;
+        let which = match &paths[..] {
+            [path] => format!("`{}` uses std", path.last()?.name),
             _ => format!("at least one of these crates `{culprit}` uses std"),
         };
         let mut helps = vec![format!("{chains}: {which}, which cannot travel")];
-        for way in &ways {
-            let cut = self.cut(way)?;
-            let last = way.last()?;
-            helps.push(match ways.len() {
+        for path in &paths {
+            let cut = self.cut(path)?;
+            let last = path.last()?;
+            helps.push(match paths.len() {
                 1 => cut,
                 _ => format!("as to `{} {}`: {cut}", last.name, last.version),
             });
@@ -69,45 +69,45 @@ impl Graph {
 
     /// The chains of crates that bring `culprit`, for people.
     pub(super) fn chain(&self, culprit: &str) -> Option<String> {
-        self.all_shown(&self.ways(culprit))
+        self.all_rendered(&self.paths(culprit))
     }
 
     /// `None` if there is none.
-    fn all_shown(&self, ways: &[Vec<&cargo_metadata::Package>]) -> Option<String> {
-        let chains: Vec<_> = ways.iter().map(|way| self.shown(way)).collect();
+    fn all_rendered(&self, paths: &[Vec<&cargo_metadata::Package>]) -> Option<String> {
+        let chains: Vec<_> = paths.iter().map(|path| self.shown(path)).collect();
         (!chains.is_empty()).then(|| chains.join(", and "))
     }
 
-    fn shown(&self, way: &[&cargo_metadata::Package]) -> String {
-        let names = way.iter().map(|package| match package.id == self.root {
+    fn shown(&self, path: &[&cargo_metadata::Package]) -> String {
+        let names = path.iter().map(|package| match package.id == self.root {
             true => format!("`{}`", package.name),
             false => format!("`{} {}`", package.name, package.version),
         });
         names.collect::<Vec<_>>().join(" → ")
     }
 
-    /// The shortest way from the package to each crate of this name, both included. Those that say `#![no_std]` themselves
+    /// The shortest path from the package to each crate of this name, both included. Those that say `#![no_std]` themselves
     /// are left out where another does not. What only runs while compiling (macros, build scripts) may use std, and is
     /// none.
-    fn ways(&self, culprit: &str) -> Vec<Vec<&cargo_metadata::Package>> {
+    fn paths(&self, culprit: &str) -> Vec<Vec<&cargo_metadata::Package>> {
         let mut before: BTreeMap<&PackageId, &PackageId> = BTreeMap::new();
         let mut seen: BTreeSet<&PackageId> = BTreeSet::new();
         let mut next: VecDeque<&PackageId> = VecDeque::new();
-        let mut ways = Vec::new();
+        let mut paths = Vec::new();
         let first = &self.root;
         seen.insert(first);
         next.push_back(first);
         while let Some(id) = next.pop_front() {
             let Some(package) = self.package(id) else { continue };
             if id != first && library_of(package).is_some_and(|name| name == culprit) {
-                let mut way = vec![package];
+                let mut path = vec![package];
                 let mut at = id;
                 while let Some(earlier) = before.get(at) {
-                    way.extend(self.package(earlier));
+                    path.extend(self.package(earlier));
                     at = earlier;
                 }
-                way.reverse();
-                ways.push(way);
+                path.reverse();
+                paths.push(path);
             }
             let dependencies = self.node(id).map(|node| &node.deps[..]).unwrap_or_default();
             for dependency in dependencies {
@@ -125,17 +125,17 @@ impl Graph {
             }
         }
         let without_std =
-            |way: &Vec<&cargo_metadata::Package>| way.last().is_some_and(|last| is_no_std(last));
-        if ways.len() > 1 && !ways.iter().all(without_std) {
-            ways.retain(|way| !without_std(way));
+            |path: &Vec<&cargo_metadata::Package>| path.last().is_some_and(|last| is_no_std(last));
+        if paths.len() > 1 && !paths.iter().all(without_std) {
+            paths.retain(|path| !without_std(path));
         }
-        ways
+        paths
     }
 
-    /// Where the way to a crate that uses std can be cut: at the first crate on it whose feature `std` is on.
-    fn cut(&self, way: &[&cargo_metadata::Package]) -> Option<String> {
-        let root = &way.first()?.name;
-        for pair in way.windows(2) {
+    /// Where the path to a crate that uses std can be cut: at the first crate on it whose feature `std` is on.
+    fn cut(&self, path: &[&cargo_metadata::Package]) -> Option<String> {
+        let root = &path.first()?.name;
+        for pair in path.windows(2) {
             let [parent, child] = pair else { continue };
             let enabled = &self.node(&child.id)?.features;
             if !enabled.iter().any(|feature| feature.as_str() == "std") {
@@ -157,7 +157,7 @@ impl Graph {
                     ),
                     false => format!(
                         "`std` is a default feature of `{name}`: the manifest of `{}` would have to say {line}; if that is not yours, leave `{}` out of `{root}`",
-                        parent.name, way[1].name
+                        parent.name, path[1].name
                     ),
                 });
             }
@@ -179,7 +179,7 @@ impl Graph {
                 ),
             });
         }
-        let (first, last) = (&way.get(1)?.name, &way.last()?.name);
+        let (first, last) = (&path.get(1)?.name, &path.last()?.name);
         Some(format!(
             "`{last}` has no feature `std` to switch off: leave `{first}` out of `{root}`, or, if only your tests and sources need it, put it under `[target.'cfg(not(ifunc_image))'.dependencies]`"
         ))
@@ -245,7 +245,7 @@ fn is_called(declared: Option<&Dependency>, child: &cargo_metadata::Package, nam
     renamed.unwrap_or(&child.name) == name
 }
 
-/// Whether a feature is on by default, by itself or by way of others.
+/// Whether a feature is on by default, by itself or through other features.
 fn is_default(package: &cargo_metadata::Package, feature: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut next = vec!["default"];

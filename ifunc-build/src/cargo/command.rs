@@ -90,7 +90,7 @@ impl Job<'_> {
             }
         }
         // Within a build script: what cargo told that script is no news of the packages that are built now.
-        crate::script::forget_the_script(&mut command);
+        crate::script::remove_script_variables(&mut command);
         // An own directory: the user's builds, which have other flags, are never invalidated. For what lies between, too:
         // a cargo around us has the lock of the directory that the user's configuration names.
         command.env("CARGO_TARGET_DIR", self.target);

@@ -8,7 +8,7 @@ use super::features::{self, Features};
 use super::workspace::{Example, Package, Workspace};
 use super::{examples, folder_of, lock};
 use crate::names::Names;
-use crate::shared::io;
+use crate::shared_library::io;
 use crate::{BuildError, BuildOptions, Progress};
 
 /// The library of a package, or an example: what becomes one archive.

@@ -69,7 +69,7 @@ pub(crate) fn make_all(
             let fresh = link.is_none();
             if let (Some(link), Some(output)) = (link, output) {
                 let output = output.map_err(|source| compiler.spawn_error(source))?;
-                library.heed(&output, compiler, progress)?;
+                library.report_diagnostics(&output, compiler, progress)?;
                 std::fs::rename(&link.result, &path).map_err(io("put in place", &path))?;
                 drop(link.work);
             }
