@@ -503,6 +503,7 @@ pub fn panicky(index: u64, table: &mut [u64; 4]) -> u64 { table[index as usize] 
 }
 
 #[test]
+#[ignore = "nightly: compiles the SDK twice more"]
 fn images_do_not_depend_on_where_they_are_built() {
     let source = "#![no_std]
 use ifunc::prelude::*;
@@ -524,6 +525,7 @@ pub fn placed(index: u64, table: &mut [u64; 4]) -> u64 { table[index as usize] }
 }
 
 #[test]
+#[ignore = "nightly: another profile compiles the SDK once more"]
 fn another_profile_is_another_folder() {
     let workspace = Workspace::new(&["profiled"]);
     workspace.package("profiled", DEPENDS, &ADD.replace("fn add", "fn profiled"));

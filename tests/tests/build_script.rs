@@ -156,6 +156,7 @@ fn run_alone(executable: &Path) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "nightly: compiles the runtime and the builder once more"]
 fn one_file_is_all_there_is() {
     if unique_shm(WHY).is_none() {
         return;

@@ -501,6 +501,7 @@ fn an_image_that_imports_nothing_needs_nothing() {
 }
 
 #[test]
+#[ignore = "nightly: compiles the runtime once more, linked statically"]
 fn a_static_target_has_the_c_library_and_no_others() {
     let Some(address) = unique_shm("a static executable opens no library, and so no UCX") else {
         return;

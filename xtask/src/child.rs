@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::usage::of_zombie;
 
 /// How often a running child is looked at.
-const POLL: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Starts a command that writes both of its outputs to `log`.
 pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Child, String> {

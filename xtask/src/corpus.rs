@@ -3,6 +3,11 @@
 use crate::process::{cargo, last_line, output};
 use crate::steps::Steps;
 
+/// Every case once, and one other setting on a few of them.
+pub(crate) fn brief(steps: &mut Steps) {
+    corpus(steps, &["--", "--brief"]);
+}
+
 /// Every case once, and all settings on a few of them.
 pub(crate) fn run(steps: &mut Steps) {
     corpus(steps, &[]);

@@ -61,7 +61,7 @@ const PARTS: &[Part] = &[
     commit("least-room", "least-room-all", again::least_room),
     nightly("least-room-all", again::smallest),
     both("ucx-bindings", ucx_bindings::check_if_possible),
-    commit("corpus", "corpus-full", corpus::run),
+    commit("corpus", "corpus-full", corpus::brief),
     nightly("corpus-full", corpus::full),
     commit("faults", "faults-full", faults::quick),
     nightly("faults-full", faults::full),

@@ -13,7 +13,7 @@ use crate::host::Library;
 use crate::outcome::Outcome;
 use crate::remote::Remote;
 use crate::report::Report;
-use crate::settings::Setting;
+use crate::settings::{Extent, Setting};
 use crate::{Failure, Places, rust};
 
 /// Sources that every run builds with every setting: their code uses the host in most of the possible ways.
@@ -98,7 +98,7 @@ impl Source {
 /// Builds and runs the C cases: all with the release setting, and either [`ALWAYS`] or all with the other
 /// settings.
 pub(crate) fn run(
-    full: bool,
+    extent: Extent,
     places: &Places,
     host: &Library,
     inputs: &[Vec<u8>],
@@ -106,10 +106,14 @@ pub(crate) fn run(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let sources = Source::all(places)?;
-    for (number, setting) in Setting::c().into_iter().enumerate() {
+    let settings = Setting::c();
+    for (number, setting) in settings.iter().enumerate() {
+        let Some(all) = extent.takes_all(number, settings.len()) else {
+            continue;
+        };
         let chosen: Vec<&Source> = sources
             .iter()
-            .filter(|source| full || number == 0 || ALWAYS.contains(&&*source.name))
+            .filter(|source| all || ALWAYS.contains(&&*source.name))
             .collect();
         for (source, built) in chosen.iter().zip(build_all(&chosen, &setting, places, host)) {
             let (built, direct) = match built {

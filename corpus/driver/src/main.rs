@@ -2,10 +2,11 @@
 //! direct calls of the same code.
 //!
 //! ```text
-//! corpus-driver [--full]
+//! corpus-driver [--brief | --full]
 //! ```
 //!
-//! Without `--full`, it runs every case once, and a few cases with all settings.
+//! Without an option, it runs every case once, and a few cases with all settings; with `--brief`, with one other
+//! setting.
 
 mod c;
 mod coverage;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use report::Report;
+use settings::Extent;
 
 /// An error of the driver itself, as text.
 type Failure = Box<dyn std::error::Error>;
@@ -30,11 +32,12 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => run(false),
-        ["--full"] => run(true),
+        [] => run(Extent::Usual),
+        ["--brief"] => run(Extent::Brief),
+        ["--full"] => run(Extent::Full),
         ["target", address, library] => target::serve(address, Path::new(library)).map(|()| true),
         _ => Err(format!(
-            "unknown arguments: {}\nhelp: corpus-driver [--full]",
+            "unknown arguments: {}\nhelp: corpus-driver [--brief | --full]",
             args.join(" ")
         )
         .into()),
@@ -50,16 +53,16 @@ fn main() -> ExitCode {
 }
 
 /// Runs the corpus. Returns whether every case passed.
-fn run(full: bool) -> Result<bool, Failure> {
+fn run(extent: Extent) -> Result<bool, Failure> {
     let places = Places::find()?;
     let inputs = inputs::all();
     let mut report = Report::default();
     let host = host::Library::build(&places)?;
     let mut remote = remote::Remote::start(&host)?;
-    rust::run(full, &places, &inputs, &mut remote, &mut report)?;
-    c::run(full, &places, &host, &inputs, &mut remote, &mut report)?;
+    rust::run(extent, &places, &inputs, &mut remote, &mut report)?;
+    c::run(extent, &places, &host, &inputs, &mut remote, &mut report)?;
     report.finish();
-    let missing = report.missing(full);
+    let missing = report.missing(extent);
     for line in &missing {
         println!("too few: {line}");
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ifunc_build::BuiltIfunc;
 
 use crate::coverage::Coverage;
-use crate::settings::Setting;
+use crate::settings::{Extent, Setting};
 
 /// The results so far.
 #[derive(Debug, Default)]
@@ -60,15 +60,18 @@ impl Report {
 
     /// Errors other than failed cases: settings with fewer passed cases than required. A corpus of which
     /// nothing ran has not passed.
-    pub(crate) fn missing(&self, full: bool) -> Vec<String> {
-        let settings = [Setting::rust(), Setting::c()];
+    pub(crate) fn missing(&self, extent: Extent) -> Vec<String> {
         let mut missing = Vec::new();
-        for setting in settings.iter().flat_map(|settings| settings.iter().enumerate()) {
-            let (number, setting) = setting;
-            let passed = self.settings.get(&setting.to_string()).copied().unwrap_or(0);
-            let least = setting.least(full || number == 0);
-            if passed < least {
-                missing.push(format!("{setting}: {passed} passed, at least {least} required"));
+        for settings in [Setting::rust(), Setting::c()] {
+            for (number, setting) in settings.iter().enumerate() {
+                let Some(all) = extent.takes_all(number, settings.len()) else {
+                    continue;
+                };
+                let passed = self.settings.get(&setting.to_string()).copied().unwrap_or(0);
+                let least = setting.least(all);
+                if passed < least {
+                    missing.push(format!("{setting}: {passed} passed, at least {least} required"));
+                }
             }
         }
         missing
@@ -113,14 +116,21 @@ mod tests {
     #[test]
     fn an_empty_run_is_no_success() {
         let settings = Setting::rust().len() + Setting::c().len();
-        assert_eq!(of(|_| 0).missing(false).len(), settings);
-        assert_eq!(of(|_| 100).missing(true), [""; 0]);
+        assert_eq!(of(|_| 0).missing(Extent::Usual).len(), settings);
+        assert_eq!(of(|_| 100).missing(Extent::Full), [""; 0]);
         let few = of(|setting| setting.least(false));
         let firsts = 2;
-        assert_eq!(few.missing(false).len(), firsts, "{:?}", few.missing(false));
-        assert_eq!(few.missing(true).len(), settings);
+        assert_eq!(
+            few.missing(Extent::Usual).len(),
+            firsts,
+            "{:?}",
+            few.missing(Extent::Usual)
+        );
+        assert_eq!(few.missing(Extent::Full).len(), settings);
+        // A language has a first and a last setting that a brief run takes.
+        assert_eq!(of(|_| 0).missing(Extent::Brief).len(), 4);
         let without_clang = of(|setting| if setting.compiler == "clang" { 0 } else { 100 });
-        let missing = without_clang.missing(false);
+        let missing = without_clang.missing(Extent::Usual);
         assert!(!missing.is_empty() && missing.iter().all(|line| line.starts_with("clang ")));
     }
 }

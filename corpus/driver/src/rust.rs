@@ -6,7 +6,7 @@ use ifunc_build::{BuildOptions, BuiltIfunc, Progress, build_packages};
 use crate::outcome::Outcome;
 use crate::remote::Remote;
 use crate::report::Report;
-use crate::settings::Setting;
+use crate::settings::{Extent, Setting};
 use crate::{Failure, Places, direct};
 
 /// The package that every run builds with every setting, without its features.
@@ -14,9 +14,9 @@ const ALWAYS: &str = "corpus-language";
 const PACKAGES: [&str; 2] = [ALWAYS, "corpus-crates"];
 
 /// Builds and runs the Rust cases: all with the release setting, and either [`ALWAYS`] or all with the other
-/// settings.
+/// settings that the run takes.
 pub(crate) fn run(
-    full: bool,
+    extent: Extent,
     places: &Places,
     inputs: &[Vec<u8>],
     remote: &mut Remote,
@@ -29,8 +29,11 @@ pub(crate) fn run(
         .collect();
     let expected: Vec<Vec<Outcome>> = cases.iter().map(|case| call(case, inputs)).collect();
     let cases: Vec<(Case, Vec<Outcome>)> = cases.into_iter().zip(expected).collect();
-    for (number, setting) in Setting::rust().into_iter().enumerate() {
-        let all = full || number == 0;
+    let settings = Setting::rust();
+    for (number, setting) in settings.iter().enumerate() {
+        let Some(all) = extent.takes_all(number, settings.len()) else {
+            continue;
+        };
         let mut options = BuildOptions {
             current_dir: Some(places.root.clone()),
             opt_level: Some(setting.level),
@@ -53,15 +56,15 @@ pub(crate) fn run(
                 println!("{}{error}", said.0);
                 let why = "the packages do not build";
                 for (case, _) in cases.iter().filter(|_| all) {
-                    report.line(case.name, case.features, &setting, None, Err(why.into()));
+                    report.line(case.name, case.features, setting, None, Err(why.into()));
                 }
                 if !all {
-                    report.line(ALWAYS, &[""; 0], &setting, None, Err(why.into()));
+                    report.line(ALWAYS, &[""; 0], setting, None, Err(why.into()));
                 }
                 continue;
             }
         };
-        run_setting(all, &setting, &cases, &built, inputs, remote, report)?;
+        run_setting(all, setting, &cases, &built, inputs, remote, report)?;
     }
     Ok(())
 }

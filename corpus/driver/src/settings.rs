@@ -16,6 +16,29 @@ pub(crate) const LEVELS: [(OptLevel, &str); 5] = [
 /// C compilers.
 pub(crate) const COMPILERS: [&str; 2] = ["gcc", "clang"];
 
+/// How much of the corpus is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Every case with the release setting, a few of them with one other setting.
+    Brief,
+    /// Every case with the release setting, a few of them with all others.
+    Usual,
+    /// Every case with every setting.
+    Full,
+}
+
+impl Extent {
+    /// Whether the setting of this index builds every case or a few; `None` if it builds none.
+    pub(crate) fn takes_all(self, setting: usize, settings: usize) -> Option<bool> {
+        match self {
+            Self::Full => Some(true),
+            _ if setting == 0 => Some(true),
+            Self::Brief if setting + 1 != settings => None,
+            _ => Some(false),
+        }
+    }
+}
+
 /// One build setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
