@@ -50,7 +50,7 @@ pub mod rendezvous;
 mod source;
 mod target;
 pub mod test;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod transport;
 pub mod ucx;

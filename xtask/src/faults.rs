@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::process::{cargo, end, ifunc, last_line, output, status};
+use crate::process::{built_with, end, ifunc, last_line, output, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
 
@@ -34,23 +34,10 @@ pub(crate) fn command(args: &[String]) -> ExitCode {
     end(driver(args).and_then(|mut driver| status(&mut driver)))
 }
 
-/// Builds what it needs. The features are those of the whole workspace, so that of what the tests were built from only
-/// the runtime is built again, with its failpoints.
+/// Builds what it needs. Of what the tests were built from only the runtime is compiled again, with its failpoints.
 fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
-    status(&mut cargo([
-        "build",
-        "--quiet",
-        "--locked",
-        "--workspace",
-        "--features",
-        "ifunc-tests/failpoints",
-        "--bin",
-        "faults",
-        "--bin",
-        "fault-source",
-        "--bin",
-        "fault-target",
-    ]))?;
+    let programs = ["faults", "fault-source", "fault-target"];
+    let folder = built_with(&programs, &["--features", "ifunc-tests/failpoints"])?;
     status(&mut ifunc(&[
         "build",
         "--quiet",
@@ -58,7 +45,7 @@ fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
         "ifunc-tests-ifuncs",
     ])?)?;
     let target = crate::target();
-    let mut driver = Command::new(target.join("debug/faults"));
+    let mut driver = Command::new(folder.join("faults"));
     driver
         .args(args)
         .env("FAULT_LIBRARIES", target.join("ifunc/release"))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::debian;
-use crate::process::{cargo, ifunc, lines, status};
+use crate::process::{WHOLE, cargo, ifunc, lines, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
 
@@ -17,15 +17,8 @@ pub(crate) fn run(steps: &mut Steps) {
         return;
     }
     let built = steps.step("the example that a launcher starts", || {
-        let example = [
-            "build",
-            "--quiet",
-            "--locked",
-            "--workspace",
-            "--example",
-            "launcher",
-        ];
-        status(&mut cargo(example))?;
+        let example = ["build", "--quiet", "--example", "launcher"];
+        status(cargo(example).args(WHOLE))?;
         status(&mut ifunc(&[
             "build",
             "--quiet",

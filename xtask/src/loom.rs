@@ -1,37 +1,53 @@
-//! `cargo xtask loom`
+//! `cargo xtask loom`: the models of what threads and processes share, in every order of their steps that loom explores.
+//!
+//! The cfg is given to our own crate alone, by `cargo rustc`. Its dependencies are those of the other tests, and are compiled once.
 
 use crate::process::cargo;
+use crate::programs::{self, Runs};
 use crate::steps::Steps;
 
-/// How often loom preempts a thread that could go on, in one execution. With three it finds nearly everything and still ends.
+/// The packages that have models.
+const PACKAGES: &[&str] = &["ifunc-rt"];
+/// How often loom preempts a thread that could go on, in one execution.
 const PREEMPTIONS: &str = "LOOM_MAX_PREEMPTIONS";
 
-/// The models in a small form: one preemption finds most of what a wrong order breaks.
+/// With two preemptions, which takes half a minute.
 pub(crate) fn small(steps: &mut Steps) {
-    models(steps, "1");
+    models(steps, "2");
 }
 
-/// The models of what threads and processes share, in every order in which they may be run.
+/// With three, which finds nearly everything and still ends.
 pub(crate) fn run(steps: &mut Steps) {
     models(steps, "3");
 }
 
 fn models(steps: &mut Steps, preemptions: &str) {
-    let mut models = cargo([
-        "test",
-        "-p",
-        "ifunc-rt",
-        "--lib",
-        "--release",
-        "--locked",
-        "model::",
-    ]);
-    // Other flags are another build of everything: in a folder of its own, nothing else is built again.
-    models.env("CARGO_TARGET_DIR", crate::scratch().join("loom"));
-    models.env_remove("CARGO_ENCODED_RUSTFLAGS");
-    models.env("RUSTFLAGS", "--cfg loom");
-    if std::env::var_os(PREEMPTIONS).is_none() {
-        models.env(PREEMPTIONS, preemptions);
-    }
-    steps.tests("loom", &mut models);
+    let asked = std::env::var(PREEMPTIONS);
+    let preemptions = asked.as_deref().unwrap_or(preemptions);
+    let name = format!("models, {preemptions} preemptions");
+    steps.step(&name, || {
+        let mut all = Vec::new();
+        for package in PACKAGES {
+            // What only other tests use is compiled here, too: clippy judges it with them.
+            let mut build = cargo([
+                "rustc",
+                "--locked",
+                "--package",
+                package,
+                "--lib",
+                "--profile",
+                "test",
+            ]);
+            build.args([
+                "--message-format=json-render-diagnostics",
+                "--",
+                "--cfg=loom",
+                "-Awarnings",
+            ]);
+            all.extend(programs::built_by(build)?);
+        }
+        let mut runs = Runs::new(&["model::"]);
+        runs.env.push((PREEMPTIONS, preemptions));
+        programs::run(&all, &runs)
+    });
 }

@@ -17,6 +17,7 @@ mod launcher;
 mod lint;
 mod loom;
 mod miri;
+mod new_projects;
 mod package;
 mod plan;
 mod process;

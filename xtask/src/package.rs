@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::process::{cargo, output, status};
+use crate::process::{OUR_PROFILE, cargo, output, status};
 use crate::steps::Steps;
 
 /// Packs every package that is not marked `publish = false`, unpacks what came out, and builds that: each package as it
@@ -22,6 +22,7 @@ pub(crate) fn run(steps: &mut Steps) {
         && steps.command(
             "packages, built from what is in them",
             cargo(["build", "--workspace", "--locked"])
+                .args(OUR_PROFILE)
                 .current_dir(&folder)
                 .env("CARGO_TARGET_DIR", crate::target()),
         );
@@ -94,10 +95,6 @@ fn pack(names: &[String], folder: &Path) -> Result<(), String> {
         status(tar.current_dir(folder).stdin(Stdio::null()))?;
         manifest.push_str(&format!("{name} = {{ path = \"{unpacked}\" }}\n"));
     }
-    // As in the checkout, so that what is compiled already is compiled.
-    manifest.push_str(
-        "\n[profile.dev]\ndebug = \"line-tables-only\"\n\n[profile.dev.package.\"*\"]\ndebug = false\n",
-    );
     write(&folder.join("Cargo.toml"), &manifest)?;
     write(
         &folder.join("Cargo.lock"),
@@ -123,6 +120,7 @@ fn new_project(names: &[String], folder: &Path) -> Result<String, String> {
     }
     // What a registry would give.
     let mut check = cargo(["check", "--workspace", "--all-targets", "--offline"]);
+    check.args(OUR_PROFILE);
     for name in names {
         let package = folder.join(format!("{name}-{}", env!("CARGO_PKG_VERSION")));
         check

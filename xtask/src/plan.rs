@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
-    again, bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom, package,
-    programs, readme, soak, two_hosts, ucx_bindings,
+    again, bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom,
+    new_projects, package, programs, readme, soak, two_hosts, ucx_bindings,
 };
 
 /// How much is run.
@@ -78,6 +78,7 @@ const PARTS: &[Part] = &[
     nightly("loom-full", loom::run),
     nightly("build-time", build_time::run),
     nightly("package", package::run),
+    both("new-projects", new_projects::run),
     both("readme", readme::here),
 ];
 

@@ -5,6 +5,20 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
+/// The features of the whole workspace: what is built with these arguments shares what is compiled, with `cargo ifunc` of this
+/// checkout, too.
+pub(crate) const WHOLE: [&str; 2] = ["--workspace", "--locked"];
+
+/// The checkout's dev profile, for other workspaces that use its target directory: they share what is compiled.
+pub(crate) const OUR_PROFILE: [&str; 6] = [
+    "--config",
+    "profile.dev.debug=\"line-tables-only\"",
+    "--config",
+    "profile.dev.package.\"*\".debug=false",
+    "--config",
+    "profile.dev.build-override.debug=\"line-tables-only\"",
+];
+
 /// A cargo command in the checkout. Nothing that these commands start reads from a terminal.
 pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -12,10 +26,15 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
-/// The folder of these programs, built with the features of the whole workspace as the tests are: nothing is compiled again
-/// for them.
+/// The folder of these programs, built as the tests are: nothing is compiled again for them.
 pub(crate) fn built(bins: &[&str]) -> Result<PathBuf, String> {
-    let mut build = cargo(["build", "--quiet", "--locked", "--workspace"]);
+    built_with(bins, &[])
+}
+
+/// The same with further options.
+pub(crate) fn built_with(bins: &[&str], options: &[&str]) -> Result<PathBuf, String> {
+    let mut build = cargo(["build", "--quiet"]);
+    build.args(WHOLE).args(options);
     for bin in bins {
         build.args(["--bin", bin]);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::blocks::{Block, blocks};
-use crate::process::{cargo, status};
+use crate::process::{OUR_PROFILE, cargo, status};
 use crate::steps::Steps;
 
 /// Compiles the rust blocks, each as a library of its own; runs the sh blocks, one behind the other in one shell each,
@@ -80,7 +80,10 @@ fn compile(block: &Block<'_>) -> Result<String, String> {
     let root = crate::root().canonicalize().map_err(|e| e.to_string())?;
     let krate = |name: &str| format!("{name} = {{ path = {:?} }}\n", root.join(name));
     let package = |name: &str, dependencies: String| {
-        format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n\n[dependencies]\n{dependencies}")
+        format!(
+            "[package]\nname = \"{name}\"\nedition = \"2024\"\n\n[lints.rust]\nwarnings = \"deny\"\n\n\
+             [dependencies]\n{dependencies}"
+        )
     };
     let host = krate("ifunc") + &krate("ifunc-rt") + "hello-ifuncs = { path = \"../ifuncs\" }\n";
     let member = if block.text.starts_with("#![no_std]") {
@@ -108,8 +111,8 @@ fn compile(block: &Block<'_>) -> Result<String, String> {
     fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).map_err(io)?;
     let mut check = cargo(["check", "--quiet", "--workspace"]);
     check
+        .args(OUR_PROFILE)
         .current_dir(&folder)
-        .env("CARGO_TARGET_DIR", folder.join("target"))
-        .env("RUSTFLAGS", "-D warnings");
+        .env("CARGO_TARGET_DIR", crate::target());
     status(&mut check).map(|()| String::new())
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::process::{cargo, end, ifunc, last_line, output, status};
+use crate::process::{WHOLE, cargo, end, ifunc, last_line, output, status};
 use crate::steps::Steps;
 
 /// The options that stand alone, and those that have a value.
@@ -49,8 +49,8 @@ pub(crate) fn full(steps: &mut Steps) {
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let quick = args.iter().any(|arg| arg == "--quick");
     let profile = if quick { "dev" } else { "release" };
-    let build = ["build", "--quiet", "--locked", "--workspace", "--bin", "soak"];
-    status(cargo(build).args(["--profile", profile]))?;
+    let build = ["build", "--quiet", "--bin", "soak", "--profile", profile];
+    status(cargo(build).args(WHOLE))?;
     status(&mut ifunc(&[
         "build",
         "--quiet",

@@ -3,7 +3,7 @@
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::debian;
-use crate::process::{cargo, end, lines, status};
+use crate::process::{built, end, lines, status};
 use crate::steps::Steps;
 
 /// The command, whose last line is its program's: how many passed.
@@ -49,18 +49,9 @@ fn step(steps: &mut Steps, options: &[String]) {
     });
 }
 
-/// Builds it, with the features of the whole workspace: of what the tests were built from nothing is compiled again.
+/// Builds it.
 fn program(options: &[String]) -> Result<Command, String> {
-    let build = [
-        "build",
-        "--quiet",
-        "--locked",
-        "--workspace",
-        "--bin",
-        "two-hosts",
-    ];
-    status(&mut cargo(build))?;
-    let mut command = Command::new(crate::target().join("debug/two-hosts"));
+    let mut command = Command::new(built(&["two-hosts"])?.join("two-hosts"));
     command
         .args(options)
         .current_dir(crate::root())

@@ -247,7 +247,7 @@ fn find(name: &str) -> Result<impl AsRef<Path>, Error> {
     Ok(path)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use ifunc_abi::status::Rejection;
 

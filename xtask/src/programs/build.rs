@@ -2,20 +2,22 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::Program;
-use crate::process::{cargo, shown};
+use crate::process::{WHOLE, cargo, shown};
 
 /// Builds every test program of the workspace.
 pub(crate) fn build() -> Result<Vec<Program>, String> {
-    let mut command = cargo([
-        "test",
-        "--workspace",
-        "--locked",
-        "--no-run",
-        "--message-format=json-render-diagnostics",
-    ]);
+    let mut command = cargo(["test", "--no-run"]);
+    command
+        .args(WHOLE)
+        .arg("--message-format=json-render-diagnostics");
+    built_by(command)
+}
+
+/// The test programs that this command builds, whose messages are JSON.
+pub(crate) fn built_by(mut command: Command) -> Result<Vec<Program>, String> {
     let name = shown(&command);
     eprintln!("    {name}");
     let mut child = command

@@ -8,10 +8,11 @@ mod run;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+pub(crate) use build::built_by;
 pub(crate) use run::{Runs, run};
 
 use crate::debian;
-use crate::process::cargo;
+use crate::process::{WHOLE, cargo};
 use crate::steps::Steps;
 
 /// A test program.
@@ -65,8 +66,8 @@ pub(crate) fn all(steps: &mut Steps) {
 
 /// The examples in the documentation.
 pub(crate) fn doctests(steps: &mut Steps) {
-    let mut tests = cargo(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]);
-    steps.tests("examples in the documentation", &mut tests);
+    let mut tests = cargo(["test", "--no-fail-fast", "--doc"]);
+    steps.tests("examples in the documentation", tests.args(WHOLE));
 }
 
 /// UCX linked at build time instead of found at run time.

@@ -30,18 +30,22 @@ pub(crate) struct Runs<'a> {
     pub(crate) jobs: usize,
 }
 
-impl Runs<'_> {
-    /// Nightly runs the tests that the commit tier ignores, too.
-    pub(crate) fn of_tier(tier: Tier) -> Self {
+impl<'a> Runs<'a> {
+    pub(crate) fn new(args: &'a [&'a str]) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
-            args: match tier {
-                Tier::Commit => &[],
-                Tier::Nightly => &["--include-ignored"],
-            },
+            args,
             env: Vec::new(),
             jobs: cores + 1,
         }
+    }
+
+    /// Nightly runs the tests that the commit tier ignores, too.
+    pub(crate) fn of_tier(tier: Tier) -> Self {
+        Self::new(match tier {
+            Tier::Commit => &[],
+            Tier::Nightly => &["--include-ignored"],
+        })
     }
 }
 
