@@ -79,10 +79,10 @@
 use std::io;
 use std::time::Instant;
 
-pub use ucx_sys::{ucp_context_h, ucp_ep_h, ucp_worker_h};
+pub use ::ucx::raw::{ucp_context_h, ucp_ep_h, ucp_worker_h};
 
 use crate::source::{Source, SourceError, SourceOptions};
-use crate::transport::ucx::{Calling, Lent, Over, Terms, Unfit};
+use crate::transport::ucx::{Attachment, Calling, Over, Terms, Unfit};
 use crate::transport::{ConnectError, Route};
 
 /// How ifunc uses a worker of the application's.
@@ -125,7 +125,7 @@ impl WorkerOptions {
 pub enum WorkerError {
     /// There is no UCX that ifunc could find.
     #[error(transparent)]
-    Library(#[from] ucx_sys::LoadError),
+    Library(#[from] ::ucx::LoadError),
     /// UCX refused something.
     #[error("{doing}: UCX says: {problem}")]
     Ucx {
@@ -154,7 +154,7 @@ pub enum WorkerError {
 /// lets go of the worker.
 #[derive(Clone)]
 pub struct Worker {
-    lent: Lent,
+    attachment: Attachment,
 }
 
 impl Worker {
@@ -179,8 +179,8 @@ impl Worker {
             wakeup: options.wakeup,
         };
         // SAFETY: the caller's promise.
-        match unsafe { Lent::new(ucx_sys::Ucx::load()?, context, worker, terms) } {
-            Ok(lent) => Ok(Self { lent }),
+        match unsafe { Attachment::new(::ucx::Library::load()?, context, worker, terms) } {
+            Ok(attachment) => Ok(Self { attachment }),
             Err(Unfit::Refused(refused)) => Err(WorkerError::Ucx {
                 doing: refused.doing,
                 problem: refused.status.to_string(),
@@ -193,7 +193,7 @@ impl Worker {
     /// Takes in what has happened, for all sources and targets of the worker; makes progress first, unless that is the
     /// application's business. Whether anything had happened.
     pub fn poll(&self) -> bool {
-        self.lent.poll()
+        self.attachment.poll()
     }
 
     /// Says hello to the target at the other end of an endpoint, and waits for nothing: see [`Connecting::poll`]. What
@@ -205,7 +205,8 @@ impl Worker {
     /// # Safety
     /// As for [`Source::over`].
     pub unsafe fn call(&self, ep: ucp_ep_h, options: SourceOptions) -> Result<Connecting, SourceError> {
-        let over = self.lent.over(ep);
+        // SAFETY: the caller's promise.
+        let over = unsafe { self.attachment.over(ep) };
         Ok(Connecting {
             calling: Some(over.call()?),
             until: Instant::now().checked_add(options.connect_timeout),
@@ -217,7 +218,7 @@ impl Worker {
     /// connections over it are over, of sources here and of sources that came in by it. The endpoint is not used again, and may
     /// be closed.
     pub fn peer_gone(&self, ep: ucp_ep_h) {
-        self.lent.peer_gone(ep);
+        self.attachment.peer_gone(ep);
     }
 
     /// Ends all connections, and lets go of the worker: the application may destroy it.
@@ -225,19 +226,22 @@ impl Worker {
     /// # Errors
     /// [`WorkerError::OtherThread`]; nothing was done.
     pub fn close(&self) -> Result<(), WorkerError> {
-        if self.lent.let_go() {
+        if self.attachment.detach() {
             Ok(())
         } else {
             Err(WorkerError::OtherThread)
         }
     }
 
-    pub(crate) fn lent(&self) -> &Lent {
-        &self.lent
+    pub(crate) fn attachment(&self) -> &Attachment {
+        &self.attachment
     }
 
-    pub(crate) fn over(&self, ep: ucp_ep_h) -> Over {
-        self.lent.over(ep)
+    /// # Safety
+    /// As for [`Source::over`].
+    pub(crate) unsafe fn over(&self, ep: ucp_ep_h) -> Over {
+        // SAFETY: the caller's promise.
+        unsafe { self.attachment.over(ep) }
     }
 }
 

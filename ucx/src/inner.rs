@@ -36,6 +36,8 @@ pub(crate) struct Inner<H: Handler> {
     first: Cell<*mut Node<H::Tag>>,
     /// The worker is not used any more.
     pub(crate) closed: Cell<bool>,
+    /// The worker is leaked when it is dropped.
+    pub(crate) abandoned: Cell<bool>,
     /// The worker is the application's again: the end of the last operation ends this.
     pub(crate) orphaned: Cell<bool>,
     /// What UCX was given for each id of active messages, for as long as it may use it.
@@ -73,6 +75,7 @@ impl<H: Handler> Inner<H> {
             under_way: Cell::new(0),
             first: Cell::new(std::ptr::null_mut()),
             closed: Cell::new(false),
+            abandoned: Cell::new(false),
             orphaned: Cell::new(false),
             registrations: RefCell::default(),
             listeners: RefCell::default(),

@@ -541,6 +541,11 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         inner.ucx().check(status)
     }
 
+    /// Has the drop of this value leave everything as it is, and leak it: where another thread than the worker's drops it.
+    pub fn abandon(&mut self) {
+        self.inner().abandoned.set(true);
+    }
+
     /// UCX's own handles of context and worker, for programs that use UCX by other means as well. They live as long as the
     /// worker.
     #[must_use]
@@ -551,6 +556,9 @@ impl<H: Handler, M: Mode> Worker<H, M> {
 
 impl<H: Handler, M: Mode> Drop for Worker<H, M> {
     fn drop(&mut self) {
+        if self.inner().abandoned.get() {
+            return;
+        }
         if self.inner().is_attached() {
             return self.leave();
         }

@@ -128,7 +128,8 @@ impl Source {
     /// The endpoint must be of this worker, and alive until the source and everything made of it is dropped, the application has
     /// said that its peer is gone, or the worker is closed.
     pub unsafe fn over(worker: &Worker, ep: ucp_ep_h, options: SourceOptions) -> Result<Self, SourceError> {
-        let route = Route::Endpoint(worker.over(ep));
+        // SAFETY: the caller's promise.
+        let route = Route::Endpoint(unsafe { worker.over(ep) });
         Self::of(Connection::connect(route, options)?, options)
     }
 

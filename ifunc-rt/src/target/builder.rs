@@ -330,7 +330,7 @@ impl TargetBuilder {
     /// # Errors
     /// A target listens on the worker already; and as [`listen`](Self::listen).
     pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
-        self.start(|config| worker.lent().listen(&config))
+        self.start(|config| worker.attachment().listen(&config))
     }
 
     fn start(

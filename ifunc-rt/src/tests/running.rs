@@ -7,7 +7,7 @@ use crate::{Source, SourceOptions, StopHandle, Target, TargetBuilder};
 
 /// Transports between processes that this machine has. Without UCX there is one; `IFUNC_REQUIRE_UCX` says that there must be two.
 pub(super) fn between_processes() -> &'static [&'static str] {
-    match ucx_sys::Ucx::load() {
+    match ::ucx::Library::load() {
         Ok(_) => &["shm", "ucx"],
         Err(error) => {
             let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();

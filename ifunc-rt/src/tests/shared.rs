@@ -70,7 +70,7 @@ fn every_connection_keeps_its_order() {
 
 #[test]
 fn every_connection_over_ucx_keeps_its_order() {
-    if ucx_sys::Ucx::load().is_ok() {
+    if ::ucx::Library::load().is_ok() {
         order_holds("ucx://127.0.0.1:0", accepting(), 20);
     }
 }

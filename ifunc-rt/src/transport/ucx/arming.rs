@@ -1,35 +1,33 @@
-//! How the bell is made to ring: for what happens next, or at once where UCX cannot promise that.
+//! Arming: how the descriptor becomes readable for the next event, or at once where UCX cannot promise that.
 
 use std::time::Duration;
 
-use ucx_sys::{UCS_ERR_BUSY, UCS_OK, ucs_status_t};
+use ::ucx::Status;
 
 use super::engine::Locked;
 
-/// How often what had happened is looked at before a sleep. Peers that send without a pause would keep the lock for as long
-/// as they do.
+/// Rounds of progress before a sleep. Peers that send without a pause would otherwise keep the lock for as long as they do.
 const ROUNDS: usize = 64;
-/// The same, where it was in vain before.
+/// The same, where UCX was stuck before.
 const FEW_ROUNDS: usize = 8;
 
-/// Why the bell is not armed.
+/// Why the worker is not armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unarmed {
-    /// There was something to do in every round, and it was done.
+pub(super) enum Unarmed<E> {
+    /// There were events in every round.
     Busy,
-    /// There was, and nothing came of it. UCX has messages that its peers' queues have no room for; over shared memory nobody
-    /// says when there is some.
+    /// UCX has messages that its peers' queues have no room for; over shared memory it is not told when there is some.
     Stuck,
     /// UCX refused.
-    Refused(ucs_status_t),
+    Refused(E),
 }
 
 impl Locked<'_> {
-    /// Makes the bell ring for whatever happens from now on. What had happened before is looked at first. Where that cannot be
-    /// had, the bell is rung, so that whoever sleeps next wakes at once and looks.
+    /// Makes the descriptor readable by the next event; what has happened is dispatched first. Where UCX refuses, it becomes readable
+    /// now, so that the thread that sleeps next wakes at once and polls.
     pub(super) fn arm(&mut self) {
-        if let Some(borrowed) = self.borrowed() {
-            return self.arm_borrowed(borrowed);
+        if let Some(attached) = self.attached() {
+            return self.arm_attached(attached);
         }
         self.watch();
         let armed = self.try_arm();
@@ -37,8 +35,7 @@ impl Locked<'_> {
             return;
         };
         if let Unarmed::Refused(status) = why {
-            let status = self.ucx().status(status);
-            // Said once: it comes back with every sleep.
+            // Logged once: it comes back with every sleep.
             if !std::mem::replace(&mut self.state.unarmed, true) {
                 tracing::warn!(%status, "UCX cannot be slept on: waiting for it takes all of a processor's time");
             }
@@ -46,10 +43,10 @@ impl Locked<'_> {
         self.wake();
     }
 
-    /// Arms UCX's descriptor, and keeps count of how often it was in vain.
-    pub(super) fn try_arm(&mut self) -> Result<(), Unarmed> {
+    /// Arms the worker, and counts how often in succession it was stuck.
+    pub(super) fn try_arm(&mut self) -> Result<(), Unarmed<Status>> {
         let rounds = if self.state.stuck == 0 { ROUNDS } else { FEW_ROUNDS };
-        let armed = try_arm(self, rounds, Locked::arm_worker, Locked::progress);
+        let armed = try_arm(self, rounds, |locked| locked.worker.arm(), Locked::progress);
         self.state.stuck = match armed {
             Err(Unarmed::Stuck) => self.state.stuck.saturating_add(1),
             _ => 0,
@@ -57,33 +54,33 @@ impl Locked<'_> {
         armed
     }
 
-    /// How long whoever would sleep, and was rung for because UCX is stuck, pauses before it looks again. Without a pause it would
-    /// take the processor from the peer that is to make room. Nothing where UCX is not stuck.
-    pub(super) fn nap(&self) -> Duration {
-        nap(self.state.stuck)
+    /// How long a thread pauses before the next poll where UCX is stuck: without a pause it would take the processor from the peer
+    /// that is to make room. Zero where UCX is not stuck.
+    pub(super) fn backoff(&self) -> Duration {
+        backoff(self.state.stuck)
     }
 
-    /// Rings the bell: whoever sleeps next wakes at once.
+    /// Makes the descriptor readable: the thread that sleeps next wakes at once.
     pub(super) fn wake(&mut self) {
-        if let Err(status) = self.ring() {
-            tracing::warn!(%status, "UCX's descriptor cannot be rung: what happens may be seen late");
+        if let Err(status) = self.worker.signal() {
+            tracing::warn!(%status, "UCX's descriptor cannot be signalled: events may be seen late");
         }
     }
 }
 
-/// Arms, and lets UCX work as often as something had happened before. `progress` says whether that did anything.
-fn try_arm<T>(
+/// Arms; where something has happened, progresses and tries again. `progress` says whether there were events.
+fn try_arm<T, E>(
     what: &mut T,
     rounds: usize,
-    mut arm: impl FnMut(&mut T) -> ucs_status_t,
+    mut arm: impl FnMut(&mut T) -> Result<bool, E>,
     mut progress: impl FnMut(&mut T) -> bool,
-) -> Result<(), Unarmed> {
+) -> Result<(), Unarmed<E>> {
     let mut some = false;
     for _ in 0..rounds {
         match arm(what) {
-            UCS_OK => return Ok(()),
-            UCS_ERR_BUSY => some |= progress(what),
-            status => return Err(Unarmed::Refused(status)),
+            Ok(true) => return Ok(()),
+            Ok(false) => some |= progress(what),
+            Err(status) => return Err(Unarmed::Refused(status)),
         }
     }
     Err(if some { Unarmed::Busy } else { Unarmed::Stuck })
@@ -91,7 +88,7 @@ fn try_arm<T>(
 
 /// The pause after so many attempts in succession that found UCX stuck: short at first, because a peer that works makes room in
 /// microseconds.
-fn nap(stuck: u32) -> Duration {
+fn backoff(stuck: u32) -> Duration {
     const FIRST: Duration = Duration::from_micros(50);
     match stuck {
         0 => Duration::ZERO,
@@ -101,17 +98,18 @@ fn nap(stuck: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use ucx_sys::UCS_ERR_IO_ERROR;
-
     use super::*;
 
-    /// Arms where the first `busy` attempts find something to do, of which something comes in round `some`, and the next says
+    /// What arming says.
+    type Said = Result<bool, &'static str>;
+
+    /// Arms where the first `busy` attempts find something to do, which is an event in round `some`, and the next says
     /// `then`.
-    fn after(busy: usize, some: usize, then: ucs_status_t) -> (Result<(), Unarmed>, usize) {
+    fn after(busy: usize, some: usize, then: Said) -> (Result<(), Unarmed<&'static str>>, usize) {
         let (mut attempts, mut rounds) = (0, 0);
         let arm = |_: &mut ()| {
             attempts += 1;
-            if attempts <= busy { UCS_ERR_BUSY } else { then }
+            if attempts <= busy { Ok(false) } else { then }
         };
         let armed = try_arm(&mut (), ROUNDS, arm, |()| {
             rounds += 1;
@@ -121,24 +119,24 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_before_is_looked_at_but_not_for_ever() {
-        assert_eq!(after(0, 0, UCS_OK), (Ok(()), 0));
-        assert_eq!(after(ROUNDS - 1, 0, UCS_OK), (Ok(()), ROUNDS - 1));
-        assert_eq!(after(usize::MAX, ROUNDS, UCS_OK), (Err(Unarmed::Busy), ROUNDS));
-        assert_eq!(after(usize::MAX, 0, UCS_OK), (Err(Unarmed::Stuck), ROUNDS));
+    fn events_before_a_sleep_are_dispatched_in_bounded_rounds() {
+        assert_eq!(after(0, 0, Ok(true)), (Ok(()), 0));
+        assert_eq!(after(ROUNDS - 1, 0, Ok(true)), (Ok(()), ROUNDS - 1));
+        assert_eq!(after(usize::MAX, ROUNDS, Ok(true)), (Err(Unarmed::Busy), ROUNDS));
+        assert_eq!(after(usize::MAX, 0, Ok(true)), (Err(Unarmed::Stuck), ROUNDS));
     }
 
     #[test]
-    fn what_ucx_refuses_is_not_taken_for_armed() {
-        let refused = Err(Unarmed::Refused(UCS_ERR_IO_ERROR));
-        assert_eq!(after(3, 1, UCS_ERR_IO_ERROR), (refused, 3));
+    fn a_refusal_is_not_taken_for_armed() {
+        let refused = Err(Unarmed::Refused("no"));
+        assert_eq!(after(3, 1, Err("no")), (refused, 3));
     }
 
     #[test]
     fn pauses_grow_and_stay_short() {
-        assert_eq!(nap(0), Duration::ZERO);
-        assert_eq!(nap(1), Duration::from_micros(50));
-        assert!((1..1000).all(|n| nap(n) <= nap(n + 1)));
-        assert_eq!(nap(u32::MAX), Duration::from_micros(800));
+        assert_eq!(backoff(0), Duration::ZERO);
+        assert_eq!(backoff(1), Duration::from_micros(50));
+        assert!((1..1000).all(|n| backoff(n) <= backoff(n + 1)));
+        assert_eq!(backoff(u32::MAX), Duration::from_micros(800));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::silence;
+use super::tcp_watch;
 use crate::transport::{ConnectError, Link};
 
 /// How long the first attempt goes on without being looked at. A way there and back takes less, on any link.
@@ -67,7 +67,7 @@ impl Attempt {
 
     /// Whether another one is better.
     pub(super) fn is_hopeless(&mut self) -> bool {
-        self.is_over(Instant::now(), silence::resends)
+        self.is_over(Instant::now(), tcp_watch::resends)
     }
 
     fn is_over(&mut self, now: Instant, resends: impl FnOnce() -> bool) -> bool {

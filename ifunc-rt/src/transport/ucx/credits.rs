@@ -1,4 +1,4 @@
-//! Who may send how much: frames and bytes of one direction.
+//! Credits: how much may be sent, in frames and bytes of one direction.
 
 use crate::transport::RingSize;
 
@@ -60,11 +60,11 @@ impl UnderWay {
     }
 }
 
-/// Room for frames, as it was found. It only grows, but for what is sent.
+/// For how much there were credits. It only grows, but for what is sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Room(Credits);
+pub(super) struct SendWindow(Credits);
 
-impl Room {
+impl SendWindow {
     /// Whether there is some for a body of `len` bytes.
     pub(super) fn has(&self, len: usize) -> bool {
         self.0.frames > 0 && units(len) <= self.0.units
@@ -106,7 +106,7 @@ impl Outgoing {
     }
 
     /// For what there is room where so much is under way.
-    pub(super) fn room(&self, under_way: UnderWay) -> Room {
+    pub(super) fn window(&self, under_way: UnderWay) -> SendWindow {
         let (slots, all) = (self.size.slots, units_of(self.size));
         let not_acked = Credits {
             frames: self.sent.frames.wrapping_sub(self.acked.frames),
@@ -116,7 +116,7 @@ impl Outgoing {
             let laps = all.saturating_mul(UnderWay::LAPS);
             all.saturating_sub(not_acked).min(laps.saturating_sub(under_way))
         };
-        Room(Credits {
+        SendWindow(Credits {
             frames: left(slots, not_acked.frames, under_way.messages),
             units: left(all, not_acked.units, under_way.units),
         })
@@ -199,7 +199,7 @@ impl Incoming {
     /// Whether all of the `sent` frames are here; an error if there are more.
     pub(super) fn are_all(&self, sent: u32) -> Result<bool, &'static str> {
         if (sent.wrapping_sub(self.received.frames) as i32) < 0 {
-            return Err("it left with fewer frames sent than have come");
+            return Err("it closed the connection with fewer frames sent than have come");
         }
         Ok(self.complete == sent)
     }
@@ -255,7 +255,7 @@ mod tests {
         for round in 0..5000 {
             len = len * 31 % (SIZE.max_body() + 1);
             assert_eq!(
-                out.room(UnderWay::default()).has(len),
+                out.window(UnderWay::default()).has(len),
                 out.has_room(len, UnderWay::default())
             );
             while !out.has_room(len, UnderWay::default()) {
@@ -306,14 +306,14 @@ mod tests {
         let fill = |out: &mut Outgoing, under_way: &mut UnderWay, len| {
             let mut n = 0;
             while out.has_room(len, *under_way) {
-                assert!(out.room(*under_way).has(len));
+                assert!(out.window(*under_way).has(len));
                 out.send(len);
                 under_way.begin(len);
                 // Credits for everything, as soon as it was sent.
                 out.credit(out.sent).unwrap();
                 n += 1;
             }
-            assert!(!out.room(*under_way).has(len));
+            assert!(!out.window(*under_way).has(len));
             n
         };
         assert_eq!(fill(&mut out, &mut under_way, 0), 16);

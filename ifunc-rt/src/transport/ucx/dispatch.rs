@@ -1,15 +1,15 @@
-//! What is done about what happened.
+//! What follows from events.
 
 use std::sync::Once;
 
-use ucx_sys::{UCS_OK, lanes, ucp_ep_h, ucs_status_t};
+use ::ucx::{EndpointId, Status};
 
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
-use super::handshake::{Hello, Way, Welcome, judge_refusal};
+use super::events::{Data, Event};
+use super::handshake::{Hello, Way, Welcome, decode_refusal};
 use super::header::{Head, Name, Notice};
-use super::inbox::{Data, Event};
-use super::parcel::{Parcel, Purpose};
+use super::packet::{Packet, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Kind, Stage};
 use crate::transport::LinkError;
 
@@ -17,111 +17,108 @@ use crate::transport::LinkError;
 const NOT_ITS_TURN: &str = "a frame whose number was not its turn";
 
 impl Locked<'_> {
-    /// Looks at everything that happened; whether anything did.
+    /// Dispatches all events; whether there were any.
     #[inline]
-    pub(super) fn look(&mut self) -> bool {
-        let some = !self.inbox().is_empty() && self.look_at_events();
-        if self.state.has_errands() {
-            self.run_errands();
+    pub(super) fn dispatch(&mut self) -> bool {
+        let some = !self.worker.handler().is_empty() && self.dispatch_events();
+        if self.state.has_housekeeping() {
+            self.do_housekeeping();
         }
         some
     }
 
-    fn look_at_events(&mut self) -> bool {
+    fn dispatch_events(&mut self) -> bool {
         let mut some = false;
-        while !self.inbox().is_empty() {
+        while !self.worker.handler().is_empty() {
             let mut events = std::mem::take(&mut self.state.events);
-            self.inbox().take(&mut events);
-            if events.is_empty() {
-                self.state.events = events;
-                break;
-            }
+            self.worker.handler().take(&mut events);
             some = true;
-            // Endpoints are closed and made when the others have been looked at: the address of one that was closed may
-            // be that of the next.
-            let (mut failed, mut knocked) = (Vec::new(), Vec::new());
+            // Endpoints are closed and made after the other events: the next endpoint may have the id of one that was closed.
+            let (mut failed, mut requested) = (Vec::new(), Vec::new());
             for event in events.drain(..) {
                 match event {
                     Event::Message { from, head, data } => self.message(from, head, data),
-                    Event::Done(parcel, status) => self.done(parcel, status),
-                    Event::Failed(ep, status) => failed.push((ep, status)),
-                    Event::Knock(request) => knocked.push(request),
+                    Event::Completed(packet, result) => self.completed(packet, result),
+                    Event::Failed(endpoint, why) => failed.push((endpoint, why)),
+                    Event::Requested(request) => requested.push(request),
                 }
             }
             self.state.events = events;
-            for (ep, status) in failed {
-                self.failed(ep, status);
+            for (endpoint, why) in failed {
+                self.failed(endpoint, why);
             }
             for id in std::mem::take(&mut self.state.broken) {
-                self.detach(id);
+                self.drop_endpoint(id);
             }
-            if !knocked.is_empty() {
-                // Whose patience is over makes room for others.
-                self.see_off();
+            if !requested.is_empty() {
+                // Connections that were half open for too long make room.
+                self.expire();
             }
-            for request in knocked {
-                self.knock(request);
+            for request in requested {
+                self.admit(request);
             }
         }
         some
     }
 
-    /// What is to be done in a look, also where nothing happened.
-    fn run_errands(&mut self) {
-        // Whoever looks at a ring finds, without an event, what is wrong with it.
+    /// What is to be done also where there was no event.
+    fn do_housekeeping(&mut self) {
+        // A poll of a ring finds, without an event, what is wrong with it.
         for id in std::mem::take(&mut self.state.broken) {
-            self.detach(id);
+            self.drop_endpoint(id);
         }
         // What was put lands without an event.
-        for id in std::mem::take(&mut self.state.byes) {
-            match self.have_all_come(id) {
+        for id in std::mem::take(&mut self.state.fins) {
+            match self.acknowledge_fin(id) {
                 Ok(()) => self.await_the_rest(id),
                 Err(why) => self.end(id, LinkError::Malformed(why)),
             }
         }
-        self.look_for_expected();
-        if self.state.leaving > 0
+        self.poll_for_expected();
+        if self.state.lingering > 0
             || self
                 .state
-                .door
+                .acceptor
                 .as_ref()
-                .is_some_and(|door| !door.guests.is_empty())
+                .is_some_and(|acceptor| !acceptor.half_open.is_empty())
         {
-            self.see_off();
+            self.expire();
         }
         self.wake_the_target();
     }
 
-    /// Rings for a target that sleeps, if there is something for it.
+    /// Wakes a target that sleeps, if there is something for it.
     fn wake_the_target(&mut self) {
-        let some_rested = !self.state.ready.is_empty();
-        let Some(door) = &mut self.state.door else { return };
-        if !door.asleep || !some_rested && door.waiting.is_empty() {
+        let is_ready = !self.state.ready.is_empty();
+        let Some(acceptor) = &mut self.state.acceptor else {
+            return;
+        };
+        if !acceptor.asleep || !is_ready && acceptor.waiting.is_empty() {
             return;
         }
-        door.asleep = false;
-        match self.borrowed() {
-            Some(borrowed) => borrowed.bell.ring(),
+        acceptor.asleep = false;
+        match self.attached() {
+            Some(attached) => attached.bell.ring(),
             None => self.wake(),
         }
     }
 
-    fn message(&mut self, from: ucp_ep_h, head: Option<Head>, data: Data) {
+    fn message(&mut self, from: Option<EndpointId>, head: Option<Head>, data: Data) {
         let Some((id, connection)) = self.addressee(from, head) else {
-            // Of somebody who comes in, of a connection that is closed, or of nobody that can be told.
-            return self.visit(from, head, data);
+            // Of a source that connects, of a connection that is closed, or of an unknown peer.
+            return self.admit_by_message(from, head, data);
         };
         if connection.gone.is_some() {
             return self.discard(data);
         }
         let fetchable = matches!(data, Data::Fetchable(..));
-        let judged = connection.judge(head, data.len(), fetchable);
-        // What nearly all messages are, without another look for the connection: a frame that is here, of a peer that stays.
-        if judged == Ok(Kind::Frame)
+        let validated = connection.validate(head, data.len(), fetchable);
+        // Nearly always: a frame that is here, of an open connection. The connection is not looked up again.
+        if validated == Ok(Kind::Frame)
             && let Some(Head { sequence, words, .. }) = head
             && !fetchable
-            && connection.bye.is_none()
-            && connection.left.is_none()
+            && connection.fin.is_none()
+            && connection.linger.is_none()
             && let Stage::Open { incoming, .. } = &mut connection.stage
         {
             incoming.complete();
@@ -131,7 +128,7 @@ impl Locked<'_> {
                 data,
             };
             let put = connection.put(frame);
-            if std::mem::take(&mut connection.resting) {
+            if std::mem::take(&mut connection.parked) {
                 self.state.ready.push(id.key());
             }
             if let Err(frame) = put {
@@ -140,13 +137,13 @@ impl Locked<'_> {
             }
             return;
         }
-        self.state.stir(id);
-        let result = match (judged, head) {
+        self.state.notify(id);
+        let result = match (validated, head) {
             (Ok(Kind::Frame), Some(head)) => self.frame(id, head, data),
             (Ok(Kind::Notice(notice)), Some(head)) => {
                 let result = match &data {
-                    Data::Copied(parcel, len) => {
-                        let body = parcel.body(*len).to_vec();
+                    Data::Copied(packet, len) => {
+                        let body = packet.body(*len).to_vec();
                         self.notice(id, notice, head.words[1], &body)
                     }
                     _ => Err("a notice that is too long"),
@@ -158,19 +155,23 @@ impl Locked<'_> {
                 self.discard(data);
                 Err(why)
             }
-            (Ok(_), None) => unreachable!("a message without a header is judged to be none"),
+            (Ok(_), None) => unreachable!("a message without a header is malformed"),
         };
-        if let Err(why) = result.and_then(|()| self.have_all_come(id)) {
+        if let Err(why) = result.and_then(|()| self.acknowledge_fin(id)) {
             self.end(id, LinkError::Malformed(why));
         }
     }
 
-    /// Which connection a message is for: that of the name that it says, all of which only the peer was told; without a name, that
+    /// Which connection a message is for: that of the name in its header, which only the peer was told; without a name, that
     /// which has the endpoint to itself.
-    fn addressee(&mut self, from: ucp_ep_h, head: Option<Head>) -> Option<(ConnectionId, &mut Connection)> {
+    fn addressee(
+        &mut self,
+        from: Option<EndpointId>,
+        head: Option<Head>,
+    ) -> Option<(ConnectionId, &mut Connection)> {
         let to = head.map_or(Name::NONE, |head| head.to);
         if to == Name::NONE {
-            let id = *self.state.endpoints.get(&from.addr())?;
+            let id = *self.state.endpoints.get(&from?)?;
             return Some((id, self.state.connections.get_mut(&id)?));
         }
         let id = ConnectionId(to.number());
@@ -181,15 +182,16 @@ impl Locked<'_> {
     fn frame(&mut self, id: ConnectionId, head: Head, data: Data) -> Result<(), &'static str> {
         let Head { sequence, words, .. } = head;
         let data = match data {
-            Data::Fetchable(what, len) => {
-                let purpose = Purpose::Receiving {
+            Data::Fetchable(message) => {
+                let len = message.len();
+                let purpose = Purpose::Fetching {
                     connection: id,
                     sequence,
                     words,
                     len,
                 };
-                match self.fetch(what, len, purpose) {
-                    Ok(Some(parcel)) => Data::Copied(parcel, len),
+                match self.fetch(message, purpose) {
+                    Ok(Some(packet)) => Data::Copied(packet, len),
                     Ok(None) => return Ok(()),
                     Err(status) => {
                         tracing::debug!(%status, "fetching a body");
@@ -210,7 +212,7 @@ impl Locked<'_> {
 
     /// A frame is here with its body.
     fn arrived(&mut self, id: ConnectionId, frame: Frame) -> Result<(), &'static str> {
-        self.state.stir(id);
+        self.state.notify(id);
         let Some(connection) = self.state.connections.get_mut(&id) else {
             self.discard(frame.data);
             return Ok(());
@@ -218,7 +220,7 @@ impl Locked<'_> {
         if let Stage::Open { incoming, .. } = &mut connection.stage {
             incoming.complete();
         }
-        if connection.gone.is_some() || connection.left.is_some() {
+        if connection.gone.is_some() || connection.linger.is_some() {
             self.discard(frame.data);
             return Ok(());
         }
@@ -226,10 +228,10 @@ impl Locked<'_> {
             self.discard(frame.data);
             return Err(NOT_ITS_TURN);
         }
-        self.have_all_come(id)
+        self.acknowledge_fin(id)
     }
 
-    /// What the transport of the other side says.
+    /// A notice of the peer's transport.
     fn notice(
         &mut self,
         id: ConnectionId,
@@ -242,12 +244,12 @@ impl Locked<'_> {
             return Ok(());
         };
         match (notice, &connection.stage) {
-            (Notice::Hello, Stage::Guest) => self.greet(id, Hello::decode(way, body)),
+            (Notice::Hello, Stage::HalfOpen) => self.receive_hello(id, Hello::decode(way, body)),
             (Notice::Welcome, Stage::Calling) => {
                 match Welcome::decode(way, body) {
                     Ok((welcome, name, ring)) if way == Way::Puts => {
                         connection.peer = name;
-                        return self.welcomed(id, welcome, ring);
+                        return self.receive_welcome(id, welcome, ring);
                     }
                     Ok((welcome, name, _)) => {
                         connection.peer = name;
@@ -257,38 +259,38 @@ impl Locked<'_> {
                             incoming: Incoming::new(welcome.to_source),
                         }
                     }
-                    Err(misheard) => connection.stage = Stage::Misheard(misheard),
+                    Err(malformed) => connection.stage = Stage::Malformed(malformed),
                 }
                 Ok(())
             }
-            (Notice::Memory, Stage::Offered(_)) => self.enter(id, body),
-            (Notice::Bell, Stage::Put(_)) => self.answered(id, number),
+            (Notice::Memory, Stage::Offered(_)) => self.receive_offer(id, body),
+            (Notice::Doorbell, Stage::Put(_)) => self.receive_doorbell(id, number),
             (Notice::Refused, Stage::Calling) => {
-                connection.stage = match judge_refusal(way, body) {
+                connection.stage = match decode_refusal(way, body) {
                     Ok(why) if number == 1 => Stage::Busy(why),
                     Ok(why) => Stage::Refused(why),
-                    Err(misheard) => Stage::Misheard(misheard),
+                    Err(malformed) => Stage::Malformed(malformed),
                 };
                 Ok(())
             }
             // The worker is there, and no target listens on it.
-            (Notice::Bye, Stage::Calling) => {
+            (Notice::Fin, Stage::Calling) => {
                 connection.end(LinkError::Closed);
                 Ok(())
             }
             // Its credits were in the header.
             (Notice::Credit, Stage::Open { .. }) => Ok(()),
-            (Notice::Bye, Stage::Open { .. }) if connection.bye.is_none() => {
-                connection.bye = Some(number as u32);
+            (Notice::Fin, Stage::Open { .. }) if connection.fin.is_none() => {
+                connection.fin = Some(number as u32);
                 Ok(())
             }
-            (Notice::Bye, Stage::Put(_)) if connection.bye.is_none() => {
-                connection.bye = Some(number as u32);
-                self.state.byes.push(id);
+            (Notice::Fin, Stage::Put(_)) if connection.fin.is_none() => {
+                connection.fin = Some(number as u32);
+                self.state.fins.push(id);
                 Ok(())
             }
-            (Notice::Heard, Stage::Open { .. } | Stage::Put(_)) if connection.left.is_some() => {
-                connection.heard = true;
+            (Notice::FinAck, Stage::Open { .. } | Stage::Put(_)) if connection.linger.is_some() => {
+                connection.fin_acked = true;
                 Ok(())
             }
             _ => Err("a notice that was not its turn"),
@@ -296,26 +298,21 @@ impl Locked<'_> {
     }
 
     /// An operation has ended.
-    fn done(&mut self, parcel: *mut Parcel, status: ucs_status_t) {
-        let address = parcel;
-        let Some(parcel) = self.ended(parcel) else { return };
-        if !self.state.graves.is_empty() {
-            self.closed(address);
-        }
-        match parcel.purpose {
+    fn completed(&mut self, packet: Packet, result: Result<(), Status>) {
+        match packet.purpose() {
             Purpose::Idle => {}
-            Purpose::Closing => self.state.closing -= 1,
+            Purpose::Closing => self.endpoint_closed(packet.0.id()),
             Purpose::Crediting { .. } | Purpose::Announcing { .. } => {
-                return self.one_sided_done(parcel, status);
+                return self.one_sided_completed(packet, result);
             }
             Purpose::Sending { connection: id, len } => {
-                self.state.stir(id);
+                self.state.notify(id);
                 let mut owes = false;
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.under_way.end(len);
                     owes = std::mem::take(&mut connection.owes_credits) && connection.gone.is_none();
                 }
-                if status != UCS_OK {
+                if result.is_err() {
                     self.end(id, LinkError::Closed);
                 } else if owes && self.state.way == Way::Puts {
                     self.answer(id);
@@ -323,16 +320,16 @@ impl Locked<'_> {
                     self.credit(id);
                 }
             }
-            Purpose::Receiving {
+            Purpose::Fetching {
                 connection: id,
                 sequence,
                 words,
                 len,
             } => {
-                if status != UCS_OK {
+                if result.is_err() {
                     self.end(id, LinkError::Closed);
                 } else {
-                    let data = Data::Copied(parcel, len);
+                    let data = Data::Copied(packet, len);
                     let frame = Frame {
                         sequence,
                         words,
@@ -345,41 +342,41 @@ impl Locked<'_> {
                 }
             }
         }
-        self.inbox().give(parcel);
+        self.give(packet);
     }
 
     /// The peer of an endpoint is gone.
-    fn failed(&mut self, ep: ucp_ep_h, status: ucs_status_t) {
-        let Some(&id) = self.state.endpoints.get(&ep.addr()) else {
+    fn failed(&mut self, endpoint: EndpointId, why: Status) {
+        let Some(&id) = self.state.endpoints.get(&endpoint) else {
             return;
         };
-        tracing::debug!(status = %self.ucx().status(status), "an endpoint failed");
+        tracing::debug!(%why, "an endpoint failed");
         if let Some(connection) = self.state.connections.get_mut(&id) {
-            connection.failure = Some(status);
+            connection.failure = Some(why);
             connection.end(LinkError::Closed);
         }
-        self.state.stir(id);
-        self.detach(id);
+        self.state.notify(id);
+        self.drop_endpoint(id);
     }
 
     /// Sends a notice, with the credits that there are.
-    pub(super) fn say(&mut self, id: ConnectionId, notice: Notice, number: u64, body: &[u8]) {
-        let mut parcel = self.inbox().parcel(body.len());
-        parcel.body_mut(body.len()).copy_from_slice(body);
-        let Some(connection) = self.state.connections.get_mut(&id) else {
-            return self.discard(Data::Copied(parcel, 0));
-        };
-        let credits = match &mut connection.stage {
-            Stage::Open { incoming, .. } => incoming.publish(),
+    pub(super) fn notify_peer(&mut self, id: ConnectionId, notice: Notice, number: u64, body: &[u8]) {
+        let mut packet = self.packet(body.len());
+        packet.body_mut(body.len()).copy_from_slice(body);
+        let credits = match self.state.connections.get_mut(&id) {
+            Some(Connection {
+                stage: Stage::Open { incoming, .. },
+                ..
+            }) => incoming.publish(),
             _ => Default::default(),
         };
         let head = Head::notice(notice, number, body.len(), credits);
-        if let Some(parcel) = self.post(id, parcel, head, body.len()) {
-            self.inbox().give(parcel);
+        if let Some(packet) = self.send(id, packet, head, body.len()) {
+            self.give(packet);
         }
     }
 
-    /// Tells the peer what was released: now, or when it has taken some of what it was told before.
+    /// Tells the peer what was released: now, or when UCX has sent some of what is under way.
     pub(super) fn credit(&mut self, id: ConnectionId) {
         if let Some(connection) = self.state.connections.get_mut(&id)
             && let Stage::Open { out, .. } = &connection.stage
@@ -388,28 +385,25 @@ impl Locked<'_> {
             connection.owes_credits = true;
             return;
         }
-        self.say(id, Notice::Credit, 0, &[]);
+        self.notify_peer(id, Notice::Credit, 0, &[]);
     }
 
-    /// Which of UCX's transports carry a connection, by UCX's own account: `sysv/memory tcp/lo`. Nothing where the endpoint
-    /// is closed.
+    /// The transports that carry a connection, by UCX's own account: `sysv/memory tcp/lo`. Empty where the endpoint is
+    /// closed.
     pub(super) fn carried_by(&self, id: ConnectionId) -> String {
-        let ep = self.state.connections.get(&id).map(|connection| connection.ep);
-        let Some(ep) = ep.filter(|ep| !ep.is_null()) else {
-            return String::new();
-        };
-        // SAFETY: the endpoint is alive, and its worker this thread's.
-        lanes(&unsafe { self.ucx().endpoint_info(ep) }).join(" ")
+        let connection = self.state.connections.get(&id);
+        let endpoint = connection.and_then(|connection| connection.endpoint.as_ref());
+        endpoint.map_or_else(String::new, |endpoint| self.worker.lanes(endpoint).join(" "))
     }
 
-    /// Says what carries a connection.
-    pub(super) fn show(&self, id: ConnectionId) {
+    /// Logs what carries a connection.
+    pub(super) fn log_lanes(&self, id: ConnectionId) {
         let over = self.carried_by(id);
         tracing::info!(over, "connected by UCX");
-        let version = self.ucx().version();
+        let version = self.worker.library().version();
         if self.state.way == Way::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
+            static LOGGED: Once = Once::new();
+            LOGGED.call_once(|| {
                 tracing::warn!(
                     over,
                     %version,
@@ -424,28 +418,6 @@ impl Locked<'_> {
                 "ConnectX-8 may reorder puts that this UCX does not keep apart (openucx/ucx#10658): frames may be read before they are whole; use UCX 1.19 or newer, or `ucx://`"
             );
         }
-    }
-
-    /// Sends a parcel; `Some`: UCX is done with it. What goes wrong is the end of the connection.
-    pub(super) fn post(
-        &mut self,
-        id: ConnectionId,
-        parcel: Box<Parcel>,
-        mut head: Head,
-        len: usize,
-    ) -> Option<Box<Parcel>> {
-        let connection = self.state.connections.get(&id);
-        let Some(connection) = connection.filter(|connection| !connection.ep.is_null()) else {
-            return Some(parcel);
-        };
-        head.to = connection.peer;
-        let (ep, am_id) = (connection.ep, connection.am_id);
-        self.send(id, ep, am_id, parcel, head, len)
-            .unwrap_or_else(|status| {
-                tracing::debug!(%status, "sending");
-                self.end(id, LinkError::Closed);
-                None
-            })
     }
 }
 

@@ -103,7 +103,7 @@ pub(super) struct Welcome {
 
 /// A message that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Misheard {
+pub(super) enum Malformed {
     /// The other side speaks this version.
     Version(u32),
     /// The other side sends its frames this way.
@@ -128,13 +128,13 @@ impl Hello {
     }
 
     /// Judges a source's message.
-    pub(super) fn decode(way: Way, message: &[u8]) -> Result<Self, Misheard> {
+    pub(super) fn decode(way: Way, message: &[u8]) -> Result<Self, Malformed> {
         let (name, rest) = open(way, message)?;
         let address = match rest {
             [] => None,
             rest => Some(
                 WorkerAddress::from_bytes(rest)
-                    .map_err(|_| Misheard::Nonsense("the address of its worker is damaged"))?,
+                    .map_err(|_| Malformed::Nonsense("the address of its worker is damaged"))?,
             ),
         };
         Ok(Self { name, address })
@@ -150,19 +150,19 @@ pub(super) fn refusal(way: Way, why: &str) -> Vec<u8> {
 }
 
 /// Why the target does not take the connection.
-pub(super) fn judge_refusal(way: Way, message: &[u8]) -> Result<String, Misheard> {
+pub(super) fn decode_refusal(way: Way, message: &[u8]) -> Result<String, Malformed> {
     open(way, message).map(|(_, why)| String::from_utf8_lossy(why).into_owned())
 }
 
 /// The name, and what follows.
-fn open(way: Way, message: &[u8]) -> Result<(Name, &[u8]), Misheard> {
-    const SHORT: Misheard = Misheard::Nonsense("its first message is too short");
+fn open(way: Way, message: &[u8]) -> Result<(Name, &[u8]), Malformed> {
+    const SHORT: Malformed = Malformed::Nonsense("its first message is too short");
     match Opening::read_from_prefix(message) {
         Ok((opening, _)) if opening.magic != way.magic() => {
             let other = Way::ALL.into_iter().find(|way| way.magic() == opening.magic);
-            Err(other.map_or(Misheard::Nonsense("it does not say what it is"), Misheard::Way))
+            Err(other.map_or(Malformed::Nonsense("it does not say what it is"), Malformed::Way))
         }
-        Ok((opening, _)) if opening.version != VERSION => Err(Misheard::Version(opening.version.get())),
+        Ok((opening, _)) if opening.version != VERSION => Err(Malformed::Version(opening.version.get())),
         Ok((_, rest)) => match U64::read_from_prefix(rest) {
             Ok((name, rest)) => Ok((Name(name.get()), rest)),
             Err(_) => Err(SHORT),
@@ -191,12 +191,12 @@ impl Welcome {
 
     /// Judges a target's message; and by which name the target knows the connection, and what it says of its ring, which is
     /// nothing if frames are not put.
-    pub(super) fn decode(way: Way, message: &[u8]) -> Result<(Self, Name, &[u8]), Misheard> {
+    pub(super) fn decode(way: Way, message: &[u8]) -> Result<(Self, Name, &[u8]), Malformed> {
         let (name, rest) = open(way, message)?;
         let (terms, ring_of_target) = Terms::read_from_prefix(rest)
-            .map_err(|_| Misheard::Nonsense("its welcome is of no known form"))?;
+            .map_err(|_| Malformed::Nonsense("its welcome is of no known form"))?;
         if way == Way::Messages && !ring_of_target.is_empty() {
-            return Err(Misheard::Nonsense("its welcome is of no known form"));
+            return Err(Malformed::Nonsense("its welcome is of no known form"));
         }
         let ring = |[slots, data]: [U32; 2]| RingSize {
             slots: slots.get(),
@@ -214,7 +214,7 @@ impl Welcome {
             to_source: ring(terms.to_source),
         };
         if !welcome.to_target.is_valid() || !welcome.to_source.is_valid() {
-            return Err(Misheard::Nonsense("its rings are of sizes that cannot be"));
+            return Err(Malformed::Nonsense("its rings are of sizes that cannot be"));
         }
         Ok((welcome, name, ring_of_target))
     }
@@ -260,12 +260,12 @@ mod tests {
                 hello.address = address;
                 assert_eq!(Hello::decode(way, &hello.encode(way)), Ok(hello.clone()));
             }
-            assert_eq!(judge_refusal(way, &refusal(way, "full")), Ok("full".into()));
+            assert_eq!(decode_refusal(way, &refusal(way, "full")), Ok("full".into()));
             let long = "ü".repeat(LONGEST);
             assert!(refusal(way, &long).len() <= LONGEST);
         }
         let other = Hello::decode(Way::Messages, &hello.encode(Way::Puts));
-        assert_eq!(other, Err(Misheard::Way(Way::Puts)));
+        assert_eq!(other, Err(Malformed::Way(Way::Puts)));
     }
 
     #[test]
@@ -274,16 +274,19 @@ mod tests {
         let mut newer = welcome().encode(WAY, NAMED);
         newer[8] = VERSION as u8 + 1;
         newer.truncate(12);
-        assert_eq!(Welcome::decode(WAY, &newer), Err(Misheard::Version(VERSION + 1)));
+        assert_eq!(Welcome::decode(WAY, &newer), Err(Malformed::Version(VERSION + 1)));
         newer[8] = VERSION as u8;
-        assert!(matches!(Welcome::decode(WAY, &newer), Err(Misheard::Nonsense(_))));
+        assert!(matches!(
+            Welcome::decode(WAY, &newer),
+            Err(Malformed::Nonsense(_))
+        ));
         assert!(matches!(
             Hello::decode(WAY, b"HTTP/1.1 400 Bad Request"),
-            Err(Misheard::Nonsense(_))
+            Err(Malformed::Nonsense(_))
         ));
         let mut huge = welcome().encode(WAY, NAMED);
         *huge.last_mut().unwrap() = 0x80;
-        assert!(matches!(Welcome::decode(WAY, &huge), Err(Misheard::Nonsense(_))));
+        assert!(matches!(Welcome::decode(WAY, &huge), Err(Malformed::Nonsense(_))));
     }
 
     proptest::proptest! {
@@ -294,7 +297,7 @@ mod tests {
                 bytes.splice(..0, Hello { name: NAMED, address: None }.encode(WAY));
             }
             let _ = Hello::decode(WAY, &bytes);
-            let _ = judge_refusal(WAY, &bytes);
+            let _ = decode_refusal(WAY, &bytes);
             if let Ok((welcome, ..)) = Welcome::decode(WAY, &bytes) {
                 assert!(welcome.to_target.is_valid() && welcome.to_source.is_valid());
             }

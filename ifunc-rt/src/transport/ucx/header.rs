@@ -31,8 +31,8 @@ pub(super) struct Head {
     pub(super) to: Name,
 }
 
-/// What one side has its peer call a connection. In bits 0–31 its number, and in bits 32–63 what it drew by lot: who was not told
-/// sends nothing to it, be it another peer, or one that still means a connection of an earlier run. 0 is no name.
+/// What one side has its peer call a connection: in bits 0–31 its number, and in bits 32–63 a random nonce. A message with another
+/// nonce is dropped: it is of another peer, or means a connection of an earlier run. 0 is no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Name(pub(super) u64);
 
@@ -43,7 +43,7 @@ pub(super) struct Credits {
     pub(super) units: u32,
 }
 
-/// What the transport itself says.
+/// A message of the transport itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// A source says what it is.
@@ -54,14 +54,14 @@ pub(super) enum Notice {
     Refused = 3,
     /// Credits, and nothing else.
     Credit = 4,
-    /// The sender leaves; the number is how many frames it has sent.
-    Bye = 5,
+    /// The sender closes the connection; the number is how many frames it has sent.
+    Fin = 5,
     /// All of these frames have arrived.
-    Heard = 6,
-    /// A source gives the ring away that it receives in.
+    FinAck = 6,
+    /// A source offers the ring that it receives in.
     Memory = 7,
     /// Something was put; the number is that of the sleep which the receiver had announced.
-    Bell = 8,
+    Doorbell = 8,
 }
 
 impl Credits {
@@ -79,11 +79,11 @@ impl Credits {
 }
 
 impl Name {
-    /// Of somebody who has not said one.
+    /// Of a peer that has not said one.
     pub(super) const NONE: Self = Self(0);
 
-    pub(super) fn new(number: u32, lot: u32) -> Self {
-        Self(u64::from(lot) << 32 | u64::from(number))
+    pub(super) fn new(number: u32, nonce: u32) -> Self {
+        Self(u64::from(nonce) << 32 | u64::from(number))
     }
 
     pub(super) fn number(self) -> u32 {
@@ -126,10 +126,10 @@ impl Head {
             2 => Notice::Welcome,
             3 => Notice::Refused,
             4 => Notice::Credit,
-            5 => Notice::Bye,
-            6 => Notice::Heard,
+            5 => Notice::Fin,
+            6 => Notice::FinAck,
             7 => Notice::Memory,
-            8 => Notice::Bell,
+            8 => Notice::Doorbell,
             _ => return Err("a notice that this version does not know"),
         };
         Ok(Some(notice))
@@ -192,8 +192,8 @@ mod tests {
         assert_eq!(Head::decode(&frame.encode()), frame);
         assert_eq!(frame.to.number(), u32::MAX - 2);
         assert_eq!(frame.as_notice(), Ok(None));
-        let bye = Head::notice(Notice::Bye, 12, 0, credits);
-        assert_eq!(Head::decode(&bye.encode()).as_notice(), Ok(Some(Notice::Bye)));
+        let bye = Head::notice(Notice::Fin, 12, 0, credits);
+        assert_eq!(Head::decode(&bye.encode()).as_notice(), Ok(Some(Notice::Fin)));
         let mut unknown = bye;
         unknown.words[0] = 77 << 8;
         assert!(unknown.as_notice().is_err());

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
 
-use super::borrowed::Borrowed;
-use super::credits::Room;
+use super::attached::Attached;
+use super::credits::SendWindow;
 use super::engine::{Engine, Locked};
+use super::events::Data;
 use super::handshake::Welcome;
 use super::header::Head;
-use super::inbox::Data;
-use super::parcel::Parcel;
+use super::packet::Packet;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::transport::bell::sleep_on;
 use crate::transport::{self, Body, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
@@ -27,7 +27,7 @@ pub(super) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.engine.leave(self.id);
+        self.engine.close_connection(self.id);
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     };
     let Welcome { limits, epoch, .. } = *welcome;
     let max_body = out.max_body();
-    let looks = locked.state.looks;
+    let polls = locked.state.polls;
     let handle = Handle::new(engine, id, &connection.signs);
     drop(locked);
     Some(Link {
@@ -48,14 +48,14 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
             handle: Arc::clone(&handle),
             max_body,
             reserved: None,
-            room: Room::default(),
+            window: SendWindow::default(),
         })
         .into(),
         rx: Box::new(Receiver {
             handle: Arc::clone(&handle),
             held: None,
             spent: None,
-            looked: looks,
+            polled: polls,
             passed: 0,
         })
         .into(),
@@ -67,7 +67,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     })
 }
 
-/// What becomes of whoever looks for a connection that is not there any more.
+/// The error for a connection that was removed.
 const CLOSED: LinkError = LinkError::Closed;
 
 impl Handle {
@@ -95,20 +95,20 @@ pub(super) fn connection<'a>(
 struct Sender {
     handle: Arc<Handle>,
     max_body: usize,
-    /// What `reserve` handed out, with its length; 0 for a parcel that is kept for the next one.
-    reserved: Option<(Box<Parcel>, usize)>,
-    /// What there was behind the last frame. Nobody else sends frames, so there is as much now.
-    room: Room,
+    /// What `reserve` handed out, with its length; 0 for a packet that is kept for the next one.
+    reserved: Option<(Packet, usize)>,
+    /// The send window after the last frame. Only this sender sends frames, so it has not shrunk.
+    window: SendWindow,
 }
 
 impl Sender {
-    /// The largest parcel that is kept for the next frame.
+    /// The largest packet that is kept for the next frame.
     const KEPT: usize = 4096;
-    /// A smaller body than this part of the room that was reserved for it moves to a parcel of its size: credits bound what
+    /// A smaller body than this part of the room that was reserved for it moves to a packet of its size: credits bound what
     /// is sent, not what was reserved.
     const SPARSE: usize = 4;
 
-    /// Gets a parcel for a body of `len` bytes, if the peer has room for it.
+    /// Gets a packet for a body of `len` bytes, if the peer has room for it.
     fn make_room(&mut self, len: usize) -> Result<bool, LinkError> {
         let mut locked = self.handle.engine.lock();
         let connection = connection(&mut locked, self.handle.id)?;
@@ -120,12 +120,11 @@ impl Sender {
             Stage::Open { .. } => {}
             _ => return Err(CLOSED),
         }
-        if !matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len) {
-            let inbox = locked.inbox();
+        if !matches!(&self.reserved, Some((packet, _)) if packet.capacity() >= len) {
             if let Some((small, _)) = self.reserved.take() {
-                inbox.give(small);
+                locked.give(small);
             }
-            self.reserved = Some((inbox.parcel(len), len));
+            self.reserved = Some((locked.packet(len), len));
         }
         Ok(true)
     }
@@ -141,30 +140,30 @@ impl Outbound for Sender {
             len <= self.max_body && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        // Nearly always the parcel of the last frame is back, and there is room for many more.
-        let at_once = self.room.has(len)
+        // Nearly always the packet of the last frame is back, and there is room for many more.
+        let is_ready = self.window.has(len)
             && !self.handle.is_gone()
-            && matches!(&self.reserved, Some((parcel, _)) if parcel.room() >= len);
-        if !at_once && !self.make_room(len)? {
+            && matches!(&self.reserved, Some((packet, _)) if packet.capacity() >= len);
+        if !is_ready && !self.make_room(len)? {
             return Ok(None);
         }
-        Ok(self.reserved.as_mut().map(|(parcel, reserved)| {
+        Ok(self.reserved.as_mut().map(|(packet, reserved)| {
             *reserved = len;
-            parcel.body_mut(len)
+            packet.body_mut(len)
         }))
     }
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
-        let (mut parcel, reserved) = self.reserved.take().expect("`reserve` comes before `commit`");
+        let (mut packet, reserved) = self.reserved.take().expect("`reserve` comes before `commit`");
         assert!(len <= reserved, "a body larger than what was reserved");
         let mut locked = self.handle.engine.lock();
-        if Parcel::LEAST < parcel.room() && len.saturating_mul(Self::SPARSE) < parcel.room() {
-            let mut small = locked.inbox().parcel(len);
-            if small.room() < parcel.room() {
-                small.body_mut(len).copy_from_slice(parcel.body(len));
-                self.reserved = Some((std::mem::replace(&mut parcel, small), 0));
+        if Packet::LEAST < packet.capacity() && len.saturating_mul(Self::SPARSE) < packet.capacity() {
+            let mut small = locked.packet(len);
+            if small.capacity() < packet.capacity() {
+                small.body_mut(len).copy_from_slice(packet.body(len));
+                self.reserved = Some((std::mem::replace(&mut packet, small), 0));
             } else {
-                locked.inbox().give(small);
+                locked.give(small);
             }
         }
         let Ok(connection) = connection(&mut locked, self.handle.id) else {
@@ -175,7 +174,7 @@ impl Outbound for Sender {
         };
         failpoint!("transport.commit");
         let sequence = out.send(len);
-        self.room = out.room(connection.under_way);
+        self.window = out.window(connection.under_way);
         let all_out = connection.under_way.is_nothing();
         let head = Head {
             sequence,
@@ -184,14 +183,14 @@ impl Outbound for Sender {
             credits: incoming.publish(),
             to: connection.peer,
         };
-        let back = locked.post(self.handle.id, parcel, head, len);
+        let back = locked.send(self.handle.id, packet, head, len);
         let sent = &self.handle.signs.sent;
         sent.store(all_out && back.is_some(), Ordering::Relaxed);
-        if let Some(parcel) = back {
-            if self.reserved.is_none() && parcel.room() <= Self::KEPT {
-                self.reserved = Some((parcel, 0));
+        if let Some(packet) = back {
+            if self.reserved.is_none() && packet.capacity() <= Self::KEPT {
+                self.reserved = Some((packet, 0));
             } else {
-                locked.inbox().give(parcel);
+                locked.give(packet);
             }
         }
         sequence
@@ -213,10 +212,10 @@ impl Outbound for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        if let Some((parcel, _)) = self.reserved.take()
-            && let Some(locked) = self.handle.engine.lock_here()
+        if let Some((packet, _)) = self.reserved.take()
+            && let Some(mut locked) = self.handle.engine.lock_here()
         {
-            locked.inbox().give(parcel);
+            locked.give(packet);
         }
     }
 }
@@ -228,19 +227,15 @@ struct Receiver {
     held: Option<(Frame, bool)>,
     /// What was released, until the lock is taken anyway; where it is to be given back soon, until the turn is over.
     spent: Option<(Data, bool)>,
-    /// `State::looks` at the last look that found nothing.
-    looked: u64,
-    /// Looks in succession in which UCX was not let work, because a frame was sent just before.
+    /// `State::polls` at the last poll that found nothing.
+    polled: u64,
+    /// Polls in succession that did not progress UCX, because a frame was sent just before.
     passed: u32,
 }
 
-// SAFETY: what a frame holds is memory of the engine's, which is given back under its lock; until then it is the
-// receiver's alone.
-unsafe impl Send for Receiver {}
-
 impl Receiver {
-    /// The next frame, if there is one. Lets UCX work if nobody did since the last look; not where the last thing that happened
-    /// is that a frame was sent: who sends looks in passing, for what cannot be there yet, and who waits looks again.
+    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll; not where the last thing that happened
+    /// is that a frame was sent: a sender polls in passing, for what cannot be there yet, and a waiting thread polls again.
     fn next(&mut self) -> Result<Option<(Frame, bool)>, LinkError> {
         if self.passes() {
             return Ok(None);
@@ -249,15 +244,15 @@ impl Receiver {
         if let Some((data, _)) = self.spent.take() {
             spend(&mut locked, self.handle.id, data);
         }
-        let looks = locked.state.looks;
+        let polls = locked.state.polls;
         let before = connection(&mut locked, self.handle.id)?;
         if let Some(frame) = before.take() {
             return Ok(Some(frame));
         }
-        if self.looked == looks && before.gone.is_none() {
+        if self.polled == polls && before.gone.is_none() {
             locked.progress();
         }
-        self.looked = locked.state.looks;
+        self.polled = locked.state.polls;
         let connection = connection(&mut locked, self.handle.id)?;
         match (connection.take(), &connection.gone) {
             (None, Some(gone)) => Err(gone.clone()),
@@ -265,15 +260,15 @@ impl Receiver {
         }
     }
 
-    /// Whether a look finds nothing, and has nothing else to do.
+    /// Whether a poll finds nothing, and has nothing else to do.
     fn passes(&mut self) -> bool {
         let signs = &self.handle.signs;
         if signs.arrived.load(Ordering::Acquire) || signs.is_gone() || self.is_due() {
             return false;
         }
-        let looks = self.handle.engine.looks();
-        if looks != self.looked {
-            self.looked = looks;
+        let polls = self.handle.engine.polls();
+        if polls != self.polled {
+            self.polled = polls;
             return true;
         }
         if signs.sent.load(Ordering::Relaxed) && self.passed < PASSED {
@@ -300,7 +295,7 @@ impl Receiver {
     }
 }
 
-/// Looks in passing, in succession, in which UCX is not let work.
+/// Polls in passing, in succession, that do not progress UCX.
 const PASSED: u32 = 16;
 
 /// Gives the memory of a frame back, and room to the peer.
@@ -325,14 +320,14 @@ impl Inbound for Receiver {
         }
         Ok(self.held.as_ref().map(|(frame, _)| {
             let (ptr, len) = match &frame.data {
-                Data::Copied(parcel, len) => (parcel.body(*len).as_ptr(), *len),
-                Data::Kept(data, len) => (data.cast_const().cast(), *len),
+                Data::Copied(packet, len) => (packet.body(*len).as_ptr(), *len),
+                Data::Kept(kept) => (kept.as_ptr(), kept.len()),
                 Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
             };
             transport::Frame {
                 sequence: frame.sequence,
                 words: frame.words,
-                // SAFETY: the memory is the frame's until `release`, which needs `self` mutably.
+                // SAFETY: the memory is the frame's until `release`, which needs `self` mutably; UCX's is there as long as the engine.
                 body: unsafe { Body::new(ptr, len) },
             }
         }))
@@ -363,7 +358,7 @@ impl Park for Receiver {
         self.settle_up();
         let mut locked = self.handle.engine.lock();
         // A target's listener has armed the worker for all of its connections.
-        if locked.state.door.is_none() {
+        if locked.state.acceptor.is_none() {
             locked.arm();
         }
         self.held.is_none()
@@ -373,14 +368,14 @@ impl Park for Receiver {
 
     fn disarm(&mut self) {
         if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
-            connection.resting = false;
+            connection.parked = false;
         }
     }
 
     fn park(&mut self) {
         self.settle_up();
         if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
-            connection.resting = true;
+            connection.parked = true;
         }
     }
 
@@ -412,13 +407,13 @@ impl Sleeper {
         Self(handle)
     }
 
-    /// How often UCX is let work to find out about a peer's end: it says so in several steps.
+    /// Calls of progress that find out about a peer's end: UCX takes several steps.
     const STEPS: usize = 4;
-    /// The longest sleep: UCX notices some things, a peer's end among them, only when it is let work.
+    /// The longest sleep: UCX notices some things, a peer's end among them, only in progress.
     const SLICE: Duration = Duration::from_millis(5);
 
-    /// As long, or as many milliseconds as `IFUNC_TEST_UCX_SLICE` says: who sleeps longer than a test waits does not hide
-    /// from it that nobody was woken.
+    /// As long, or as many milliseconds as `IFUNC_TEST_UCX_SLICE` says: with a sleep that is longer than a test waits, the test sees a
+    /// lost wake-up.
     fn slice() -> Duration {
         static SLICE: OnceLock<Duration> = OnceLock::new();
         *SLICE.get_or_init(|| {
@@ -433,12 +428,14 @@ impl Sleeper {
 impl Waiter for Sleeper {
     fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
         let engine = &self.0.engine;
-        let nap = engine.lock_here().map_or(Duration::ZERO, |locked| locked.nap());
-        if nap.is_zero() {
+        let backoff = engine
+            .lock_here()
+            .map_or(Duration::ZERO, |locked| locked.backoff());
+        if backoff.is_zero() {
             return self.sleep_on_bell(until, woken);
         }
-        // The bell rings, for those who have nothing but the descriptor.
-        let until = until.min(Instant::now() + nap);
+        // The descriptor is readable, for threads that wait for nothing else.
+        let until = until.min(Instant::now() + backoff);
         match woken {
             Some(woken) => drop(sleep_on(woken, until)),
             None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
@@ -454,11 +451,11 @@ impl Waiter for Sleeper {
     }
 
     fn silence(&self) {
-        // Arming does: UCX owns what is behind the descriptor.
+        // Arming does: UCX owns what the descriptor stands for.
     }
 
     fn serves_any_thread(&self) -> bool {
-        self.0.engine.borrowed().is_none_or(Borrowed::is_anywhere)
+        self.0.engine.attached().is_none_or(Attached::is_anywhere)
     }
 
     fn carried_by(&self) -> String {
@@ -466,7 +463,7 @@ impl Waiter for Sleeper {
     }
 
     fn close(&self) {
-        // Who sleeps looks again after a slice.
+        // A sleeping thread polls again after a slice.
     }
 
     fn is_gone(&self) -> bool {

@@ -2,20 +2,17 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use ucx_sys::{
-    SockAddr, UCP_LISTENER_ATTR_FIELD_SOCKADDR, UCS_ERR_ALREADY_EXISTS, UCS_ERR_BUSY, Ucx, socket_addr,
-    ucp_listener_attr_t, ucp_listener_h,
-};
+use ::ucx::code::{UCS_ERR_ALREADY_EXISTS, UCS_ERR_BUSY};
+use ::ucx::{Error, Library};
 
-use super::borrowed::Borrowed;
-use super::engine::{Engine, Locked, Refused};
+use super::attached::Attached;
+use super::engine::{Engine, Locked};
 use super::handshake::{Way, Welcome};
-use super::settings::{Settings, judge};
-use super::table::Door;
+use super::settings::{Settings, check_version};
+use super::table::Acceptor;
 use super::{link, put};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener};
@@ -26,94 +23,76 @@ struct UcxListener {
     address: Address,
 }
 
+fn load() -> Result<Library, ListenError> {
+    Library::load().map_err(|error| ListenError::Library {
+        problem: error.to_string(),
+    })
+}
+
+fn refused(Error { doing, status }: Error) -> ListenError {
+    ListenError::Ucx {
+        doing,
+        problem: status.to_string(),
+    }
+}
+
 /// Listens at `at`.
 pub(super) fn listen(
     at: &HostPort,
     config: &ListenConfig,
     way: Way,
 ) -> Result<Box<dyn Listener>, ListenError> {
-    let ucx = Ucx::load().map_err(|error| ListenError::Library {
-        problem: error.to_string(),
-    })?;
+    let ucx = load()?;
     let address = at.resolve().map_err(|source| ListenError::Io {
         doing: format!("looking for the host of `{at}`"),
         source,
     })?;
-    let refused = |doing| {
-        move |status: ucx_sys::Status| ListenError::Ucx {
-            doing,
-            problem: status.to_string(),
-        }
-    };
-    judge(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
-    let settings = Settings::new(ucx, Some(address.ip()), config.peer_timeout)
-        .map_err(refused("reading UCX's configuration"))?;
-    let engine =
-        Engine::new(ucx, &settings, way).map_err(|Refused { doing, status }| refused(doing)(status))?;
+    check_version(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
+    let settings = Settings::new(ucx, Some(address.ip()), config.peer_timeout).map_err(refused)?;
+    let engine = Engine::new(ucx, &settings, way).map_err(refused)?;
     let mut locked = engine.lock();
     let listener = locked
-        .listen(&SockAddr::new(address))
-        .map_err(|status| match status.code {
+        .worker
+        .listen(address)
+        .map_err(|error| match error.status.code {
             UCS_ERR_BUSY | UCS_ERR_ALREADY_EXISTS => ListenError::PortInUse { address },
-            _ => refused("listening by UCX")(status),
+            _ => refused(error),
         })?;
-    locked.state.door = Some(Door::new(Some(listener), config));
-    let mut attr = ucp_listener_attr_t {
-        field_mask: u64::from(UCP_LISTENER_ATTR_FIELD_SOCKADDR),
-        ..ucp_listener_attr_t::default()
-    };
-    // SAFETY: the listener is alive; the fields of the mask are written.
-    let status = unsafe { ucx.ucp_listener_query(listener, &raw mut attr) };
+    let address = listener.address();
+    locked.state.acceptor = Some(Acceptor::new(Some(listener), config));
     drop(locked);
-    // From here on its end is the listener's.
-    let named = |address: SocketAddr| {
-        let at = HostPort {
-            host: address.ip().to_string(),
-            port: address.port(),
-        };
-        match way {
+    let at = HostPort {
+        host: address.ip().to_string(),
+        port: address.port(),
+    };
+    let listener = UcxListener {
+        engine,
+        address: match way {
             Way::Messages => Address::Ucx(at),
             Way::Puts => Address::UcxPut(at),
-        }
+        },
     };
-    let mut listener = UcxListener {
-        engine,
-        address: named(address),
-    };
-    ucx.check(status)
-        .map_err(refused("asking UCX for the address that it listens on"))?;
-    let address = socket_addr(&attr.sockaddr).unwrap_or(address);
-    listener.address = named(address);
     let ucx_version = ucx.version();
     if address.ip().is_loopback() {
-        tracing::warn!(%address, %ucx_version, "listening by UCX: every user of this host can connect, and whoever does is trusted with this process's memory");
+        tracing::warn!(%address, %ucx_version, "listening by UCX: every user of this host can connect, and is trusted with this process's memory");
     } else {
-        tracing::warn!(%address, %ucx_version, "listening by UCX on a network: every host that reaches this address can connect, and whoever does is trusted with this process's memory");
+        tracing::warn!(%address, %ucx_version, "listening by UCX on a network: every host that reaches this address can connect, and is trusted with this process's memory");
     }
     Ok(Box::new(listener))
 }
 
 /// Makes a target that is known by the address of its worker.
 pub(super) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    let ucx = Ucx::load().map_err(|error| ListenError::Library {
-        problem: error.to_string(),
-    })?;
-    let refused = |Refused { doing, status }| ListenError::Ucx {
-        doing,
-        problem: status.to_string(),
-    };
-    let settings = Settings::new(ucx, None, config.peer_timeout).map_err(|status| ListenError::Ucx {
-        doing: "reading UCX's configuration",
-        problem: status.to_string(),
-    })?;
+    let ucx = load()?;
+    let settings = Settings::new(ucx, None, config.peer_timeout).map_err(refused)?;
     let engine = Engine::new(ucx, &settings, Way::Messages).map_err(refused)?;
     let mut locked = engine.lock();
     let address = locked.address().map_err(refused)?;
-    locked.state.door = Some(Door::new(None, config));
+    locked.state.acceptor = Some(Acceptor::new(None, config));
     drop(locked);
     tracing::warn!(
         ucx_version = %ucx.version(),
-        "listening by UCX on every device that it may use (UCX_NET_DEVICES, UCX_TLS): who reaches this worker can connect, and whoever does is trusted with this process's memory"
+        "listening by UCX on every device that it may use (UCX_NET_DEVICES, UCX_TLS): every host that reaches this worker can connect, and is trusted with this process's memory"
     );
     Ok(Box::new(UcxListener {
         engine,
@@ -121,9 +100,9 @@ pub(super) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener
     }))
 }
 
-impl Door {
-    /// Where sources come in by UCX's listener, or say hello to the worker.
-    pub(super) fn new(listener: Option<ucp_listener_h>, config: &ListenConfig) -> Self {
+impl Acceptor {
+    /// Where sources connect to UCX's listener, or send a hello to the worker.
+    pub(super) fn new(listener: Option<::ucx::Listener>, config: &ListenConfig) -> Self {
         Self {
             listener,
             welcome: Welcome {
@@ -134,7 +113,7 @@ impl Door {
                 to_source: config.to_source,
             },
             most: config.max_connections,
-            guests: VecDeque::new(),
+            half_open: VecDeque::new(),
             waiting: VecDeque::new(),
             armed: false,
             asleep: false,
@@ -149,17 +128,17 @@ impl Listener for UcxListener {
 
     fn accept(&mut self) -> Option<Link> {
         let mut locked = self.engine.lock();
-        // Between `arm` and sleep UCX is not let work: what it then took in would not ring.
+        // Between `arm` and the sleep there is no progress: what it takes in would not wake the target.
         let armed = locked
             .state
-            .door
+            .acceptor
             .as_mut()
-            .is_some_and(|door| std::mem::take(&mut door.armed));
+            .is_some_and(|acceptor| std::mem::take(&mut acceptor.armed));
         if !armed {
             locked.progress();
         }
-        let id = locked.state.door.as_mut()?.waiting.pop_front()?;
-        locked.show(id);
+        let id = locked.state.acceptor.as_mut()?.waiting.pop_front()?;
+        locked.log_lanes(id);
         let way = locked.state.way;
         drop(locked);
         match way {
@@ -186,12 +165,12 @@ impl Listener for UcxListener {
             locked.announce_all();
         }
         locked.arm();
-        let (pause, nap) = (locked.pause(), locked.nap());
+        let (pause, nap) = (locked.pause(), locked.backoff());
         if pause.is_some() {
             locked.wake();
         }
-        if let Some(door) = &mut locked.state.door {
-            (door.armed, door.asleep) = (true, true);
+        if let Some(acceptor) = &mut locked.state.acceptor {
+            (acceptor.armed, acceptor.asleep) = (true, true);
         }
         drop(locked);
         // Others may use the engine meanwhile.
@@ -199,16 +178,16 @@ impl Listener for UcxListener {
     }
 
     fn disarm(&mut self) {
-        if let Some(door) = &mut self.engine.lock().state.door {
-            (door.armed, door.asleep) = (false, false);
+        if let Some(acceptor) = &mut self.engine.lock().state.acceptor {
+            (acceptor.armed, acceptor.asleep) = (false, false);
         }
     }
 
     fn serves_any_thread(&self) -> bool {
-        self.engine.borrowed().is_none_or(Borrowed::is_anywhere)
+        self.engine.attached().is_none_or(Attached::is_anywhere)
     }
 
-    /// Over TCP a look is a system call.
+    /// Over TCP a poll is a system call.
     fn pace(&self) -> u32 {
         8
     }
@@ -216,22 +195,26 @@ impl Listener for UcxListener {
 
 impl Drop for UcxListener {
     fn drop(&mut self) {
-        self.engine.close_door();
+        self.engine.stop_listening();
     }
 }
 
 impl Locked<'_> {
-    /// Nobody comes in any more.
-    pub(super) fn close_door(&mut self) {
-        let Some(door) = self.state.door.take() else {
+    /// Takes no more connections.
+    pub(super) fn stop_listening(&mut self) {
+        let Some(acceptor) = self.state.acceptor.take() else {
             return;
         };
-        if let Some(listener) = door.listener {
-            // SAFETY: alive, its worker this thread's, and used for the last time.
-            unsafe { self.ucx().ucp_listener_destroy(listener) };
+        if let Some(listener) = acceptor.listener {
+            self.worker.close_listener(listener);
         }
-        // Their sources learn that nobody will come.
-        for id in door.guests.into_iter().map(|(id, _)| id).chain(door.waiting) {
+        // Their sources learn that no target takes them.
+        for id in acceptor
+            .half_open
+            .into_iter()
+            .map(|(id, _)| id)
+            .chain(acceptor.waiting)
+        {
             self.forget(id);
         }
     }
@@ -243,21 +226,17 @@ pub(super) fn listen_on(
     config: &ListenConfig,
 ) -> Result<Box<dyn Listener>, ListenError> {
     let mut locked = engine.lock();
-    let refused = |Refused { doing, status }| ListenError::Ucx {
-        doing,
-        problem: status.to_string(),
-    };
     let address = Address::UcxWorker(Some(locked.address().map_err(refused)?));
-    if locked.state.door.is_some() {
+    if locked.state.acceptor.is_some() {
         return Err(ListenError::InUse {
             address: address.to_string(),
             holder: Some(std::process::id().cast_signed()),
         });
     }
-    locked.state.door = Some(Door::new(None, config));
+    locked.state.acceptor = Some(Acceptor::new(None, config));
     drop(locked);
     tracing::warn!(
-        "listening on a UCX worker of the application's: who reaches it can connect, and whoever does is trusted with this process's memory"
+        "listening on a UCX worker of the application's: every process that reaches it can connect, and is trusted with this process's memory"
     );
     Ok(Box::new(UcxListener {
         engine: Arc::clone(engine),

@@ -1,56 +1,56 @@
 //! Processes of any hosts, over UCX's active messages; or by its puts, see [`put`].
 //!
 //! UCX is found when it is needed; nothing is linked. Each listener and each source's link has a context and a worker of
-//! its own ([`engine`], with [`endpoints`] and [`sends`]), used under one [`lock`]. UCX's callbacks only write down what happened ([`inbox`]); what follows from
-//! it is decided when UCX has returned ([`dispatch`], [`door`], [`leaving`]). A source connects to the address of UCX's listener, says what it is
-//! and hears what the target takes ([`handshake`]). Each frame is an active message ([`header`]), sent from the memory that
-//! it was encoded in ([`parcel`]); UCX sends small ones eagerly and lets large ones be fetched. What may be under way is
+//! its own ([`engine`], with [`requests`]), used under one [`lock`]. UCX's callbacks only fill an event queue ([`events`]); what follows from
+//! it is decided when UCX has returned ([`dispatch`], [`acceptor`], [`closing`]). A source connects to the address of UCX's listener and sends a
+//! hello, which the target answers ([`handshake`]). Each frame is an active message ([`header`]), sent from the buffer that
+//! it was encoded in ([`packet`]); UCX sends small ones eagerly and lets large ones be fetched. What may be under way is
 //! bounded by credits ([`credits`]), so that a peer cannot make this process take memory without limit. Messages may
 //! overtake each other; frames are put in order before their credits are given back.
 //!
-//! UCX works when it is let: in every look for frames. A large body is fetched with its sender's help, and what a full
+//! UCX makes progress in every poll for frames. A large body is fetched with its sender's help, and what a full
 //! socket did not take is sent later, so a source that sends and then does nothing keeps the end of it to itself until its
-//! next call; leaving is one.
+//! next call; closing is one.
 //!
-//! Whoever leaves says how many frames it sent, and waits for a while to hear that they came. How soon a peer that died or
-//! vanished is noticed, and which devices are used, is in [`settings`].
+//! A side that closes a connection says in its `FIN` how many frames it sent, and waits for a bounded time for the `FIN_ACK`. How soon a peer
+//! that died or vanished is noticed, and which devices are used, is in [`settings`].
 //!
 //! **Where it was tested.** Over TCP and shared memory only. On RDMA hardware it was not.
 //!
-//! **Who may connect.** Whoever reaches a UCX worker is trusted with its process's memory: over TCP and shared memory UCX
-//! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are none of its own. A target listens on this host's loopback device unless told otherwise, and says
-//! who can reach it. On loopback, that is every user of the host.
+//! **Who may connect.** Every process that reaches a UCX worker is trusted with its process's memory: over TCP and shared memory UCX
+//! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are not its own. A target listens on this host's
+//! loopback device unless told otherwise, and logs who can reach it. On loopback, that is every user of the host.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use ::ucx::{EndpointId, Library, raw};
 use engine::Engine;
 
 use super::address::{HostPort, WorkerAddress};
 use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
+mod acceptor;
 mod arming;
+mod attached;
 mod attempts;
-mod borrowed;
+mod closing;
 mod credits;
 mod dispatch;
-mod door;
-mod endpoints;
 mod engine;
+mod events;
 mod handshake;
 mod header;
-mod inbox;
-mod leaving;
 mod link;
 mod listener;
 mod lock;
-mod parcel;
+mod packet;
 mod put;
-mod sends;
+mod requests;
 mod settings;
-mod silence;
 mod source;
 mod table;
+mod tcp_watch;
 
 pub(super) use handshake::Way;
 
@@ -87,44 +87,48 @@ pub(super) fn connect_to_worker(
     source::connect_to_worker(to, config, deadline)
 }
 
-pub(crate) use borrowed::{Terms, Unfit};
+pub(crate) use attached::{Terms, Unfit};
 pub(crate) use source::{Calling, Over};
 
-/// A worker of the application's, borrowed.
+/// A worker of the application's, attached to.
 #[derive(Clone)]
-pub(crate) struct Lent(Arc<Engine>);
+pub(crate) struct Attachment(Arc<Engine>);
 
-impl Lent {
+impl Attachment {
     /// # Safety
     /// As [`ifunc_rt::ucx::Worker::from_raw`](crate::ucx::Worker::from_raw) has it.
     pub(crate) unsafe fn new(
-        ucx: &'static ucx_sys::Ucx,
-        context: ucx_sys::ucp_context_h,
-        worker: ucx_sys::ucp_worker_h,
+        ucx: Library,
+        context: raw::ucp_context_h,
+        worker: raw::ucp_worker_h,
         terms: Terms,
     ) -> Result<Self, Unfit> {
         // SAFETY: the caller's promise.
-        unsafe { Engine::borrow(ucx, context, worker, terms) }.map(Self)
+        unsafe { Engine::attach(ucx, context, worker, terms) }.map(Self)
     }
 
-    /// Takes in what happened.
+    /// Dispatches what has happened.
     pub(crate) fn poll(&self) -> bool {
         self.0.lock().progress()
     }
 
-    /// A way to the target behind an endpoint.
-    pub(crate) fn over(&self, ep: ucx_sys::ucp_ep_h) -> Over {
-        Over::new(&self.0, ep)
+    /// The way to the target at the other end of an endpoint.
+    ///
+    /// # Safety
+    /// The endpoint is of the worker, and alive until [`peer_gone`](Self::peer_gone).
+    pub(crate) unsafe fn over(&self, ep: raw::ucp_ep_h) -> Over {
+        // SAFETY: the caller's promise.
+        unsafe { Over::new(&self.0, EndpointId::of_raw(ep)) }
     }
 
     /// The application knows that the peer of an endpoint is gone.
-    pub(crate) fn peer_gone(&self, ep: ucx_sys::ucp_ep_h) {
-        self.0.lock().peer_gone(ep);
+    pub(crate) fn peer_gone(&self, ep: raw::ucp_ep_h) {
+        self.0.lock().peer_gone(EndpointId::of_raw(ep));
     }
 
     /// `false`: another thread must.
-    pub(crate) fn let_go(&self) -> bool {
-        self.0.let_go()
+    pub(crate) fn detach(&self) -> bool {
+        self.0.detach()
     }
 
     /// Makes this process a target on it.

@@ -1,12 +1,11 @@
 //! How UCX is set up where the environment does not say otherwise.
 
-use std::ffi::CString;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ucx_sys::{Status, Ucx, Version, ucp_config_t};
+use ::ucx::{Config, Library, Version};
 
-use super::silence::Watch;
+use super::tcp_watch::Watch;
 
 /// What differs from UCX's own defaults: the prefix that a transport's settings have, the name, the value. `UCX_` and both
 /// is the variable that overrides it.
@@ -55,9 +54,6 @@ impl Probes {
     }
 }
 
-/// The last version in which a program names a transport's setting without its prefix.
-const NO_PREFIX: (u32, u32) = (1, 13);
-
 /// The last version of UCX that was seen to write beyond its memory when it accepts a connection over IPv6 (`uct_tcp_ep_t`
 /// holds the address of the peer, and has room for one of IPv4).
 const NO_IPV6: (u32, u32) = (1, 13);
@@ -69,7 +65,7 @@ const RAILS: (u32, u32) = (1, 14);
 ///
 /// # Errors
 /// Why not, and what to do.
-pub(super) fn judge(version: Version, address: IpAddr) -> Result<(), String> {
+pub(super) fn check_version(version: Version, address: IpAddr) -> Result<(), String> {
     if address.is_ipv6() && (version.major, version.minor) <= NO_IPV6 {
         return Err(format!(
             "UCX {version} corrupts its memory when it connects over IPv6, so `{address}` is not used; help: use an address of IPv4, or UCX 1.14 or newer"
@@ -80,24 +76,21 @@ pub(super) fn judge(version: Version, address: IpAddr) -> Result<(), String> {
 
 /// UCX's configuration.
 pub(super) struct Settings {
-    ucx: &'static Ucx,
-    config: *mut ucp_config_t,
+    config: Config,
+    version: Version,
     peer_timeout: Duration,
 }
 
 impl Settings {
-    /// For connections by way of `address`, or of any device, whose peers are given up when they were silent for so long.
+    /// For connections by way of `address`, or of any device, whose peers are given up after a silence of `peer_timeout`.
     pub(super) fn new(
-        ucx: &'static Ucx,
+        ucx: Library,
         address: Option<IpAddr>,
         peer_timeout: Duration,
-    ) -> Result<Self, Status> {
-        let mut config = std::ptr::null_mut();
-        // SAFETY: no prefix and no file: the environment; the result is written to `config`.
-        ucx.check(unsafe { ucx.ucp_config_read(std::ptr::null(), std::ptr::null(), &raw mut config) })?;
-        let settings = Self {
-            ucx,
-            config,
+    ) -> Result<Self, ::ucx::Error> {
+        let mut settings = Self {
+            config: ucx.config()?,
+            version: ucx.version(),
             peer_timeout,
         };
         for (prefix, name, value) in self::settings(peer_timeout) {
@@ -105,8 +98,7 @@ impl Settings {
                 settings.set(prefix, name, &value);
             }
         }
-        let version = ucx.version();
-        if (version.major, version.minor) >= RAILS {
+        if (settings.version.major, settings.version.minor) >= RAILS {
             // A fence orders the puts of one lane; over several it would wait for the peer.
             settings.set("", "MAX_RMA_RAILS", "1");
         }
@@ -115,45 +107,31 @@ impl Settings {
             settings.set("", "NET_DEVICES", "lo");
         }
         if address.is_none() {
-            // UCX lets transports rest that no endpoint uses. What comes over one of those wakes its thread, which has nobody
-            // woken that sleeps on the worker: a first message would wait for ever. (A listener makes endpoints itself.)
+            // UCX parks transports that no endpoint uses, and what arrives over one of those does not wake a thread that sleeps on the
+            // worker: a first message would wait for ever. (A listener makes endpoints itself.)
             settings.set("", "ADAPTIVE_PROGRESS", "n");
         }
         Ok(settings)
     }
 
     /// Sets what the environment does not set. What this version of UCX does not know stays unset.
-    fn set(&self, prefix: &str, name: &str, value: &str) {
+    fn set(&mut self, prefix: &str, name: &str, value: &str) {
         let full = format!("{prefix}{name}");
         if std::env::var_os(format!("UCX_{full}")).is_some() {
             return;
         }
-        let version = self.ucx.version();
-        let name = if (version.major, version.minor) <= NO_PREFIX {
-            name
-        } else {
-            &full
-        };
-        let (Ok(c_name), Ok(c_value)) = (CString::new(name), CString::new(value)) else {
-            return;
-        };
-        // SAFETY: the configuration is alive, and the texts end in zeros.
-        let status = unsafe {
-            self.ucx
-                .ucp_config_modify(self.config, c_name.as_ptr(), c_value.as_ptr())
-        };
-        if let Err(status) = self.ucx.check(status) {
+        if let Err(status) = self.config.set(prefix, name, value) {
             tracing::debug!(full, value, %status, "UCX does not take this setting");
         }
     }
 
-    /// What is done about those that are silent, beside what UCX does.
+    /// Ends connections of silent peers, beside what UCX does.
     pub(super) fn watch(&self) -> Option<Watch> {
         Watch::new(self.peer_timeout.max(LEAST))
     }
 
-    pub(super) fn as_ptr(&self) -> *const ucp_config_t {
-        self.config
+    pub(super) fn config(&self) -> &Config {
+        &self.config
     }
 }
 
@@ -167,13 +145,6 @@ fn is_used(name: &str, tls: Option<&str>) -> bool {
         "MM_ERROR_HANDLING" => any(&["sm", "shm", "mm", "posix", "sysv", "xpmem"]),
         "KEEPIDLE" | "KEEPINTVL" | "KEEPCNT" => any(&["tcp"]),
         _ => true,
-    }
-}
-
-impl Drop for Settings {
-    fn drop(&mut self) {
-        // SAFETY: read by `new`, and this is its last use.
-        unsafe { self.ucx.ucp_config_release(self.config) };
     }
 }
 
@@ -221,9 +192,9 @@ mod tests {
             release: 1,
         };
         let (four, six) = ("127.0.0.1".parse().unwrap(), "::1".parse().unwrap());
-        assert_eq!(judge(version(13), four), Ok(()));
-        assert_eq!(judge(version(14), six), Ok(()));
-        let why = judge(version(13), six).unwrap_err();
+        assert_eq!(check_version(version(13), four), Ok(()));
+        assert_eq!(check_version(version(14), six), Ok(()));
+        let why = check_version(version(13), six).unwrap_err();
         assert!(
             why.contains("UCX 1.13.1") && why.contains("help: use an address of IPv4"),
             "{why}"

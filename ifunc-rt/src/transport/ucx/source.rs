@@ -4,23 +4,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ucx_sys::{
-    SockAddr, Status, UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED,
-    UCS_ERR_REJECTED, UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE, Ucx, ucp_ep_h,
+use ::ucx::code::{
+    UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED, UCS_ERR_REJECTED,
+    UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE,
 };
+use ::ucx::{EndpointId, Error, Library, Status};
 
 use super::attempts::{self, Attempt};
-use super::engine::{Engine, Locked, Refused};
-use super::handshake::{Hello, Misheard, VERSION, Way};
+use super::engine::{Engine, Locked};
+use super::handshake::{Hello, Malformed, VERSION, Way};
 use super::header::Notice;
-use super::settings::{Settings, judge};
+use super::requests::watched;
+use super::settings::{Settings, check_version};
 use super::table::{ConnectionId, Stage};
 use super::{link, put};
 use crate::transport::address::{Address, HostPort, WorkerAddress};
 use crate::transport::{ConnectConfig, ConnectError, Link, LinkError};
 
-/// That nobody listens is said at once, but not before UCX was made ready, which takes a while: whoever has no time left is
-/// told that much.
+/// UCX says at once that no target listens, but not before it is initialised, which takes a while: a source whose time is over
+/// waits for that much.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Connects to the target at `at`.
@@ -36,16 +38,19 @@ pub(super) fn connect(
         doing: format!("looking for the host of `{address}`"),
         source,
     })?;
-    judge(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
+    check_version(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
     attempts::until(deadline, |attempt| {
         let engine = engine(ucx, Some(to.ip()), config, way)?;
         let mut locked = engine.lock();
-        let ep = locked
-            .connect(&SockAddr::new(to))
-            .map_err(refused("connecting by UCX"))?;
-        let id = locked.state.insert(ep, true, Stage::Calling);
-        say_hello(&mut locked, id, None);
-        hear(&engine, locked, id, address.clone(), attempt)
+        let endpoint = locked.worker.connect(to, watched()).map_err(|status| {
+            refused(Error {
+                doing: CONNECTING,
+                status,
+            })
+        })?;
+        let id = locked.state.insert(endpoint, true, Stage::Calling);
+        send_hello(&mut locked, id, None);
+        wait_for_answer(&engine, locked, id, address.clone(), attempt)
     })
 }
 
@@ -58,43 +63,43 @@ pub(super) fn connect_to_worker(
     let address = Address::UcxWorker(Some(to.clone())).to_string();
     let ucx = load()?;
     attempts::until(deadline, |attempt| {
-        // The target hears of the end of an attempt by the end of its worker.
+        // The target notices the end of an attempt by the end of its worker.
         let engine = engine(ucx, None, config, Way::Messages)?;
         let mut locked = engine.lock();
-        let own = locked
-            .address()
-            .map_err(|Refused { doing, status }| refused(doing)(status))?;
-        let ep = locked
+        let own = locked.address().map_err(refused)?;
+        let endpoint = locked
             .connect_to_worker(to)
             .map_err(|status| failed(status, &address))?;
-        let id = locked.state.insert(ep, true, Stage::Calling);
+        let id = locked.state.insert(endpoint, true, Stage::Calling);
         if let Some(connection) = locked.state.connections.get_mut(&id) {
             connection.am_id = Some(to.am_id());
         }
-        say_hello(&mut locked, id, Some(own));
-        hear(&engine, locked, id, address.clone(), attempt)
+        send_hello(&mut locked, id, Some(own));
+        wait_for_answer(&engine, locked, id, address.clone(), attempt)
     })
 }
 
-fn load() -> Result<&'static Ucx, ConnectError> {
-    Ucx::load().map_err(|error| ConnectError::Library {
+fn load() -> Result<Library, ConnectError> {
+    Library::load().map_err(|error| ConnectError::Library {
         problem: error.to_string(),
     })
 }
 
 fn engine(
-    ucx: &'static Ucx,
+    ucx: Library,
     by_way_of: Option<IpAddr>,
     config: &ConnectConfig,
     way: Way,
 ) -> Result<Arc<Engine>, ConnectError> {
-    let settings =
-        Settings::new(ucx, by_way_of, config.peer_timeout).map_err(refused("reading UCX's configuration"))?;
-    Engine::new(ucx, &settings, way).map_err(|Refused { doing, status }| refused(doing)(status))
+    let settings = Settings::new(ucx, by_way_of, config.peer_timeout).map_err(refused)?;
+    Engine::new(ucx, &settings, way).map_err(refused)
 }
 
-fn refused(doing: &'static str) -> impl FnOnce(Status) -> ConnectError {
-    move |status| ConnectError::Ucx {
+/// What errors call it.
+const CONNECTING: &str = "connecting by UCX";
+
+fn refused(Error { doing, status }: Error) -> ConnectError {
+    ConnectError::Ucx {
         doing,
         problem: status.to_string(),
     }
@@ -109,47 +114,38 @@ fn failed(status: Status, address: &str) -> ConnectError {
                 path: None,
             }
         }
-        // Worth another attempt: who says it has no room at this moment, or is about to go.
+        // Worth another attempt: the target has no room at this moment, or is about to end.
         UCS_ERR_REJECTED => ConnectError::Ucx {
-            doing: "connecting by UCX",
+            doing: CONNECTING,
             problem: format!(
                 "`{address}` rejected the connection: too many are being made to it at this moment, or it stops listening; help: try again in a moment"
             ),
         },
         UCS_ERR_UNREACHABLE if address.starts_with("ucx-worker:") => ConnectError::Ucx {
-            doing: "connecting by UCX",
+            doing: CONNECTING,
             problem: "destination is unreachable; help: the target whose address this is may have ended (a target that starts again has another address), or both sides have no transport in common: see UCX_TLS and UCX_NET_DEVICES of both".into(),
         },
         UCS_ERR_UNREACHABLE => ConnectError::Ucx {
-            doing: "connecting by UCX",
+            doing: CONNECTING,
             problem: "destination is unreachable; help: both sides need a transport in common that takes connections, such as tcp: see UCX_TLS and UCX_NET_DEVICES of both".into(),
         },
-        _ => refused("connecting by UCX")(status),
+        _ => refused(Error { doing: CONNECTING, status }),
     }
 }
 
-/// An endpoint of the application's, of a worker that was borrowed.
-#[derive(Clone, Copy, Debug)]
-struct Ep(ucp_ep_h);
-
-// SAFETY: a handle, which is used under the lock of its worker's engine alone.
-unsafe impl Send for Ep {}
-// SAFETY: as above.
-unsafe impl Sync for Ep {}
-
-/// Where a source is that has an endpoint of the application's.
+/// An endpoint of the application's, over which sources connect.
 #[derive(Clone)]
 pub(crate) struct Over {
     engine: Arc<Engine>,
-    ep: Ep,
+    endpoint: EndpointId,
 }
 
-/// A source that has said hello, and hears.
+/// A source that has sent its hello, and waits for the answer.
 pub(crate) struct Calling {
     over: Over,
     id: ConnectionId,
-    /// What became of it was said: the connection is a link's, or no more.
-    told: bool,
+    /// The result was returned: the connection is a link's, or is forgotten.
+    is_decided: bool,
 }
 
 impl std::fmt::Debug for Over {
@@ -159,12 +155,14 @@ impl std::fmt::Debug for Over {
 }
 
 impl Over {
-    pub(super) fn new(engine: &Arc<Engine>, ep: ucp_ep_h) -> Self {
-        // Another one may have had the address before.
-        engine.lock().state.lost.remove(&ep.addr());
+    /// # Safety
+    /// The endpoint is of the engine's worker, and alive until the application says that its peer is gone.
+    pub(super) unsafe fn new(engine: &Arc<Engine>, endpoint: EndpointId) -> Self {
+        // Another endpoint may have had the id before.
+        engine.lock().state.lost.remove(&endpoint);
         Self {
             engine: Arc::clone(engine),
-            ep: Ep(ep),
+            endpoint,
         }
     }
 
@@ -173,33 +171,35 @@ impl Over {
 
     fn begin(&self) -> Result<(Locked<'_>, ConnectionId), ConnectError> {
         let mut locked = self.engine.lock();
-        if locked.state.closed || locked.state.lost.contains(&self.ep.0.addr()) {
+        if locked.state.closed || locked.state.lost.contains(&self.endpoint) {
             return Err(ConnectError::Refused {
                 address: Self::NAME.into(),
                 reason: "the application said that the worker is closed, or that the endpoint's peer is gone"
                     .into(),
             });
         }
-        let id = locked.state.insert(self.ep.0, false, Stage::Calling);
+        // SAFETY: by the promise of `new`, as the application has not said that the peer is gone.
+        let endpoint = unsafe { locked.worker.borrow_endpoint(self.endpoint) };
+        let id = locked.state.insert(endpoint, false, Stage::Calling);
         Ok((locked, id))
     }
 
     /// Connects to the target on the worker at the other end.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, ConnectError> {
         let (mut locked, id) = self.begin()?;
-        say_hello(&mut locked, id, None);
-        locked.work_until(in_time(deadline), |locked| is_decided(locked, id));
+        send_hello(&mut locked, id, None);
+        locked.progress_until(in_time(deadline), |locked| is_decided(locked, id));
         verdict(&self.engine, locked, id, Self::NAME.into())
     }
 
-    /// Says hello, and waits for nothing.
+    /// Sends the hello, and waits for nothing.
     pub(crate) fn call(&self) -> Result<Calling, ConnectError> {
         let (mut locked, id) = self.begin()?;
-        say_hello(&mut locked, id, None);
+        send_hello(&mut locked, id, None);
         Ok(Calling {
             over: self.clone(),
             id,
-            told: false,
+            is_decided: false,
         })
     }
 }
@@ -212,7 +212,7 @@ impl Calling {
         if !is_decided(&locked, self.id) {
             return None;
         }
-        self.told = true;
+        self.is_decided = true;
         Some(verdict(&self.over.engine, locked, self.id, Over::NAME.into()))
     }
 
@@ -224,14 +224,14 @@ impl Calling {
 
 impl Drop for Calling {
     fn drop(&mut self) {
-        if !self.told {
-            self.over.engine.leave(self.id);
+        if !self.is_decided {
+            self.over.engine.close_connection(self.id);
         }
     }
 }
 
-/// Hears what becomes of a connection, or that this attempt gets nowhere.
-fn hear(
+/// Waits for the answer to a hello, or until the attempt is hopeless.
+fn wait_for_answer(
     engine: &Arc<Engine>,
     mut locked: Locked<'_>,
     id: ConnectionId,
@@ -239,7 +239,7 @@ fn hear(
     attempt: &mut Attempt,
 ) -> Result<Link, ConnectError> {
     let deadline = in_time(attempt.deadline);
-    locked.work_until(deadline, |locked| is_decided(locked, id) || attempt.is_hopeless());
+    locked.progress_until(deadline, |locked| is_decided(locked, id) || attempt.is_hopeless());
     verdict(engine, locked, id, address)
 }
 
@@ -247,7 +247,7 @@ fn in_time(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + GRACE)
 }
 
-fn say_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddress>) {
+fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddress>) {
     let Some(name) = locked
         .state
         .connections
@@ -258,7 +258,7 @@ fn say_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddres
     };
     let hello = Hello { name, address: own };
     let way = locked.state.way;
-    locked.say(id, Notice::Hello, 0, &hello.encode(way));
+    locked.notify_peer(id, Notice::Hello, 0, &hello.encode(way));
 }
 
 /// Whether it is known what became of a call.
@@ -288,27 +288,29 @@ fn verdict(
     };
     let error = match (stage, gone) {
         (None, None) => {
-            locked.show(id);
+            locked.log_lanes(id);
             drop(locked);
             let link = match way {
                 Way::Messages => link::new(engine, id),
                 Way::Puts => put::link::new(engine, id),
             };
-            return link.ok_or(protocol("it left at once"));
+            return link.ok_or(protocol("it closed the connection at once"));
         }
         (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
         (Some(Stage::Busy(reason)), _) => ConnectError::Busy { address, reason },
-        (Some(Stage::Misheard(Misheard::Version(theirs))), _) => ConnectError::Version {
+        (Some(Stage::Malformed(Malformed::Version(theirs))), _) => ConnectError::Version {
             address,
             theirs,
             ours: VERSION,
         },
-        (Some(Stage::Misheard(Misheard::Way(_))), _) => protocol("it answers in terms of another transport"),
-        (Some(Stage::Misheard(Misheard::Nonsense(problem))), _)
+        (Some(Stage::Malformed(Malformed::Way(_))), _) => {
+            protocol("it answers in terms of another transport")
+        }
+        (Some(Stage::Malformed(Malformed::Nonsense(problem))), _)
         | (_, Some(LinkError::Malformed(problem))) => protocol(problem),
         (_, Some(LinkError::Closed)) => match failure {
             None => ConnectError::NobodyListens { address, path: None },
-            Some(status) => failed(locked.ucx().status(status), &address),
+            Some(status) => failed(status, &address),
         },
         (Some(_), None) => ConnectError::Timeout {
             address,

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use ucx_sys::{ucp_ep_h, ucp_listener_h, ucs_status_t};
+use ::ucx::{Endpoint, EndpointId, Listener, OperationId, Status};
 
 use super::credits::{Incoming, Outgoing, UnderWay};
-use super::handshake::{LONGEST, Misheard, Way, Welcome};
+use super::events::{Data, Event};
+use super::handshake::{LONGEST, Malformed, Way, Welcome};
 use super::header::{Head, Name, Notice};
-use super::inbox::{Data, Event};
-use super::parcel::Parcel;
-use super::put::memory::Memory;
 use super::put::rings::Rings;
-use super::silence::Watch;
+use super::tcp_watch::Watch;
 use crate::transport::{Key, LinkError};
 
 /// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
@@ -29,80 +27,72 @@ pub(super) struct State {
     /// How frames go.
     pub(super) way: Way,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
-    /// By the address of the endpoint, those that have one to themselves.
-    pub(super) endpoints: BTreeMap<usize, ConnectionId>,
-    /// Of operations under way: UCX has their addresses, and with them the memory.
-    pub(super) parcels: BTreeSet<*mut Parcel>,
-    /// How many of those close endpoints.
-    pub(super) closing: usize,
+    /// Those that have an endpoint to themselves.
+    pub(super) endpoints: BTreeMap<EndpointId, ConnectionId>,
+    /// Operations under way that close endpoints.
+    pub(super) closing: BTreeSet<OperationId>,
     /// Calls of `ucp_worker_progress`.
-    pub(super) looks: u64,
-    /// A target's.
-    pub(super) door: Option<Door>,
-    /// Connections that this side has left, and whose peers have not heard everything.
-    pub(super) leaving: usize,
+    pub(super) polls: u64,
+    /// Of a target.
+    pub(super) acceptor: Option<Acceptor>,
+    /// How many connections this side has closed whose peers have not acknowledged it.
+    pub(super) lingering: usize,
     /// Connections whose peers broke the protocol, and whose endpoints are to be closed.
     pub(super) broken: Vec<ConnectionId>,
-    /// Memory that peers were given the key of, until the endpoint is closed by which they reached it: the operation that closes
-    /// it.
-    pub(super) graves: Vec<(*mut Parcel, Memory)>,
-    /// Connections whose peers have left, and not all of whose frames have landed.
-    pub(super) byes: Vec<ConnectionId>,
-    /// Connections that put, and have not announced that they sleep, or were answered.
+    /// Deferred deregistration: memory that peers have the key of, until the operation ends that closes the endpoint by which they
+    /// reach it.
+    pub(super) deferred: Vec<(OperationId, Box<Rings>)>,
+    /// Connections whose peers have closed them, and not all of whose frames have landed.
+    pub(super) fins: Vec<ConnectionId>,
+    /// Connections that put, and whose sleep is not announced.
     pub(super) awake: BTreeSet<ConnectionId>,
-    /// Connections whose peers posted what has not landed, and will land without a bell.
+    /// Connections whose peers posted what has not landed, and will land without a doorbell.
     pub(super) expecting: BTreeSet<ConnectionId>,
-    /// Since when something is awaited that lands without a bell.
+    /// Since when something is expected that lands without a doorbell.
     pub(super) expecting_since: Option<Instant>,
-    /// Connections of a target that rested until something happened to them.
+    /// Connections of a target that were parked until something happened to them.
     pub(super) ready: Vec<Key>,
-    /// Room for events.
+    /// Kept for the next events.
     pub(super) events: Vec<Event>,
     /// The worker is the application's again, and not used any more.
     pub(super) closed: bool,
-    /// UCX did not forget the callback of a worker that is not used any more: what it refers to has to stay.
-    pub(super) keeps_callback: bool,
     /// Endpoints of the application's of which it said that their peers are gone.
-    pub(super) lost: BTreeSet<usize>,
-    /// Over whose silence connections of TCP end; `None` where that is not our business.
+    pub(super) lost: BTreeSet<EndpointId>,
+    /// Ends connections of TCP whose peers are silent; `None` where the environment decides.
     pub(super) watch: Option<Watch>,
-    /// It was said that the worker cannot be armed.
+    /// It was logged that the worker cannot be armed.
     pub(super) unarmed: bool,
     /// How often in succession the worker could not be armed because of messages that peers have no room for.
     pub(super) stuck: u32,
     last: u32,
-    lots: Lots,
+    nonces: Nonces,
 }
 
-/// Where names get from what nobody can guess: keys from the system's random numbers.
+/// Random nonces: hashes by keys from the system's random numbers.
 #[derive(Default)]
-struct Lots(RandomState);
+struct Nonces(RandomState);
 
-impl Lots {
-    fn draw(&self, id: ConnectionId) -> u32 {
+impl Nonces {
+    fn next(&self, id: ConnectionId) -> u32 {
         self.0.hash_one((id.0, Instant::now())) as u32
     }
 }
 
-// SAFETY: the pointers are to endpoints, requests and parcels that are only used under the lock of the engine whose state
-// this is, by any one thread at a time.
-unsafe impl Send for State {}
-
-/// Where sources meet a target.
-pub(super) struct Door {
-    /// By which sources come in; without one, whoever has the worker's address says hello.
-    pub(super) listener: Option<ucp_listener_h>,
-    /// What everybody is told.
+/// Where sources connect to a target.
+pub(super) struct Acceptor {
+    /// Where sources connect; without one, a source that has the worker's address sends a hello.
+    pub(super) listener: Option<Listener>,
+    /// What all sources are told.
     pub(super) welcome: Welcome,
     /// Most connections at a time.
     pub(super) most: usize,
     /// Connected, but they have not said what they are, and since when.
-    pub(super) guests: VecDeque<(ConnectionId, Instant)>,
+    pub(super) half_open: VecDeque<(ConnectionId, Instant)>,
     /// Connections that the target has not taken yet.
     pub(super) waiting: VecDeque<ConnectionId>,
-    /// The worker is armed: it must not be looked at before the sleep, or what wakes it would be taken away.
+    /// The worker is armed: progress before the sleep would take away what wakes the target.
     pub(super) armed: bool,
-    /// Somebody may sleep on the bell. What another thread makes UCX take in meanwhile does not ring by itself.
+    /// A thread may sleep on the bell. What another thread's progress takes in meanwhile does not ring by itself.
     pub(super) asleep: bool,
 }
 
@@ -116,14 +106,14 @@ pub(super) enum Stage {
     /// The target did not take it at this moment.
     Busy(String),
     /// The target said something else.
-    Misheard(Misheard),
-    /// A target waits to hear what its guest is.
-    Guest,
-    /// A target has given its ring away, and waits for its guest's.
+    Malformed(Malformed),
+    /// A target waits for a hello.
+    HalfOpen,
+    /// A target has offered its ring, and waits for the source's.
     Offered(Box<Rings>),
     /// Frames may come and go, by puts.
     Put(Box<Rings>),
-    /// A target has told its guest that it does not take it.
+    /// A target has refused the connection.
     TurnedAway,
     /// Frames may come and go.
     Open {
@@ -135,10 +125,10 @@ pub(super) enum Stage {
 
 /// A connection.
 pub(super) struct Connection {
-    /// Null when it was closed.
-    pub(super) ep: ucp_ep_h,
+    /// `None` when it was closed.
+    pub(super) endpoint: Option<Endpoint>,
     /// The endpoint is the engine's, for this connection alone, and closed with it. Others are the application's.
-    pub(super) own: bool,
+    pub(super) owns_endpoint: bool,
     /// What the peer calls the connection in what it sends here.
     pub(super) name: Name,
     /// What it is called in what is sent to the peer; none: it has not said.
@@ -146,7 +136,7 @@ pub(super) struct Connection {
     /// The id of the active messages that the peer listens to; `None`: the engine's.
     pub(super) am_id: Option<u16>,
     /// The operation that closes it.
-    pub(super) closing: Option<*mut Parcel>,
+    pub(super) closing: Option<OperationId>,
     pub(super) stage: Stage,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
@@ -155,24 +145,24 @@ pub(super) struct Connection {
     /// In their order.
     pub(super) arrived: VecDeque<Frame>,
     /// Those that overtook others, by sequence. There are at most as many as credits, because credits are given back for
-    /// what was looked at, and that is done in order.
+    /// frames that were released, in order.
     early: BTreeMap<u32, Frame>,
     /// Sequence of the frame behind the last of `arrived`.
     next: u32,
-    /// `State::looks` at the last look for frames, where they are put.
-    pub(super) looked: u64,
-    /// A target looks here only when it is told to.
-    pub(super) resting: bool,
+    /// `State::polls` at the last poll for frames, where they are put.
+    pub(super) polled: u64,
+    /// A target polls here only when the connection is ready.
+    pub(super) parked: bool,
     pub(super) gone: Option<LinkError>,
     /// The status by which the endpoint failed.
-    pub(super) failure: Option<ucs_status_t>,
-    /// How many frames the peer had sent when it left.
-    pub(super) bye: Option<u32>,
-    /// The peer has heard everything.
-    pub(super) heard: bool,
-    /// This side has left; until then the peer may hear everything.
-    pub(super) left: Option<Instant>,
-    /// For those who do not have the lock.
+    pub(super) failure: Option<Status>,
+    /// The peer's `FIN`: how many frames it had sent.
+    pub(super) fin: Option<u32>,
+    /// The peer has acknowledged this side's `FIN`.
+    pub(super) fin_acked: bool,
+    /// This side has sent its `FIN`, and waits until then for the acknowledgement.
+    pub(super) linger: Option<Instant>,
+    /// For threads that do not have the lock.
     pub(super) signs: Arc<Signs>,
 }
 
@@ -183,7 +173,7 @@ pub(super) struct Signs {
     pub(super) gone: AtomicBool,
     /// There is something in `arrived`.
     pub(super) arrived: AtomicBool,
-    /// A frame was sent since the last look that could have let UCX work, and UCX had nothing under way behind it.
+    /// A frame was sent since the last poll that could have progressed UCX, and UCX has nothing under way after it.
     pub(super) sent: AtomicBool,
 }
 
@@ -215,8 +205,8 @@ impl State {
         }
     }
 
-    /// Room for a connection over `ep`, which is its `own` or the application's.
-    pub(super) fn insert(&mut self, ep: ucp_ep_h, own: bool, stage: Stage) -> ConnectionId {
+    /// Adds a connection over an endpoint that is its own, or the application's.
+    pub(super) fn insert(&mut self, endpoint: Endpoint, owned: bool, stage: Stage) -> ConnectionId {
         let id = loop {
             self.last = self.last.wrapping_add(1);
             let id = ConnectionId(self.last);
@@ -225,9 +215,9 @@ impl State {
             }
         };
         let connection = Connection {
-            ep,
-            own,
-            name: Name::new(id.0, self.lots.draw(id)),
+            endpoint: Some(endpoint),
+            owns_endpoint: owned,
+            name: Name::new(id.0, self.nonces.next(id)),
             peer: Name::NONE,
             am_id: None,
             closing: None,
@@ -237,17 +227,17 @@ impl State {
             arrived: VecDeque::new(),
             early: BTreeMap::new(),
             next: 1,
-            looked: self.looks,
-            resting: false,
+            polled: self.polls,
+            parked: false,
             gone: None,
             failure: None,
-            bye: None,
-            heard: false,
-            left: None,
+            fin: None,
+            fin_acked: false,
+            linger: None,
             signs: Arc::default(),
         };
-        if own {
-            self.endpoints.insert(ep.addr(), id);
+        if owned && let Some(endpoint) = &connection.endpoint {
+            self.endpoints.insert(endpoint.id(), id);
         }
         self.connections.insert(id, connection);
         id
@@ -262,24 +252,24 @@ impl ConnectionId {
 }
 
 impl State {
-    /// Whether a look has something to do that is no event.
+    /// Whether dispatching has something to do that is not an event.
     #[inline]
-    pub(super) fn has_errands(&self) -> bool {
+    pub(super) fn has_housekeeping(&self) -> bool {
         !self.broken.is_empty()
-            || !self.byes.is_empty()
+            || !self.fins.is_empty()
             || !self.expecting.is_empty()
             || self.expecting_since.is_some()
-            || self.leaving > 0
+            || self.lingering > 0
             || self
-                .door
+                .acceptor
                 .as_ref()
-                .is_some_and(|door| door.asleep || !door.guests.is_empty())
+                .is_some_and(|acceptor| acceptor.asleep || !acceptor.half_open.is_empty())
     }
 
-    /// Something happened to a connection: a target that does not look there is told.
-    pub(super) fn stir(&mut self, id: ConnectionId) {
+    /// Something happened to a connection: a target that has parked it is told.
+    pub(super) fn notify(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id)
-            && std::mem::take(&mut connection.resting)
+            && std::mem::take(&mut connection.parked)
         {
             self.ready.push(id.key());
         }
@@ -293,7 +283,7 @@ impl Connection {
         self.signs.gone.store(true, Ordering::Release);
     }
 
-    /// Puts a frame that has arrived where its turn is. A number that was there before, or that credits do not reach, is given
+    /// Puts a frame that has arrived into its order. A number that was there before, or that credits do not reach, is given
     /// back.
     pub(super) fn put(&mut self, frame: Frame) -> Result<(), Frame> {
         let slots = match &self.stage {
@@ -323,7 +313,7 @@ impl Connection {
         self.signs.arrived.store(true, Ordering::Release);
     }
 
-    /// The next frame, and whether it is to be given back as soon as it was looked at.
+    /// The next frame, and whether its memory is to be given back as soon as it was executed.
     pub(super) fn take(&mut self) -> Option<(Frame, bool)> {
         let frame = self.arrived.pop_front()?;
         self.signs
@@ -337,19 +327,19 @@ impl Connection {
     }
 
     /// Takes all frames.
-    pub(super) fn empty(&mut self) -> Vec<Frame> {
+    pub(super) fn take_all(&mut self) -> Vec<Frame> {
         let early = std::mem::take(&mut self.early);
         self.arrived.drain(..).chain(early.into_values()).collect()
     }
 
-    /// Judges a message with so many bytes of data.
-    pub(super) fn judge(
+    /// Validates a message with so many bytes of data.
+    pub(super) fn validate(
         &mut self,
         head: Option<Head>,
         len: usize,
         fetchable: bool,
     ) -> Result<Kind, &'static str> {
-        let head = head.ok_or("a message that is no frame")?;
+        let head = head.ok_or("a message that is not a frame")?;
         if head.len as usize != len {
             return Err("a body of another length than its header says");
         }
@@ -357,8 +347,8 @@ impl Connection {
         if let Stage::Open { out, incoming, .. } = &mut self.stage {
             out.credit(head.credits)?;
             if notice.is_none() {
-                if self.bye.is_some_and(|sent| incoming.are_all(sent) == Ok(true)) {
-                    return Err("a frame behind its last");
+                if self.fin.is_some_and(|sent| incoming.are_all(sent) == Ok(true)) {
+                    return Err("a frame after its last");
                 }
                 incoming.receive(len)?;
                 return Ok(Kind::Frame);
@@ -368,14 +358,6 @@ impl Connection {
             None => Err("a frame before the handshake"),
             Some(_) if fetchable || len > LONGEST => Err("a notice that is too long"),
             Some(notice) => Ok(Kind::Notice(notice)),
-        }
-    }
-}
-
-impl Data {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Copied(_, len) | Self::Kept(_, len) | Self::Fetchable(_, len) => *len,
         }
     }
 }

@@ -4,13 +4,13 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::layout::{ANNOUNCED, POSTED, Posted};
-use super::operations::Operation;
+use super::operations::OneSided;
 use super::rings::Rings;
 use super::sleeping::{Step, Verdict};
 use crate::transport::LinkError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::Notice;
-use crate::transport::ucx::parcel::{BODY, Parcel, Purpose};
+use crate::transport::ucx::packet::{BODY, Packet, Purpose};
 use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
 
 /// How long is looked without a pause for what is known to be under way.
@@ -43,7 +43,7 @@ impl Locked<'_> {
         if let Some(rings) = connection.rings() {
             rings.answered = announced;
         }
-        self.say(id, Notice::Bell, announced, &[]);
+        self.notify_peer(id, Notice::Doorbell, announced, &[]);
     }
 
     /// Announces to the peer that this side is about to sleep, unless it knows.
@@ -58,9 +58,11 @@ impl Locked<'_> {
             return;
         };
         self.state.awake.remove(&id);
-        let Some(route) = self.route(id) else { return };
+        if !self.can_put(id) {
+            return;
+        }
         let purpose = Purpose::Announcing { connection: id };
-        match self.put_bytes(route, &number.to_ne_bytes(), ANNOUNCED, purpose) {
+        match self.put_bytes(id, &number.to_ne_bytes(), ANNOUNCED, purpose) {
             Ok(true) => self.announcing(id, None),
             Ok(false) => {}
             Err(status) => {
@@ -70,31 +72,34 @@ impl Locked<'_> {
         }
     }
 
-    /// A step of an announcement has ended; the parcel is what was got.
-    pub(super) fn announcing(&mut self, id: ConnectionId, mut ended: Option<Box<Parcel>>) {
-        while let Some(route) = self.route(id) {
+    /// A step of an announcement has ended; the packet is what was got.
+    pub(super) fn announcing(&mut self, id: ConnectionId, mut ended: Option<Packet>) {
+        while self.can_put(id) {
             let Some(rings) = self.state.connections.get_mut(&id).and_then(Connection::rings) else {
                 break;
             };
             let operation = match rings.sleeping.advance() {
-                Some(Step::Flushing) => Operation::Flush,
+                Some(Step::Flushing) => OneSided::Flush,
                 Some(Step::Getting) => {
                     // Over shared memory both are this processor's.
                     fence(Ordering::SeqCst);
-                    Operation::Get(BODY..BODY + Posted::LEN, POSTED)
+                    OneSided::Get(BODY..BODY + Posted::LEN, POSTED)
                 }
                 Some(Step::Putting) | None => {
-                    if let Some(parcel) = &ended {
+                    if let Some(packet) = &ended {
                         let mut words = [0; Posted::LEN];
-                        words.copy_from_slice(parcel.body(Posted::LEN));
+                        words.copy_from_slice(packet.body(Posted::LEN));
                         rings.sleeping.got(Posted::decode(&words));
                     }
                     break;
                 }
             };
-            let parcel = ended.take().unwrap_or_else(|| self.inbox().parcel(Posted::LEN));
-            match self.begin(route, parcel, operation, Purpose::Announcing { connection: id }) {
-                Ok(Some(parcel)) => ended = Some(parcel),
+            let packet = match ended.take() {
+                Some(packet) => packet,
+                None => self.packet(Posted::LEN),
+            };
+            match self.begin_one_sided(id, packet, operation, Purpose::Announcing { connection: id }) {
+                Ok(Some(packet)) => ended = Some(packet),
                 Ok(None) => return,
                 Err(status) => {
                     tracing::debug!(%status, "announcing a sleep");
@@ -102,18 +107,22 @@ impl Locked<'_> {
                 }
             }
         }
-        if let Some(parcel) = ended {
-            self.inbox().give(parcel);
+        if let Some(packet) = ended {
+            self.give(packet);
         }
         if self.verdict(id) == Verdict::Expecting {
             self.state.expecting.insert(id);
         }
         // What has landed since this side looked last landed without a bell.
-        self.state.stir(id);
+        self.state.notify(id);
     }
 
     /// The peer rang.
-    pub(in super::super) fn answered(&mut self, id: ConnectionId, number: u64) -> Result<(), &'static str> {
+    pub(in super::super) fn receive_doorbell(
+        &mut self,
+        id: ConnectionId,
+        number: u64,
+    ) -> Result<(), &'static str> {
         let connection = self.state.connections.get_mut(&id);
         if let Some(rings) = connection.and_then(Connection::rings) {
             rings.sleeping.rung(number)?;
@@ -143,14 +152,14 @@ impl Locked<'_> {
     pub(in super::super) fn may_sleep(&mut self, id: ConnectionId) -> Verdict {
         match self.state.connections.get(&id) {
             // Its leave is known, and not all that it sent has landed.
-            Some(connection) if connection.bye.is_some() && connection.gone.is_none() => Verdict::Expecting,
+            Some(connection) if connection.fin.is_some() && connection.gone.is_none() => Verdict::Expecting,
             _ => self.verdict(id),
         }
     }
 
     /// Looks whether what was posted has landed.
-    pub(in super::super) fn look_for_expected(&mut self) {
-        if self.state.expecting.is_empty() && self.state.byes.is_empty() {
+    pub(in super::super) fn poll_for_expected(&mut self) {
+        if self.state.expecting.is_empty() && self.state.fins.is_empty() {
             self.state.expecting_since = None;
             return;
         }
@@ -158,14 +167,14 @@ impl Locked<'_> {
             if self.verdict(id) == Verdict::Expecting {
                 self.state.expecting.insert(id);
             } else {
-                self.state.stir(id);
+                self.state.notify(id);
             }
         }
     }
 
     /// How long a target pauses before it looks again for what lands without a bell; `None`: nothing will.
     pub(in super::super) fn pause(&mut self) -> Option<Duration> {
-        if self.state.expecting.is_empty() && self.state.byes.is_empty() {
+        if self.state.expecting.is_empty() && self.state.fins.is_empty() {
             return None;
         }
         let since = *self.state.expecting_since.get_or_insert_with(Instant::now);

@@ -10,8 +10,10 @@
 //!
 //! Numbers are in the machine's own order: both sides run little-endian machines.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use ::ucx::Memory;
 use ifunc_abi::frame::BODY_ALIGN;
 
 use crate::transport::RingSize;
@@ -32,7 +34,7 @@ const COMMITS: usize = 512;
 /// Multiple at which the ring begins.
 const PAGE: usize = 4096;
 
-/// What a side has put: what its peer has to have seen before it may sleep.
+/// What a side has put: what its peer must have seen before it may sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Posted {
     pub(in super::super) frames: u32,
@@ -96,27 +98,46 @@ impl Layout {
     }
 }
 
-/// A side's own memory.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct View {
-    base: *mut u8,
+/// Memory that a peer writes: words of it, and where it begins.
+pub(in super::super) trait Words {
+    fn word(&self, offset: usize) -> &AtomicU64;
+    fn start(&self) -> *const u8;
+    fn len(&self) -> usize;
+}
+
+impl Words for Arc<Memory> {
+    #[inline]
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        Memory::word(self, offset)
+    }
+
+    fn start(&self) -> *const u8 {
+        self.as_ptr()
+    }
+
+    fn len(&self) -> usize {
+        Memory::len(self)
+    }
+}
+
+/// A side's own memory. It is mapped as long as there is a view of it. What a peer writes is arbitrary, and validated.
+#[derive(Clone, Debug)]
+pub(in super::super) struct View<M: Words = Arc<Memory>> {
+    memory: M,
     layout: Layout,
     /// The half of the commit words that makes them this connection's.
     nonce: u32,
 }
 
-// SAFETY: what it points to is only reached through atomics and raw copies, from any thread, as long as the connection is in
-// the engine's table: a peer writes there, too.
-unsafe impl Send for View {}
-// SAFETY: as above.
-unsafe impl Sync for View {}
-
-impl View {
-    /// # Safety
-    /// `base`, a multiple of 64, is valid for reads and writes of `layout.len()` bytes as long as the view or a copy of it is used.
-    pub(in super::super) unsafe fn new(base: *mut u8, layout: Layout, nonce: u32) -> Self {
-        debug_assert!(base.addr().is_multiple_of(BODY_ALIGN));
-        Self { base, layout, nonce }
+impl<M: Words> View<M> {
+    /// `memory` is as long as the layout at least.
+    pub(in super::super) fn new(memory: M, layout: Layout, nonce: u32) -> Self {
+        assert!(layout.len() <= memory.len(), "too little memory for a ring");
+        Self {
+            memory,
+            layout,
+            nonce,
+        }
     }
 
     pub(in super::super) fn layout(&self) -> Layout {
@@ -124,14 +145,12 @@ impl View {
     }
 
     /// A word, which lies at a multiple of 8 inside the memory.
+    #[inline]
     fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= self.layout.len());
-        // SAFETY: inside the memory and aligned, by the line above and the constructor's contract; all accesses by this process
-        // are atomic, and a peer's arrive as whole words or make the value arbitrary, which is judged.
-        unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
+        self.memory.word(offset)
     }
 
-    /// Makes everything that is looked at zero: memory of UCX's may have been used before.
+    /// Makes everything that is polled zero: memory of UCX's may have been used before.
     pub(in super::super) fn clear(&self) {
         let words = [CREDITS, ANNOUNCED, POSTED, POSTED + 8].into_iter();
         for offset in words.chain((COMMITS..).step_by(8).take(self.layout.size().slots as usize)) {
@@ -161,7 +180,7 @@ impl View {
         self.word(POSTED).load(Ordering::Relaxed) as u32
     }
 
-    /// Says that this many frames are committed: before [`announced`](Self::announced) is looked at behind a fence.
+    /// Posts that this many frames are committed: before [`announced`](Self::announced) is read after a fence.
     pub(in super::super) fn post_frames(&self, frames: u32) {
         self.word(POSTED).store(frames.into(), Ordering::Release);
     }
@@ -184,8 +203,7 @@ impl View {
 
     /// Where a line begins.
     pub(in super::super) fn line(&self, line: u32) -> *const u8 {
-        // SAFETY: a line of the ring lies inside the memory.
-        unsafe { self.base.add(self.layout.line(line)) }
+        self.memory.start().wrapping_add(self.layout.line(line))
     }
 }
 
@@ -197,6 +215,21 @@ pub(in super::super) fn commit_word(nonce: u32, sequence: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Words for Vec<AtomicU64> {
+        fn word(&self, offset: usize) -> &AtomicU64 {
+            assert!(offset.is_multiple_of(8));
+            &self[offset / 8]
+        }
+
+        fn start(&self) -> *const u8 {
+            self.as_ptr().cast()
+        }
+
+        fn len(&self) -> usize {
+            Vec::len(self) * 8
+        }
+    }
 
     #[test]
     fn parts_do_not_overlap() {
@@ -221,11 +254,8 @@ mod tests {
             slots: 2,
             data: RingSize::MIN_DATA,
         });
-        let mut memory = crate::wire::buffer::AlignedBuffer::default();
-        memory.resize(layout.len());
-        memory.as_mut_slice().fill(0xff);
-        // SAFETY: aligned, and as long as the layout says.
-        let view = unsafe { View::new(memory.as_mut_slice().as_mut_ptr(), layout, 7) };
+        let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let view = View::new(memory, layout, 7);
         view.clear();
         assert!((0..5).all(|sequence| !view.has_landed(sequence)));
         let put = |nonce, sequence| {

@@ -13,7 +13,7 @@ use crate::transport::ucx::credits::UnderWay;
 use crate::transport::ucx::engine::Engine;
 use crate::transport::ucx::handshake::Welcome;
 use crate::transport::ucx::link::{Handle, Sleeper, connection};
-use crate::transport::ucx::parcel::{BODY, Parcel};
+use crate::transport::ucx::packet::{BODY, Packet};
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::{Body, Frame, Inbound, Link, LinkError, Outbound, Park, Peer};
 
@@ -25,13 +25,13 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
         return None;
     };
     let Welcome { limits, epoch, .. } = rings.welcome;
-    let (view, peer) = (rings.view, rings.peer);
+    let (view, peer) = (rings.view.clone(), rings.peer);
     let handle = Handle::new(engine, id, &connection.signs);
     drop(locked);
     Some(Link {
         tx: Box::new(Sender {
             handle: Arc::clone(&handle),
-            view,
+            view: view.clone(),
             producer: Producer::new(peer),
             under_way: UnderWay::default(),
             broken: None,
@@ -41,8 +41,8 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
         .into(),
         rx: Box::new(Receiver {
             handle: Arc::clone(&handle),
-            view,
             consumer: Consumer::new(view.layout()),
+            view,
             held: None,
             expecting: None,
         })
@@ -58,20 +58,19 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
 /// Frames out.
 struct Sender {
     handle: Arc<Handle>,
-    /// Valid as long as there is a handle.
     view: View,
     producer: Producer,
     /// As it was when it was looked at last: there is no more now.
     under_way: UnderWay,
     broken: Option<&'static str>,
-    /// A parcel of the last frame, which is free again.
-    spare: Option<Box<Parcel>>,
+    /// A packet of the last frame, which is free again.
+    spare: Option<Packet>,
     /// What `reserve` handed out, with its length, and whether it lies in the header's line.
-    reserved: Option<(Box<Parcel>, usize, bool)>,
+    reserved: Option<(Packet, usize, bool)>,
 }
 
 impl Sender {
-    /// A smaller body than this part of the room that was reserved for it moves to a parcel of its size.
+    /// A smaller body than this part of the room that was reserved for it moves to a packet of its size.
     const SPARSE: usize = 4;
     /// What is no larger is small enough for any body.
     const SMALL: usize = 1024;
@@ -96,14 +95,14 @@ impl Sender {
         })
     }
 
-    fn give_back(&mut self, parcel: Box<Parcel>) {
+    fn give_back(&mut self, packet: Packet) {
         match &self.spare {
-            Some(spare) if spare.room() >= parcel.room() => {
-                self.handle.engine.lock().inbox().give(parcel);
+            Some(spare) if spare.capacity() >= packet.capacity() => {
+                self.handle.engine.lock().give(packet);
             }
             _ => {
-                if let Some(old) = self.spare.replace(parcel) {
-                    self.handle.engine.lock().inbox().give(old);
+                if let Some(old) = self.spare.replace(packet) {
+                    self.handle.engine.lock().give(old);
                 }
             }
         }
@@ -131,53 +130,53 @@ impl Outbound for Sender {
         if !self.has_room(len)? {
             return Ok(None);
         }
-        if let Some((parcel, ..)) = self.reserved.take() {
-            self.give_back(parcel);
+        if let Some((packet, ..)) = self.reserved.take() {
+            self.give_back(packet);
         }
-        let parcel = match self.spare.take() {
-            Some(parcel) if parcel.room() >= len => parcel,
+        let packet = match self.spare.take() {
+            Some(packet) if packet.capacity() >= len => packet,
             other => {
-                let locked = self.handle.engine.lock();
+                let mut locked = self.handle.engine.lock();
                 if let Some(small) = other {
-                    locked.inbox().give(small);
+                    locked.give(small);
                 }
-                locked.inbox().parcel(len)
+                locked.packet(len)
             }
         };
         // Both begin at a multiple of 64, here and there.
         let inline = len <= INLINE;
-        let (parcel, ..) = self.reserved.insert((parcel, len, inline));
+        let (packet, ..) = self.reserved.insert((packet, len, inline));
         Ok(Some(if inline {
-            &mut parcel.memory.as_mut_slice()[..len]
+            &mut packet.bytes_mut()[..len]
         } else {
-            parcel.body_mut(len)
+            packet.body_mut(len)
         }))
     }
 
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
-        let (mut parcel, reserved, inline) = self.reserved.take().expect("`reserve` comes before `commit`");
+        let (mut packet, reserved, inline) = self.reserved.take().expect("`reserve` comes before `commit`");
         assert!(len <= reserved, "a body larger than what was reserved");
         let mut behind = len;
         if len <= INLINE {
             header.flags = header.flags.with(FrameFlags::INLINE);
             if !inline {
-                parcel.memory.as_mut_slice().copy_within(BODY..BODY + len, 0);
+                packet.bytes_mut().copy_within(BODY..BODY + len, 0);
             }
             behind = 0;
         }
-        if behind.max(Self::SMALL).saturating_mul(Self::SPARSE) < parcel.room() {
-            let mut small = self.handle.engine.lock().inbox().parcel(behind);
+        if behind.max(Self::SMALL).saturating_mul(Self::SPARSE) < packet.capacity() {
+            let mut small = self.handle.engine.lock().packet(behind);
             let used = ..BODY + behind;
-            small.memory.as_mut_slice()[used].copy_from_slice(&parcel.memory.as_slice()[used]);
-            self.give_back(std::mem::replace(&mut parcel, small));
+            small.bytes_mut()[used].copy_from_slice(&packet.bytes()[used]);
+            self.give_back(std::mem::replace(&mut packet, small));
         }
         let frame = self.producer.send(len);
         let mut locked = self.handle.engine.lock();
-        let (parcel, under_way) = locked.put_frame(self.handle.id, parcel, header.words(), len, frame);
+        let (packet, under_way) = locked.put_frame(self.handle.id, packet, header.words(), len, frame);
         drop(locked);
         self.under_way = under_way;
-        if let Some(parcel) = parcel {
-            self.give_back(parcel);
+        if let Some(packet) = packet {
+            self.give_back(packet);
         }
         frame.0
     }
@@ -190,10 +189,10 @@ impl Outbound for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        let reserved = self.reserved.take().map(|(parcel, ..)| parcel);
-        let locked = self.handle.engine.lock();
-        for parcel in reserved.into_iter().chain(self.spare.take()) {
-            locked.inbox().give(parcel);
+        let reserved = self.reserved.take().map(|(packet, ..)| packet);
+        let mut locked = self.handle.engine.lock();
+        for packet in reserved.into_iter().chain(self.spare.take()) {
+            locked.give(packet);
         }
     }
 }
@@ -201,7 +200,6 @@ impl Drop for Sender {
 /// Frames in.
 struct Receiver {
     handle: Arc<Handle>,
-    /// Valid as long as there is a handle.
     view: View,
     consumer: Consumer,
     /// The frame that `peek` found.
@@ -225,14 +223,14 @@ impl Receiver {
             return Ok(Some(landed));
         }
         let mut locked = self.handle.engine.lock();
-        let looks = locked.state.looks;
-        let looked = connection(&mut locked, self.handle.id)?;
-        if looked.looked == looks && looked.gone.is_none() {
+        let polls = locked.state.polls;
+        let polled = connection(&mut locked, self.handle.id)?;
+        if polled.polled == polls && polled.gone.is_none() {
             locked.progress();
         }
-        let looks = locked.state.looks;
+        let polls = locked.state.polls;
         let connection = connection(&mut locked, self.handle.id)?;
-        connection.looked = looks;
+        connection.polled = polls;
         let gone = connection.gone.clone();
         drop(locked);
         // In this order: when a peer is gone, everything that it put has landed.
@@ -262,7 +260,7 @@ impl Inbound for Receiver {
         Ok(self.held.map(|landed| Frame {
             sequence: landed.sequence,
             words: landed.words,
-            // SAFETY: the memory is there as long as the handle; the body lies in the ring by the judgement of its length, and
+            // SAFETY: the memory is mapped as long as the view; the body lies in the ring, as its length was validated, and
             // its lines are this side's until `release`, which needs `self` mutably.
             body: unsafe { Body::new(self.view.line(landed.place.body), landed.len) },
         }))
@@ -285,7 +283,7 @@ impl Park for Receiver {
         let id = self.handle.id;
         let mut locked = self.handle.engine.lock();
         // A target's listener has announced and armed for all of its connections.
-        if locked.state.door.is_none() {
+        if locked.state.acceptor.is_none() {
             locked.announce(id);
             locked.progress();
             locked.arm();
@@ -314,7 +312,7 @@ impl Park for Receiver {
     fn disarm(&mut self) {
         // An announcement holds until it is answered.
         if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
-            connection.resting = false;
+            connection.parked = false;
         }
     }
 
@@ -324,7 +322,7 @@ impl Park for Receiver {
         // The bell that answers it is a message.
         locked.announce(id);
         if let Ok(connection) = connection(&mut locked, id) {
-            connection.resting = true;
+            connection.parked = true;
         }
     }
 

@@ -7,24 +7,23 @@ use std::time::Instant;
 use super::layout::Layout;
 use super::offer::Offer;
 use crate::transport::LinkError;
-use crate::transport::ucx::door::MOST_WAITING;
-use crate::transport::ucx::engine::{Locked, Refused};
-use crate::transport::ucx::handshake::{LONGEST, Misheard, Way, Welcome};
+use crate::transport::ucx::acceptor::MOST_WAITING;
+use crate::transport::ucx::engine::Locked;
+use crate::transport::ucx::handshake::{LONGEST, Malformed, Way, Welcome};
 use crate::transport::ucx::header::Notice;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 
 impl Locked<'_> {
     /// A target tells a guest what it takes, and gives its ring away.
-    pub(in super::super) fn invite(
+    pub(in super::super) fn offer_ring(
         &mut self,
         id: ConnectionId,
         welcome: Welcome,
     ) -> Result<(), &'static str> {
         let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
-        match self.offer(welcome, to_target, to_source) {
+        match self.make_offer(welcome, to_target, to_source) {
             Ok((rings, offer)) => {
                 let Some(connection) = self.state.connections.get_mut(&id) else {
-                    self.end_memory(rings.memory);
                     return Ok(());
                 };
                 connection.stage = Stage::Offered(rings);
@@ -32,9 +31,9 @@ impl Locked<'_> {
                 let mut message = welcome.encode(Way::Puts, name);
                 message.extend(offer.encode());
                 debug_assert!(message.len() <= LONGEST);
-                self.say(id, Notice::Welcome, 0, &message);
+                self.notify_peer(id, Notice::Welcome, 0, &message);
             }
-            Err(Refused { doing, status }) => {
+            Err(::ucx::Error { doing, status }) => {
                 tracing::warn!(doing, %status, "refused a connection: there is no memory for its ring");
                 self.turn_away(
                     id,
@@ -48,21 +47,23 @@ impl Locked<'_> {
     }
 
     /// A guest gave its ring away, and is in.
-    pub(in super::super) fn enter(&mut self, id: ConnectionId, message: &[u8]) -> Result<(), &'static str> {
+    pub(in super::super) fn receive_offer(
+        &mut self,
+        id: ConnectionId,
+        message: &[u8],
+    ) -> Result<(), &'static str> {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return Ok(());
         };
-        let ep = connection.ep;
-        let stage = std::mem::replace(&mut connection.stage, Stage::Guest);
+        let stage = std::mem::replace(&mut connection.stage, Stage::HalfOpen);
         let Stage::Offered(mut rings) = stage else {
             connection.stage = stage;
             return Err("a ring that was not its turn");
         };
         let taken = match Offer::decode(message, rings.peer) {
-            Ok(_) if ep.is_null() => Err("a ring of a connection that is closed"),
             Ok(offer) => self
-                .take_offer(&mut rings, ep, &offer)
-                .map_err(|Refused { doing, status }| {
+                .take_offer(&mut rings, id, &offer)
+                .map_err(|::ucx::Error { doing, status }| {
                     tracing::warn!(doing, %status, "refused a connection");
                     "a ring whose key UCX does not take"
                 }),
@@ -78,63 +79,56 @@ impl Locked<'_> {
         }
         taken?;
         self.state.awake.insert(id);
-        let Some(door) = &mut self.state.door else {
+        let Some(acceptor) = &mut self.state.acceptor else {
             return Err("a source that calls a source");
         };
-        door.guests.retain(|(guest, _)| *guest != id);
-        if door.waiting.len() < MOST_WAITING {
-            door.waiting.push_back(id);
+        acceptor.half_open.retain(|(guest, _)| *guest != id);
+        if acceptor.waiting.len() < MOST_WAITING {
+            acceptor.waiting.push_back(id);
         } else {
             tracing::warn!("closed a connection: too many wait already");
-            door.guests.push_back((id, Instant::now()));
+            acceptor.half_open.push_back((id, Instant::now()));
             self.end(id, LinkError::Closed);
         }
         Ok(())
     }
 
     /// A target takes this source, and gave its ring away.
-    pub(in super::super) fn welcomed(
+    pub(in super::super) fn receive_welcome(
         &mut self,
         id: ConnectionId,
         welcome: Welcome,
         ring: &[u8],
     ) -> Result<(), &'static str> {
         let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
-        let Some(ep) = self.state.connections.get(&id).map(|connection| connection.ep) else {
+        let connection = self.state.connections.get_mut(&id);
+        let Some(connection) = connection.filter(|connection| connection.endpoint.is_some()) else {
             return Ok(());
         };
         let theirs = match Offer::decode(ring, to_target) {
-            Ok(theirs) if !ep.is_null() => theirs,
-            Ok(_) => return Ok(()),
+            Ok(theirs) => theirs,
             Err(why) => {
-                if let Some(connection) = self.state.connections.get_mut(&id) {
-                    connection.stage = Stage::Misheard(Misheard::Nonsense(why));
-                }
+                connection.stage = Stage::Malformed(Malformed::Nonsense(why));
                 return Ok(());
             }
         };
         let made = self
-            .offer(welcome, to_source, to_target)
-            .and_then(
-                |(mut rings, ours)| match self.take_offer(&mut rings, ep, &theirs) {
-                    Ok(()) => Ok((rings, ours)),
-                    Err(refused) => {
-                        self.end_memory(rings.memory);
-                        Err(refused)
-                    }
-                },
-            );
+            .make_offer(welcome, to_source, to_target)
+            .and_then(|(mut rings, ours)| {
+                self.take_offer(&mut rings, id, &theirs)?;
+                Ok((rings, ours))
+            });
         match made {
             Ok((rings, ours)) => {
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.stage = Stage::Put(rings);
                 }
-                self.say(id, Notice::Memory, 0, &ours.encode());
+                self.notify_peer(id, Notice::Memory, 0, &ours.encode());
             }
-            Err(Refused { doing, status }) => {
+            Err(::ucx::Error { doing, status }) => {
                 tracing::warn!(doing, %status, "a connection could not be made");
                 if let Some(connection) = self.state.connections.get_mut(&id) {
-                    connection.failure = Some(status.code);
+                    connection.failure = Some(status);
                 }
                 self.end(id, LinkError::Closed);
             }
@@ -146,7 +140,7 @@ impl Locked<'_> {
     pub(in super::super) fn await_the_rest(&mut self, id: ConnectionId) {
         let connection = self.state.connections.get(&id);
         if connection.is_some_and(|connection| connection.gone.is_none()) {
-            self.state.byes.push(id);
+            self.state.fins.push(id);
         }
     }
 }

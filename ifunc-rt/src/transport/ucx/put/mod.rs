@@ -4,7 +4,7 @@
 //! leave and the doorbell. Frames and credits are put.
 //!
 //! **Memory.** Each side lets UCX allocate the ring that it receives in, so that over shared memory UCX writes it directly, and
-//! gives its address and remote key away in the handshake ([`offer`], [`memory`]). [`layout`] says what lies where: a
+//! gives its address and remote key away in the handshake ([`offer`]). [`layout`] says what lies where: a
 //! *commit word* per frame, words of the connection, and one ring of lines for headers and bodies ([`ring`]).
 //!
 //! **A frame** is two puts: header and body, which lie together; a fence of the worker; the commit word, `nonce << 32 |
@@ -32,7 +32,6 @@ mod announcing;
 pub(super) mod layout;
 pub(super) mod link;
 mod meeting;
-pub(super) mod memory;
 pub(super) mod offer;
 mod operations;
 pub(super) mod ring;

@@ -1,4 +1,4 @@
-//! How a side gives its ring away: behind the target's welcome, and in the source's answer to it. All numbers are little-endian.
+//! How a side offers its ring: after the target's welcome, and in the source's answer to it. All numbers are little-endian.
 //!
 //! ```text
 //! address of the memory (u64), nonce of the commit words (u32), length of the key (u32), UCX's remote key
@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::layout::Layout;
 
-/// Longest remote key that is told or taken.
+/// Longest remote key that is offered or taken.
 const LONGEST_KEY: usize = 768;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -38,7 +38,7 @@ impl Offer {
         [opening.as_bytes(), &self.key].concat()
     }
 
-    /// Judges what the peer says of its memory, which is laid out so.
+    /// Validates the peer's offer of memory, which is laid out so.
     pub(in super::super) fn decode(bytes: &[u8], layout: Layout) -> Result<Self, &'static str> {
         let (opening, key) = Opening::read_from_prefix(bytes).map_err(|_| "a ring of no known form")?;
         if opening.key.get() as usize != key.len() || key.is_empty() || key.len() > LONGEST_KEY {
@@ -58,14 +58,6 @@ impl Offer {
     /// Whether its key is no longer than peers take.
     pub(in super::super) fn fits(&self) -> bool {
         !self.key.is_empty() && self.key.len() <= LONGEST_KEY
-    }
-
-    /// The key with what UCX may read behind it if it is no key: UCX is not told how long it is, and reads for each of at most 64
-    /// memory domains a length of one byte and as many bytes.
-    pub(in super::super) fn padded_key(&self) -> Vec<u8> {
-        let mut key = self.key.clone();
-        key.resize(LONGEST_KEY + 64 * 512, 0);
-        key
     }
 }
 

@@ -1,9 +1,11 @@
 //! Puts and gets over an endpoint, and what follows from them: frames and credits.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use ::ucx::code::{UCS_ERR_CANCELED, UCS_ERR_EXCEEDS_LIMIT};
+use ::ucx::{Failed, Incoming, Operation, Operations, Outgoing, Posted, Status};
 use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word};
-use ucx_sys::*;
 
 use super::layout::{CREDITS, Layout, View, commit_word};
 use super::offer::Offer;
@@ -11,16 +13,15 @@ use super::ring::{HEADER_AT, Place, record};
 use super::rings::Rings;
 use crate::transport::LinkError;
 use crate::transport::ucx::credits::UnderWay;
-use crate::transport::ucx::engine::{Locked, Refused};
+use crate::transport::ucx::engine::{Core, Locked};
 use crate::transport::ucx::handshake::Welcome;
 use crate::transport::ucx::header::Credits;
-use crate::transport::ucx::inbox::on_sent;
-use crate::transport::ucx::parcel::{BODY, Parcel, Purpose};
+use crate::transport::ucx::packet::{BODY, Packet, Purpose};
 use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
 
 /// A one-sided operation.
-pub(super) enum Operation {
-    /// Of these bytes of the parcel, to this place in the peer's memory.
+pub(super) enum OneSided {
+    /// Of these bytes of the packet, to this place in the peer's memory.
     Put(Range<usize>, usize),
     /// Of as many bytes as the range has, from this place in the peer's memory.
     Get(Range<usize>, usize),
@@ -38,143 +39,129 @@ impl Connection {
     }
 }
 
-/// What is needed to put something over a connection.
-#[derive(Clone, Copy)]
-pub(super) struct Route {
-    ep: ucp_ep_h,
-    key: ucp_rkey_h,
-    remote: u64,
-}
-
 impl Locked<'_> {
-    /// Memory that this side receives in, laid out for `mine`, and what the peer is told of it.
-    pub(in super::super) fn offer(
+    /// Memory that this side receives in, laid out for `mine`, and the offer of it.
+    pub(in super::super) fn make_offer(
         &mut self,
         welcome: Welcome,
         mine: Layout,
         peer: Layout,
-    ) -> Result<(Box<Rings>, Offer), Refused> {
-        let memory = self.new_memory(mine)?;
-        let key = match self.pack_key(&memory) {
-            Ok(key) => key,
-            Err(refused) => {
-                self.end_memory(memory);
-                return Err(refused);
-            }
-        };
+    ) -> Result<(Box<Rings>, Offer), ::ucx::Error> {
+        let memory = self.worker.allocate(mine.len())?;
         let offer = Offer {
-            address: memory.base().addr() as u64,
+            address: memory.address(),
             nonce: super::offer::nonce(),
-            key,
+            key: memory.key().to_vec(),
         };
         if !offer.fits() {
-            self.end_memory(memory);
-            return Err(Refused {
-                doing: "giving a ring away: its key is too long",
-                status: self.ucx().status(UCS_ERR_EXCEEDS_LIMIT),
+            return Err(::ucx::Error {
+                doing: "offering a ring: its key is too long",
+                status: self.worker.library().status(UCS_ERR_EXCEEDS_LIMIT),
             });
         }
-        // SAFETY: UCX's, of this length; it stays until the connection is forgotten, after the last handle of it has gone.
-        let view = unsafe { View::new(memory.base(), mine, offer.nonce) };
+        let view = View::new(Arc::new(memory), mine, offer.nonce);
         view.clear();
-        Ok((Box::new(Rings::new(welcome, view, memory, peer, 0)), offer))
+        Ok((Box::new(Rings::new(welcome, view, peer)), offer))
     }
 
-    /// The peer gave its ring away.
+    /// Takes the peer's offer.
     pub(in super::super) fn take_offer(
         &mut self,
         rings: &mut Rings,
-        ep: ucp_ep_h,
+        id: ConnectionId,
         offer: &Offer,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ::ucx::Error> {
+        let core: &mut Core = self;
+        let connection = core.state.connections.get(&id);
+        let Some(endpoint) = connection.and_then(|connection| connection.endpoint.as_ref()) else {
+            return Err(::ucx::Error {
+                doing: "taking a ring",
+                status: core.worker.library().status(UCS_ERR_CANCELED),
+            });
+        };
         rings.nonce = offer.nonce;
-        self.take_key(&mut rings.memory, ep, offer)
+        // SAFETY: peers are trusted with the process, as `docs/transports.md` says; what is told from a key by its form was.
+        let remote = unsafe {
+            core.worker
+                .unpack(endpoint, &offer.key, offer.address, rings.peer.len())?
+        };
+        rings.remote = Some(remote);
+        Ok(())
     }
 
-    pub(super) fn route(&self, id: ConnectionId) -> Option<Route> {
-        let connection = self.state.connections.get(&id)?;
-        let Stage::Put(rings) = &connection.stage else {
-            return None;
-        };
-        (!connection.ep.is_null()).then(|| Route {
-            ep: connection.ep,
-            key: rings.memory.key(),
-            remote: rings.memory.remote(0),
+    /// Whether something can be put over a connection.
+    pub(super) fn can_put(&self, id: ConnectionId) -> bool {
+        let connection = self.state.connections.get(&id);
+        connection.is_some_and(|connection| {
+            connection.endpoint.is_some()
+                && matches!(&connection.stage, Stage::Put(rings) if rings.remote.is_some())
         })
     }
 
     /// Begins an operation. `Ok(Some)`: it has ended already.
-    pub(super) fn begin(
+    pub(super) fn begin_one_sided(
         &mut self,
-        route: Route,
-        mut parcel: Box<Parcel>,
-        operation: Operation,
+        id: ConnectionId,
+        mut packet: Packet,
+        operation: OneSided,
         purpose: Purpose,
-    ) -> Result<Option<Box<Parcel>>, Status> {
-        parcel.purpose = purpose;
-        let memory = parcel.memory.as_mut_slice();
-        let (at, len) = match &operation {
-            Operation::Put(range, _) | Operation::Get(range, _) => {
-                (memory[range.clone()].as_mut_ptr(), range.len())
+    ) -> Result<Option<Packet>, Status> {
+        packet.set_purpose(purpose);
+        let core: &mut Core = self;
+        let connection = core.state.connections.get(&id);
+        let Some(Connection {
+            endpoint: Some(endpoint),
+            stage: Stage::Put(rings),
+            ..
+        }) = connection
+        else {
+            return Err(core.worker.library().status(UCS_ERR_CANCELED));
+        };
+        let Some(memory) = &rings.remote else {
+            return Err(core.worker.library().status(UCS_ERR_CANCELED));
+        };
+        let operation: Operation<'_> = match operation {
+            OneSided::Put(data, offset) => Outgoing::Put {
+                endpoint,
+                memory,
+                offset,
+                data,
             }
-            Operation::Flush => (std::ptr::null_mut(), 0),
-        };
-        let parcel = Box::into_raw(parcel);
-        let params = ucp_request_param_t {
-            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-            cb: ucp_request_param_t__bindgen_ty_1 { send: Some(on_sent) },
-            user_data: parcel.cast(),
-            ..ucp_request_param_t::default()
-        };
-        let Route { ep, key, remote } = route;
-        let ucx = self.ucx();
-        // SAFETY: the endpoint is alive, its worker this thread's, the key of this endpoint and alive; what is put lies in the
-        // parcel, and stays there until the operation has ended, as does what is got.
-        let request = unsafe {
-            match operation {
-                Operation::Put(_, to) => {
-                    ucx.ucp_put_nbx(ep, at.cast(), len, remote + to as u64, key, &raw const params)
-                }
-                Operation::Get(_, from) => {
-                    ucx.ucp_get_nbx(ep, at.cast(), len, remote + from as u64, key, &raw const params)
-                }
-                Operation::Flush => ucx.ucp_ep_flush_nbx(ep, &raw const params),
+            .into(),
+            OneSided::Get(data, offset) => Incoming::Get {
+                endpoint,
+                memory,
+                offset,
+                data,
             }
+            .into(),
+            OneSided::Flush => Outgoing::Flush { endpoint }.into(),
         };
-        if UCS_PTR_IS_PTR(request) {
-            self.state.parcels.insert(parcel);
-            return Ok(None);
-        }
-        // SAFETY: made from a box above; UCX is done with it and will not call back.
-        let parcel = unsafe { Box::from_raw(parcel) };
-        match ucx.check_ptr(request) {
-            Ok(()) => Ok(Some(parcel)),
-            Err(status) => {
-                self.inbox().give(parcel);
+        match core.worker.post(operation, packet.0) {
+            Ok(Posted::Done(buffer)) => Ok(Some(Packet(buffer))),
+            Ok(Posted::UnderWay(_)) => Ok(None),
+            Err(Failed { status, buffer }) => {
+                self.give(Packet(buffer));
                 Err(status)
             }
         }
     }
 
-    /// Puts bytes that belong to nobody. `true`: they have gone.
+    /// Puts a copy of some bytes. `true`: they have gone.
     pub(super) fn put_bytes(
         &mut self,
-        route: Route,
+        id: ConnectionId,
         bytes: &[u8],
         to: usize,
         purpose: Purpose,
     ) -> Result<bool, Status> {
-        let mut parcel = self.inbox().parcel(bytes.len());
-        parcel.body_mut(bytes.len()).copy_from_slice(bytes);
-        let ended = self.begin(
-            route,
-            parcel,
-            Operation::Put(BODY..BODY + bytes.len(), to),
-            purpose,
-        )?;
+        let mut packet = self.packet(bytes.len());
+        packet.body_mut(bytes.len()).copy_from_slice(bytes);
+        let put = OneSided::Put(BODY..BODY + bytes.len(), to);
+        let ended = self.begin_one_sided(id, packet, put, purpose)?;
         let gone = ended.is_some();
-        if let Some(parcel) = ended {
-            self.inbox().give(parcel);
+        if let Some(packet) = ended {
+            self.give(packet);
         }
         Ok(gone)
     }
@@ -182,39 +169,32 @@ impl Locked<'_> {
     /// Puts anything anywhere into the peer's memory.
     #[cfg(test)]
     pub(in super::super) fn put_anything(&mut self, id: ConnectionId, bytes: &[u8], to: usize) {
-        let route = self.route(id).unwrap();
         let purpose = Purpose::Sending {
             connection: id,
             len: bytes.len(),
         };
-        self.put_bytes(route, bytes, to, purpose).unwrap();
-        self.fence().unwrap();
+        self.put_bytes(id, bytes, to, purpose).unwrap();
+        self.worker.fence().unwrap();
     }
 
-    fn fence(&mut self) -> Result<(), Status> {
-        // SAFETY: the worker is alive, and this thread's by the lock.
-        let status = unsafe { self.ucx().ucp_worker_fence(self.worker()) };
-        self.ucx().check(status)
-    }
-
-    /// Puts a frame. The parcel, if it is free again, and what is under way.
+    /// Puts a frame. The packet, if it is free again, and what is under way.
     pub(in super::super) fn put_frame(
         &mut self,
         id: ConnectionId,
-        parcel: Box<Parcel>,
+        packet: Packet,
         words: [u64; 2],
         len: usize,
         (sequence, place): (u32, Place),
-    ) -> (Option<Box<Parcel>>, UnderWay) {
-        let Some(route) = self.route(id) else {
-            return (Some(parcel), UnderWay::default());
-        };
-        match self.try_put_frame(route, id, parcel, words, len, (sequence, place)) {
-            Ok(parcel) => {
+    ) -> (Option<Packet>, UnderWay) {
+        if !self.can_put(id) {
+            return (Some(packet), UnderWay::default());
+        }
+        match self.try_put_frame(id, packet, words, len, (sequence, place)) {
+            Ok(packet) => {
                 self.answer(id);
                 let connection = self.state.connections.get(&id);
                 let under_way = connection.map_or_else(UnderWay::default, |connection| connection.under_way);
-                (parcel, under_way)
+                (packet, under_way)
             }
             Err(status) => {
                 tracing::debug!(%status, "putting a frame");
@@ -226,21 +206,20 @@ impl Locked<'_> {
 
     fn try_put_frame(
         &mut self,
-        route: Route,
         id: ConnectionId,
-        mut parcel: Box<Parcel>,
+        mut packet: Packet,
         words: [u64; 2],
         len: usize,
         (sequence, place): (u32, Place),
-    ) -> Result<Option<Box<Parcel>>, Status> {
+    ) -> Result<Option<Packet>, Status> {
         let Some(rings) = self.state.connections.get_mut(&id).and_then(Connection::rings) else {
-            return Ok(Some(parcel));
+            return Ok(Some(packet));
         };
         let (peer, commit) = (rings.peer, commit_word(rings.nonce, sequence));
         // Before anything is put: see `sleeping`.
         rings.view.post_frames(sequence);
         let sending = |len| Purpose::Sending { connection: id, len };
-        let header = &mut parcel.memory.as_mut_slice()[HEADER_AT..BODY_ALIGN];
+        let header = &mut packet.bytes_mut()[HEADER_AT..BODY_ALIGN];
         let first = first_word(sequence, len as u32);
         for (to, word) in header.chunks_exact_mut(8).zip([first, words[0], words[1]]) {
             to.copy_from_slice(&word.to_le_bytes());
@@ -252,8 +231,8 @@ impl Locked<'_> {
         };
         if !place.is_whole() {
             let mut header = [0; BODY_ALIGN - HEADER_AT];
-            header.copy_from_slice(&parcel.memory.as_slice()[HEADER_AT..BODY_ALIGN]);
-            let gone = self.put_bytes(route, &header, peer.line(place.head) + HEADER_AT, sending(0))?;
+            header.copy_from_slice(&packet.bytes()[HEADER_AT..BODY_ALIGN]);
+            let gone = self.put_bytes(id, &header, peer.line(place.head) + HEADER_AT, sending(0))?;
             pending(self, gone, 0);
         }
         let (bytes, to) = if place.is_whole() {
@@ -262,14 +241,14 @@ impl Locked<'_> {
         } else {
             (BODY..BODY + len, peer.line(place.body))
         };
-        let parcel = self.begin(route, parcel, Operation::Put(bytes, to), sending(len))?;
-        pending(self, parcel.is_some(), len);
+        let packet = self.begin_one_sided(id, packet, OneSided::Put(bytes, to), sending(len))?;
+        pending(self, packet.is_some(), len);
         // What lies in the ring now is no frame.
         failpoint!("transport.commit");
-        self.fence()?;
-        let gone = self.put_bytes(route, &commit.to_ne_bytes(), peer.commit(sequence), sending(0))?;
+        self.worker.fence()?;
+        let gone = self.put_bytes(id, &commit.to_ne_bytes(), peer.commit(sequence), sending(0))?;
         pending(self, gone, 0);
-        Ok(parcel)
+        Ok(packet)
     }
 
     /// Gives credits.
@@ -291,10 +270,10 @@ impl Locked<'_> {
     fn put_credits(&mut self, id: ConnectionId, credits: Credits) {
         let mut credits = Some(credits);
         while let Some(next) = credits
-            && let Some(route) = self.route(id)
+            && self.can_put(id)
         {
             let purpose = Purpose::Crediting { connection: id };
-            match self.put_bytes(route, &next.pack().to_ne_bytes(), CREDITS, purpose) {
+            match self.put_bytes(id, &next.pack().to_ne_bytes(), CREDITS, purpose) {
                 Ok(true) => credits = self.credits_landed(id),
                 Ok(false) => return,
                 Err(status) => {
@@ -311,20 +290,21 @@ impl Locked<'_> {
     }
 
     /// An operation of this module's has ended.
-    pub(in super::super) fn one_sided_done(&mut self, parcel: Box<Parcel>, status: ucs_status_t) {
-        let (Purpose::Crediting { connection: id } | Purpose::Announcing { connection: id }) = parcel.purpose
+    pub(in super::super) fn one_sided_completed(&mut self, packet: Packet, result: Result<(), Status>) {
+        let (Purpose::Crediting { connection: id } | Purpose::Announcing { connection: id }) =
+            packet.purpose()
         else {
-            return self.inbox().give(parcel);
+            return self.give(packet);
         };
-        let purpose = parcel.purpose;
-        if status != UCS_OK {
-            self.inbox().give(parcel);
+        let purpose = packet.purpose();
+        if result.is_err() {
+            self.give(packet);
             return self.end(id, LinkError::Closed);
         }
         if let Purpose::Announcing { .. } = purpose {
-            return self.announcing(id, Some(parcel));
+            return self.announcing(id, Some(packet));
         }
-        self.inbox().give(parcel);
+        self.give(packet);
         if let Some(credits) = self.credits_landed(id) {
             self.put_credits(id, credits);
         }

@@ -187,7 +187,7 @@ impl Consumer {
     }
 }
 
-/// Bytes of the put that carries a header and, if they lie together, the body behind it: of a parcel whose first line is the
+/// Bytes of the put that carries a header and, if they lie together, the body behind it: of a packet whose first line is the
 /// header's and whose body begins in the second.
 pub(in super::super) fn record(place: Place, len: usize) -> std::ops::Range<usize> {
     if place.body == place.head {

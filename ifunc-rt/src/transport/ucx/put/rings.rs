@@ -1,7 +1,8 @@
 //! What the engine knows of a connection's rings.
 
+use ::ucx::RemoteMemory;
+
 use super::layout::{Layout, View};
-use super::memory::Memory;
 use super::sleeping::{Sleeping, Verdict};
 use crate::transport::ucx::handshake::Welcome;
 use crate::transport::ucx::header::Credits;
@@ -11,7 +12,8 @@ use crate::transport::ucx::header::Credits;
 pub(in super::super) struct Rings {
     pub(in super::super) welcome: Welcome,
     pub(in super::super) view: View,
-    pub(in super::super) memory: Memory,
+    /// The peer's memory, once it has offered it.
+    pub(in super::super) remote: Option<RemoteMemory>,
     /// Of the peer's ring.
     pub(in super::super) peer: Layout,
     /// Of the peer's commit words.
@@ -20,7 +22,7 @@ pub(in super::super) struct Rings {
     /// The peer's last announcement that was answered.
     pub(in super::super) answered: u64,
     pub(in super::super) credits: Giving,
-    /// Frames that have landed, as far as was looked.
+    /// Frames that have landed, as far as was polled.
     landed: u32,
 }
 
@@ -50,19 +52,13 @@ impl Giving {
 }
 
 impl Rings {
-    pub(in super::super) fn new(
-        welcome: Welcome,
-        view: View,
-        memory: Memory,
-        peer: Layout,
-        nonce: u32,
-    ) -> Self {
+    pub(in super::super) fn new(welcome: Welcome, view: View, peer: Layout) -> Self {
         Self {
             welcome,
             view,
-            memory,
+            remote: None,
             peer,
-            nonce,
+            nonce: 0,
             sleeping: Sleeping::default(),
             answered: 0,
             credits: Giving::default(),
@@ -89,7 +85,7 @@ impl Rings {
     pub(in super::super) fn are_all(&mut self, sent: u32) -> Result<bool, &'static str> {
         let landed = self.landed();
         if (sent.wrapping_sub(landed) as i32) < 0 {
-            return Err("it left with fewer frames sent than have come");
+            return Err("it closed the connection with fewer frames sent than have come");
         }
         Ok(landed == sent)
     }

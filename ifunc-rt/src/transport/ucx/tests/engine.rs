@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use ::ucx::{EndpointId, Library};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use ucx_sys::{UCS_ERR_CONNECTION_RESET, Ucx};
 
 use super::*;
 use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
-use crate::transport::ucx::inbox::Event;
+use crate::transport::ucx::events::Event;
 use crate::transport::ucx::settings::Settings;
 
 fn engine() -> Arc<Engine> {
-    let ucx = Ucx::load().unwrap();
+    let ucx = Library::load().unwrap();
     Engine::new(
         ucx,
         &Settings::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT).unwrap(),
@@ -28,14 +28,18 @@ fn deadlines_hold_where_something_happens_all_the_time() {
     }
     let engine = engine();
     let mut locked = engine.lock();
-    // Of nobody: it is looked at, and nothing follows.
+    // Of an unknown endpoint: it is dispatched, and nothing follows.
     let happen = |locked: &mut Locked<'_>| {
-        let event = Event::Failed(std::ptr::null_mut(), UCS_ERR_CONNECTION_RESET);
-        locked.inbox().put(event);
+        let why = locked
+            .worker
+            .library()
+            .status(::ucx::code::UCS_ERR_CONNECTION_RESET);
+        let event = Event::Failed(EndpointId::of_raw(std::ptr::null_mut()), why);
+        locked.worker.handler().push(event);
     };
     let mut rounds = 0;
     happen(&mut locked);
-    let done = locked.work_until(Instant::now(), |locked| {
+    let done = locked.progress_until(Instant::now(), |locked| {
         rounds += 1;
         assert!(rounds < 10, "the deadline is over");
         happen(locked);
@@ -45,7 +49,7 @@ fn deadlines_hold_where_something_happens_all_the_time() {
 }
 
 #[test]
-fn whoever_is_rung_wakes_and_can_sleep_again() {
+fn a_signalled_worker_wakes_and_can_be_slept_on_again() {
     if !has_ucx() {
         return;
     }
@@ -58,7 +62,7 @@ fn whoever_is_rung_wakes_and_can_sleep_again() {
     for _ in 0..3 {
         locked.arm();
         assert!(!is_ringing());
-        locked.ring().unwrap();
+        locked.worker.signal().unwrap();
         assert!(is_ringing());
     }
 }

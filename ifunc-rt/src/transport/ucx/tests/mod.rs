@@ -1,4 +1,4 @@
-//! Both sides in one process, strangers, and two processes one of which is killed. Without UCX on the machine there is
+//! Both sides in one process, peers, and two processes one of which is killed. Without UCX on the machine there is
 //! nothing to test; `IFUNC_REQUIRE_UCX` says that there must be.
 
 use ifunc_proto::link::Body as _;
@@ -35,12 +35,12 @@ macro_rules! by_each_way {
     };
 }
 
-mod borrowed;
+mod attached;
 mod engine;
 mod one_process;
-mod strangers;
-mod strangers_that_put;
 mod two_processes;
+mod unauthenticated;
+mod unauthenticated_put;
 mod vanished;
 
 const LIMITS: Limits = Limits {
@@ -51,7 +51,7 @@ const LIMITS: Limits = Limits {
 
 /// Whether there is a UCX to test with.
 fn has_ucx() -> bool {
-    match ucx_sys::Ucx::load() {
+    match ::ucx::Library::load() {
         Ok(_) => true,
         Err(error) => {
             let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();

@@ -1,6 +1,6 @@
 //! Those who are no source, or were one and are none any more: clients of UCX that say anything.
 
-use ucx_sys::Ucx;
+use ::ucx::Library;
 
 use super::*;
 use crate::transport::address::WorkerAddress;
@@ -8,23 +8,24 @@ use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::handshake::{Hello, LONGEST};
 use crate::transport::ucx::header::{Credits, Head, Name, Notice, units};
+use crate::transport::ucx::requests::watched;
 use crate::transport::ucx::settings::Settings;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::{ConnectError, Inbound, Outbound};
 
 /// A client of UCX that says what it likes.
-pub(super) struct Stranger {
+pub(super) struct Peer {
     pub(super) engine: std::sync::Arc<Engine>,
     pub(super) id: ConnectionId,
 }
 
-impl Stranger {
+impl Peer {
     pub(super) fn new(to: &Address) -> Self {
         let way = match to {
             Address::UcxPut(_) => Way::Puts,
             _ => Way::Messages,
         };
-        let ucx = Ucx::load().unwrap();
+        let ucx = Library::load().unwrap();
         let at = host_port(to).resolve().unwrap();
         let engine = Engine::new(
             ucx,
@@ -33,22 +34,22 @@ impl Stranger {
         )
         .unwrap();
         let mut locked = engine.lock();
-        let ep = locked.connect(&ucx_sys::SockAddr::new(at)).unwrap();
-        let id = locked.state.insert(ep, true, Stage::Calling);
+        let endpoint = locked.worker.connect(at, watched()).unwrap();
+        let id = locked.state.insert(endpoint, true, Stage::Calling);
         drop(locked);
         Self { engine, id }
     }
 
-    pub(super) fn post(&self, head: Head, body: &[u8]) {
+    pub(super) fn send(&self, head: Head, body: &[u8]) {
         let mut locked = self.engine.lock();
-        let mut parcel = locked.inbox().parcel(body.len());
-        parcel.body_mut(body.len()).copy_from_slice(body);
-        drop(locked.post(self.id, parcel, head, body.len()));
+        let mut packet = locked.packet(body.len());
+        packet.body_mut(body.len()).copy_from_slice(body);
+        drop(locked.send(self.id, packet, head, body.len()));
     }
 
     pub(super) fn hello(&self) {
         let hello = self.greeting();
-        self.post(
+        self.send(
             Head::notice(Notice::Hello, 0, hello.len(), Credits::default()),
             &hello,
         );
@@ -85,27 +86,27 @@ pub(super) fn frame(sequence: u32, len: usize) -> Head {
 }
 
 /// A target throws out whoever sends this to it, behind the handshake if there is one, and serves the others on.
-fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
+fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
     throws_out_by(Way::Messages, what, greets, say);
 }
 
 /// The same where frames go this way.
-pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
+pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce(&Peer)) {
     let mut listener = listen(&any(way), small()).unwrap();
     let to = address(&*listener);
-    let stranger = Stranger::new(&to);
+    let peer = Peer::new(&to);
     let mut links = Vec::new();
     if greets {
-        stranger.hello();
+        peer.hello();
         wait_for("the handshake", || {
             links.extend(listener.accept());
-            stranger.look(|locked| {
-                let stage = &locked.state.connections[&stranger.id].stage;
+            peer.look(|locked| {
+                let stage = &locked.state.connections[&peer.id].stage;
                 matches!(stage, Stage::Open { .. } | Stage::Put(_)).then_some(())
             })
         });
     }
-    say(&stranger);
+    say(&peer);
     wait_for(what, || {
         links.extend(listener.accept());
         for link in &mut links {
@@ -113,7 +114,7 @@ pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce
                 assert!(matches!(gone, LinkError::Malformed(_)), "{what}: {gone}");
             }
         }
-        stranger.is_gone().then_some(())
+        peer.is_gone().then_some(())
     });
     assert_eq!(links.len(), usize::from(greets), "{what}");
     for link in &mut links {
@@ -150,71 +151,69 @@ fn who_breaks_the_protocol_is_thrown_out() {
         return;
     }
     let none = Credits::default();
-    throws_out("no magic", false, |stranger| {
-        stranger.post(
+    throws_out("no magic", false, |peer| {
+        peer.send(
             Head::notice(Notice::Hello, 0, 24, none),
             b"GET / HTTP/1.1 Host: any",
         );
     });
-    throws_out("no hello at all", false, |stranger| {
-        stranger.post(frame(1, 3), b"abc")
-    });
-    throws_out("a hello that is too long", false, |stranger| {
-        stranger.post(
+    throws_out("no hello at all", false, |peer| peer.send(frame(1, 3), b"abc"));
+    throws_out("a hello that is too long", false, |peer| {
+        peer.send(
             Head::notice(Notice::Hello, 0, LONGEST + 1, none),
             &[0; LONGEST + 1],
         );
     });
-    throws_out("another length than said", true, |stranger| {
-        stranger.post(frame(1, 4), b"abc")
+    throws_out("another length than said", true, |peer| {
+        peer.send(frame(1, 4), b"abc")
     });
-    throws_out("an unknown notice", true, |stranger| {
+    throws_out("an unknown notice", true, |peer| {
         let mut head = Head::notice(Notice::Credit, 0, 0, none);
         head.words[0] = 0xabcd << 8;
-        stranger.post(head, b"");
+        peer.send(head, b"");
     });
-    throws_out("a second hello", true, Stranger::hello);
-    throws_out("a welcome", true, |stranger| {
-        stranger.post(Head::notice(Notice::Welcome, 0, 0, none), b"")
+    throws_out("a second hello", true, Peer::hello);
+    throws_out("a welcome", true, |peer| {
+        peer.send(Head::notice(Notice::Welcome, 0, 0, none), b"")
     });
-    throws_out("a second greeting of one that was refused", false, |stranger| {
-        let mut newer = stranger.greeting();
+    throws_out("a second greeting of one that was refused", false, |peer| {
+        let mut newer = peer.greeting();
         newer[8] += 1;
         for _ in 0..2 {
-            stranger.post(Head::notice(Notice::Hello, 0, newer.len(), none), &newer);
+            peer.send(Head::notice(Notice::Hello, 0, newer.len(), none), &newer);
         }
     });
-    throws_out("more frames than credits", true, |stranger| {
-        (1..=3).for_each(|n| stranger.post(frame(n, 1), b"x"));
+    throws_out("more frames than credits", true, |peer| {
+        (1..=3).for_each(|n| peer.send(frame(n, 1), b"x"));
     });
-    throws_out("a larger body than a frame has, fetched", true, |stranger| {
+    throws_out("a larger body than a frame has, fetched", true, |peer| {
         let body = vec![1; 1 << 22];
-        stranger.post(frame(1, body.len()), &body);
+        peer.send(frame(1, body.len()), &body);
     });
-    throws_out("a larger body than a frame has", true, |stranger| {
+    throws_out("a larger body than a frame has", true, |peer| {
         let body = [1; (1 << 15) + 1];
-        stranger.post(frame(1, body.len()), &body);
+        peer.send(frame(1, body.len()), &body);
     });
     for sequence in [0, 1, 4, u32::MAX] {
-        throws_out("a number whose turn does not come", true, |stranger| {
-            stranger.post(frame(1, 1), b"x");
-            stranger.post(frame(sequence, 1), b"x");
+        throws_out("a number whose turn does not come", true, |peer| {
+            peer.send(frame(1, 1), b"x");
+            peer.send(frame(sequence, 1), b"x");
         });
     }
-    throws_out("a number twice", true, |stranger| {
-        stranger.post(frame(2, 1), b"x");
-        stranger.post(frame(2, 1), b"x");
+    throws_out("a number twice", true, |peer| {
+        peer.send(frame(2, 1), b"x");
+        peer.send(frame(2, 1), b"x");
     });
-    throws_out("credits for what was not sent", true, |stranger| {
+    throws_out("credits for what was not sent", true, |peer| {
         let credits = Credits {
             frames: 1,
             units: units(64),
         };
-        stranger.post(Head::notice(Notice::Credit, 0, 0, credits), b"");
+        peer.send(Head::notice(Notice::Credit, 0, 0, credits), b"");
     });
-    throws_out("fewer frames than sent", true, |stranger| {
-        stranger.post(frame(1, 1), b"x");
-        stranger.post(Head::notice(Notice::Bye, 0, 0, none), b"");
+    throws_out("fewer frames than sent", true, |peer| {
+        peer.send(frame(1, 1), b"x");
+        peer.send(Head::notice(Notice::Fin, 0, 0, none), b"");
     });
 }
 
@@ -226,21 +225,21 @@ fn what_is_said_to_another_name_is_dropped() {
     }
     let mut listener = listen(&any(Way::Messages), ring(8, 1 << 16)).unwrap();
     let to = address(&*listener);
-    let strangers = [(); 2].map(|()| {
-        let stranger = Stranger::new(&to);
-        stranger.hello();
+    let peers = [(); 2].map(|()| {
+        let peer = Peer::new(&to);
+        peer.hello();
         let link = wait_for("the handshake", || {
-            stranger.look(|_| ());
+            peer.look(|_| ());
             listener.accept()
         });
         let name = wait_for("the welcome", || {
             listener.accept();
-            let peer = stranger.look(|locked| locked.state.connections[&stranger.id].peer);
+            let peer = peer.look(|locked| locked.state.connections[&peer.id].peer);
             (peer != Name::NONE).then_some(peer)
         });
-        (stranger, link, name)
+        (peer, link, name)
     });
-    let [(first, mut mine, own), (second, mut its, other)] = strangers;
+    let [(first, mut mine, own), (second, mut its, other)] = peers;
     assert_ne!(own.number(), other.number());
     assert_ne!(own.0 >> 32, other.0 >> 32, "the same lot twice");
     let call = |name| {
@@ -261,14 +260,14 @@ fn what_is_said_to_another_name_is_dropped() {
         call(name);
         // In one piece, with its body apart, and so large that it is fetched.
         for len in [1, 4096, 1 << 14] {
-            first.post(frame(1, len), &vec![7; len]);
+            first.send(frame(1, len), &vec![7; len]);
         }
-        first.post(frame(9, 3), b"abcd");
-        first.post(Head::notice(Notice::Bye, 0, 0, Credits::default()), b"");
+        first.send(frame(9, 3), b"abcd");
+        first.send(Head::notice(Notice::Fin, 0, 0, Credits::default()), b"");
     }
     call(own);
-    first.post(frame(1, 4), b"mine");
-    second.post(frame(1, 3), b"its");
+    first.send(frame(1, 4), b"mine");
+    second.send(frame(1, 3), b"its");
     let (mut bodies, links) = ([None, None], [&mut mine, &mut its]);
     for (link, body) in links.into_iter().zip(&mut bodies) {
         *body = Some(wait_for("the frame to the right name", || {
@@ -293,7 +292,7 @@ fn a_source_whose_address_is_long_is_let_in() {
     let Address::UcxWorker(Some(to)) = address(&*listener) else {
         panic!("{}", listener.address())
     };
-    let ucx = Ucx::load().unwrap();
+    let ucx = Library::load().unwrap();
     let settings = Settings::new(ucx, None, PEER_TIMEOUT).unwrap();
     let engine = Engine::new(ucx, &settings, Way::Messages).unwrap();
     let id = {
@@ -302,13 +301,13 @@ fn a_source_whose_address_is_long_is_let_in() {
         // UCX knows where its address ends.
         let mut bytes = own.as_bytes().to_vec();
         bytes.resize(4000, 0);
-        let ep = locked.connect_to_worker(&to).unwrap();
-        let id = locked.state.insert(ep, true, Stage::Calling);
+        let endpoint = locked.connect_to_worker(&to).unwrap();
+        let id = locked.state.insert(endpoint, true, Stage::Calling);
         let hello = Hello {
             name: locked.state.connections[&id].name,
             address: WorkerAddress::new(own.am_id(), &bytes),
         };
-        locked.say(id, Notice::Hello, 0, &hello.encode(Way::Messages));
+        locked.notify_peer(id, Notice::Hello, 0, &hello.encode(Way::Messages));
         id
     };
     let mut link = None;
@@ -351,13 +350,13 @@ fn whoever_leaves_in_the_middle_of_a_handshake_is_forgotten() {
     }
     let mut listener = listen(&any(Way::Messages), small()).unwrap();
     let to = address(&*listener);
-    let stranger = Stranger::new(&to);
+    let peer = Peer::new(&to);
     // One that says nothing; UCX itself connects when both sides work.
     for _ in 0..100 {
         assert!(listener.accept().is_none());
-        stranger.is_gone();
+        peer.is_gone();
     }
-    drop(stranger);
+    drop(peer);
     let source = std::thread::spawn(move || connect(&to, soon()).map(drop));
     let target = accept(&mut *listener);
     wait_for("the source", || {
@@ -400,10 +399,10 @@ fn who_credits_what_it_never_read_takes_no_memory() {
         return;
     }
     let mut listener = listen(&any(Way::Messages), ring(SLOTS, 1 << 23)).unwrap();
-    let stranger = Stranger::new(&address(&*listener));
-    stranger.hello();
+    let peer = Peer::new(&address(&*listener));
+    peer.hello();
     let mut link = wait_for("the handshake", || {
-        stranger.look(|_| ());
+        peer.look(|_| ());
         listener.accept()
     });
     // So large that it is fetched by whoever wants it.
@@ -416,43 +415,43 @@ fn who_credits_what_it_never_read_takes_no_memory() {
             frames: n,
             units: units(body.len()).wrapping_mul(n),
         };
-        stranger.post(Head::notice(Notice::Credit, 0, 0, credits), b"");
+        peer.send(Head::notice(Notice::Credit, 0, 0, credits), b"");
         wait_for("credits", || {
             listener.accept();
-            stranger.engine.lock().turn();
+            peer.engine.lock().progress_worker();
             (!link.tx.is_unconsumed(n)).then_some(())
         });
     }
     assert_eq!(sent, 2 * SLOTS);
     // When it is ours again, it finds more frames than it gave credits for in its own name, and leaves.
     wait_for("its end", || {
-        stranger.look(|_| ());
+        peer.look(|_| ());
         listener.accept();
         send(&mut link, &body).err()
     });
 }
 
-/// As many strangers as are let in before they say what they are: the next is sent away, told from nobody there, and there
+/// As many peers as are let in before they say what they are: the next is sent away, told from nobody there, and there
 /// is room again when one of them has gone.
 #[test]
 fn a_full_door_sends_away_and_opens_again() {
-    const MOST: usize = crate::transport::ucx::door::MOST_GUESTS;
+    const MOST: usize = crate::transport::ucx::acceptor::MOST_HALF_OPEN;
     if !has_ucx() {
         return;
     }
     let mut listener = listen(&any(Way::Messages), small()).unwrap();
     let to = address(&*listener);
     let Address::Ucx(at) = &to else { panic!("{to}") };
-    let ucx = Ucx::load().unwrap();
+    let ucx = Library::load().unwrap();
     let at = at.resolve().unwrap();
     let settings = Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap();
     let engine = Engine::new(ucx, &settings, Way::Messages).unwrap();
     let began = Instant::now();
-    let guests: Vec<_> = (0..MOST)
+    let half_open: Vec<_> = (0..MOST)
         .map(|_| {
             let mut locked = engine.lock();
-            let ep = locked.connect(&ucx_sys::SockAddr::new(at)).unwrap();
-            let id = locked.state.insert(ep, true, Stage::Calling);
+            let endpoint = locked.worker.connect(at, watched()).unwrap();
+            let id = locked.state.insert(endpoint, true, Stage::Calling);
             drop(locked);
             for _ in 0..3 {
                 engine.lock().progress();
@@ -471,8 +470,8 @@ fn a_full_door_sends_away_and_opens_again() {
         late.is_finished().then_some(())
     });
     let answer = late.join().unwrap();
-    if began.elapsed() >= crate::transport::ucx::door::PATIENCE {
-        eprintln!("not tested: on this machine guests lose their patience before the door is full");
+    if began.elapsed() >= crate::transport::ucx::acceptor::HANDSHAKE_TIMEOUT {
+        eprintln!("not tested: on this machine half_open lose their patience before the acceptor is full");
         return;
     }
     let error = answer.unwrap_err();
@@ -481,7 +480,7 @@ fn a_full_door_sends_away_and_opens_again() {
         "{error}"
     );
     assert!(error.may_pass(), "{error}");
-    for id in guests {
+    for id in half_open {
         engine.lock().forget(id);
     }
     let source = std::thread::spawn(move || wait_for("room", || connect(&to, soon()).ok()).waiter.is_gone());
@@ -504,51 +503,50 @@ fn credits_that_are_owed_are_paid() {
         return;
     }
     let mut listener = listen(&any(Way::Messages), ring(SLOTS, 1 << 23)).unwrap();
-    let stranger = Stranger::new(&address(&*listener));
-    stranger.hello();
+    let peer = Peer::new(&address(&*listener));
+    peer.hello();
     let mut link = wait_for("the handshake", || {
-        stranger.look(|_| ());
+        peer.look(|_| ());
         listener.accept()
     });
     wait_for("the welcome", || {
         listener.accept();
-        let open = |locked: &mut Locked<'_>| {
-            matches!(locked.state.connections[&stranger.id].stage, Stage::Open { .. })
-        };
-        stranger.look(open).then_some(())
+        let open =
+            |locked: &mut Locked<'_>| matches!(locked.state.connections[&peer.id].stage, Stage::Open { .. });
+        peer.look(open).then_some(())
     });
     // So large that they are fetched by whoever wants them: they stay under way while the target takes nothing.
     let body = vec![7; link.tx.max_body()];
     for n in 1..=2 {
-        if let Stage::Open { out, .. } = &mut stranger
+        if let Stage::Open { out, .. } = &mut peer
             .engine
             .lock()
             .state
             .connections
-            .get_mut(&stranger.id)
+            .get_mut(&peer.id)
             .unwrap()
             .stage
         {
             assert_eq!(out.send(body.len()), n);
         }
-        stranger.post(frame(n, body.len()), &body);
+        peer.send(frame(n, body.len()), &body);
     }
-    let owes = || stranger.engine.lock().state.connections[&stranger.id].owes_credits;
+    let owes = || peer.engine.lock().state.connections[&peer.id].owes_credits;
     {
-        let mut locked = stranger.engine.lock();
-        let connection = locked.state.connections.get_mut(&stranger.id).unwrap();
+        let mut locked = peer.engine.lock();
+        let connection = locked.state.connections.get_mut(&peer.id).unwrap();
         // As if as much was under way as may be.
         (2..2 * SLOTS).for_each(|_| connection.under_way.begin(0));
-        locked.credit(stranger.id);
+        locked.credit(peer.id);
     }
     assert!(owes(), "credits were sent where nothing is taken");
-    stranger.look(|_| ());
+    peer.look(|_| ());
     assert!(owes());
     wait_for("the target to fetch", || {
-        stranger.look(|_| ());
+        peer.look(|_| ());
         listener.accept();
         receive(&mut link).unwrap();
         (!owes()).then_some(())
     });
-    assert!(!stranger.is_gone() && !link.waiter.is_gone());
+    assert!(!peer.is_gone() && !link.waiter.is_gone());
 }

@@ -2,7 +2,7 @@
 
 use ifunc_abi::frame::commit_word as first_word;
 
-use super::strangers::{Stranger, frame, throws_out_by};
+use super::unauthenticated::{Peer, frame, throws_out_by};
 use super::*;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::{Credits, Head, Notice};
@@ -10,13 +10,13 @@ use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
 use crate::transport::{ConnectError, Inbound};
 
-fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Stranger)) {
+fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
     throws_out_by(Way::Puts, what, greets, say);
 }
 
-impl Stranger {
+impl Peer {
     fn notice(&self, notice: Notice, number: u64, body: &[u8]) {
-        self.post(Head::notice(notice, number, body.len(), Credits::default()), body);
+        self.send(Head::notice(notice, number, body.len(), Credits::default()), body);
     }
 
     /// Puts a header that says so into the first line, and commits it as the first frame.
@@ -43,33 +43,33 @@ fn who_breaks_the_protocol_is_thrown_out() {
     if !has_ucx() {
         return;
     }
-    throws_out("a frame by active message", true, |stranger| {
-        stranger.post(frame(1, 3), b"abc");
+    throws_out("a frame by active message", true, |peer| {
+        peer.send(frame(1, 3), b"abc");
     });
-    throws_out("a bell for nothing", true, |stranger| {
-        stranger.notice(Notice::Bell, 77, b"");
+    throws_out("a bell for nothing", true, |peer| {
+        peer.notice(Notice::Doorbell, 77, b"");
     });
-    throws_out("a second ring", true, |stranger| {
-        stranger.notice(Notice::Memory, 0, &[1; 100]);
+    throws_out("a second ring", true, |peer| {
+        peer.notice(Notice::Memory, 0, &[1; 100]);
     });
-    // A ring that is none, right behind a hello, is not tried here: the stranger would take the key of memory that the target has
+    // A ring that is none, right behind a hello, is not tried here: the peer would take the key of memory that the target has
     // given back by then, which ends its process in UCX 1.13.
-    throws_out("a ring before a hello", false, |stranger| {
-        stranger.notice(Notice::Memory, 0, &[0; 40]);
+    throws_out("a ring before a hello", false, |peer| {
+        peer.notice(Notice::Memory, 0, &[0; 40]);
     });
     for sequence in [0, 2, 3, u32::MAX] {
-        throws_out("another number than was committed", true, |stranger| {
-            stranger.put_header(sequence, 8);
+        throws_out("another number than was committed", true, |peer| {
+            peer.put_header(sequence, 8);
         });
     }
     for len in [(1 << 15) + 1, u32::MAX as usize] {
-        throws_out("a larger body than a frame has", true, |stranger| {
-            stranger.put_header(1, len);
+        throws_out("a larger body than a frame has", true, |peer| {
+            peer.put_header(1, len);
         });
     }
-    throws_out("fewer frames than have come", true, |stranger| {
-        stranger.put_header(1, 0);
-        stranger.notice(Notice::Bye, 0, b"");
+    throws_out("fewer frames than have come", true, |peer| {
+        peer.put_header(1, 0);
+        peer.notice(Notice::Fin, 0, b"");
     });
 }
 
@@ -79,10 +79,10 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
         return;
     }
     let mut listener = listen(&any(Way::Puts), small()).unwrap();
-    let stranger = Stranger::new(&address(&*listener));
-    stranger.hello();
+    let peer = Peer::new(&address(&*listener));
+    peer.hello();
     let mut link = wait_for("the handshake", || {
-        stranger.look(|_| ());
+        peer.look(|_| ());
         listener.accept()
     });
     let credits = Credits {
@@ -90,18 +90,18 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
         units: 7,
     };
     let word = credits.pack().to_le_bytes();
-    stranger.engine.lock().put_anything(stranger.id, &word, CREDITS);
+    peer.engine.lock().put_anything(peer.id, &word, CREDITS);
     // Nobody looks before there is no room by the credits that are known.
     let gone = wait_for("the end", || {
-        stranger.look(|_| ());
+        peer.look(|_| ());
         listener.accept();
         send(&mut link, b"x").err()
     });
     assert!(matches!(gone, LinkError::Malformed(_)), "{gone}");
     assert!(link.waiter.is_gone());
-    wait_for("the stranger to hear of it", || {
+    wait_for("the peer to hear of it", || {
         listener.accept();
-        stranger.look(|locked| locked.state.connections[&stranger.id].gone.clone())
+        peer.look(|locked| locked.state.connections[&peer.id].gone.clone())
     });
 }
 
@@ -113,18 +113,18 @@ fn who_always_sleeps_is_not_rung_without_limit() {
         return;
     }
     let mut listener = listen(&any(Way::Puts), small()).unwrap();
-    let source = Stranger::new(&address(&*listener));
+    let source = Peer::new(&address(&*listener));
     source.hello();
     let mut link = wait_for("the handshake", || {
         source.look(|_| ());
         listener.accept()
     });
-    let under_way = |locked: &Locked<'_>| locked.state.parcels.len();
+    let under_way = |locked: &Locked<'_>| locked.worker.under_way();
     {
         let mut locked = source.engine.lock();
         let view = {
             let connection = locked.state.connections.get_mut(&source.id).unwrap();
-            connection.rings().unwrap().view
+            connection.rings().unwrap().view.clone()
         };
         let before = under_way(&locked);
         for number in 1..=1000 {

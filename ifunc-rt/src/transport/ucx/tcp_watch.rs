@@ -54,7 +54,7 @@ impl Watch {
     }
 
     /// Ends connections whose peer was silent for too long; how many.
-    pub(super) fn hang_up(&mut self, worker: BorrowedFd<'_>) -> usize {
+    pub(super) fn shut_down_silent(&mut self, worker: BorrowedFd<'_>) -> usize {
         let mut fds = BTreeSet::new();
         collect(worker.as_raw_fd(), DEPTH, &mut fds);
         let now = Instant::now();
@@ -154,7 +154,7 @@ mod tests {
             next: None,
             unanswered: BTreeMap::new(),
         };
-        assert_eq!(watch.hang_up(outer.as_fd()), 0);
+        assert_eq!(watch.shut_down_silent(outer.as_fd()), 0);
     }
 
     #[test]

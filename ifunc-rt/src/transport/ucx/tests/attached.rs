@@ -1,99 +1,54 @@
-//! Workers of an application's: who may use them, who makes progress, and what is left when they go.
+//! Workers of an application's: which threads use them, what makes progress, and what is left when they go.
 
-use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use ucx_sys::*;
+use ::ucx::{
+    Callback, Endpoint, Features, Flags, Handler, Library, Message, Mode, Multi, Operations, Outgoing,
+    Single, Worker,
+};
 
 use super::*;
 use crate::TargetError;
 use crate::transport::ucx::table::Stage;
-use crate::transport::ucx::{Calling, Lent, Terms, Unfit};
+use crate::transport::ucx::{Attachment, Calling, Over, Terms, Unfit};
 use crate::transport::{ConnectError, Outbound, Park};
 
-/// An application: a context and a worker, and endpoints to others.
-struct Application {
-    ucx: &'static Ucx,
-    context: ucp_context_h,
-    worker: ucp_worker_h,
-}
+/// The id of the application's own active messages.
+const THEIRS: u16 = 5;
 
-/// A worker of several threads'.
-#[derive(Clone, Copy)]
-struct Shared(ucp_worker_h);
+/// An application: a context and a worker.
+struct Application<M: Mode>(Worker<CallsBack, M>);
 
-// SAFETY: of `UCS_THREAD_MODE_MULTI`.
-unsafe impl Sync for Shared {}
-
-impl Application {
-    fn new(thread_mode: ucs_thread_mode_t, features: u32) -> Self {
-        let ucx = Ucx::load().unwrap();
-        let params = ucp_params_t {
-            field_mask: u64::from(UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED),
-            features: features.into(),
-            mt_workers_shared: 1,
-            ..ucp_params_t::default()
-        };
-        let (mut context, mut worker) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the parameters are as their mask says.
-        ucx.check(unsafe { ucx.ucp_init(&raw const params, std::ptr::null(), &raw mut context) })
-            .unwrap();
-        let params = ucp_worker_params_t {
-            field_mask: u64::from(UCP_WORKER_PARAM_FIELD_THREAD_MODE),
-            thread_mode,
-            ..ucp_worker_params_t::default()
-        };
-        // SAFETY: the context is alive.
-        ucx.check(unsafe { ucx.ucp_worker_create(context, &raw const params, &raw mut worker) })
-            .unwrap();
-        Self { ucx, context, worker }
+impl<M: Mode> Application<M> {
+    fn new(features: Features) -> Self {
+        let ucx = Library::load().unwrap();
+        let config = ucx.config().unwrap();
+        let context = ucx.context_for_threads(&config, features).unwrap();
+        Self(context.worker(&Default::default(), CallsBack::default()).unwrap())
     }
 
-    fn lend(&self, progress: bool) -> Result<Lent, Unfit> {
+    fn lend(&self, progress: bool) -> Result<Attachment, Unfit> {
         let terms = Terms {
             am_id: 9,
             progress,
             wakeup: false,
         };
-        // SAFETY: both live until `end`, which is called behind `let_go`.
-        unsafe { Lent::new(self.ucx, self.context, self.worker, terms) }
+        let (context, worker) = self.0.as_raw();
+        // SAFETY: both live as long as `self`, which goes after `detach`.
+        unsafe { Attachment::new(self.0.library(), context, worker, terms) }
     }
 
-    fn endpoint(&self, to: &Self) -> ucp_ep_h {
-        let (mut address, mut len, mut ep) = (std::ptr::null_mut(), 0, std::ptr::null_mut());
-        // SAFETY: both workers are alive, and this thread's.
-        unsafe {
-            self.ucx
-                .check(
-                    self.ucx
-                        .ucp_worker_get_address(to.worker, &raw mut address, &raw mut len),
-                )
-                .unwrap();
-            let params = ucp_ep_params_t {
-                field_mask: u64::from(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS),
-                address,
-                ..ucp_ep_params_t::default()
-            };
-            self.ucx
-                .check(
-                    self.ucx
-                        .ucp_ep_create(self.worker, &raw const params, &raw mut ep),
-                )
-                .unwrap();
-            self.ucx.ucp_worker_release_address(to.worker, address);
-        }
-        ep
+    fn endpoint<N: Mode>(&mut self, to: &Application<N>) -> Endpoint {
+        let address = to.0.address().unwrap();
+        // SAFETY: the address of a worker that is alive.
+        unsafe { self.0.connect_to_worker(&address, Default::default()) }.unwrap()
     }
+}
 
-    /// Its endpoints go with it.
-    fn end(self) {
-        // SAFETY: nobody uses them any more.
-        unsafe {
-            self.ucx.ucp_worker_destroy(self.worker);
-            self.ucx.ucp_cleanup(self.context);
-        }
-    }
+fn over(attachment: &Attachment, endpoint: &Endpoint) -> Over {
+    // SAFETY: of its worker; the tests drop it after what goes over it.
+    unsafe { attachment.over(endpoint.as_raw()) }
 }
 
 /// A connection between two workers of this thread.
@@ -131,16 +86,16 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     if !has_ucx() {
         return;
     }
-    let [here, there] = [(); 2].map(|()| Application::new(UCS_THREAD_MODE_SINGLE, UCP_FEATURE_AM));
+    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
     let (ep, lent_here, lent_there) = (
         here.endpoint(&there),
         here.lend(true).unwrap(),
         there.lend(true).unwrap(),
     );
-    let over = lent_here.over(ep);
+    let over_there = over(&lent_here, &ep);
 
     // Nobody listens there yet: that is said, and is no reason to give up.
-    let mut calling = over.call().unwrap();
+    let mut calling = over_there.call().unwrap();
     let error = wait_for("an answer", || {
         lent_there.poll();
         calling.poll()
@@ -156,8 +111,8 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     assert!(twice.unwrap_err().to_string().contains("is in use by process"));
 
     // Two connections over one endpoint do not take each other's frames.
-    let (mut one, mut one_there) = meet(&mut *listener, over.call().unwrap());
-    let (mut other, mut other_there) = meet(&mut *listener, over.call().unwrap());
+    let (mut one, mut one_there) = meet(&mut *listener, over_there.call().unwrap());
+    let (mut other, mut other_there) = meet(&mut *listener, over_there.call().unwrap());
     there_and_back(&mut one, &mut one_there, &mut *listener);
     there_and_back(&mut other, &mut other_there, &mut *listener);
     assert!(one.waiter.carried_by().contains('/') && !one.waiter.serves_any_thread());
@@ -180,19 +135,28 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     there_and_back(&mut other, &mut other_there, &mut *listener);
 
     // The application knows better.
-    lent_here.peer_gone(ep);
+    lent_here.peer_gone(ep.as_raw());
     assert!(matches!(receive(&mut other), Err(LinkError::Closed)));
-    assert!(matches!(over.call().map(drop), Err(ConnectError::Refused { .. })));
+    assert!(matches!(
+        over_there.call().map(drop),
+        Err(ConnectError::Refused { .. })
+    ));
     drop(other);
 
     // A worker that is taken back leaves its links behind, and is not used by them.
-    assert!(lent_there.let_go());
+    assert!(lent_there.detach());
     assert!(matches!(receive(&mut other_there), Err(LinkError::Closed)));
     assert!(other_there.tx.reserve(1, 1).is_err() && listener.accept().is_none());
-    assert!(lent_here.let_go());
-    there.end();
-    here.end();
-    drop((other_there, one_there, listener, lent_there, over, lent_here));
+    assert!(lent_here.detach());
+    drop((there, ep, here));
+    drop((
+        other_there,
+        one_there,
+        listener,
+        lent_there,
+        over_there,
+        lent_here,
+    ));
 }
 
 #[test]
@@ -200,34 +164,39 @@ fn an_application_makes_progress_while_others_wait() {
     if !has_ucx() {
         return;
     }
-    let [here, there] = [(); 2].map(|()| Application::new(UCS_THREAD_MODE_MULTI, UCP_FEATURE_AM));
+    let [mut here, there] = [(); 2].map(|()| Application::<Multi>::new(Features::AM));
     let (ep, lent_here, lent_there) = (
         here.endpoint(&there),
         here.lend(false).unwrap(),
         there.lend(false).unwrap(),
     );
-    let over = lent_here.over(ep);
+    let over_there = over(&lent_here, &ep);
     let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
-    // Nobody else makes any.
+    // No other thread makes any.
     assert!(matches!(
-        over.connect(Instant::now() + Duration::from_millis(200)),
+        over_there.connect(Instant::now() + Duration::from_millis(200)),
         Err(ConnectError::Timeout { .. })
     ));
-    let (ended, workers) = (AtomicBool::new(false), [here.worker, there.worker].map(Shared));
-    let ucx = here.ucx;
+    let ended = AtomicBool::new(false);
+    let mut workers = [&here, &there].map(|application| {
+        let (context, worker) = application.0.as_raw();
+        // SAFETY: of several threads, and alive until the other thread has ended.
+        unsafe {
+            Worker::<CallsBack, Multi>::attach(application.0.library(), context, worker, CallsBack::default())
+        }
+    });
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let workers = &workers;
+            let workers = &mut workers;
             while !ended.load(Ordering::Relaxed) {
-                for &Shared(worker) in workers {
-                    // SAFETY: alive until the scope ends, and of any thread.
-                    unsafe { ucx.ucp_worker_progress(worker) };
+                for worker in &mut *workers {
+                    worker.progress();
                 }
                 std::thread::yield_now();
             }
         });
         let target = scope.spawn(|| {
-            // The call that nobody waits for any more is seen out.
+            // The call whose source has given up is answered with a `FIN`.
             let mut links = Vec::new();
             let mut seen = 0;
             wait_for("frames", || {
@@ -242,7 +211,7 @@ fn an_application_makes_progress_while_others_wait() {
             });
             links
         });
-        let mut source = over.connect(soon()).unwrap();
+        let mut source = over_there.connect(soon()).unwrap();
         for n in 0..300 {
             let body = content(n, n as usize * 577 % 60_000);
             send(&mut source, &body).unwrap().unwrap();
@@ -261,89 +230,70 @@ fn an_application_makes_progress_while_others_wait() {
         }
         let links = target.join().unwrap();
         drop((source, links));
-        assert!(lent_here.let_go() && lent_there.let_go());
+        assert!(lent_here.detach() && lent_there.detach());
         ended.store(true, Ordering::Relaxed);
     });
-    drop((listener, over));
-    here.end();
-    there.end();
+    drop((workers, listener, over_there, ep));
+    drop((here, there));
 }
 
 /// What a callback of the application's tries, and what came of it.
 struct Attempt {
-    lent: Lent,
-    left: RefCell<Option<Link>>,
-    said: RefCell<Option<String>>,
+    lent: Attachment,
+    left: Option<Link>,
+    said: Arc<Mutex<Option<String>>>,
 }
 
-/// `ucp_am_recv_callback_t`, with an [`Attempt`] as `arg`.
-unsafe extern "C" fn calls_back(
-    arg: *mut std::ffi::c_void,
-    _: *const std::ffi::c_void,
-    _: usize,
-    _: *mut std::ffi::c_void,
-    _: usize,
-    _: *const ucp_am_recv_param_t,
-) -> ucs_status_t {
-    // SAFETY: the test's, which looks at it when progress has returned.
-    let attempt = unsafe { &*arg.cast::<Attempt>() };
-    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attempt.lent.poll()));
-    let said = panic.map_err(|panic| (*panic.downcast_ref::<&str>().unwrap()).to_owned());
-    attempt.said.replace(said.err());
-    drop(attempt.left.take());
-    UCS_OK
+/// The application's handler.
+#[derive(Default)]
+struct CallsBack(Option<Attempt>);
+
+impl Handler for CallsBack {
+    type Tag = ();
+
+    fn message(&mut self, _: &mut Callback<'_, Self>, _: Message<'_>) {
+        let Some(attempt) = &mut self.0 else { return };
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attempt.lent.poll()));
+        let said = panic.map_err(|panic| (*panic.downcast_ref::<&str>().unwrap()).to_owned());
+        *attempt.said.lock().unwrap() = said.err();
+        drop(attempt.left.take());
+    }
 }
 
 #[test]
 fn a_callback_that_calls_back_is_told_so_and_may_drop_what_it_has() {
-    const THEIRS: u32 = 5;
     if !has_ucx() {
         return;
     }
-    let [here, there] = [(); 2].map(|()| Application::new(UCS_THREAD_MODE_MULTI, UCP_FEATURE_AM));
+    let [mut here, mut there] = [(); 2].map(|()| Application::<Multi>::new(Features::AM));
     let (ep, lent_here, lent_there) = (
         here.endpoint(&there),
         here.lend(true).unwrap(),
         there.lend(true).unwrap(),
     );
     let back = there.endpoint(&here);
-    let over = lent_here.over(ep);
+    let over_there = over(&lent_here, &ep);
     let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
-    let (source, mut target) = meet(&mut *listener, over.call().unwrap());
-    let attempt = Attempt {
+    let (source, mut target) = meet(&mut *listener, over_there.call().unwrap());
+    let said = Arc::new(Mutex::new(None));
+    here.0.handler().0 = Some(Attempt {
         lent: lent_here.clone(),
-        left: RefCell::new(Some(source)),
-        said: RefCell::default(),
-    };
-    let handler = ucp_am_handler_param_t {
-        field_mask: u64::from(
-            UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-        ),
+        left: Some(source),
+        said: Arc::clone(&said),
+    });
+    here.0.receive(THEIRS).unwrap();
+    let message = Outgoing::Message {
+        endpoint: &back,
         id: THEIRS,
-        cb: Some(calls_back),
-        arg: (&raw const attempt).cast_mut().cast(),
-        ..ucp_am_handler_param_t::default()
+        header: 0..0,
+        data: 0..0,
+        flags: Flags::default(),
     };
-    let params = ucp_request_param_t::default();
-    // SAFETY: both workers are alive; nothing is sent from memory that is not there.
-    unsafe {
-        let ucx = here.ucx;
-        ucx.check(ucx.ucp_worker_set_am_recv_handler(here.worker, &raw const handler))
-            .unwrap();
-        ucx.ucp_am_send_nbx(
-            back,
-            THEIRS,
-            std::ptr::null(),
-            0,
-            std::ptr::null(),
-            0,
-            &raw const params,
-        );
-    }
+    drop(there.0.start(message, ()).unwrap());
     let said = wait_for("the callback", || {
         lent_there.poll();
         lent_here.poll();
-        attempt.said.take()
+        said.lock().unwrap().take()
     });
     assert!(said.contains("help: note what happened"), "{said}");
     wait_for("the leave of what it dropped", || {
@@ -351,11 +301,11 @@ fn a_callback_that_calls_back_is_told_so_and_may_drop_what_it_has() {
         lent_there.poll();
         receive(&mut target).is_err().then_some(())
     });
-    drop((target, attempt));
-    assert!(lent_here.let_go() && lent_there.let_go());
-    drop((listener, over));
-    here.end();
-    there.end();
+    drop(target);
+    drop(here.0.handler().0.take());
+    assert!(lent_here.detach() && lent_there.detach());
+    drop((listener, over_there, ep));
+    drop((here, there));
 }
 
 #[test]
@@ -363,15 +313,15 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     if !has_ucx() {
         return;
     }
-    let [here, there] = [(); 2].map(|()| Application::new(UCS_THREAD_MODE_SINGLE, UCP_FEATURE_AM));
+    let [mut here, there] = [(); 2].map(|()| Application::<Single>::new(Features::AM));
     let (ep, lent_here, lent_there) = (
         here.endpoint(&there),
         here.lend(true).unwrap(),
         there.lend(true).unwrap(),
     );
-    let over = lent_here.over(ep);
+    let over_there = over(&lent_here, &ep);
     let mut listener = lent_there.listen(&ListenConfig::new(LIMITS)).unwrap();
-    let calling = over.call().unwrap();
+    let calling = over_there.call().unwrap();
     let mut target = wait_for("the target", || {
         lent_here.poll();
         listener.accept()
@@ -398,7 +348,7 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     });
 
     // A target that rests hears of what the application knows.
-    let (source, mut target) = meet(&mut *listener, over.call().unwrap());
+    let (source, mut target) = meet(&mut *listener, over_there.call().unwrap());
     let mut keys = Vec::new();
     target.rx.park();
     listener.ready(&mut keys);
@@ -406,19 +356,16 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     let theirs = {
         let locked = lent_there.0.lock();
         let connections = locked.state.connections.values();
-        let ep = connections
-            .map(|connection| connection.ep)
-            .find(|ep| !ep.is_null());
-        ep.unwrap()
+        let mut endpoints = connections.filter_map(|connection| connection.endpoint.as_ref());
+        endpoints.next().unwrap().as_raw()
     };
     lent_there.peer_gone(theirs);
     listener.ready(&mut keys);
     assert!(keys.contains(&target.key) && receive(&mut target).is_err());
     drop((source, target));
-    assert!(lent_here.let_go() && lent_there.let_go());
-    drop((listener, over));
-    here.end();
-    there.end();
+    assert!(lent_here.detach() && lent_there.detach());
+    drop((listener, over_there, ep));
+    drop((here, there));
 }
 
 #[test]
@@ -426,16 +373,15 @@ fn a_worker_of_one_thread_is_served_by_no_others() {
     if !has_ucx() {
         return;
     }
-    for (thread_mode, one) in [(UCS_THREAD_MODE_SINGLE, true), (UCS_THREAD_MODE_MULTI, false)] {
-        let application = Application::new(thread_mode, UCP_FEATURE_AM);
-        // SAFETY: both live until `end`, which is called behind `close`; this thread alone uses them, and who serves.
-        let lent = unsafe {
-            crate::ucx::Worker::from_raw(
-                application.context,
-                application.worker,
-                crate::ucx::WorkerOptions::new(9),
-            )
-        };
+    served_by::<Single>(true);
+    served_by::<Multi>(false);
+
+    fn served_by<M: Mode>(one: bool) {
+        let application = Application::<M>::new(Features::AM);
+        let (context, worker) = application.0.as_raw();
+        // SAFETY: both live until the end of this function, after `close`; this thread alone uses them, and those that serve.
+        let lent =
+            unsafe { crate::ucx::Worker::from_raw(context, worker, crate::ucx::WorkerOptions::new(9)) };
         let lent = lent.unwrap();
         let listen = || crate::Target::builder().listen_on(&lent).unwrap();
         let value = Arc::new(AtomicU64::new(0));
@@ -460,7 +406,6 @@ fn a_worker_of_one_thread_is_served_by_no_others() {
             assert_eq!(served.is_ok(), fits, "{served:?}");
         }
         lent.close().unwrap();
-        application.end();
     }
 }
 
@@ -469,11 +414,10 @@ fn a_worker_without_active_messages_is_refused() {
     if !has_ucx() {
         return;
     }
-    let application = Application::new(UCS_THREAD_MODE_SINGLE, UCP_FEATURE_TAG);
+    let application = Application::<Single>::new(Features::TAG);
     match application.lend(true).map(drop) {
         Err(Unfit::Refused(refused)) => assert!(refused.doing.contains("UCP_FEATURE_AM"), "{refused:?}"),
         // A UCX that was built without checks of parameters says nothing.
         other => eprintln!("not tested: {other:?}"),
     }
-    application.end();
 }

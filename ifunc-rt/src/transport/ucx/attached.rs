@@ -1,0 +1,291 @@
+//! A worker of the application's: what differs from one of our own.
+//!
+//! The application calls UCX for it, too, and our callbacks then run in its calls, maybe on another thread than the one
+//! that has the engine's lock: `ucx` keeps them apart. A thread that sleeps on such a worker sleeps on three descriptors: UCX's,
+//! if its context has one; one that the callbacks ring; and a timer, for what rings neither.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use ::ucx::{Attributes, EndpointId, Error, Worker};
+use rustix::event::epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use super::engine::{Engine, LINGER, Locked};
+use super::events::EventQueue;
+use super::header::HEADER;
+use super::table::ConnectionId;
+use crate::transport::LinkError;
+use crate::transport::bell::Bell;
+
+/// What the application says of its worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// The id of our active messages.
+    pub(crate) am_id: u16,
+    /// Our calls may call `ucp_worker_progress`.
+    pub(crate) progress: bool,
+    /// The context has `UCP_FEATURE_WAKEUP`.
+    pub(crate) wakeup: bool,
+}
+
+/// What differs where the worker is the application's.
+pub(super) struct Attached {
+    pub(super) terms: Terms,
+    /// The only thread that may use it.
+    thread: Option<ThreadId>,
+    /// All that a waiting thread sleeps on.
+    epoll: OwnedFd,
+    pub(super) bell: Arc<Bell>,
+    timer: OwnedFd,
+    /// What was dropped where the worker could not be used.
+    deferred: Mutex<Vec<Deferred>>,
+    has_deferred: AtomicBool,
+}
+
+thread_local! {
+    /// The worker, by the address of its [`Attached`], on which this thread makes progress in a call of ours.
+    static IN_PROGRESS_OF: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Until it is dropped, this thread makes progress in a call of ours.
+pub(super) struct InProgress {
+    before: usize,
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        IN_PROGRESS_OF.set(self.before);
+    }
+}
+
+/// A deferred drop: of something that was dropped where its worker could not be used.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deferred {
+    Connection(ConnectionId),
+    Acceptor,
+}
+
+/// Why a worker cannot be used.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    Refused(Error),
+    /// The largest header of an active message that it sends.
+    Header(usize),
+    Os(rustix::io::Errno),
+}
+
+impl From<Error> for Unfit {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<std::io::Error> for Unfit {
+    fn from(error: std::io::Error) -> Self {
+        Self::Os(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
+    }
+}
+
+impl From<rustix::io::Errno> for Unfit {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Os(error)
+    }
+}
+
+impl Attached {
+    /// How long a thread sleeps at most on a worker that has no descriptor.
+    const WITHOUT_WAKEUP: Duration = Duration::from_millis(1);
+    /// And on one that has: UCX does not wake for the first message over a transport that no endpoint uses yet.
+    const WITH_WAKEUP: Duration = Duration::from_millis(50);
+
+    pub(super) fn new(
+        worker: &Worker<EventQueue>,
+        attributes: Attributes,
+        bell: Arc<Bell>,
+        terms: Terms,
+    ) -> Result<Self, Unfit> {
+        if attributes.max_am_header < HEADER {
+            return Err(Unfit::Header(attributes.max_am_header));
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let add =
+            |fd: BorrowedFd<'_>| epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        add(timer.as_fd())?;
+        add((*bell).as_fd())?;
+        if terms.wakeup && terms.progress {
+            add(worker.event_fd()?)?;
+        }
+        Ok(Self {
+            terms,
+            thread: attributes.is_single_threaded.then(|| std::thread::current().id()),
+            epoll,
+            bell,
+            timer,
+            deferred: Mutex::default(),
+            has_deferred: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether this thread may use the worker.
+    pub(super) fn is_here(&self) -> bool {
+        self.thread
+            .is_none_or(|thread| thread == std::thread::current().id())
+    }
+
+    /// This thread makes progress on the worker, under the engine's lock: callbacks of the application's may run in that.
+    pub(super) fn enter_progress(&self) -> InProgress {
+        let here = std::ptr::from_ref(self).addr();
+        InProgress {
+            before: IN_PROGRESS_OF.replace(here),
+        }
+    }
+
+    /// Whether this thread is in a callback that runs while the engine's lock is held, by itself.
+    pub(super) fn is_in_callback(&self) -> bool {
+        IN_PROGRESS_OF.get() == std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether every thread may.
+    pub(super) fn is_anywhere(&self) -> bool {
+        self.thread.is_none()
+    }
+
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Defers a drop to the next use of the worker.
+    pub(super) fn defer(&self, what: Deferred) {
+        self.deferred().push(what);
+        self.has_deferred.store(true, Ordering::Release);
+    }
+
+    fn deferred(&self) -> std::sync::MutexGuard<'_, Vec<Deferred>> {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take_deferred(&self) -> Vec<Deferred> {
+        if !self.has_deferred.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut deferred = self.deferred();
+        self.has_deferred.store(false, Ordering::Release);
+        std::mem::take(&mut *deferred)
+    }
+
+    /// Sets the timer.
+    fn set_timer(&self) {
+        let after = if self.terms.wakeup {
+            Self::WITH_WAKEUP
+        } else {
+            Self::WITHOUT_WAKEUP
+        };
+        let at = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: Timespec {
+                tv_sec: 0,
+                tv_nsec: after.subsec_nanos().into(),
+            },
+        };
+        if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &at) {
+            tracing::error!(%error, "no timer to sleep by");
+            self.bell.ring();
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// As [`arm`](Self::arm), where the worker is the application's.
+    pub(super) fn arm_attached(&mut self, attached: &Attached) {
+        attached.bell.silence();
+        self.worker.handler().arm();
+        if attached.terms.progress && !self.state.closed {
+            attached.set_timer();
+            if attached.terms.wakeup && self.try_arm().is_err() {
+                attached.bell.ring();
+            }
+        }
+        // What came before the event queue was armed.
+        if self.dispatch() {
+            attached.bell.ring();
+        }
+    }
+
+    /// Closes everything and leaves the worker, which is not used again.
+    fn detach(&mut self, attached: &Attached) {
+        if self.state.closed {
+            return;
+        }
+        self.stop_listening();
+        let all: Vec<_> = self.state.connections.keys().copied().collect();
+        for id in all {
+            let Some(connection) = self.state.connections.get(&id) else {
+                continue;
+            };
+            connection.signs.gone.store(true, Ordering::Release);
+            if connection.linger.is_none() {
+                self.close_connection(id);
+            }
+        }
+        if attached.terms.progress {
+            let until = Instant::now() + LINGER;
+            self.progress_until(until, |locked| locked.state.lingering == 0);
+        }
+        self.forget_all();
+        if attached.terms.progress {
+            let until = Instant::now() + LINGER;
+            self.progress_until(until, |locked| locked.worker.under_way() == 0);
+        }
+        if !self.worker.detach() {
+            tracing::warn!("a UCX worker keeps a callback of ifunc's, and its memory");
+        }
+        self.dispatch();
+        self.state.closed = true;
+    }
+
+    /// The application says that the peer of one of its endpoints is gone; it closes the endpoint itself.
+    pub(super) fn peer_gone(&mut self, endpoint: EndpointId) {
+        self.dispatch();
+        self.state.lost.insert(endpoint);
+        let mut over = Vec::new();
+        for (&id, connection) in &mut self.state.connections {
+            if !connection.owns_endpoint && connection.endpoint.as_ref().is_some_and(|of| of.id() == endpoint)
+            {
+                connection.endpoint = None;
+                connection.end(LinkError::Closed);
+                over.push(id);
+            }
+        }
+        for id in over {
+            self.state.notify(id);
+        }
+    }
+}
+
+impl Engine {
+    /// Leaves a worker of the application's. `false`: another thread must.
+    pub(super) fn detach(&self) -> bool {
+        let Some(attached) = self.attached() else {
+            return true;
+        };
+        if !attached.is_here() {
+            return false;
+        }
+        self.lock().detach(attached);
+        true
+    }
+}

@@ -1,0 +1,189 @@
+//! How connections end: by the peer's `FIN`, by this side's, or by what went wrong.
+
+use std::time::Instant;
+
+use ::ucx::OperationId;
+
+use super::acceptor::HANDSHAKE_TIMEOUT;
+use super::engine::{LINGER, Locked};
+use super::header::Notice;
+use super::table::{ConnectionId, Stage};
+use crate::transport::LinkError;
+
+impl Locked<'_> {
+    /// When the peer has closed the connection and all that it sent has arrived, this side acknowledges, and the connection is over.
+    pub(super) fn acknowledge_fin(&mut self, id: ConnectionId) -> Result<(), &'static str> {
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        let (Some(sent), None) = (connection.fin, &connection.gone) else {
+            return Ok(());
+        };
+        let all = match &mut connection.stage {
+            Stage::Open { incoming, .. } => incoming.are_all(sent)?,
+            Stage::Put(rings) => rings.are_all(sent)?,
+            _ => false,
+        };
+        if all {
+            self.notify_peer(id, Notice::FinAck, 0, &[]);
+            if let Some(connection) = self.state.connections.get_mut(&id) {
+                // The endpoint stays: the acknowledgement has to go out.
+                connection.end(LinkError::Closed);
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection is over.
+    pub(super) fn end(&mut self, id: ConnectionId, why: LinkError) {
+        self.state.notify(id);
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        let broke = matches!(why, LinkError::Malformed(_));
+        if broke && connection.gone.is_none() {
+            tracing::debug!(%why, "closing a connection");
+        }
+        connection.end(why);
+        if broke {
+            // What such a peer sent before is not delivered.
+            let frames = connection.take_all();
+            self.state.broken.push(id);
+            for frame in frames {
+                self.discard(frame.data);
+            }
+        }
+    }
+
+    /// Closes the endpoint of a connection, if it has one of its own.
+    pub(super) fn drop_endpoint(&mut self, id: ConnectionId) {
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        let owned = connection.owns_endpoint;
+        if let Some(endpoint) = connection.endpoint.take()
+            && owned
+        {
+            self.state.endpoints.remove(&endpoint.id());
+            let closing = self.close(endpoint);
+            if let Some(connection) = self.state.connections.get_mut(&id) {
+                connection.closing = closing;
+            }
+        }
+    }
+
+    /// Forgets a connection.
+    pub(super) fn forget(&mut self, id: ConnectionId) {
+        self.drop_endpoint(id);
+        let Some(mut connection) = self.state.connections.remove(&id) else {
+            return;
+        };
+        self.state.awake.remove(&id);
+        self.state.expecting.remove(&id);
+        if connection.linger.is_some() {
+            self.state.lingering -= 1;
+        }
+        for frame in connection.take_all() {
+            self.discard(frame.data);
+        }
+        if let Stage::Offered(rings) | Stage::Put(rings) = connection.stage
+            && let Some(closing) = connection.closing
+            && self.state.closing.contains(&closing)
+        {
+            // Deferred deregistration: what the peer puts until the endpoint is closed must not land in memory that is used for
+            // something else. Otherwise the memory goes here.
+            self.state.deferred.push((closing, rings));
+        }
+    }
+
+    /// An endpoint is closed: the memory goes that a peer reached by it.
+    pub(super) fn endpoint_closed(&mut self, closing: OperationId) {
+        self.state.closing.remove(&closing);
+        self.state.deferred.retain(|(until, _)| *until != closing);
+    }
+
+    /// This side does not use a connection any more. The peer is told, and this side lingers until it has what was sent before.
+    pub(super) fn close_connection(&mut self, id: ConnectionId) {
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        let frames = connection.take_all();
+        let over = connection.gone.is_some();
+        let sent = match &connection.stage {
+            Stage::Open { out, .. } if !over => Some(out.frames()),
+            // They may land after the `FIN`: the peer waits for so many.
+            Stage::Put(rings) if !over => Some(rings.view.frames_posted()),
+            _ => None,
+        };
+        if sent.is_some() {
+            connection.linger = Some(Instant::now() + LINGER);
+            self.state.lingering += 1;
+        }
+        for frame in frames {
+            self.discard(frame.data);
+        }
+        match sent {
+            Some(sent) => self.notify_peer(id, Notice::Fin, sent.into(), &[]),
+            None => self.forget(id),
+        }
+    }
+
+    /// Forgets closed connections that the peer has acknowledged, and half-open ones that send nothing.
+    pub(super) fn expire(&mut self) {
+        let now = Instant::now();
+        let over: Vec<_> = self
+            .state
+            .connections
+            .iter()
+            .filter(|(_, connection)| {
+                connection
+                    .linger
+                    .is_some_and(|until| connection.fin_acked || connection.gone.is_some() || until <= now)
+            })
+            .map(|(&id, _)| id)
+            .collect();
+        for id in over {
+            self.forget(id);
+        }
+        let state = &mut self.state;
+        let Some(acceptor) = &mut state.acceptor else {
+            return;
+        };
+        let mut over = Vec::new();
+        acceptor.half_open.retain(|&(id, since)| {
+            let connection = state.connections.get(&id);
+            let is_alive = connection.is_some_and(|connection| connection.gone.is_none());
+            let stays = is_alive && since + HANDSHAKE_TIMEOUT > now;
+            if !stays {
+                over.push(id);
+            }
+            stays
+        });
+        for id in over {
+            self.forget(id);
+        }
+    }
+
+    /// Waits, for a bounded time, until the peers of connections that this side has closed have everything.
+    pub(super) fn wait_for_closes(&mut self) {
+        let connections = self.state.connections.values();
+        let until = connections.filter_map(|connection| connection.linger).max();
+        if let Some(until) = until {
+            self.progress_until(until, |locked| locked.state.lingering == 0);
+        }
+        self.forget_connections();
+    }
+
+    /// Gives back what arrived and was not delivered, and forgets all connections.
+    pub(super) fn forget_all(&mut self) {
+        self.dispatch();
+        self.forget_connections();
+    }
+
+    fn forget_connections(&mut self) {
+        let all: Vec<_> = self.state.connections.keys().copied().collect();
+        for id in all {
+            self.forget(id);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Packets: a header and a body in one buffer, which UCX reads or writes while an operation is under way, and the pool that they
+//! go back to.
+
+use std::ops::Range;
+
+use ::ucx::Buffer;
+
+use super::header::HEADER;
+use super::table::ConnectionId;
+use ifunc_abi::frame::BODY_ALIGN;
+
+/// Where the body begins: the header right before it, and aligned.
+pub(super) const BODY: usize = BODY_ALIGN;
+const _: () = assert!(HEADER <= BODY);
+
+/// Where the header is.
+pub(super) const HEAD: Range<usize> = BODY - HEADER..BODY;
+
+/// A buffer, and what it is used for.
+#[derive(Debug)]
+pub(super) struct Packet(pub(super) Buffer<Purpose>);
+
+impl Packet {
+    /// The least capacity.
+    pub(super) const LEAST: usize = 256;
+
+    fn new(capacity: usize) -> Self {
+        Self(Buffer::new(BODY + capacity, Purpose::Idle))
+    }
+
+    /// How long a body may be.
+    pub(super) fn capacity(&self) -> usize {
+        self.0.len() - BODY
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+
+    pub(super) fn body(&self, len: usize) -> &[u8] {
+        &self.0.bytes()[BODY..BODY + len]
+    }
+
+    pub(super) fn body_mut(&mut self, len: usize) -> &mut [u8] {
+        &mut self.0.bytes_mut()[BODY..BODY + len]
+    }
+
+    pub(super) fn set_header(&mut self, header: &[u8; HEADER]) {
+        self.0.bytes_mut()[HEAD].copy_from_slice(header);
+    }
+
+    pub(super) fn purpose(&self) -> Purpose {
+        *self.0.tag()
+    }
+
+    pub(super) fn set_purpose(&mut self, purpose: Purpose) {
+        *self.0.tag_mut() = purpose;
+    }
+}
+
+/// What an operation under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// None.
+    Idle,
+    /// A message of the connection, with a body of `len` bytes, is being sent.
+    Sending { connection: ConnectionId, len: usize },
+    /// The body of a frame is being fetched.
+    Fetching {
+        connection: ConnectionId,
+        sequence: u32,
+        words: [u64; 2],
+        len: usize,
+    },
+    /// An endpoint is being closed.
+    Closing,
+    /// Credits are being put.
+    Crediting { connection: ConnectionId },
+    /// A sleep is being announced.
+    Announcing { connection: ConnectionId },
+}
+
+/// Free packets by size. What is in use is bounded by credits; what is free, by [`MOST`](Self::MOST).
+#[derive(Default)]
+pub(super) struct Pool {
+    classes: Vec<Vec<Packet>>,
+    free: usize,
+}
+
+impl Pool {
+    /// Bytes of packets that are kept for the next message.
+    const MOST: usize = 8 << 20;
+
+    fn class(len: usize) -> usize {
+        (len.max(Packet::LEAST).next_power_of_two() / Packet::LEAST).ilog2() as usize
+    }
+
+    /// A packet for a body of `len` bytes, whose contents are arbitrary.
+    pub(super) fn take(&mut self, len: usize) -> Packet {
+        let class = Self::class(len);
+        if let Some(packet) = self.classes.get_mut(class).and_then(Vec::pop) {
+            self.free -= packet.0.len();
+            return packet;
+        }
+        Packet::new(Packet::LEAST << class)
+    }
+
+    /// Takes a packet back.
+    pub(super) fn give(&mut self, mut packet: Packet) {
+        let len = packet.0.len();
+        if self.free + len > Self::MOST {
+            return;
+        }
+        packet.set_purpose(Purpose::Idle);
+        let class = Self::class(len - BODY);
+        if self.classes.len() <= class {
+            self.classes.resize_with(class + 1, Vec::new);
+        }
+        self.free += len;
+        self.classes[class].push(packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_back_and_no_more_than_a_few_are_kept() {
+        let mut pool = Pool::default();
+        for (len, capacity) in [(0, 256), (256, 256), (257, 512), (1 << 20, 1 << 20)] {
+            assert_eq!(pool.take(len).capacity(), capacity);
+        }
+        let packet = pool.take(3000);
+        let there = packet.body(1).as_ptr();
+        assert!(there.addr().is_multiple_of(BODY_ALIGN));
+        pool.give(packet);
+        assert_eq!(pool.take(4096).body(1).as_ptr(), there);
+        let many: Vec<_> = (0..20).map(|_| pool.take(1 << 20)).collect();
+        many.into_iter().for_each(|packet| pool.give(packet));
+        assert!(pool.free <= Pool::MOST && pool.free > Pool::MOST / 2);
+    }
+}

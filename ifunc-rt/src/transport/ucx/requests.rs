@@ -1,0 +1,160 @@
+//! What a worker is told to do: send messages, fetch bodies, make and close endpoints.
+
+use ::ucx::{
+    Endpoint, EndpointOptions, Failed, Flags, Incoming, Operation, OperationId, Operations, Outgoing, Posted,
+    Rendezvous, Status,
+};
+
+use super::engine::{Core, Locked};
+use super::events::Data;
+use super::header::{Head, ONE_PIECE};
+use super::packet::{BODY, HEAD, Packet, Purpose};
+use super::table::ConnectionId;
+use crate::transport::LinkError;
+use crate::transport::address::WorkerAddress;
+
+/// Of all endpoints: UCX watches their peers.
+pub(super) fn watched() -> EndpointOptions {
+    EndpointOptions::default().peer_failure(true)
+}
+
+impl Locked<'_> {
+    /// A packet for a body of `len` bytes.
+    pub(super) fn packet(&mut self, len: usize) -> Packet {
+        self.worker.handler().pool.take(len)
+    }
+
+    /// Takes a packet back.
+    pub(super) fn give(&mut self, packet: Packet) {
+        self.worker.handler().pool.give(packet);
+    }
+
+    /// Begins an operation. `Ok(Some)`: it has ended already.
+    pub(super) fn begin<'a>(
+        &mut self,
+        operation: impl Into<Operation<'a>>,
+        packet: Packet,
+    ) -> Result<Option<Packet>, Status> {
+        match self.worker.post(operation, packet.0) {
+            Ok(Posted::Done(buffer)) => Ok(Some(Packet(buffer))),
+            Ok(Posted::UnderWay(_)) => Ok(None),
+            Err(Failed { status, buffer }) => {
+                self.give(Packet(buffer));
+                Err(status)
+            }
+        }
+    }
+
+    /// Sends `len` bytes of the packet's body to the peer of a connection. `Some`: UCX is done with the packet. What goes wrong is
+    /// the end of the connection.
+    pub(super) fn send(
+        &mut self,
+        id: ConnectionId,
+        mut packet: Packet,
+        mut head: Head,
+        len: usize,
+    ) -> Option<Packet> {
+        let am_id = self.am_id();
+        let core: &mut Core = self;
+        let Some(connection) = core.state.connections.get_mut(&id) else {
+            return Some(packet);
+        };
+        let Some(endpoint) = &connection.endpoint else {
+            return Some(packet);
+        };
+        head.to = connection.peer;
+        packet.set_header(&head.encode());
+        packet.set_purpose(Purpose::Sending { connection: id, len });
+        let of_handshake = head.is_of_the_handshake();
+        let (header, data) = if of_handshake || len > ONE_PIECE {
+            (HEAD, BODY..BODY + len)
+        } else {
+            (0..0, HEAD.start..BODY + len)
+        };
+        let mut flags = Flags::default();
+        if of_handshake {
+            // The receiver learns by which endpoint it is answered.
+            flags = flags | Flags::REPLY;
+        }
+        if head.is_notice() || header.is_empty() {
+            // Never fetched.
+            flags = flags | Flags::EAGER;
+        }
+        let message = Outgoing::Message {
+            endpoint,
+            id: connection.am_id.unwrap_or(am_id),
+            header,
+            data,
+            flags,
+        };
+        match core.worker.post(message, packet.0) {
+            Ok(Posted::Done(buffer)) => Some(Packet(buffer)),
+            Ok(Posted::UnderWay(_)) => {
+                connection.under_way.begin(len);
+                None
+            }
+            Err(Failed { status, buffer }) => {
+                tracing::debug!(%status, "sending");
+                self.give(Packet(buffer));
+                self.end(id, LinkError::Closed);
+                None
+            }
+        }
+    }
+
+    /// Fetches a body. `Ok(Some)`: it is here.
+    pub(super) fn fetch(&mut self, message: Rendezvous, purpose: Purpose) -> Result<Option<Packet>, Status> {
+        let len = message.len();
+        let mut packet = self.packet(len);
+        packet.set_purpose(purpose);
+        let data = BODY..BODY + len;
+        self.begin(Incoming::Fetch { message, data }, packet)
+    }
+
+    /// Gives the memory of data back.
+    pub(super) fn discard(&mut self, data: Data) {
+        match data {
+            Data::Copied(packet, _) => self.give(packet),
+            Data::Kept(kept) => self.worker.release(kept),
+            Data::Fetchable(message) => self.worker.discard(message),
+        }
+    }
+
+    /// An endpoint to a worker whose address came by other means. UCX contacts the worker later.
+    pub(super) fn connect_to_worker(&mut self, address: &WorkerAddress) -> Result<Endpoint, Status> {
+        // SAFETY: what has the form of an address is taken for one: the user and the peers who say it are trusted with the process, as
+        // `docs/transports.md` says; a checksum keeps accidents away.
+        unsafe { self.worker.connect_to_worker(address.as_bytes(), watched()) }
+    }
+
+    /// The worker's address, which others connect to.
+    pub(super) fn address(&mut self) -> Result<WorkerAddress, ::ucx::Error> {
+        let address = self.worker.address()?;
+        WorkerAddress::new(self.am_id(), &address).ok_or_else(|| ::ucx::Error {
+            doing: "asking UCX for the address of its worker",
+            status: self.worker.library().status(::ucx::code::UCS_ERR_EXCEEDS_LIMIT),
+        })
+    }
+
+    /// Closes an endpoint by force: without asking the peer; what was not sent is dropped. The operation, if it has not ended.
+    pub(super) fn close(&mut self, endpoint: Endpoint) -> Option<OperationId> {
+        if self.state.closed {
+            return None;
+        }
+        let mut packet = self.packet(0);
+        packet.set_purpose(Purpose::Closing);
+        let force = true;
+        match self.worker.post(Outgoing::Close { endpoint, force }, packet.0) {
+            Ok(Posted::UnderWay(closing)) => {
+                self.state.closing.insert(closing);
+                return Some(closing);
+            }
+            Ok(Posted::Done(buffer)) => self.give(Packet(buffer)),
+            Err(Failed { status, buffer }) => {
+                tracing::debug!(%status, "closing an endpoint");
+                self.give(Packet(buffer));
+            }
+        }
+        None
+    }
+}
