@@ -11,7 +11,7 @@ use common::{PATIENCE, library};
 
 /// Whether there is a UCX to test with; `IFUNC_REQUIRE_UCX` says that there must be.
 fn has_ucx() -> bool {
-    let found = ucx_sys::Ucx::load();
+    let found = ucx::Library::load();
     if let Err(error) = &found {
         let required = std::env::var_os("IFUNC_REQUIRE_UCX").is_some();
         assert!(!required, "UCX is required here: {error}");

@@ -1,6 +1,6 @@
 //! UCX, which networks need: its version, what it found on this machine, and what keeps it from being fast.
 
-use ucx_sys::{UCP_FEATURE_AM, UCP_PARAM_FIELD_FEATURES, Ucx, ucp_context_h, ucp_params_t};
+use ucx::{Features, Library};
 
 use super::finding::{Finding, setting};
 
@@ -9,7 +9,7 @@ const PUTS_IN_ORDER: (u32, u32) = (1, 16);
 
 pub(super) fn checks() -> Vec<Finding> {
     let name = "UCX";
-    let ucx = match Ucx::load() {
+    let ucx = match Library::load() {
         Ok(ucx) => ucx,
         Err(error) => {
             let error = error.to_string();
@@ -21,14 +21,14 @@ pub(super) fn checks() -> Vec<Finding> {
     let version = ucx.version();
     let mut findings = vec![Finding::ok(name, version.to_string())];
     findings.extend(put_order((version.major, version.minor)));
-    let resources = context_info(ucx);
+    let resources = resources(ucx);
     let puts = std::env::var_os("IFUNC_TRANSPORT").is_some_and(|value| value == "ucx-put");
-    if puts && let Ok(text) = &resources {
-        findings.extend(puts_without_hardware(&listed(text)));
+    if puts && let Ok(resources) = &resources {
+        findings.extend(puts_without_hardware(resources));
     }
-    findings.push(transports(resources.as_deref().map(listed)));
+    findings.push(transports(resources.as_deref()));
     findings.push(cma(
-        resources.as_deref().is_ok_and(|text| text.contains("cma/memory")),
+        resources.is_ok_and(|resources| resources.iter().any(|resource| resource == "cma/memory")),
         setting("kernel/yama/ptrace_scope"),
     ));
     findings
@@ -46,11 +46,11 @@ fn put_order(version: (u32, u32)) -> Option<Finding> {
 }
 
 /// What `ucx-put` between hosts is, where this host has no device that puts by itself.
-fn puts_without_hardware(listed: &[&str]) -> Option<Finding> {
+fn puts_without_hardware(resources: &[impl AsRef<str>]) -> Option<Finding> {
     // InfiniBand and RoCE, Cray and EFA.
     let hardware = ["rc_", "dc_", "ugni_", "srd"];
-    let puts = |resource: &&str| hardware.iter().any(|name| resource.starts_with(name));
-    (!listed.iter().any(puts)).then(|| {
+    let puts = |resource: &str| hardware.iter().any(|name| resource.starts_with(name));
+    (!resources.iter().any(|resource| puts(resource.as_ref()))).then(|| {
         Finding::warning(
             "UCX ucx-put",
             "no RDMA device: between hosts, puts are messages over TCP, and UCX 1.13 may end a process whose peer has died",
@@ -59,44 +59,19 @@ fn puts_without_hardware(listed: &[&str]) -> Option<Finding> {
     })
 }
 
-/// What UCX prints of a context with its default settings, and those of the environment.
-fn context_info(ucx: &Ucx) -> Result<String, String> {
-    let params = ucp_params_t {
-        field_mask: u64::from(UCP_PARAM_FIELD_FEATURES),
-        features: u64::from(UCP_FEATURE_AM),
-        ..ucp_params_t::default()
-    };
-    let mut context: ucp_context_h = std::ptr::null_mut();
-    // SAFETY: the parameters are as their mask says; a null configuration is the environment's.
-    let status = unsafe { ucx.ucp_init(&raw const params, std::ptr::null(), &raw mut context) };
-    ucx.check(status).map_err(|error| error.to_string())?;
-    // SAFETY: made above, and destroyed below.
-    let text = unsafe { ucx.context_info(context) };
-    // SAFETY: its last use.
-    unsafe { ucx.ucp_cleanup(context) };
-    Ok(text)
+/// The transports and devices, such as `tcp/eth0`, that UCX finds with its default settings and those of the environment.
+fn resources(ucx: Library) -> Result<Vec<String>, String> {
+    let context = ucx
+        .config()
+        .and_then(|config| ucx.context(&config, Features::AM))
+        .map_err(|error| error.status.to_string())?;
+    Ok(context.resources())
 }
 
-/// The transports and devices, such as `tcp/eth0`, in a text of [`Ucx::context_info`]; each once, in their order.
-fn listed(text: &str) -> Vec<&str> {
-    let mut listed: Vec<&str> = Vec::new();
-    for line in text.lines() {
-        // `#      resource 3  :  md 1  dev 2  flags -- tcp/lo`
-        if line.contains(" resource ")
-            && let Some(resource) = line.split_whitespace().last()
-            && resource.contains('/')
-            && !listed.contains(&resource)
-        {
-            listed.push(resource);
-        }
-    }
-    listed
-}
-
-fn transports(listed: Result<Vec<&str>, &String>) -> Finding {
+fn transports(resources: Result<&[String], &String>) -> Finding {
     let name = "UCX transports";
-    match listed {
-        Ok(listed) if !listed.is_empty() => Finding::ok(name, listed.join(" ")),
+    match resources {
+        Ok(resources) if !resources.is_empty() => Finding::ok(name, resources.join(" ")),
         Ok(_) => Finding::none(
             name,
             "UCX does not say",
@@ -137,14 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_are_read_from_what_ucx_prints() {
-        let text = "#    md 0  :  component 0  self \n\
-                    #      resource 0  :  md 0  dev 0  flags -- self/memory\n\
-                    #      resource 1  :  md 1  dev 1  flags -- tcp/lo\n\
-                    #      resource 2  :  md 1  dev 1  flags -- tcp/lo\n";
-        assert_eq!(listed(text), ["self/memory", "tcp/lo"]);
-        assert_eq!(transports(Ok(listed(text))).found, "self/memory tcp/lo");
-        assert_eq!(transports(Ok(Vec::new())).mark, Mark::None);
+    fn transports_are_listed() {
+        let resources = ["self/memory".to_owned(), "tcp/lo".to_owned()];
+        assert_eq!(transports(Ok(&resources)).found, "self/memory tcp/lo");
+        assert_eq!(transports(Ok(&[])).mark, Mark::None);
         assert_eq!(transports(Err(&"No such device".into())).mark, Mark::Warning);
     }
 

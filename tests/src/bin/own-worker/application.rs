@@ -1,30 +1,43 @@
-//! The application: UCX by its C interface, and nothing of ifunc.
+//! The application: UCX, and nothing of ifunc.
 
-use std::cell::Cell;
-use std::ffi::c_void;
+use ucx::{
+    Callback, Endpoint, Features, Flags, Handler, Incoming, Library, Message, Operations, Outgoing, Request,
+    Single, Started, Status, Worker,
+};
 
-use ucx_sys::*;
+type Failure = Box<dyn std::error::Error>;
 
 /// The id of its active messages.
-const MESSAGE: u32 = 5;
+const MESSAGE: u16 = 5;
 const TAG: u64 = 0x00a9_9000;
 const DONE: u64 = 0x00d0_4e00;
 /// Bytes of a message; every seventh is so large that it is fetched.
 const SMALL: usize = 64;
 const LARGE: usize = 200_000;
 
-/// Context, worker and endpoint, and what it counts.
+/// The active messages that have arrived. Only eager ones come: the sender says so.
+#[derive(Default)]
+struct Arrived(Vec<Vec<u8>>);
+
+impl Handler for Arrived {
+    type Tag = ();
+
+    fn message(&mut self, _: &mut Callback<'_, Self>, message: Message<'_>) {
+        let mut data = vec![0; message.len()];
+        message.copy_to(&mut data);
+        self.0.push(data);
+    }
+}
+
+/// A worker of one thread, an endpoint, and what the application counts.
 pub(crate) struct Application {
-    ucx: &'static Ucx,
-    pub(crate) context: ucp_context_h,
-    pub(crate) worker: ucp_worker_h,
-    pub(crate) ep: ucp_ep_h,
+    worker: Worker<Arrived, Single>,
+    endpoint: Option<Endpoint>,
     pub(crate) tags_received: u64,
     pub(crate) messages_received: u64,
-    arrived: Box<Cell<Vec<Vec<u8>>>>,
-    receiving: Option<(ucs_status_ptr_t, Box<[u8]>)>,
-    told: Option<(ucs_status_ptr_t, Box<[u8]>)>,
-    sending: Vec<(ucs_status_ptr_t, Box<[u8]>)>,
+    receiving: Option<Started<Vec<u8>>>,
+    done: Option<Started<Vec<u8>>>,
+    sending: Vec<Request<Box<[u8]>>>,
 }
 
 fn content(n: u64, salt: u8) -> Box<[u8]> {
@@ -34,168 +47,98 @@ fn content(n: u64, salt: u8) -> Box<[u8]> {
     bytes.into()
 }
 
-/// Called by UCX, with `arrived` as `arg`. Only eager messages come: the sender says so.
-unsafe extern "C" fn on_message(
-    arg: *mut c_void,
-    _header: *const c_void,
-    _header_len: usize,
-    data: *mut c_void,
-    len: usize,
-    _param: *const ucp_am_recv_param_t,
-) -> ucs_status_t {
-    // SAFETY: `arrived`, which outlives the worker and is used on this thread only; the data are readable.
-    let (arrived, data) = unsafe {
-        (
-            &*arg.cast::<Cell<Vec<Vec<u8>>>>(),
-            std::slice::from_raw_parts(data.cast::<u8>(), len),
-        )
-    };
-    let mut all = arrived.take();
-    all.push(data.to_vec());
-    arrived.set(all);
-    UCS_OK
-}
-
 impl Application {
-    pub(crate) fn new(wakeup: bool) -> Result<Self, Box<dyn std::error::Error>> {
-        let ucx = Ucx::load()?;
-        let features = UCP_FEATURE_AM | UCP_FEATURE_TAG | if wakeup { UCP_FEATURE_WAKEUP } else { 0 };
-        let params = ucp_params_t {
-            field_mask: u64::from(UCP_PARAM_FIELD_FEATURES),
-            features: features.into(),
-            ..ucp_params_t::default()
-        };
-        let (mut context, mut worker) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the parameters are as their mask says; without a configuration it is the environment's.
-        ucx.check(unsafe { ucx.ucp_init(&raw const params, std::ptr::null(), &raw mut context) })?;
-        let params = ucp_worker_params_t {
-            field_mask: u64::from(UCP_WORKER_PARAM_FIELD_THREAD_MODE),
-            thread_mode: UCS_THREAD_MODE_SINGLE,
-            ..ucp_worker_params_t::default()
-        };
-        // SAFETY: the context is alive.
-        ucx.check(unsafe { ucx.ucp_worker_create(context, &raw const params, &raw mut worker) })?;
-        let arrived = Box::new(Cell::new(Vec::new()));
-        let handler = ucp_am_handler_param_t {
-            field_mask: u64::from(
-                UCP_AM_HANDLER_PARAM_FIELD_ID
-                    | UCP_AM_HANDLER_PARAM_FIELD_FLAGS
-                    | UCP_AM_HANDLER_PARAM_FIELD_CB
-                    | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-            ),
-            id: MESSAGE,
-            flags: UCP_AM_FLAG_WHOLE_MSG,
-            cb: Some(on_message),
-            arg: (&raw const *arrived).cast_mut().cast(),
-        };
-        // SAFETY: the worker is alive, and destroyed before `arrived` is dropped.
-        ucx.check(unsafe { ucx.ucp_worker_set_am_recv_handler(worker, &raw const handler) })?;
+    pub(crate) fn new(wakeup: bool) -> Result<Self, Failure> {
+        let ucx = Library::load()?;
+        let mut features = Features::AM | Features::TAG;
+        if wakeup {
+            features = features | Features::WAKEUP;
+        }
+        let context = ucx.context(&ucx.config()?, features)?;
+        let mut worker = context.worker(&Default::default(), Arrived::default())?;
+        worker.receive(MESSAGE)?;
         Ok(Self {
-            ucx,
-            context,
             worker,
-            ep: std::ptr::null_mut(),
+            endpoint: None,
             tags_received: 0,
             messages_received: 0,
-            arrived,
             receiving: None,
-            told: None,
+            done: None,
             sending: Vec::new(),
         })
     }
 
-    /// The worker's, as hexadecimal digits.
-    pub(crate) fn address(&self) -> Result<String, Status> {
-        let (mut address, mut len) = (std::ptr::null_mut(), 0);
-        // SAFETY: the worker is alive, and both are written.
-        let status = unsafe {
-            self.ucx
-                .ucp_worker_get_address(self.worker, &raw mut address, &raw mut len)
-        };
-        self.ucx.check(status)?;
-        // SAFETY: UCX wrote so many bytes, and has them until they are released.
-        let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) };
-        let text = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        // SAFETY: the worker's own.
-        unsafe { self.ucx.ucp_worker_release_address(self.worker, address) };
-        Ok(text)
+    /// What ifunc attaches to.
+    pub(crate) fn worker(&self) -> (ucx::raw::ucp_context_h, ucx::raw::ucp_worker_h) {
+        self.worker.as_raw()
     }
 
-    pub(crate) fn connect(&mut self, peer: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// The endpoint that ifunc connects over.
+    pub(crate) fn endpoint(&self) -> ucx::raw::ucp_ep_h {
+        self.connected().as_raw()
+    }
+
+    fn connected(&self) -> &Endpoint {
+        self.endpoint.as_ref().expect("the application is connected")
+    }
+
+    /// The worker's, as hexadecimal digits.
+    pub(crate) fn address(&self) -> Result<String, ucx::Error> {
+        let address = self.worker.address()?;
+        Ok(address.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    pub(crate) fn connect(&mut self, peer: &str) -> Result<(), Failure> {
         let bytes = (0..peer.len())
             .step_by(2)
             .map(|at| u8::from_str_radix(&peer[at..at + 2], 16))
             .collect::<Result<Vec<u8>, _>>()?;
-        let params = ucp_ep_params_t {
-            field_mask: u64::from(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS),
-            address: bytes.as_ptr().cast(),
-            ..ucp_ep_params_t::default()
-        };
-        // SAFETY: the worker is alive, the address was printed by this program.
-        let status = unsafe {
-            self.ucx
-                .ucp_ep_create(self.worker, &raw const params, &raw mut self.ep)
-        };
-        self.ucx.check(status)?;
+        // SAFETY: the address was printed by this program, in another process.
+        let endpoint = unsafe { self.worker.connect_to_worker(&bytes, Default::default())? };
+        self.endpoint = Some(endpoint);
         self.receiving = Some(self.receive(TAG, LARGE));
-        self.told = Some(self.receive(DONE, SMALL));
+        self.done = Some(self.receive(DONE, SMALL));
         Ok(())
     }
 
-    fn receive(&self, tag: u64, len: usize) -> (ucs_status_ptr_t, Box<[u8]>) {
-        let mut room = vec![0; len].into_boxed_slice();
-        let params = ucp_request_param_t::default();
-        // SAFETY: the room stays where it is until the request has ended.
-        let request = unsafe {
-            self.ucx.ucp_tag_recv_nbx(
-                self.worker,
-                room.as_mut_ptr().cast(),
-                len,
-                tag,
-                u64::MAX,
-                &raw const params,
-            )
+    fn receive(&mut self, tag: u64, len: usize) -> Started<Vec<u8>> {
+        let mask = u64::MAX;
+        let receive = Incoming::Tagged {
+            tag,
+            mask,
+            data: 0..len,
         };
-        (request, room)
+        self.worker
+            .start_receiving(receive, vec![0; len])
+            .expect("a receive")
+    }
+
+    fn start(&mut self, bytes: Box<[u8]>, operation: impl Fn(&Endpoint, usize) -> Outgoing<'_>) {
+        let endpoint = self.endpoint.as_ref().expect("the application is connected");
+        let operation = operation(endpoint, bytes.len());
+        if let Started::UnderWay(request) = self.worker.start(operation, bytes).expect("a send") {
+            self.sending.push(request);
+        }
     }
 
     fn send_tag(&mut self, tag: u64, bytes: Box<[u8]>) {
-        let params = ucp_request_param_t::default();
-        // SAFETY: the endpoint is alive; the bytes stay where they are until the request has ended.
-        let request = unsafe {
-            self.ucx.ucp_tag_send_nbx(
-                self.ep,
-                bytes.as_ptr().cast(),
-                bytes.len(),
-                tag,
-                &raw const params,
-            )
-        };
-        self.sending.push((request, bytes));
+        self.start(bytes, |endpoint, len| Outgoing::Tagged {
+            endpoint,
+            tag,
+            data: 0..len,
+        });
     }
 
     /// The `n`th message of each kind.
     pub(crate) fn send(&mut self, n: u64) {
         self.send_tag(TAG, content(n, 1));
-        let bytes = content(n, 2);
-        let params = ucp_request_param_t {
-            op_attr_mask: UCP_OP_ATTR_FIELD_FLAGS,
-            flags: UCP_AM_SEND_FLAG_EAGER,
-            ..ucp_request_param_t::default()
-        };
-        // SAFETY: as above.
-        let request = unsafe {
-            self.ucx.ucp_am_send_nbx(
-                self.ep,
-                MESSAGE,
-                std::ptr::null(),
-                0,
-                bytes.as_ptr().cast(),
-                bytes.len(),
-                &raw const params,
-            )
-        };
-        self.sending.push((request, bytes));
+        self.start(content(n, 2), |endpoint, len| Outgoing::Message {
+            endpoint,
+            id: MESSAGE,
+            header: 0..0,
+            data: 0..len,
+            flags: Flags::EAGER,
+        });
     }
 
     pub(crate) fn tell_done(&mut self) {
@@ -203,10 +146,7 @@ impl Application {
     }
 
     pub(crate) fn is_told_done(&mut self) -> bool {
-        self.told
-            .as_ref()
-            .is_none_or(|(request, _)| self.has_ended(*request))
-            && self.is_idle()
+        self.done.as_ref().is_none_or(|done| self.has_ended(done)) && self.is_idle()
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -217,44 +157,50 @@ impl Application {
         self.sending.is_empty()
     }
 
-    fn has_ended(&self, request: ucs_status_ptr_t) -> bool {
-        assert!(!UCS_PTR_IS_ERR(request), "{:?}", self.ucx.check_ptr(request));
-        // SAFETY: a request that was not freed.
-        !UCS_PTR_IS_PTR(request) || unsafe { self.ucx.ucp_request_check_status(request) } != UCS_INPROGRESS
+    fn has_ended(&self, started: &Started<Vec<u8>>) -> bool {
+        match started {
+            Started::Done(_) => true,
+            Started::UnderWay(request) => request.is_done(&self.worker),
+        }
     }
 
-    fn free(&self, request: ucs_status_ptr_t) {
-        if UCS_PTR_IS_PTR(request) {
-            // SAFETY: it has ended, and is used for the last time.
-            unsafe { self.ucx.ucp_request_free(request) };
+    /// The bytes of a receive that has ended.
+    fn received(&mut self, started: Started<Vec<u8>>) -> Result<Vec<u8>, Status> {
+        match started {
+            Started::Done(bytes) => Ok(bytes),
+            Started::UnderWay(request) => {
+                let (bytes, result) = request.finish(&mut self.worker).expect("it has ended");
+                result.map(|()| bytes)
+            }
         }
     }
 
     /// Progress, and what came of it.
     pub(crate) fn progress(&mut self) {
-        // SAFETY: the worker is alive and this thread's.
-        unsafe { self.ucx.ucp_worker_progress(self.worker) };
-        let (over, still) = std::mem::take(&mut self.sending)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(request, _)| self.has_ended(*request));
-        self.sending = still;
-        over.into_iter().for_each(|(request, _)| self.free(request));
-        while let Some((request, room)) = self.receiving.take() {
-            if !self.has_ended(request) {
-                self.receiving = Some((request, room));
+        self.worker.progress();
+        for request in std::mem::take(&mut self.sending) {
+            match request.finish(&mut self.worker) {
+                Ok((_, result)) => result.expect("a send"),
+                Err(request) => self.sending.push(request),
+            }
+        }
+        while let Some(receiving) = self.receiving.take() {
+            if !self.has_ended(&receiving) {
+                self.receiving = Some(receiving);
                 break;
             }
-            self.free(request);
+            let bytes = self.received(receiving).expect("a message by tag");
             let expected = content(self.tags_received, 1);
             assert!(
-                room[..expected.len()] == expected[..],
+                bytes[..expected.len()] == expected[..],
                 "message {} by tag",
                 self.tags_received
             );
             self.tags_received += 1;
             self.receiving = Some(self.receive(TAG, LARGE));
         }
-        for message in self.arrived.take() {
+        let arrived = std::mem::take(&mut self.worker.handler().0);
+        for message in arrived {
             assert!(
                 message == *content(self.messages_received, 2),
                 "active message {}",
@@ -266,43 +212,39 @@ impl Application {
 
     /// A last message both ways: the worker still works.
     pub(crate) fn goodbye(&mut self) {
-        if let Some((request, _)) = self.told.take() {
-            self.free(request);
-        }
-        self.told = Some(self.receive(DONE + 1, SMALL));
+        self.done = Some(self.receive(DONE + 1, SMALL));
         self.send_tag(DONE + 1, vec![8; SMALL].into());
         while !self.is_told_done() {
             self.progress();
         }
     }
 
-    /// Closes the endpoint, destroys the worker and the context.
+    /// Ends what is under way and closes the endpoint; worker and context go with the application.
     pub(crate) fn end(mut self) {
-        for (request, _) in self.receiving.take().into_iter().chain(self.told.take()) {
-            if UCS_PTR_IS_PTR(request) {
-                if !self.has_ended(request) {
-                    // SAFETY: a request of this worker that was not freed.
-                    unsafe { self.ucx.ucp_request_cancel(self.worker, request) };
-                }
-                while !self.has_ended(request) {
-                    // SAFETY: the worker is alive and this thread's.
-                    unsafe { self.ucx.ucp_worker_progress(self.worker) };
-                }
-                self.free(request);
+        for started in self.receiving.take().into_iter().chain(self.done.take()) {
+            if let Started::UnderWay(request) = &started
+                && !request.is_done(&self.worker)
+            {
+                request.cancel(&mut self.worker);
             }
+            while !self.has_ended(&started) {
+                self.worker.progress();
+            }
+            // One that was cancelled has no bytes.
+            let _ = self.received(started);
         }
-        let params = ucp_request_param_t::default();
-        // SAFETY: the endpoint is alive and used for the last time.
-        let request = unsafe { self.ucx.ucp_ep_close_nbx(self.ep, &raw const params) };
-        while !UCS_PTR_IS_ERR(request) && !self.has_ended(request) {
-            // SAFETY: the worker is alive and this thread's.
-            unsafe { self.ucx.ucp_worker_progress(self.worker) };
-        }
-        self.free(request);
-        // SAFETY: alive, and used for the last time.
-        unsafe {
-            self.ucx.ucp_worker_destroy(self.worker);
-            self.ucx.ucp_cleanup(self.context);
+        let Some(endpoint) = self.endpoint.take() else {
+            return;
+        };
+        let close = Outgoing::Close {
+            endpoint,
+            force: false,
+        };
+        if let Ok(Started::UnderWay(request)) = self.worker.start(close, ()) {
+            while !request.is_done(&self.worker) {
+                self.worker.progress();
+            }
+            let _ = request.finish(&mut self.worker);
         }
     }
 }

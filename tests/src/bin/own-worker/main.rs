@@ -42,15 +42,16 @@ fn main() -> Result<(), Failure> {
 
     // What it adds.
     let options = WorkerOptions::new(IFUNC).progress(progress).wakeup(wakeup);
+    let (context, worker) = application.worker();
     // SAFETY: both are alive until `close` below; the context has the features that are said; this thread alone uses them,
-    // and the id is nobody else's.
-    let worker = unsafe { Worker::from_raw(application.context, application.worker, options)? };
+    // and the application uses another id.
+    let worker = unsafe { Worker::from_raw(context, worker, options)? };
     // SAFETY: the peer is this program again.
     let mut target = unsafe { Target::builder().accept_code() }.listen_on(&worker)?;
     let mut state = State::default();
     // The peer connects to us while we connect to it: neither may wait for the other.
-    // SAFETY: of that worker, and closed behind the source.
-    let mut connecting = unsafe { worker.call(application.ep, SourceOptions::default())? };
+    // SAFETY: of that worker, and closed after the source.
+    let mut connecting = unsafe { worker.call(application.endpoint(), SourceOptions::default())? };
     let deadline = Instant::now() + PATIENCE;
     let source = loop {
         application.progress();
@@ -126,7 +127,7 @@ fn work(
                 Err(error) => return Err(error.into()),
             }
         }
-        // The application's own; with `progress(false)` nobody else's.
+        // The application's own; with `progress(false)` there is no other.
         application.progress();
         target.poll(state);
         if let Some(result) = calls.first_mut().and_then(|call| call.try_wait()) {

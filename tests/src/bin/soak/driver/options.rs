@@ -139,7 +139,7 @@ impl Options {
 /// The transports between processes that this machine has.
 fn available() -> Vec<String> {
     let mut names = vec!["shm".to_owned()];
-    match ucx_sys::Ucx::load() {
+    match ucx::Library::load() {
         Ok(_) => names.extend(
             ["ucx", "ucx-put"]
                 .into_iter()

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ucx::Endpoint;
+
 use super::super::{Result, say, wait_for_driver};
 use super::worker::Worker;
 
 /// Until standard input ends.
 pub(crate) fn run() -> Result {
     let mut worker = Worker::new()?;
-    let (listener, port) = worker.listen()?;
+    let listener = worker.0.listen(([127, 0, 0, 1], 0).into())?;
+    let port = listener.address().port();
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&stopped);
     std::thread::spawn(move || {
@@ -17,27 +20,28 @@ pub(crate) fn run() -> Result {
         stop.store(true, Ordering::Relaxed);
     });
     say(&format!("ready {port}"));
-    let mut peers = Vec::new();
+    let mut peers: Vec<Endpoint> = Vec::new();
     while !stopped.load(Ordering::Relaxed) {
-        let some = worker.progress()?;
-        let knocks = std::mem::take(&mut *worker.happened().knocks.borrow_mut());
-        for knock in knocks {
-            // Who knocked may be dead by now.
-            peers.extend(worker.accept(knock));
+        let some = worker.progress();
+        let requests = std::mem::take(&mut worker.0.handler().requests);
+        for request in requests {
+            // The peer may be dead by now.
+            peers.extend(worker.accept(request));
         }
-        let failed = std::mem::take(&mut *worker.happened().failed.borrow_mut());
-        for ep in failed {
-            peers.retain(|peer| *peer != ep);
-            worker.close(ep, true);
+        let failed = std::mem::take(&mut worker.0.handler().failed);
+        for id in failed {
+            for peer in peers.extract_if(.., |peer| peer.id() == id) {
+                worker.close(peer, true);
+            }
         }
         if !some {
             worker.sleep(5);
         }
     }
-    worker.hush(listener);
-    for ep in peers {
-        worker.close(ep, true);
+    worker.0.close_listener(listener);
+    for peer in peers {
+        worker.close(peer, true);
     }
-    say(&format!("stopped messages={}", worker.happened().messages.get()));
+    say(&format!("stopped messages={}", worker.0.handler().messages));
     Ok(())
 }
