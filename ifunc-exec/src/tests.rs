@@ -27,12 +27,16 @@ impl Observer for Events {
 }
 
 fn executor(code_bytes: usize, max_images: usize) -> (InProcess, Arc<Events>) {
+    executor_with(code_bytes, max_images, DebugInfo::default())
+}
+
+fn executor_with(code_bytes: usize, max_images: usize, debug: DebugInfo) -> (InProcess, Arc<Events>) {
     let options = InProcessOptions {
         code_bytes,
         max_images,
         max_image_memory: 1 << 16,
         stack_bytes: 1 << 20,
-        debug: DebugInfo::default(),
+        debug,
         library_folders: Vec::new,
     };
     let events = Arc::<Events>::default();
@@ -208,4 +212,38 @@ fn other_bytes_than_those_of_the_id_are_refused() {
     let bytes = SharedBytes::from(add().encode().unwrap());
     let refusal = executor.validate(&[0; 32], &bytes).unwrap_err();
     assert_eq!(refusal.reason, Rejection::IdMismatch);
+}
+
+/// Nanoseconds of an install, of which the registration with debuggers may be one twentieth.
+#[test]
+#[ignore = "a measurement"]
+fn an_install_with_and_without_debuggers() {
+    const INSTALLS: usize = 1000;
+    let images: Vec<_> = (0..INSTALLS)
+        .map(|number| {
+            let parts = ImageParts {
+                name: format!("panics_{number}"),
+                ..panics()
+            };
+            let bytes = parts.encode().unwrap();
+            (*blake3::hash(&bytes).as_bytes(), SharedBytes::from(bytes))
+        })
+        .collect();
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..30 {
+        for (times, debug) in times.iter_mut().zip([DebugInfo::none(), DebugInfo::names()]) {
+            let (executor, _) = executor_with(1 << 24, INSTALLS, debug);
+            let began = std::time::Instant::now();
+            for (id, bytes) in &images {
+                let valid = executor.validate(id, bytes).unwrap();
+                executor.install(&valid).unwrap();
+            }
+            times.push(began.elapsed().as_nanos() as usize / INSTALLS);
+        }
+    }
+    for (times, what) in times.iter_mut().zip(["nothing", "names"]) {
+        times.sort_unstable();
+        let (least, median) = (times[0], times[times.len() / 2]);
+        println!("debuggers learn {what}: {least} ns at least, {median} ns in the median");
+    }
 }

@@ -143,10 +143,10 @@ fn in_order(names: &[&str], wanted: &[&str]) -> bool {
         .all(|wanted| names.any(|name| name.starts_with(wanted)))
 }
 
-/// From an ifunc's caller in the runtime to the end: whatever an image is like, the way to the host's frames is found.
+/// Frames of the host, from the shim that calls the ifunc to the end. They are found for every kind of image.
 const HOST: [&str; 3] = [
     "ifunc_exec_enter",
-    "ifunc_rt::target::connection::Connection::poll",
+    "ifunc_rt::target::Target::poll",
     "main",
 ];
 

@@ -1,166 +1,184 @@
-//! The symbol files that gdb is given: made from an image's name alone, or from its companion.
+//! The symbol files that gdb is given: made from an image's name alone, or from its debug object.
 //!
-//! Both are ELF relocatable files whose sections have addresses. Nothing in them is left to relocate: gdb takes address 0
-//! for that of code which is not there only in a file without relocations.
+//! Both are ELF relocatable files whose sections have addresses. Nothing in them is left to relocate: only in a file without
+//! relocations gdb does not take address 0 for that of code which is not there.
 
 use std::sync::LazyLock;
 
-use object::elf::{self, FileHeader64, Ident, SectionHeader64, Sym64};
+use ifunc_abi::name::MAX_NAME;
+use ifunc_abi::symbols::MAIN_SUFFIX;
+use object::elf::{self, FileHeader64, SectionHeader64, Sym64};
 use object::pod::bytes_of;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
-use object::{LittleEndian as LE, SectionIndex};
+use object::write::elf::{FileHeader, SectionHeader, Sym, Writer};
+use object::{Endianness, LittleEndian as LE, SectionIndex};
 
 use super::Placement;
 use super::object::DebugObject;
 use crate::arch::ARCH;
 use crate::stack;
 
-/// What is behind the name of an image's entry.
-const MAIN: &str = ifunc_abi::symbols::MAIN_SUFFIX;
+const FILE_HEADER: FileHeader = FileHeader {
+    os_abi: elf::ELFOSABI_NONE,
+    abi_version: 0,
+    e_type: elf::ET_REL,
+    e_machine: elf::Machine(ARCH),
+    e_entry: 0,
+    e_flags: elf::FileFlags(0),
+};
 
-const STRINGS: &[u8] = b"\0.text\0.debug_frame\0.symtab\0.strtab\0";
-const TEXT_NAME: u32 = 1;
-const FRAME_NAME: u32 = 7;
-const SYMTAB_NAME: u32 = 20;
-const STRTAB_NAME: u32 = 28;
-const TEXT: u16 = 1;
-const STRTAB: u16 = 4;
-const SECTIONS: usize = 5;
-
-const HEADER: usize = size_of::<FileHeader64<LE>>();
 const SECTION: usize = size_of::<SectionHeader64<LE>>();
-const SYMBOL: usize = size_of::<Sym64<LE>>();
 
-/// The header of a file of `sections` sections, whose headers lie at `sections_at`, with their names in section `names`.
-fn header(sections_at: usize, sections: u16, names: u16) -> FileHeader64<LE> {
-    FileHeader64 {
-        e_ident: Ident {
-            magic: elf::ELFMAG,
-            class: elf::ELFCLASS64,
-            data: elf::ELFDATA2LSB,
-            version: elf::EV_CURRENT,
-            os_abi: elf::ELFOSABI_NONE,
-            abi_version: 0,
-            padding: [0; 7],
-        },
-        e_type: elf::ET_REL.into(),
-        e_machine: elf::Machine(ARCH).into(),
-        e_version: u32::from(elf::EV_CURRENT.0).into(),
-        e_entry: 0.into(),
-        e_phoff: 0.into(),
-        e_shoff: (sections_at as u64).into(),
-        e_flags: elf::FileFlags(0).into(),
-        e_ehsize: (HEADER as u16).into(),
-        e_phentsize: 0.into(),
-        e_phnum: 0.into(),
-        e_shentsize: (SECTION as u16).into(),
-        e_shnum: sections.into(),
-        e_shstrndx: elf::SymbolSection(names).into(),
-    }
+/// The file of an image of which only the name is known: one function, `NAME_main`, as long as the code. An install copies it
+/// and fills in the rest, because that costs a few nanoseconds where writing a file costs microseconds.
+struct Template {
+    file: Vec<u8>,
+    /// Where the header of `.text` is.
+    text: usize,
+    /// Where the address of the code is in the frame description entry; its length follows.
+    frame: usize,
+    /// Where the symbol is.
+    symbol: usize,
+    /// Where its name is.
+    name: usize,
 }
 
-/// The header of a section of bytes at `offset`, placed at `address`.
-fn section(
-    name: u32,
-    kind: elf::SectionType,
-    flags: u64,
-    address: usize,
-    offset: usize,
-    size: u64,
-) -> SectionHeader64<LE> {
-    SectionHeader64 {
-        sh_name: name.into(),
-        sh_type: kind.into(),
-        sh_flags: elf::SectionFlags(flags).into(),
-        sh_addr: (address as u64).into(),
-        sh_offset: (offset as u64).into(),
-        sh_size: size.into(),
-        sh_link: 0.into(),
-        sh_info: 0.into(),
-        sh_addralign: 1.into(),
-        sh_entsize: 0.into(),
+/// The length of a name and of what follows it.
+const NAME: usize = MAX_NAME + MAIN_SUFFIX.len();
+
+static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
+    let frame = frame();
+    let mut file = Vec::new();
+    let mut writer = Writer::new(Endianness::Little, true, &mut file);
+    writer.reserve_file_header();
+    let frame_at = writer.reserve(frame.len() as u64, 8);
+    writer.reserve_null_section_index();
+    let text_name = writer.add_section_name(b".text");
+    let text = writer.reserve_section_index();
+    let frame_name = writer.add_section_name(b".debug_frame");
+    writer.reserve_section_index();
+    let name = writer.add_string(&[b'n'; NAME]);
+    writer.reserve_null_symbol_index();
+    writer.reserve_symbol_index(Some(text));
+    writer.reserve_symtab_section_index();
+    writer.reserve_symtab();
+    writer.reserve_strtab_section_index();
+    writer.reserve_strtab().expect("a short table");
+    writer.reserve_shstrtab_section_index();
+    writer.reserve_shstrtab().expect("a short table");
+    writer.reserve_section_headers();
+
+    writer.write_file_header(&FILE_HEADER).expect("a short file");
+    writer.write_align(8);
+    writer.write(&frame);
+    let symbol = writer.write_null_symbol() as usize + size_of::<Sym64<LE>>();
+    writer.write_symbol(&Sym {
+        section: Some(text.0),
+        st_name: writer.string_offset(Some(name)),
+        st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, elf::STT_FUNC),
+        st_other: elf::SymbolOther(0),
+        st_shndx: elf::SymbolSection(0),
+        st_value: 0,
+        st_size: 0,
+    });
+    writer.write_strtab();
+    writer.write_shstrtab();
+    let sections_at = writer.write_null_section_header() as usize;
+    let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+    for (name, kind, flags, size) in [
+        (text_name, elf::SHT_NOBITS, code, 0),
+        (frame_name, elf::SHT_PROGBITS, 0, frame.len() as u64),
+    ] {
+        writer.write_section_header(&SectionHeader {
+            sh_name: writer.section_name_offset(Some(name)),
+            sh_type: kind,
+            sh_flags: elf::SectionFlags(flags),
+            sh_addr: 0,
+            sh_offset: frame_at,
+            sh_size: size,
+            sh_link: 0,
+            sh_info: 0,
+            sh_addralign: 1,
+            sh_entsize: 0,
+        });
     }
-}
+    writer.write_symtab_section_header(1);
+    writer.write_strtab_section_header();
+    writer.write_shstrtab_section_header();
+    let name = file.windows(NAME).position(|bytes| bytes == [b'n'; NAME]);
+    Template {
+        text: sections_at + SECTION,
+        frame: frame_at as usize + frame.len() - 2 * size_of::<u64>(),
+        symbol,
+        name: name.expect("the string table holds it"),
+        file,
+    }
+});
 
 /// A file in which nothing is.
 pub(super) fn empty() -> &'static [u8] {
     static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        const NAMES: &[u8] = b"\0.shstrtab\0";
-        let names_at = HEADER + 2 * SECTION;
-        let sections = [
-            section(0, elf::SHT_NULL, 0, 0, 0, 0),
-            section(1, elf::SHT_STRTAB, 0, 0, names_at, NAMES.len() as u64),
-        ];
-        let mut file = bytes_of(&header(HEADER, 2, 1)).to_vec();
-        for section in &sections {
-            file.extend_from_slice(bytes_of(section));
-        }
-        file.extend_from_slice(NAMES);
+        let mut file = Vec::new();
+        let mut writer = Writer::new(Endianness::Little, true, &mut file);
+        writer.reserve_file_header();
+        writer.reserve_null_section_index();
+        writer.reserve_shstrtab_section_index();
+        writer.reserve_shstrtab().expect("a short table");
+        writer.reserve_section_headers();
+        writer.write_file_header(&FILE_HEADER).expect("a short file");
+        writer.write_shstrtab();
+        writer.write_null_section_header();
+        writer.write_shstrtab_section_header();
         file
     });
     &FILE
 }
 
-/// The file of an image of which nothing is known but its name: one function, `NAME_main`, as long as the code.
-pub(super) fn named(place: &Placement<'_>) -> Box<[u8]> {
-    let name = place.image.name();
-    let len = place.image.rx().len() as u64;
-    let entry = u64::from(place.image.entry());
-    let frame = frame(place.base as u64, len);
-    let strings = STRINGS.len() + name.len() + MAIN.len() + 1;
-
-    let frame_at = HEADER;
-    let symtab_at = frame_at + frame.len();
-    let strtab_at = symtab_at + 2 * SYMBOL;
-    let sections_at = (strtab_at + strings).next_multiple_of(8);
-    let mut file = Vec::with_capacity(sections_at + SECTIONS * SECTION);
-
-    file.extend_from_slice(bytes_of(&header(sections_at, SECTIONS as u16, STRTAB)));
-    file.extend_from_slice(&frame);
-    file.resize(symtab_at + SYMBOL, 0);
-    let symbol: Sym64<LE> = Sym64 {
-        st_name: (STRINGS.len() as u32).into(),
-        st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, elf::STT_FUNC),
-        st_other: elf::SymbolOther(0),
-        st_shndx: elf::SymbolSection(TEXT).into(),
-        st_value: entry.into(),
-        st_size: (len - entry.min(len)).into(),
-    };
-    file.extend_from_slice(bytes_of(&symbol));
-    file.extend_from_slice(STRINGS);
-    file.extend_from_slice(name.as_bytes());
-    file.extend_from_slice(MAIN.as_bytes());
-    file.resize(sections_at, 0);
-
-    let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
-    let sections = [
-        section(0, elf::SHT_NULL, 0, 0, 0, 0),
-        section(TEXT_NAME, elf::SHT_NOBITS, code, place.base, frame_at, len),
-        section(FRAME_NAME, elf::SHT_PROGBITS, 0, 0, frame_at, frame.len() as u64),
-        SectionHeader64 {
-            sh_link: u32::from(STRTAB).into(),
-            // The first global one.
-            sh_info: 1.into(),
-            sh_addralign: 8.into(),
-            sh_entsize: (SYMBOL as u64).into(),
-            ..section(SYMTAB_NAME, elf::SHT_SYMTAB, 0, 0, symtab_at, 2 * SYMBOL as u64)
-        },
-        section(STRTAB_NAME, elf::SHT_STRTAB, 0, 0, strtab_at, strings as u64),
-    ];
-    sections
-        .iter()
-        .for_each(|section| file.extend_from_slice(bytes_of(section)));
-    file.into_boxed_slice()
+/// The file of an image of which only the name is known.
+pub(super) fn named(placement: &Placement<'_>) -> Box<[u8]> {
+    let template = &*TEMPLATE;
+    let len = placement.image.rx().len() as u64;
+    let entry = u64::from(placement.image.entry());
+    let mut file: Box<[u8]> = template.file.as_slice().into();
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    let base = placement.base.to_le_bytes();
+    put(
+        template.text + std::mem::offset_of!(SectionHeader64<LE>, sh_addr),
+        &base,
+    );
+    put(
+        template.text + std::mem::offset_of!(SectionHeader64<LE>, sh_size),
+        &len.to_le_bytes(),
+    );
+    put(template.frame, &base);
+    put(template.frame + size_of::<u64>(), &len.to_le_bytes());
+    put(
+        template.symbol + std::mem::offset_of!(Sym64<LE>, st_value),
+        &entry.to_le_bytes(),
+    );
+    let behind_entry = len - entry.min(len);
+    put(
+        template.symbol + std::mem::offset_of!(Sym64<LE>, st_size),
+        &behind_entry.to_le_bytes(),
+    );
+    let name = placement.image.name().as_bytes();
+    put(template.name, name);
+    put(template.name + name.len(), MAIN_SUFFIX.as_bytes());
+    let rest = name.len() + MAIN_SUFFIX.len();
+    file[template.name + rest..template.name + NAME].fill(0);
+    file
 }
 
-/// Call frame information that takes all that an image has on the stack for one frame, the first that there is: nothing
-/// is known of those in it. Which stack it is on, the debugger finds in the [list](crate::stack) of them. Where the stack pointer is on
-/// none of those (a callback that outlived its invocation) the caller is looked for directly behind the stack pointer, which is
-/// right at a function's start.
+/// Call frame information that makes one frame, the first, of all that an image has on the stack: nothing is known of the
+/// frames in it. The debugger finds the stack in the [list](crate::stack) of them. If the stack pointer is on none of those (a
+/// callback that outlived its invocation), the caller is expected right at the stack pointer, which is true at a function's
+/// start.
 ///
 /// On return to the shim, no register but the stack pointer has a known value, and its call frame information needs no
 /// other.
-fn frame(base: u64, len: u64) -> Vec<u8> {
+///
+/// Address and length of the code are the last two words, 0 here.
+fn frame() -> Vec<u8> {
     const RETURN_ADDRESS: u8 = 16;
     let expression = frame_address();
 
@@ -174,9 +192,8 @@ fn frame(base: u64, len: u64) -> Vec<u8> {
     for register in [3, 6, 12, 13, 14, 15] {
         common.extend_from_slice(&[0x07, register]); // DW_CFA_undefined
     }
-    let mut function = vec![0; 4];
-    function.extend_from_slice(&base.to_le_bytes());
-    function.extend_from_slice(&len.to_le_bytes());
+    // The offset of the common entry, 0, and the two words.
+    let function = vec![0; 20];
     for mut entry in [common, function] {
         // Padded with DW_CFA_nop.
         entry.resize((4 + entry.len()).next_multiple_of(8) - 4, 0);
@@ -205,7 +222,7 @@ fn frame_address() -> Vec<u8> {
     code.extend_from_slice(&(stack::first() as u64).to_le_bytes());
     code.push(DEREF);
     let next = code.len();
-    // Behind each jump its way from the byte that follows it.
+    // After each jump its distance from the byte that follows it.
     code.extend_from_slice(&[DUP, IF, 6, 0, DROP, STACK_POINTER, 8, GO, 27, 0]);
     code.extend_from_slice(&[STACK_POINTER, 0, PICK, 1, PLUS, stack::LOW, DEREF, AT_LEAST]);
     code.extend_from_slice(&[STACK_POINTER, 0, PICK, 2, PLUS, stack::FRAME, DEREF, BELOW]);
@@ -216,23 +233,23 @@ fn frame_address() -> Vec<u8> {
     code
 }
 
-/// The file of an image whose companion is there: its sections at their addresses, and every address in it written.
-/// `None`: it is not what it should be.
-pub(super) fn placed(object: &DebugObject, place: &Placement<'_>) -> Option<Box<[u8]>> {
+/// The file of an image whose debug object is known: its sections at their addresses, and every address in it written.
+/// `None`: the object is malformed.
+pub(super) fn placed(object: &DebugObject, placement: &Placement<'_>) -> Option<Box<[u8]>> {
     let data = object.bytes();
     let header = FileHeader64::<LE>::parse(data).ok()?;
     let table = header.sections(LE, data).ok()?;
     let symbols = table.symbols(LE, data, elf::SHT_SYMTAB).ok()?;
     let headers_at = usize::try_from(header.e_shoff(LE)).ok()?;
-    // `sections` has looked at all of them there.
+    // `sections` has read all of them there.
     let header_at = |index: usize| headers_at + index * SECTION;
 
     let mut addresses = vec![0u64; table.len()];
     let mut patches: Vec<(usize, Vec<u8>)> = Vec::new();
     for (index, section) in table.enumerate() {
         let address = match table.section_name(LE, section).ok()? {
-            b".text" => place.base,
-            b".data" => place.base + place.image.rw_range()?.0 as usize,
+            b".text" => placement.base,
+            b".data" => placement.base + placement.image.rw_range()?.0 as usize,
             _ => continue,
         };
         addresses[index.0] = address as u64;
@@ -277,8 +294,8 @@ pub(super) fn placed(object: &DebugObject, place: &Placement<'_>) -> Option<Box<
     Some(file.into_boxed_slice())
 }
 
-/// Where in the file the eight bytes at `offset` lie of a section of `size` bytes that begins at `start`. All three are
-/// what the file says.
+/// Where in the file the eight bytes at `offset` lie of a section of `size` bytes that begins at `start`. The file chooses all
+/// three.
 fn place_in(start: u64, size: u64, offset: u64) -> Option<usize> {
     if offset.checked_add(8)? > size {
         return None;
@@ -288,16 +305,47 @@ fn place_in(start: u64, size: u64, offset: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use object::{Object as _, ObjectSection as _};
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
     use super::*;
 
     #[test]
-    fn what_a_file_says_of_itself_is_no_address_yet() {
+    fn offsets_of_a_file_are_checked() {
         assert_eq!(place_in(64, 16, 8), Some(72));
         assert_eq!(place_in(64, 16, 9), None);
         assert_eq!(place_in(64, u64::MAX, u64::MAX - 3), None);
         assert_eq!(place_in(u64::MAX - 8, u64::MAX, 16), None);
+    }
+
+    #[test]
+    fn the_file_of_a_name_is_filled_in() {
+        let parts = ifunc_abi::image::ImageParts {
+            name: "add".into(),
+            arch: ARCH,
+            rx: vec![0xc3; 40],
+            entry: 8,
+            ..Default::default()
+        };
+        let bytes = parts.encode().unwrap();
+        let image = ifunc_abi::image::Image::parse(&bytes).unwrap();
+        let placement = Placement {
+            id: &[0; 32],
+            image: &image,
+            base: 0x7000,
+            code: image.rx(),
+        };
+        let file = named(&placement);
+        let file = object::File::parse(&*file).unwrap();
+        let text = file.section_by_name(".text").unwrap();
+        assert_eq!((text.address(), text.size()), (0x7000, 40));
+        let symbols: Vec<_> = file
+            .symbols()
+            .map(|symbol| (symbol.name().unwrap(), symbol.address(), symbol.size()))
+            .collect();
+        assert_eq!(symbols, [("add_main", 8, 32)]);
+        let frame = file.section_by_name(".debug_frame").unwrap().data().unwrap();
+        let (_, words) = frame.split_at(frame.len() - 16);
+        assert_eq!(words, [0x7000u64.to_le_bytes(), 40u64.to_le_bytes()].concat());
     }
 
     #[test]
