@@ -16,14 +16,14 @@ const MAX_DETAIL: usize = 4096;
 
 unsafe extern "C" {
     fn ifunc_exec_enter(
-        frame: *const c_void,
-        main: *const c_void,
         payload: *const u8,
         size: usize,
         target: *mut c_void,
         ctx: *mut Context,
+        main: *const c_void,
+        gate: *const c_void,
     ) -> u32;
-    fn ifunc_exec_escape(frame: *const c_void) -> !;
+    fn ifunc_exec_escape(gate: *const c_void) -> !;
 }
 
 /// On which side of the gate the thread is.
@@ -92,7 +92,7 @@ impl ExecThread {
         let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
         let gate = Box::new(Gate {
             saved_rsp: UnsafeCell::new(0),
-            stack_top: stack.top(),
+            stack_top: stack.top() - size_of::<usize>(),
             stack_low: stack.low(),
             side: Cell::new(Side::Idle),
             escape: UnsafeCell::new(None),
@@ -138,7 +138,7 @@ impl Session<'_> {
         gate.side.set(Side::Ifunc);
         // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is
         // the caller's promise.
-        let code = unsafe { ifunc_exec_enter((&raw const *gate).cast(), main, payload, size, target, ctx) };
+        let code = unsafe { ifunc_exec_enter(payload, size, target, ctx, main, (&raw const *gate).cast()) };
         gate.side.set(Side::Idle);
         // SAFETY: the invocation is over and `&mut self` excludes another: there is no other reference into the cell.
         let escape = unsafe { &mut *gate.escape.get() };
@@ -171,7 +171,7 @@ impl Gate {
     /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
     /// `X_main` is called: the canonical frame address of `X_main`'s frame, as call frame information names it.
     fn stack(&self) -> std::ops::Range<usize> {
-        self.stack_low..self.stack_top - 2 * size_of::<usize>()
+        self.stack_low..self.stack_top - size_of::<usize>()
     }
 
     fn is(&self, side: Side) -> bool {

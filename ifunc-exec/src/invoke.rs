@@ -7,14 +7,9 @@ use ifunc_abi::context::{self, Context};
 use ifunc_abi::image::ImageFlags;
 use ifunc_abi::status::{Failure, PanicDetail};
 
+use crate::InstalledImage;
 use crate::executor::{Failed, Invocation};
 use crate::gate::{Escape, Session};
-
-/// What `Context::host` points to, for `Context::log`.
-struct Caller<'a> {
-    ifunc: &'a str,
-    sender: u64,
-}
 
 /// Runs an invocation and returns the length of its answer, which is in `room`; `None`: no caller waits for one.
 #[inline(always)]
@@ -23,10 +18,6 @@ pub(crate) fn invoke(
     invocation: Invocation<'_>,
     room: Option<&mut [u8]>,
 ) -> Result<usize, Box<Failed>> {
-    let caller = Caller {
-        ifunc: &invocation.image.name,
-        sender: invocation.sender,
-    };
     let (answer, answer_capacity) =
         room.map_or((std::ptr::null_mut(), 0), |room| (room.as_mut_ptr(), room.len()));
     let mut ctx = Context {
@@ -37,7 +28,7 @@ pub(crate) fn invoke(
         answer_capacity,
         answer_len: 0,
         log,
-        host: (&raw const caller).cast_mut().cast(),
+        host: (&raw const *invocation.image).cast_mut().cast(),
     };
     // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
     let result = unsafe {
@@ -154,18 +145,16 @@ unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len:
         if message.is_null() || len > isize::MAX as usize {
             return;
         }
-        // SAFETY: injected code passes the context it was called with, whose `host` is the `Caller` of its invocation,
-        // and a message of `len` bytes.
-        let (caller, message) = unsafe {
+        // SAFETY: injected code passes the context it was called with, whose `host` is the image of its invocation, and a
+        // message of `len` bytes.
+        let (image, source, message) = unsafe {
             let Some(ctx) = ctx.as_ref() else { return };
-            (
-                &*ctx.host.cast::<Caller<'_>>(),
-                std::slice::from_raw_parts(message, len),
-            )
+            let image = &*ctx.host.cast::<InstalledImage>();
+            (image, ctx.sender, std::slice::from_raw_parts(message, len))
         };
         let message = String::from_utf8_lossy(message);
         let message = OneLine(&message);
-        let (ifunc, source) = (caller.ifunc, caller.sender);
+        let ifunc = &*image.name;
         match level {
             1 => tracing::error!(target: "ifunc", ifunc, source, "{message}"),
             2 => tracing::warn!(target: "ifunc", ifunc, source, "{message}"),

@@ -75,18 +75,19 @@ pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
     ))
 }
 
-// The entry shim. The gate begins with `saved_rsp` (+0) and `stack_top` (+8).
+// The entry shim. The gate begins with `saved_rsp` (+0) and `stack_top` (+8), which is 8 below a multiple of 16.
 //
-// In:  saves the callee-saved registers, MXCSR and the x87 control word on the host's stack, leaves the host's stack
+// In:  called as `enter(payload, size, target, ctx, main, gate)`, so that the arguments of `X_main` are in their registers.
+//      It saves the callee-saved registers, MXCSR and the x87 control word on the host's stack, leaves the host's stack
 //      pointer in the gate, switches to the injected stack and calls `X_main(payload, size, target, ctx)`.
 // Out: by return, with the code in eax; or by `ifunc_exec_escape`, from any depth of the injected stack, which restores
 //      what was saved and returns from the same call (MXCSR and the x87 control word only if they were changed: loading them
-//      costs more than comparing). No frame in between has anything to drop: images are
-//      `panic=abort`, and the host functions that escape own nothing.
+//      costs more than comparing). No frame in between has anything to drop: images are `panic=abort`, and the host functions
+//      that escape own nothing.
 //
-// The host's stack pointer also lies at the top of the injected stack, twice for the sake of alignment, and the call
-// frame information finds it there: a debugger that found its way through an image (`debug/`) goes on into the frames of
-// the host. An unwinder never comes here from above, because images have no tables for it: it ends at the image.
+// The host's stack pointer also lies at the top of the injected stack, and the call frame information finds it there: a
+// debugger that unwound an image (`debug/`) goes on into the frames of the host. An unwinder of the process never comes here
+// from above, because images have no tables for it: it ends at the image.
 core::arch::global_asm!(
     ".pushsection .text.ifunc_exec_enter,\"ax\",@progbits",
     ".p2align 4",
@@ -117,24 +118,16 @@ core::arch::global_asm!(
     ".cfi_def_cfa_offset 64",
     "stmxcsr [rsp]",
     "fnstcw [rsp + 4]",
-    "mov [rdi], rsp",
-    "mov rbx, rdi",
-    "mov rax, rsi",
+    "mov [r9], rsp",
     "mov r10, rsp",
     ".cfi_def_cfa r10, 64",
-    "mov rsp, [rdi + 8]",
-    "push r10",
+    "mov rsp, [r9 + 8]",
     "push r10",
     // DW_CFA_def_cfa_expression: *(rsp) + 64, as DW_OP_breg7 0, DW_OP_deref, DW_OP_plus_uconst 64.
     ".cfi_escape 0x0f, 5, 0x77, 0x00, 0x06, 0x23, 0x40",
-    "mov rdi, rdx",
-    "mov rsi, rcx",
-    "mov rdx, r8",
-    "mov rcx, r9",
     "xor ebp, ebp",
-    "call rax",
-    "mov rdi, rbx",
-    "mov rsp, [rdi]",
+    "call r8",
+    "mov rsp, [rsp]",
     "2:",
     ".cfi_def_cfa rsp, 64",
     "stmxcsr [rsp - 8]",

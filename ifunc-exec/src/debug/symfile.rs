@@ -3,6 +3,7 @@
 //! Both are ELF relocatable files whose sections have addresses. Nothing in them is left to relocate: only in a file without
 //! relocations gdb does not take address 0 for that of code which is not there.
 
+use std::mem::offset_of;
 use std::sync::LazyLock;
 
 use ifunc_abi::name::MAX_NAME;
@@ -39,7 +40,9 @@ struct Template {
     frame: usize,
     /// Where the symbol is.
     symbol: usize,
-    /// Where its name is.
+    /// Where the header of `.strtab` is.
+    strtab: usize,
+    /// Where the symbol's name is: at the end, and no file is longer than its name.
     name: usize,
 }
 
@@ -62,11 +65,11 @@ static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
     writer.reserve_symbol_index(Some(text));
     writer.reserve_symtab_section_index();
     writer.reserve_symtab();
-    writer.reserve_strtab_section_index();
-    writer.reserve_strtab().expect("a short table");
+    let strtab = writer.reserve_strtab_section_index();
     writer.reserve_shstrtab_section_index();
     writer.reserve_shstrtab().expect("a short table");
     writer.reserve_section_headers();
+    writer.reserve_strtab().expect("a short table");
 
     writer.write_file_header(&FILE_HEADER).expect("a short file");
     writer.write_align(8);
@@ -81,7 +84,6 @@ static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
         st_value: 0,
         st_size: 0,
     });
-    writer.write_strtab();
     writer.write_shstrtab();
     let sections_at = writer.write_null_section_header() as usize;
     let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
@@ -105,9 +107,11 @@ static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
     writer.write_symtab_section_header(1);
     writer.write_strtab_section_header();
     writer.write_shstrtab_section_header();
+    writer.write_strtab();
     let name = file.windows(NAME).position(|bytes| bytes == [b'n'; NAME]);
     Template {
         text: sections_at + SECTION,
+        strtab: sections_at + strtab.0 as usize * SECTION,
         frame: frame_at as usize + frame.len() - 2 * size_of::<u64>(),
         symbol,
         name: name.expect("the string table holds it"),
@@ -139,34 +143,30 @@ pub(super) fn named(placement: &Placement<'_>) -> Box<[u8]> {
     let template = &*TEMPLATE;
     let len = placement.image.rx().len() as u64;
     let entry = u64::from(placement.image.entry());
-    let mut file: Box<[u8]> = template.file.as_slice().into();
-    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
-    let base = placement.base.to_le_bytes();
-    put(
-        template.text + std::mem::offset_of!(SectionHeader64<LE>, sh_addr),
-        &base,
-    );
-    put(
-        template.text + std::mem::offset_of!(SectionHeader64<LE>, sh_size),
-        &len.to_le_bytes(),
-    );
-    put(template.frame, &base);
-    put(template.frame + size_of::<u64>(), &len.to_le_bytes());
-    put(
-        template.symbol + std::mem::offset_of!(Sym64<LE>, st_value),
-        &entry.to_le_bytes(),
-    );
-    let behind_entry = len - entry.min(len);
-    put(
-        template.symbol + std::mem::offset_of!(Sym64<LE>, st_size),
-        &behind_entry.to_le_bytes(),
-    );
     let name = placement.image.name().as_bytes();
-    put(template.name, name);
-    put(template.name + name.len(), MAIN_SUFFIX.as_bytes());
-    let rest = name.len() + MAIN_SUFFIX.len();
-    file[template.name + rest..template.name + NAME].fill(0);
-    file
+    let mut file = Vec::with_capacity(template.name + name.len() + MAIN_SUFFIX.len() + 1);
+    file.extend_from_slice(&template.file[..template.name]);
+    file.extend_from_slice(name);
+    file.extend_from_slice(MAIN_SUFFIX.as_bytes());
+    file.push(0);
+    // The string table begins with the empty string.
+    let strings = file.len() as u64 - template.name as u64 + 1;
+    let mut put = |at: usize, word: u64| file[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    let base = placement.base as u64;
+    put(template.text + offset_of!(SectionHeader64<LE>, sh_addr), base);
+    put(template.text + offset_of!(SectionHeader64<LE>, sh_size), len);
+    put(
+        template.strtab + offset_of!(SectionHeader64<LE>, sh_size),
+        strings,
+    );
+    put(template.frame, base);
+    put(template.frame + size_of::<u64>(), len);
+    put(template.symbol + offset_of!(Sym64<LE>, st_value), entry);
+    put(
+        template.symbol + offset_of!(Sym64<LE>, st_size),
+        len - entry.min(len),
+    );
+    file.into_boxed_slice()
 }
 
 /// Call frame information that makes one frame, the first, of all that an image has on the stack: nothing is known of the
