@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::Run;
 use crate::cores::Cores;
 use crate::figures::{FIGURES, Figure};
-use crate::machine::Look;
+use crate::machine::Observation;
 use crate::plan::Plan;
 use crate::report::{csv, terminal};
 use crate::results::Results;
@@ -32,8 +32,11 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         cores: Cores::choose()?,
         rows: Results::new(Status::new(figures.len())),
     };
-    let look = Look::before(bench.cores);
-    bench.rows.status().print(terminal::machine(look.machine()));
+    let observation = Observation::start(bench.cores);
+    bench
+        .rows
+        .status()
+        .print(terminal::machine(observation.machine()));
     let mut failed = Vec::new();
     for figure in &figures {
         bench.rows.status().begins(figure.id, figure.title);
@@ -51,7 +54,7 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         bench.rows.status().print(text);
         bench.rows.status().finished();
     }
-    let machine = look.after(&bench.rows);
+    let machine = observation.finish(&bench.rows);
     let Bench { plan, mut rows, .. } = bench;
     if !plan.quick {
         let text = terminal::goals(&rows);
@@ -83,8 +86,8 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         rows.status().say("Wrote", file.display());
     }
     let verb = if plan.quick { "work" } else { "were measured" };
-    let said = format!("{} figures {verb}, {} rows\n", figures.len(), rows.len());
-    rows.status().print(said);
+    let summary = format!("{} figures {verb}, {} rows\n", figures.len(), rows.len());
+    rows.status().print(summary);
     Ok(())
 }
 
@@ -101,8 +104,8 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Figure>> {
                 .join(", ")
         );
     }
-    let asked = |figure: &&Figure| only.is_empty() || only.iter().any(|name| name == figure.id);
-    Ok(FIGURES.iter().filter(asked).collect())
+    let selected = |figure: &&Figure| only.is_empty() || only.iter().any(|name| name == figure.id);
+    Ok(FIGURES.iter().filter(selected).collect())
 }
 
 fn write(file: &Path, rows: &[Row]) -> Result<()> {

@@ -13,13 +13,13 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    pub(crate) fn of(image: &[u8], who: u32) -> Result<Self> {
+    pub(crate) fn of(image: &[u8], namespace: u32) -> Result<Self> {
         let parts = parts(&Image::parse(image)?);
         ensure!(parts.rw_mem == 0, "`{}` has data of its own", parts.name);
         Ok(Self {
             parts,
             least: image.len(),
-            number: u64::from(who) << 32,
+            number: u64::from(namespace) << 32,
         })
     }
 

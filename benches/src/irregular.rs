@@ -5,16 +5,16 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::cores::Cores;
-use crate::pair::{Hello, Met};
+use crate::pair::{Connected, Hello};
 use crate::program::Program;
 use crate::slots::{Sample, Side, Slot};
 
 /// What all of them are told.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Question {
+pub(crate) enum Request {
     /// To connect: the one that works to those that have a part, and, where answers need it, those to the one. The former
     /// answers by [`Met`]; the latter serve until they are told to stop.
-    Meet { addresses: Vec<String> },
+    Connect { addresses: Vec<String> },
     /// To those that have a part: to serve until they are told to stop.
     Serve,
     /// To those that serve. Answered by their [`Books`].
@@ -25,7 +25,7 @@ pub(crate) enum Question {
 
 /// What updates leave behind in a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Books {
+pub(crate) struct PartSums {
     /// All words together.
     pub(crate) sum: u64,
     /// Each times where it stands: an update of another word is told by it.
@@ -36,7 +36,7 @@ pub(crate) struct Books {
 pub(crate) struct Done {
     pub(crate) ns: f64,
     /// What must be in the books of each part; nothing where only was read.
-    pub(crate) expected: Option<Vec<Books>>,
+    pub(crate) expected: Option<Vec<PartSums>>,
 }
 
 /// What is done to the table.
@@ -85,19 +85,19 @@ impl Cluster {
             let part = part.to_string();
             let env = [env, &[("BENCH_PART", part.as_str()), ("BENCH_PARTS", &all)]].concat();
             let mut target = Program::start(&format!("{kind}-target"), cores.target, &env)?;
-            let hello: Hello = target.hear()?;
+            let hello: Hello = target.receive()?;
             addresses.push(hello.address);
             targets.push(target);
         }
         let mut source = Program::start(&format!("{kind}-source"), cores.source, env)?;
-        let hello: Hello = source.hear()?;
+        let hello: Hello = source.receive()?;
         for target in &mut targets {
-            target.tell(&Question::Meet {
+            target.send(&Request::Connect {
                 addresses: vec![hello.address.clone()],
             })?;
         }
-        source.tell(&Question::Meet { addresses })?;
-        let met: Met = source.hear_beside(&mut targets[0])?;
+        source.send(&Request::Connect { addresses })?;
+        let met: Connected = source.receive_with_peer(&mut targets[0])?;
         let mut cluster = Self {
             name: name.to_owned(),
             source,
@@ -108,27 +108,27 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn stop(&mut self) -> Result<Vec<Books>> {
+    fn stop(&mut self) -> Result<Vec<PartSums>> {
         for target in &mut self.targets {
-            target.tell(&Question::Stop)?;
+            target.send(&Request::Stop)?;
         }
-        self.targets.iter_mut().map(Program::hear).collect()
+        self.targets.iter_mut().map(Program::receive).collect()
     }
 }
 
 impl Side for Cluster {
     fn slot(&mut self, slot: Slot) -> Result<Sample> {
         for target in &mut self.targets {
-            target.tell(&Question::Serve)?;
+            target.send(&Request::Serve)?;
         }
         let operations = slot.operations;
-        self.source.tell(&Question::Work { operations })?;
-        let done: Done = self.source.hear_beside(&mut self.targets[0])?;
-        let books = self.stop()?;
+        self.source.send(&Request::Work { operations })?;
+        let done: Done = self.source.receive_with_peer(&mut self.targets[0])?;
+        let sums = self.stop()?;
         if let Some(expected) = done.expected {
             ensure!(
-                books == expected,
-                "`{}`: {books:?} is in the tables, {expected:?} should be",
+                sums == expected,
+                "`{}`: {sums:?} is in the tables, {expected:?} should be",
                 self.name
             );
         }

@@ -57,15 +57,15 @@ pub(crate) struct Machine {
 }
 
 /// A look at the machine before a run, which is completed afterwards.
-pub(crate) struct Look {
+pub(crate) struct Observation {
     machine: Machine,
     started: std::time::Instant,
     used: Option<Used>,
 }
 
-impl Look {
+impl Observation {
     /// Before anything is measured.
-    pub(crate) fn before(cores: Cores) -> Self {
+    pub(crate) fn start(cores: Cores) -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(name));
@@ -89,8 +89,8 @@ impl Look {
                 uname.release().to_string_lossy()
             ),
             ucx: ucx_sys::Ucx::load().map_or_else(|_| String::new(), |ucx| ucx.version().to_string()),
-            rustc: said_by(Command::new("rustc").arg("--version")),
-            commit: said_by(
+            rustc: output_of(Command::new("rustc").arg("--version")),
+            commit: output_of(
                 Command::new("git")
                     .args(["describe", "--always", "--dirty", "--exclude=*"])
                     .current_dir(env!("CARGO_MANIFEST_DIR")),
@@ -115,7 +115,7 @@ impl Look {
     }
 
     /// After everything, with what was found: the row that stands before the others.
-    pub(crate) fn after(self, rows: &[Row]) -> Row {
+    pub(crate) fn finish(self, rows: &[Row]) -> Row {
         let Self {
             mut machine,
             started,
@@ -230,10 +230,10 @@ fn read(file: &str) -> String {
 }
 
 /// The first line of what a program says; nothing if it cannot be started.
-fn said_by(command: &mut Command) -> String {
-    let said = command.stderr(std::process::Stdio::null()).output();
-    let said = said.map_or_else(|_| Vec::new(), |output| output.stdout);
-    String::from_utf8_lossy(&said)
+fn output_of(command: &mut Command) -> String {
+    let stdout = command.stderr(std::process::Stdio::null()).output();
+    let stdout = stdout.map_or_else(|_| Vec::new(), |output| output.stdout);
+    String::from_utf8_lossy(&stdout)
         .lines()
         .next()
         .unwrap_or_default()

@@ -16,7 +16,6 @@
 //! * `bench`: a run, with its `results` so far, its `status` and the `machine` that it is on
 //! * `report`: tables, CSV, and the page with its plots
 
-mod asked;
 mod bench;
 mod c;
 mod cores;
@@ -31,6 +30,7 @@ mod report;
 mod results;
 mod roles;
 mod row;
+mod slot_program;
 mod slots;
 mod status;
 mod ticks;

@@ -19,9 +19,9 @@ pub(crate) enum Pattern {
 
 /// What the two are told.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Question {
+pub(crate) enum Request {
     /// To connect to the other one. Answered by [`Met`]; over when told to stop.
-    Meet { address: String },
+    Connect { address: String },
     /// To begin. Answered by [`Done`]: by the one that leads when it is over, by the other one after [`Question::Stop`].
     Begin {
         pattern: Pattern,
@@ -40,7 +40,7 @@ pub(crate) struct Hello {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Met {
+pub(crate) struct Connected {
     /// What carries messages to the other one, by the transport's own account.
     pub(crate) carried_by: String,
 }
@@ -76,18 +76,18 @@ impl Pair {
     fn try_start(role: &str, cores: Cores, env: &[(&str, &str)]) -> Result<Self> {
         let mut source = Program::start(role, cores.source, env)?;
         let mut target = Program::start(role, cores.target, env)?;
-        let (first, second): (Hello, Hello) = (source.hear()?, target.hear()?);
-        source.tell(&Question::Meet {
+        let (first, second): (Hello, Hello) = (source.receive()?, target.receive()?);
+        source.send(&Request::Connect {
             address: second.address,
         })?;
-        target.tell(&Question::Meet {
+        target.send(&Request::Connect {
             address: first.address,
         })?;
-        let met: Met = source.hear_beside(&mut target)?;
-        let _: Met = target.hear_beside(&mut source)?;
+        let met: Connected = source.receive_with_peer(&mut target)?;
+        let _: Connected = target.receive_with_peer(&mut source)?;
         // They have nothing to do until it is their turn.
-        source.tell(&Question::Stop)?;
-        target.tell(&Question::Stop)?;
+        source.send(&Request::Stop)?;
+        target.send(&Request::Stop)?;
         Ok(Self {
             source,
             target,
@@ -102,12 +102,12 @@ impl Pair {
 
     /// Lets the first lead and the second follow, and compares what was sent with what was received.
     pub(crate) fn exchange(&mut self, pattern: Pattern, slot: Slot) -> Result<Sample> {
-        let begin = |leads| Question::Begin { pattern, leads, slot };
-        self.target.tell(&begin(false))?;
-        self.source.tell(&begin(true))?;
-        let first: Done = self.source.hear_beside(&mut self.target)?;
-        self.target.tell(&Question::Stop)?;
-        let second: Done = self.target.hear_beside(&mut self.source)?;
+        let begin = |leads| Request::Begin { pattern, leads, slot };
+        self.target.send(&begin(false))?;
+        self.source.send(&begin(true))?;
+        let first: Done = self.source.receive_with_peer(&mut self.target)?;
+        self.target.send(&Request::Stop)?;
+        let second: Done = self.target.receive_with_peer(&mut self.source)?;
         for (from, to, messages) in [
             (first.sent, second.received, slot.operations),
             (

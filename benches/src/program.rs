@@ -12,17 +12,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// How long an answer may take, whatever is asked.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a program that is told nothing more may take to end.
-const FAREWELL: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A program that is measured. When this is dropped, it is told nothing more, and killed if it does not end.
 pub(crate) struct Program {
     role: String,
     child: Child,
     /// `None` only while it is dropped.
-    questions: Option<ChildStdin>,
+    requests: Option<ChildStdin>,
     answers: ChildStdout,
     /// What was read and belongs to the next answer.
     read: Vec<u8>,
@@ -41,43 +41,43 @@ impl Program {
         command.env("UCX_LOG_FILE", "stderr");
         command.envs(env.iter().copied());
         let mut child = command.spawn().with_context(|| format!("starting `{role}`"))?;
-        let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("`{role}` has no standard input and output")
         };
         Ok(Self {
             role: role.into(),
             child,
-            questions: Some(questions),
+            requests: Some(requests),
             answers,
             read: Vec::new(),
         })
     }
 
     /// Asks, without waiting for the answer.
-    pub(crate) fn tell(&mut self, question: &impl Serialize) -> Result<()> {
-        let mut line = serde_json::to_vec(question)?;
+    pub(crate) fn send(&mut self, request: &impl Serialize) -> Result<()> {
+        let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        let Some(questions) = &mut self.questions else {
+        let Some(requests) = &mut self.requests else {
             bail!("`{}` is told nothing more", self.role)
         };
-        match questions.write_all(&line) {
+        match requests.write_all(&line) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.end()),
-            told => told.with_context(|| format!("telling `{}`", self.role)),
+            sent => sent.with_context(|| format!("telling `{}`", self.role)),
         }
     }
 
     /// The next answer.
-    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
-        self.hear_or(None)
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
+        self.receive_or(None)
     }
 
     /// The next answer of a program that works with another one, whose end is noticed meanwhile.
-    pub(crate) fn hear_beside<T: DeserializeOwned>(&mut self, other: &mut Self) -> Result<T> {
-        self.hear_or(Some(other))
+    pub(crate) fn receive_with_peer<T: DeserializeOwned>(&mut self, other: &mut Self) -> Result<T> {
+        self.receive_or(Some(other))
     }
 
-    fn hear_or<T: DeserializeOwned>(&mut self, mut other: Option<&mut Self>) -> Result<T> {
-        let until = Instant::now() + PATIENCE;
+    fn receive_or<T: DeserializeOwned>(&mut self, mut other: Option<&mut Self>) -> Result<T> {
+        let until = Instant::now() + TIMEOUT;
         let line = loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 break self.read.drain(..=end).collect::<Vec<u8>>();
@@ -93,7 +93,7 @@ impl Program {
                 .map(|other| PollFd::new(&other.answers, PollFlags::empty()));
             let mut all: Vec<_> = std::iter::once(ours).chain(others).collect();
             if poll(&mut all, Some(&left))? == 0 {
-                bail!("`{}` has said nothing for {} s", self.role, PATIENCE.as_secs());
+                bail!("`{}` has said nothing for {} s", self.role, TIMEOUT.as_secs());
             }
             if all[0].revents().is_empty() {
                 drop(all);
@@ -121,7 +121,7 @@ impl Program {
 
     /// How it ended, if it does within a while.
     fn ended(&mut self) -> Option<ExitStatus> {
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + EXIT_TIMEOUT;
         loop {
             match self.child.try_wait() {
                 Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
@@ -132,16 +132,16 @@ impl Program {
     }
 
     /// Asks, and waits for the answer.
-    pub(crate) fn ask<T: DeserializeOwned>(&mut self, question: &impl Serialize) -> Result<T> {
-        self.tell(question)?;
-        self.hear()
+    pub(crate) fn request<T: DeserializeOwned>(&mut self, request: &impl Serialize) -> Result<T> {
+        self.send(request)?;
+        self.receive()
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
         // Shared memory of System V outlives who is killed.
-        drop(self.questions.take());
+        drop(self.requests.take());
         if self.ended().is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -151,7 +151,7 @@ impl Drop for Program {
 
 /// The other end: whoever started this process.
 pub(crate) struct Starter {
-    questions: BufReader<std::io::Stdin>,
+    requests: BufReader<std::io::Stdin>,
 }
 
 impl Starter {
@@ -161,16 +161,16 @@ impl Starter {
         let cpu = std::env::var("BENCH_CPU").context("BENCH_CPU says on which processor a role runs")?;
         crate::cores::pin(cpu.parse().context("BENCH_CPU is a number")?)?;
         Ok(Self {
-            questions: BufReader::new(std::io::stdin()),
+            requests: BufReader::new(std::io::stdin()),
         })
     }
 
     /// Whether there is a question, or will be none.
-    pub(crate) fn has_question(&self) -> Result<bool> {
-        if !self.questions.buffer().is_empty() {
+    pub(crate) fn has_request(&self) -> Result<bool> {
+        if !self.requests.buffer().is_empty() {
             return Ok(true);
         }
-        let input = self.questions.get_ref().as_fd();
+        let input = self.requests.get_ref().as_fd();
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -181,7 +181,7 @@ impl Starter {
     /// The next question; `None`: there will be none.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let mut line = String::new();
-        if self.questions.read_line(&mut line)? == 0 {
+        if self.requests.read_line(&mut line)? == 0 {
             return Ok(None);
         }
         serde_json::from_str(&line)
@@ -190,7 +190,7 @@ impl Starter {
     }
 
     /// Answers.
-    pub(crate) fn say(&mut self, answer: &impl Serialize) -> Result<()> {
+    pub(crate) fn reply(&mut self, answer: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(answer)?;
         line.push(b'\n');
         let mut out = std::io::stdout().lock();
@@ -199,7 +199,7 @@ impl Starter {
     }
 
     /// There are no questions; this process ends when its starter does.
-    pub(crate) fn take_along(mut self) -> Result<()> {
+    pub(crate) fn wait_for_end(mut self) -> Result<()> {
         let watch = move || {
             while let Ok(Some(serde::de::IgnoredAny)) = self.next() {}
             std::process::exit(0);

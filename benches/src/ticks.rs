@@ -13,9 +13,9 @@ const MOST: u64 = 1 << 20;
 impl Ticks {
     pub(crate) fn with_room_for(operations: u64) -> Self {
         // Written to, so that the kernel gives the memory now.
-        let mut room = vec![1; operations.min(MOST) as usize];
-        room.clear();
-        Self(room)
+        let mut times = vec![1; operations.min(MOST) as usize];
+        times.clear();
+        Self(times)
     }
 
     /// An operation begins now.

@@ -19,7 +19,7 @@ fn judge() -> Result<String, String> {
     let package = ["--package", "ifunc-instructions"];
     status(cargo(["build", "--quiet", "--locked", "--release"]).args(package))?;
     let counter = crate::target().join("release/ifunc-instructions");
-    let said = output(Command::new(counter).arg("judge")).map_err(|error| {
+    let said = output(Command::new(counter).arg("check")).map_err(|error| {
         format!("{error}: a budget is exceeded, or nothing could be counted; what to do stands above")
     })?;
     let counts = said.lines().filter_map(|line| {

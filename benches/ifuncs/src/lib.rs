@@ -156,7 +156,7 @@ pub fn question(number: u64, tally: &mut Tally) -> u64 {
 
 /// What was counted: 0 asks for the invocations, anything else for the sum.
 #[ifunc]
-pub fn tell(which: u64, tally: &mut Tally) -> u64 {
+pub fn counters(which: u64, tally: &mut Tally) -> u64 {
     if which == 0 { tally.count } else { tally.sum }
 }
 

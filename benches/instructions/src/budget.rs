@@ -4,10 +4,10 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use crate::count::{Instructions, instructions};
-use crate::work::{TURN, burned};
+use crate::work::{BATCH, burned};
 
 /// A way of messages, and its budget.
-struct Way {
+struct Path {
     /// As it is printed, and as `work` calls it.
     what: &'static str,
     /// How many messages it has.
@@ -22,9 +22,9 @@ struct Way {
 }
 
 /// The ways of the cached message of 8 bytes over `shm`.
-const WAYS: &[Way] = &[
+const PATHS: &[Path] = &[
     // The source: `send` of a typed handle.
-    Way {
+    Path {
         what: "send",
         messages: 1,
         runs: false,
@@ -32,23 +32,23 @@ const WAYS: &[Way] = &[
         first: 735.0,
     },
     // The target, from one `poll` to its return: one message, as in a ping-pong.
-    Way {
-        what: "look",
+    Path {
+        what: "poll",
         messages: 1,
         runs: true,
         usual: 610.0,
         first: 745.0,
     },
     // And one of many that have come.
-    Way {
-        what: "look-at-many",
-        messages: TURN,
+    Path {
+        what: "poll-many",
+        messages: BATCH,
         runs: true,
         usual: 365.0,
         first: 365.0,
     },
     // Both: a call, from `call` to the return of `wait`.
-    Way {
+    Path {
         what: "call",
         messages: 1,
         runs: true,
@@ -58,27 +58,30 @@ const WAYS: &[Way] = &[
 ];
 
 /// Turns of the loop in the ifunc while it is counted.
-const TURNS: u64 = 1;
+const LOOP_TURNS: u64 = 1;
 /// And in a second count, to see that every instruction of the ifunc's is counted, and once.
-const MANY_TURNS: u64 = 101;
+const MANY_LOOP_TURNS: u64 = 101;
 
 /// Counts and prints; with `judge` a budget that is exceeded is an error.
-pub(crate) fn count(judge: bool) -> Result<ExitCode, Box<dyn Error>> {
+pub(crate) fn count(check: bool) -> Result<ExitCode, Box<dyn Error>> {
     // The ifunc runs on a stack of its own, in memory that its code was written to a moment ago: were that missed, all counts would be
     // too small.
-    let [few, many] = [TURNS, MANY_TURNS].map(|turns| instructions("look", turns));
-    let (difference, expected) = (many?.usual - few?.usual, burned(MANY_TURNS) - burned(TURNS));
+    let [few, many] = [LOOP_TURNS, MANY_LOOP_TURNS].map(|turns| instructions("poll", turns));
+    let (difference, expected) = (
+        many?.usual - few?.usual,
+        burned(MANY_LOOP_TURNS) - burned(LOOP_TURNS),
+    );
     if difference != expected {
         return Err(format!("{expected} instructions more in the ifunc were counted as {difference}").into());
     }
     let mut exceeded = Vec::new();
-    for way in WAYS {
-        let own = if way.runs { burned(TURNS) } else { 0 };
-        let Instructions { usual, first } = instructions(way.what, TURNS)?;
-        let each = |all: u64| all as f64 / way.messages as f64 - own as f64;
+    for path in PATHS {
+        let own = if path.runs { burned(LOOP_TURNS) } else { 0 };
+        let Instructions { usual, first } = instructions(path.what, LOOP_TURNS)?;
+        let each = |all: u64| all as f64 / path.messages as f64 - own as f64;
         let counts = [
-            (way.what.to_owned(), each(usual), way.usual),
-            (format!("{}-in-a-new-tick", way.what), each(first), way.first),
+            (path.what.to_owned(), each(usual), path.usual),
+            (format!("{}-in-a-new-tick", path.what), each(first), path.first),
         ];
         for (name, count, budget) in counts {
             println!("{name} {count:.1} {own} {budget}");
@@ -90,7 +93,7 @@ pub(crate) fn count(judge: bool) -> Result<ExitCode, Box<dyn Error>> {
             }
         }
     }
-    if judge && !exceeded.is_empty() {
+    if check && !exceeded.is_empty() {
         return Err(format!("{}\n{HELP}", exceeded.join("\n")).into());
     }
     Ok(ExitCode::SUCCESS)

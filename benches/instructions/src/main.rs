@@ -36,11 +36,11 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["count"] => budget::count(false),
-        ["judge"] => budget::count(true),
+        ["check"] => budget::count(true),
         ["work", what, turns] => {
             work::run(what, turns.parse()?)?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err("usage: ifunc-instructions count | judge | work WHAT B".into()),
+        _ => Err("usage: ifunc-instructions count | check | work WHAT B".into()),
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn burned(turns: u64) -> u64 {
 /// The signal between what is counted and what is not.
 pub(crate) const MARK: i32 = libc::SIGUSR1;
 /// Messages that are sent before the target looks, where it finds several.
-pub(crate) const TURN: u64 = 8;
+pub(crate) const BATCH: u64 = 8;
 /// Ticks of the clock in which something is done and counted.
 const TIMES: u64 = 3;
 /// How often in each, one behind the other.
@@ -42,7 +42,7 @@ pub(crate) const EACH: usize = 3;
 /// More than a tick.
 const TICKS: Duration = Duration::from_millis(20);
 /// How often the target looks for what was sent.
-const LOOKS: usize = 1 << 16;
+const MAX_POLLS: usize = 1 << 16;
 
 /// Does it, [`TIMES`] times [`EACH`], between two marks each.
 pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
@@ -68,15 +68,15 @@ fn once(both: &mut Both, what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
         "nothing" => marked(|| Ok(())),
         "send" => {
             marked(|| both.send(turns))?;
-            both.look()
+            both.poll()
         }
-        "look" => {
+        "poll" => {
             both.send(turns)?;
-            marked(|| both.look())
+            marked(|| both.poll())
         }
-        "look-at-many" => {
-            (0..TURN).try_for_each(|_| both.send(turns))?;
-            marked(|| both.look())
+        "poll-many" => {
+            (0..BATCH).try_for_each(|_| both.send(turns))?;
+            marked(|| both.poll())
         }
         "call" => marked(|| both.call(turns)),
         _ => Err(format!("`{what}` is nothing that is counted").into()),
@@ -127,8 +127,8 @@ impl Both {
     }
 
     /// Until everything was run that was sent.
-    fn look(&mut self) -> Result<(), Box<dyn Error>> {
-        for _ in 0..LOOKS {
+    fn poll(&mut self) -> Result<(), Box<dyn Error>> {
+        for _ in 0..MAX_POLLS {
             self.target.poll(&mut self.count);
             if self.count == self.sent {
                 return Ok(());
@@ -140,7 +140,7 @@ impl Both {
     fn call(&mut self, turns: u64) -> Result<(), Box<dyn Error>> {
         let call = self.burn.call(&turns)?;
         self.sent += 1;
-        self.look()?;
+        self.poll()?;
         Ok(call.wait()?)
     }
 }

@@ -13,7 +13,7 @@ use crate::slots::{Payload, Sample, Series, Side, Slot, take_turns_all};
 
 pub(crate) const FIGURE: Figure = Figure {
     id: "calls",
-    title: "calls with an answer of 8 bytes: round trips, and how many a second with some under way",
+    title: "calls with an answer of 8 bytes: round trips, and how many a second with some under carrier",
     run,
 };
 
@@ -28,7 +28,7 @@ struct Pair {
     source: Program,
     target: Program,
     /// The target has to be told how many there are.
-    is_told: bool,
+    is_ucx: bool,
     in_flight: usize,
     carried_by: String,
 }
@@ -41,7 +41,7 @@ impl Pair {
             Program::start(&format!("{kind}-{side}"), cpu, &env)
         };
         let mut target = start("target", cores.target, address)?;
-        let address: String = target.hear()?;
+        let address: String = target.receive()?;
         let source = start("source", cores.source, &address)?;
         Self::of(name, source, target)
     }
@@ -49,26 +49,23 @@ impl Pair {
     fn of(name: &str, mut source: Program, target: Program) -> Result<Self> {
         Ok(Self {
             name: name.to_owned(),
-            carried_by: source.hear()?,
+            carried_by: source.receive()?,
             source,
             target,
-            is_told: false,
+            is_ucx: false,
             in_flight: 1,
         })
     }
 
     /// Of UCX, both of which connect to each other.
-    fn of_ucx(cores: Cores, env: &[(&str, &str)]) -> Result<Self> {
+    fn ucx(cores: Cores, env: &[(&str, &str)]) -> Result<Self> {
         let mut target = Program::start("calls-ucx-target", cores.target, env)?;
         let mut source = Program::start("calls-ucx-source", cores.source, env)?;
-        let addresses: [String; 2] = [source.hear()?, target.hear()?];
-        target.tell(&addresses[0])?;
-        source.tell(&addresses[1])?;
+        let addresses: [String; 2] = [source.receive()?, target.receive()?];
+        target.send(&addresses[0])?;
+        source.send(&addresses[1])?;
         let pair = Self::of(&format!("UCX active messages{}", settings(env)), source, target)?;
-        Ok(Self {
-            is_told: true,
-            ..pair
-        })
+        Ok(Self { is_ucx: true, ..pair })
     }
 }
 
@@ -88,41 +85,41 @@ impl Side for Pair {
             operations: slot.operations,
             in_flight: self.in_flight,
         };
-        if !self.is_told {
-            return self.source.ask(&calls);
+        if !self.is_ucx {
+            return self.source.request(&calls);
         }
-        self.target.tell(&calls)?;
-        self.source.tell(&calls)?;
-        let sample = self.source.hear_beside(&mut self.target)?;
-        self.target.hear::<()>()?;
+        self.target.send(&calls)?;
+        self.source.send(&calls)?;
+        let sample = self.source.receive_with_peer(&mut self.target)?;
+        self.target.receive::<()>()?;
         Ok(sample)
     }
 }
 
 /// One of ours, and those that do the same.
-struct Way {
+struct Carrier {
     name: &'static str,
     ours: Pair,
     peers: Vec<Pair>,
 }
 
-fn ways(cores: Cores) -> Result<Vec<Way>> {
+fn carriers(cores: Cores) -> Result<Vec<Carrier>> {
     let name = format!("shm:bench-calls-{}", std::process::id());
     let ours = |address, env| Pair::new("", cores, "calls", address, env);
-    let mut memory = Way {
+    let mut memory = Carrier {
         name: "shm",
         ours: ours(&name, &[])?,
         peers: Vec::new(),
     };
     for env in MEMORY {
-        memory.peers.push(Pair::of_ucx(cores, env)?);
+        memory.peers.push(Pair::ucx(cores, env)?);
     }
-    let mut tcp = Way {
+    let mut tcp = Carrier {
         name: "ucx over TCP",
         ours: ours("ucx://127.0.0.1:0", LOOPBACK)?,
         peers: Vec::new(),
     };
-    tcp.peers.push(Pair::of_ucx(cores, LOOPBACK)?);
+    tcp.peers.push(Pair::ucx(cores, LOOPBACK)?);
     #[cfg(feature = "tonic")]
     {
         let tonic = |name, address: &str| Pair::new(name, cores, "calls-tonic", address, &[]);
@@ -140,10 +137,10 @@ fn ways(cores: Cores) -> Result<Vec<Way>> {
 
 fn run(bench: &mut Bench) -> Result<()> {
     let counts = if bench.plan.quick { &[1, 64] } else { IN_FLIGHT };
-    for mut way in ways(bench.cores)? {
+    for mut carrier in carriers(bench.cores)? {
         for &in_flight in counts {
             let mut sides: Vec<&mut dyn Side> = Vec::new();
-            for pair in std::iter::once(&mut way.ours).chain(&mut way.peers) {
+            for pair in std::iter::once(&mut carrier.ours).chain(&mut carrier.peers) {
                 pair.in_flight = in_flight;
                 sides.push(pair);
             }
@@ -151,7 +148,7 @@ fn run(bench: &mut Bench) -> Result<()> {
             let Some((ours, peers)) = all.split_first() else {
                 continue;
             };
-            for row in rows(&way, in_flight, ours, peers) {
+            for row in rows(&carrier, in_flight, ours, peers) {
                 bench.rows.push(row);
             }
         }
@@ -160,9 +157,9 @@ fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// One beside the best of UCX, and one beside each other kind of peer.
-fn rows(way: &Way, in_flight: usize, ours: &Series, peers: &[Series]) -> Vec<Row> {
-    let all: Vec<(&Pair, &Series)> = way.peers.iter().zip(peers).collect();
-    let (ucx, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(pair, _)| pair.is_told);
+fn rows(carrier: &Carrier, in_flight: usize, ours: &Series, peers: &[Series]) -> Vec<Row> {
+    let all: Vec<(&Pair, &Series)> = carrier.peers.iter().zip(peers).collect();
+    let (ucx, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(pair, _)| pair.is_ucx);
     let best = ucx
         .into_iter()
         .min_by(|(_, one), (_, other)| one.median().total_cmp(&other.median()));
@@ -170,11 +167,14 @@ fn rows(way: &Way, in_flight: usize, ours: &Series, peers: &[Series]) -> Vec<Row
         let (ratio, spread) = ours.ratio(peer);
         let row = Row {
             figure: FIGURE.id.into(),
-            case: format!("{}, {in_flight} in flight", way.name),
+            case: format!("{}, {in_flight} in flight", carrier.name),
             size: 8,
             peer_name: Some(pair.name.clone()),
             percentiles: [ours.percentiles(), peer.percentiles()],
-            carried_by: [Some(way.ours.carried_by.clone()), Some(pair.carried_by.clone())],
+            carried_by: [
+                Some(carrier.ours.carried_by.clone()),
+                Some(pair.carried_by.clone()),
+            ],
             ..Row::default()
         };
         if in_flight == 1 {

@@ -6,10 +6,10 @@ use super::Figure;
 use super::settings::{Candidates, SHARED_MEMORY};
 use super::shm::percentiles;
 use crate::Bench;
-use crate::asked::Asked;
 use crate::pair::{Pair, Pattern};
 use crate::program::Program;
 use crate::row::Row;
+use crate::slot_program::SlotProgram;
 use crate::slots::{Payload, Slot, take_turns};
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -63,9 +63,9 @@ fn known_code(bench: &mut Bench, image: usize, sizes: &[usize]) -> Result<()> {
 /// Each message has an image of its own, which is hashed, installed, run once and evicted.
 fn new_code(bench: &mut Bench, image: usize) -> Result<()> {
     let mut target = Program::start("code-target", bench.cores.target, &[])?;
-    let address: String = target.hear()?;
+    let address: String = target.receive()?;
     let env = [("BENCH_ADDRESS", &*address)];
-    let mut ours = Asked(Program::start("arrivals-stream", bench.cores.source, &env)?);
+    let mut ours = SlotProgram(Program::start("arrivals-stream", bench.cores.source, &env)?);
     let slot = Slot::new(image, Payload::Fresh);
     let [ours] = take_turns(&bench.plan, slot, [&mut ours])?;
     bench.rows.push(Row {

@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use super::Figure;
 use crate::Bench;
-use crate::asked::Asked;
 use crate::c::Libraries;
 use crate::program::Program;
 use crate::row::Row;
+use crate::slot_program::SlotProgram;
 use crate::slots::{Payload, Series, Side, Slot, take_turns};
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -34,8 +34,8 @@ fn run(bench: &mut Bench) -> Result<()> {
         )?;
         let library = library.to_string_lossy();
         let mut target = Program::start("code-target", bench.cores.target, &[])?;
-        let address: String = target.hear()?;
-        let start = |role, cpu, env: &[(&str, &str)]| Program::start(role, cpu, env).map(Asked);
+        let address: String = target.receive()?;
+        let start = |role, cpu, env: &[(&str, &str)]| Program::start(role, cpu, env).map(SlotProgram);
         let at = bench.cores.target;
         let mut ours = start("arrivals", bench.cores.source, &[("BENCH_ADDRESS", &address)])?;
         let mut hashed = start("dlopen-hashed", at, &[("BENCH_LIBRARY", &library)])?;

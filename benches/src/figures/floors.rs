@@ -29,7 +29,7 @@ impl Lines {
 
 impl Side for Lines {
     fn slot(&mut self, slot: Slot) -> Result<Sample> {
-        self.0.ask(&slot)
+        self.0.request(&slot)
     }
 }
 
@@ -44,7 +44,7 @@ impl Copies {
 
 impl Side for Copies {
     fn slot(&mut self, slot: Slot) -> Result<Sample> {
-        self.0.ask(&slot)
+        self.0.request(&slot)
     }
 }
 

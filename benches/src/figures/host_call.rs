@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use super::Figure;
 use crate::Bench;
-use crate::asked::Asked;
 use crate::c::Libraries;
 use crate::program::Program;
 use crate::row::Row;
+use crate::slot_program::SlotProgram;
 use crate::slots::{Payload, Slot, take_turns};
 
 pub(crate) const FIGURE: Figure = Figure {
@@ -23,8 +23,8 @@ fn run(bench: &mut Bench) -> Result<()> {
     let (provider, library) = (provider.to_string_lossy(), library.to_string_lossy());
     let at = bench.cores.target;
     let env = [("BENCH_PROVIDER", &*provider), ("BENCH_LIBRARY", &*library)];
-    let mut ours = Asked(Program::start("host-call", at, &[])?);
-    let mut got = Asked(Program::start("got-call", at, &env)?);
+    let mut ours = SlotProgram(Program::start("host-call", at, &[])?);
+    let mut got = SlotProgram(Program::start("got-call", at, &env)?);
     let slot = Slot::new(8, Payload::Fresh);
     let [ours, got] = take_turns(&bench.plan, slot, [&mut ours, &mut got])?;
     let (ratio, spread) = ours.ratio(&got);

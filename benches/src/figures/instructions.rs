@@ -26,8 +26,8 @@ fn run(bench: &mut Bench) -> Result<()> {
         .output()
         .with_context(|| format!("starting {}", program.display()))?;
     ensure!(output.status.success(), "`ifunc-instructions`: {}", output.status);
-    let said = String::from_utf8(output.stdout)?;
-    for line in said.lines() {
+    let stdout = String::from_utf8(output.stdout)?;
+    for line in stdout.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let [what, count, own, _budget] = words[..] else {
             anyhow::bail!("`ifunc-instructions` said {line:?}")
@@ -57,8 +57,8 @@ fn explained(what: &str) -> String {
     };
     let what = match what {
         "send" => "source: send",
-        "look" => "target: a look that finds one",
-        "look-at-many" => "target: a look that finds eight",
+        "poll" => "target: a poll that finds one",
+        "poll-many" => "target: a poll that finds eight",
         "call" => "source and target: a call",
         other => other,
     };

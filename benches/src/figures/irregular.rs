@@ -32,7 +32,7 @@ pub(crate) const READS: Figure = Figure {
 const PARTS: usize = 2;
 
 /// What carries messages: how ours is addressed, and how UCX may be configured.
-struct Way {
+struct Carrier {
     name: &'static str,
     address: &'static str,
     /// Of all programs.
@@ -45,7 +45,7 @@ struct Way {
     remark: &'static str,
 }
 
-const TCP: Way = Way {
+const TCP: Carrier = Carrier {
     name: "ucx over TCP",
     address: "ucx://127.0.0.1:0",
     env: LOOPBACK,
@@ -55,7 +55,7 @@ const TCP: Way = Way {
         card that does them itself they cost the target nothing",
 };
 
-const MEMORY: Way = Way {
+const MEMORY: Carrier = Carrier {
     name: "shm",
     address: "shm:",
     env: &[],
@@ -70,10 +70,10 @@ fn slot() -> Slot {
     Slot::new(8, Payload::Fresh)
 }
 
-fn ours(bench: &Bench, way: &Way, parts: usize, work: Work, aggregated: bool) -> Result<Cluster> {
+fn ours(bench: &Bench, carrier: &Carrier, parts: usize, work: Work, aggregated: bool) -> Result<Cluster> {
     let env = [
-        way.env,
-        &[("BENCH_ADDRESS", way.address), ("BENCH_WORK", work.name())],
+        carrier.env,
+        &[("BENCH_ADDRESS", carrier.address), ("BENCH_WORK", work.name())],
         if aggregated {
             &[("BENCH_AGGREGATED", "1")]
         } else {
@@ -101,10 +101,10 @@ impl By {
         }
     }
 
-    fn settings(self, way: &Way) -> &'static [Setting] {
+    fn settings(self, carrier: &Carrier) -> &'static [Setting] {
         match self {
-            Self::Messages => way.messages,
-            Self::Accesses => way.accesses,
+            Self::Messages => carrier.messages,
+            Self::Accesses => carrier.accesses,
         }
     }
 
@@ -114,18 +114,18 @@ impl By {
             (Self::Messages, _, true) => "UCX active messages, aggregated by hand",
             (Self::Accesses, Work::Updates, _) => "UCX atomic additions",
             (Self::Accesses, Work::Reads, false) => "UCX gets",
-            (Self::Accesses, Work::Reads, true) => "UCX gets, as many under way as ours",
+            (Self::Accesses, Work::Reads, true) => "UCX gets, as many under carrier as ours",
         }
     }
 }
 
 /// The programs of a peer, one for each setting.
-fn peers(bench: &Bench, way: &Way, by: By, work: Work, aggregated: bool) -> Result<Vec<Cluster>> {
-    let settings = by.settings(way);
+fn peers(bench: &Bench, carrier: &Carrier, by: By, work: Work, aggregated: bool) -> Result<Vec<Cluster>> {
+    let settings = by.settings(carrier);
     let tried = if bench.plan.quick { 1 } else { settings.len() };
     let settings = settings[..tried].iter().map(|setting| {
         let env = [
-            way.env,
+            carrier.env,
             setting,
             &[("BENCH_WORK", work.name())],
             if aggregated {
@@ -138,7 +138,7 @@ fn peers(bench: &Bench, way: &Way, by: By, work: Work, aggregated: bool) -> Resu
         let name = format!(
             "{}, {}",
             by.name(work, aggregated),
-            settings::name(&[way.env, setting].concat())
+            settings::name(&[carrier.env, setting].concat())
         );
         Cluster::start(&name, by.kind(), bench.cores, PARTS, &env)
     });
@@ -146,12 +146,12 @@ fn peers(bench: &Bench, way: &Way, by: By, work: Work, aggregated: bool) -> Resu
 }
 
 fn aggregate(bench: &mut Bench) -> Result<()> {
-    for way in [TCP, MEMORY] {
-        let mut together = ours(bench, &way, 1, Work::Updates, true)?;
-        let mut alone = ours(bench, &way, 1, Work::Updates, false)?;
+    for carrier in [TCP, MEMORY] {
+        let mut together = ours(bench, &carrier, 1, Work::Updates, true)?;
+        let mut alone = ours(bench, &carrier, 1, Work::Updates, false)?;
         let series = take_turns_all(&bench.plan, slot(), &mut [&mut together, &mut alone])?;
         let mut row = Row::rate(AGGREGATE.id, slot(), &series[0], series.get(1));
-        row.case = way.name.into();
+        row.case = carrier.name.into();
         row.unit = "updates/s".into();
         row.peer_name = Some("the same, each by itself".into());
         row.carried_by = [&together, &alone].map(|cluster| Some(cluster.carried_by.clone()));
@@ -162,10 +162,10 @@ fn aggregate(bench: &mut Bench) -> Result<()> {
 
 fn irregular(bench: &mut Bench, figure: &str, work: Work) -> Result<()> {
     // To start processes takes most of a quick run.
-    let ways: &[Way] = if bench.plan.quick { &[TCP] } else { &[TCP, MEMORY] };
-    for way in ways {
+    let carriers: &[Carrier] = if bench.plan.quick { &[TCP] } else { &[TCP, MEMORY] };
+    for carrier in carriers {
         for (aggregated, how) in [(false, "each by itself"), (true, "aggregated")] {
-            let mut ours = ours(bench, way, PARTS, work, aggregated)?;
+            let mut ours = ours(bench, carrier, PARTS, work, aggregated)?;
             let mut peers = Vec::new();
             let mut of = Vec::new();
             for by in By::ALL {
@@ -173,7 +173,7 @@ fn irregular(bench: &mut Bench, figure: &str, work: Work) -> Result<()> {
                 if aggregated && bench.plan.quick && matches!(by, By::Accesses) {
                     continue;
                 }
-                let all = self::peers(bench, way, by, work, aggregated)?;
+                let all = self::peers(bench, carrier, by, work, aggregated)?;
                 of.push((by, peers.len()..peers.len() + all.len()));
                 peers.extend(all);
             }
@@ -189,13 +189,13 @@ fn irregular(bench: &mut Bench, figure: &str, work: Work) -> Result<()> {
                 let best = best.context("there is a setting")?;
                 let (theirs, peer) = (&theirs[best], &peers[best]);
                 let mut row = Row::rate(figure, slot(), mine, Some(theirs));
-                row.case = format!("{}, {how}", way.name);
+                row.case = format!("{}, {how}", carrier.name);
                 row.unit = format!("{}/s", work.name());
                 row.peer_name = Some(peer.name.clone());
                 row.carried_by = [&ours, peer].map(|cluster| Some(cluster.carried_by.clone()));
                 if let By::Accesses = by {
                     row.case = format!("{}; beside {}", row.case, work.access());
-                    row.note = way.remark.into();
+                    row.note = carrier.remark.into();
                 }
                 bench.rows.push(row);
             }

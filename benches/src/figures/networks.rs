@@ -122,12 +122,12 @@ const BOTH: [usize; 3] = [8, 4 << 10, 256 << 10];
 fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
     let settings = if bench.plan.quick { &TCP[..1] } else { TCP };
     // To start processes takes most of a quick run: that both ways work is seen by one pattern.
-    let ways = if bench.plan.quick && pattern == Pattern::Stream {
+    let workers = if bench.plan.quick && pattern == Pattern::Stream {
         &WORKERS[..1]
     } else {
         &WORKERS
     };
-    for &(case, address) in ways {
+    for &(case, address) in workers {
         let mut all = Vec::new();
         for setting in settings {
             all.push(Both::start(bench, setting, address, "ucx-am", &[])?);
@@ -171,7 +171,7 @@ fn shared_memory(bench: &mut Bench) -> Result<()> {
 }
 
 /// What puts are carried by: its name, where ours listen, what both sides are given, and the peer beyond that.
-const PUT_WAYS: [(&str, &str, Setting, Setting); 2] = [
+const PUT_CARRIERS: [(&str, &str, Setting, Setting); 2] = [
     (
         "shared memory",
         "ucx-put://127.0.0.1:0",
@@ -187,10 +187,10 @@ const PUT_OVER_TCP: &str = "Over TCP UCX makes a message of each put, and a seco
     `ucx://`";
 
 fn puts(bench: &mut Bench) -> Result<()> {
-    for (way, address, setting, peers) in PUT_WAYS {
+    for (carrier, address, setting, peers) in PUT_CARRIERS {
         let mut both = Both::start(bench, setting, address, "ucx-put", peers)?;
         let sizes = [8, 64, 1024, 16 << 10, 256 << 10];
-        let tried = if bench.plan.quick && way == "TCP" {
+        let tried = if bench.plan.quick && carrier == "TCP" {
             1
         } else {
             sizes.len()
@@ -199,9 +199,9 @@ fn puts(bench: &mut Bench) -> Result<()> {
             let slot = Slot::new(size, Payload::Fresh);
             let row = both.row(bench, PUTS.id, Pattern::PingPong, slot)?;
             bench.rows.push(Row {
-                case: way.into(),
+                case: carrier.into(),
                 peer_name: Some(format!("UCX puts: payload, fence, a word; {}", both.setting)),
-                note: if way == "TCP" {
+                note: if carrier == "TCP" {
                     PUT_OVER_TCP.into()
                 } else {
                     String::new()

@@ -32,7 +32,7 @@ struct Crowd {
     /// What each target has received since the beginning.
     before: Vec<Count>,
     /// Targets say themselves what they have received.
-    targets_tell: bool,
+    targets_report: bool,
     carried_by: String,
 }
 
@@ -66,21 +66,21 @@ impl Crowd {
             .collect::<Result<Vec<_>>>()?;
         let addresses = targets
             .iter_mut()
-            .map(Program::hear)
+            .map(Program::receive)
             .collect::<Result<Vec<String>>>()?;
         let mut sources = (0..sources)
             .map(|n| start("source", bench.cores.source, n))
             .collect::<Result<Vec<_>>>()?;
         let mut carried_by = String::new();
         for source in &mut sources {
-            source.tell(&addresses)?;
-            carried_by = source.hear()?;
+            source.send(&addresses)?;
+            carried_by = source.receive()?;
         }
         Ok(Self {
             sources,
             before: vec![Count::default(); targets.len()],
             targets,
-            targets_tell: role == "crowd-ucx",
+            targets_report: role == "crowd-ucx",
             carried_by,
         })
     }
@@ -89,12 +89,12 @@ impl Crowd {
         let from = now() + NOTICE;
         let until = from + length;
         for source in &mut self.sources {
-            source.tell(&Order::Send { from, until, size })?;
+            source.send(&Order::Send { from, until, size })?;
         }
         let all = self
             .sources
             .iter_mut()
-            .map(Program::hear)
+            .map(Program::receive)
             .collect::<Result<Vec<Sent>>>()?;
         let mut finished = all
             .iter()
@@ -108,17 +108,17 @@ impl Crowd {
                 expected.sum = expected.sum.wrapping_add(sent.sum);
             }
         }
-        let received = if self.targets_tell {
+        let received = if self.targets_report {
             let mut counts = Vec::new();
             finished = 0;
             for (target, expected) in self.targets.iter_mut().zip(&expected) {
-                let received: Received = target.ask(&expected.messages)?;
+                let received: Received = target.request(&expected.messages)?;
                 finished = finished.max(received.finished);
                 counts.push(received.count);
             }
             counts
         } else {
-            self.sources[0].ask(&Order::Tell)?
+            self.sources[0].request(&Order::Report)?
         };
         ensure!(
             received == expected,
@@ -140,21 +140,25 @@ impl Crowd {
 }
 
 fn run(bench: &mut Bench) -> Result<()> {
-    for way in [&MEMORY, &TCP] {
+    for carrier in [&MEMORY, &TCP] {
         // To start processes takes most of a quick run.
-        let many = if bench.plan.quick { way.quick } else { way.many };
+        let many = if bench.plan.quick {
+            carrier.quick
+        } else {
+            carrier.many
+        };
         for &n in many {
-            beside(bench, way, n, 1)?;
+            beside(bench, carrier, n, 1)?;
         }
         for &n in many.iter().filter(|n| **n > 1) {
-            beside(bench, way, 1, n)?;
+            beside(bench, carrier, 1, n)?;
         }
     }
     Ok(())
 }
 
 /// What carries messages.
-struct Way {
+struct Carrier {
     name: &'static str,
     /// Where ours listen.
     address: &'static str,
@@ -167,7 +171,7 @@ struct Way {
     quick: &'static [usize],
 }
 
-const MEMORY: Way = Way {
+const MEMORY: Carrier = Carrier {
     name: "shm",
     address: "shm:",
     ours: &[],
@@ -176,7 +180,7 @@ const MEMORY: Way = Way {
     quick: &[2, 4],
 };
 
-const TCP: Way = Way {
+const TCP: Carrier = Carrier {
     name: "ucx over TCP",
     address: "ucx://127.0.0.1:0",
     ours: LOOPBACK,
@@ -185,7 +189,7 @@ const TCP: Way = Way {
     quick: &[2],
 };
 
-fn beside(bench: &mut Bench, way: &Way, sources: usize, targets: usize) -> Result<()> {
+fn beside(bench: &mut Bench, carrier: &Carrier, sources: usize, targets: usize) -> Result<()> {
     const SIZE: usize = 8;
     let programs = sources.max(targets);
     let length = (bench.plan.slot.as_nanos() as u64).max(TURN * programs as u64);
@@ -194,9 +198,9 @@ fn beside(bench: &mut Bench, way: &Way, sources: usize, targets: usize) -> Resul
     } else {
         bench.plan.repetitions
     };
-    let mut ours = Crowd::start(bench, "crowd", sources, targets, way.address, way.ours)?;
+    let mut ours = Crowd::start(bench, "crowd", sources, targets, carrier.address, carrier.ours)?;
     let mut peers = Vec::new();
-    for env in way.peers {
+    for env in carrier.peers {
         peers.push((env, Crowd::start(bench, "crowd-ucx", sources, targets, "", env)?));
     }
     // The first slot of each connects and brings the code.
@@ -227,7 +231,7 @@ fn beside(bench: &mut Bench, way: &Way, sources: usize, targets: usize) -> Resul
         figure: FIGURE.id.into(),
         case: format!(
             "{}: {} → {}",
-            way.name,
+            carrier.name,
             plural(sources, "source"),
             plural(targets, "target")
         ),

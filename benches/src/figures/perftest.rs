@@ -26,7 +26,7 @@ const TOLERANCE: f64 = 0.15;
 const SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
 const SETTING: Setting = &[("UCX_TLS", "posix,self"), ("UCX_RNDV_THRESH", "inf")];
 /// How long one of its runs may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PROGRAM: &str = "ucx_perftest";
 
 fn run(bench: &mut Bench) -> Result<()> {
@@ -108,7 +108,7 @@ fn nanoseconds(bench: &Bench, test: &str, size: usize, messages: u64) -> Result<
     let mut server = Running::start(start(bench.cores.target).stdout(Stdio::null()))?;
     let messages = messages.max(100).to_string();
     let warm_up = (messages.len() * 100).to_string();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let mut client = start(bench.cores.source);
         client.args(["127.0.0.1", "-f", "-v", "-t", test, "-s", &size.to_string()]);
@@ -158,7 +158,7 @@ impl Running {
                 Some(status) if status.success() => break,
                 Some(_) => return Ok(None),
                 None if Instant::now() > until => {
-                    bail!("`{PROGRAM}` has not ended for {} s", PATIENCE.as_secs())
+                    bail!("`{PROGRAM}` has not ended for {} s", TIMEOUT.as_secs())
                 }
                 None => std::thread::sleep(Duration::from_millis(5)),
             }

@@ -28,24 +28,24 @@ pub(super) struct Axis {
 
 pub(super) struct Line {
     pub(super) name: String,
-    pub(super) who: Who,
+    pub(super) owner: Owner,
     /// From left to right.
     pub(super) points: Vec<(f64, f64)>,
 }
 
 impl Line {
-    pub(super) fn new(name: impl Into<String>, who: Who, mut points: Vec<(f64, f64)>) -> Self {
+    pub(super) fn new(name: impl Into<String>, owner: Owner, mut points: Vec<(f64, f64)>) -> Self {
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         // Ours stands in several rows, beside several peers.
         points.dedup_by_key(|(at, _)| *at);
         let name = name.into();
-        Self { name, who, points }
+        Self { name, owner, points }
     }
 }
 
 /// Whose line it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Owner {
     Ours,
     /// The first, the second, …
     Peer(usize),
@@ -160,28 +160,28 @@ impl Chart {
             .y_label_formatter(&|value| format::without_zeros(&(self.across.text)(*value)))
             .draw()?;
         for line in &self.lines {
-            let (colour, width) = theme.of(line.who);
+            let (colour, width) = theme.of(line.owner);
             let style = colour.stroke_width(width);
             let points = || line.points.iter().copied();
-            let drawn = match line.who {
-                Who::Floor => context.draw_series(DashedLineSeries::new(points(), 5, 4, style))?,
-                Who::Ours | Who::Peer(_) => context.draw_series(LineSeries::new(points(), style))?,
+            let drawn = match line.owner {
+                Owner::Floor => context.draw_series(DashedLineSeries::new(points(), 5, 4, style))?,
+                Owner::Ours | Owner::Peer(_) => context.draw_series(LineSeries::new(points(), style))?,
             };
             drawn
                 .label(&line.name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
             // Lines are told apart by their marks, too.
-            match line.who {
-                Who::Ours => {
+            match line.owner {
+                Owner::Ours => {
                     context.draw_series(points().map(|at| Circle::new(at, 4, colour.filled())))?;
                 }
-                Who::Peer(nth) if nth % 2 == 0 => {
+                Owner::Peer(nth) if nth % 2 == 0 => {
                     context.draw_series(points().map(|at| TriangleMarker::new(at, 5, colour.filled())))?;
                 }
-                Who::Peer(_) => {
+                Owner::Peer(_) => {
                     context.draw_series(points().map(|at| Cross::new(at, 4, style)))?;
                 }
-                Who::Floor => {}
+                Owner::Floor => {}
             }
         }
         context
@@ -202,11 +202,11 @@ impl Chart {
 }
 
 impl Theme {
-    fn of(&self, who: Who) -> (RGBColor, u32) {
-        match who {
-            Who::Ours => (self.ours, 3),
-            Who::Peer(nth) => (self.peers[nth % self.peers.len()], 2),
-            Who::Floor => (self.floor, 1),
+    fn of(&self, owner: Owner) -> (RGBColor, u32) {
+        match owner {
+            Owner::Ours => (self.ours, 3),
+            Owner::Peer(nth) => (self.peers[nth % self.peers.len()], 2),
+            Owner::Floor => (self.floor, 1),
         }
     }
 }
@@ -219,8 +219,8 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 
 /// Where labels stand below: where something was measured, and not so near that they touch.
 fn ticks(ats: &[f64]) -> Vec<f64> {
-    const ROOM: usize = 11;
-    let each = ats.len().div_ceil(ROOM).max(1);
+    const MAX_LABELS: usize = 11;
+    let each = ats.len().div_ceil(MAX_LABELS).max(1);
     ats.iter().copied().step_by(each).collect()
 }
 

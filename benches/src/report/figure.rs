@@ -2,7 +2,7 @@
 
 use super::format;
 use super::goals;
-use super::table::{Cell, Look, Side, Table};
+use super::table::{Cell, Emphasis, Side, Table};
 use crate::row::Row;
 
 const COLUMNS: &[(&str, Side)] = &[
@@ -24,7 +24,7 @@ const COLUMNS: &[(&str, Side)] = &[
 
 /// The rows of one figure. Columns in which there is nothing are left out; a peer that is the same in all rows is for
 /// [`notes`]. Goals stand there if they are `judged`.
-pub(crate) fn table(rows: &[&Row], judged: bool) -> Table {
+pub(crate) fn table(rows: &[&Row], with_goals: bool) -> Table {
     let mut table = Table::new(COLUMNS);
     let one_peer = the_peer(rows).is_some();
     for row in rows {
@@ -32,11 +32,11 @@ pub(crate) fn table(rows: &[&Row], judged: bool) -> Table {
             |value: Option<f64>| value.map_or_else(String::new, |value| format::value(value, &row.unit));
         let percentiles =
             |of: Option<[f64; 3]>| of.map_or_else(String::new, |of| format::percentiles(of, &row.unit));
-        let verdict = goals::judge(row).filter(|_| judged);
-        let look = match verdict {
-            Some(verdict) if verdict.is_met() => Look::Good,
-            Some(_) => Look::Bad,
-            None => Look::Plain,
+        let verdict = goals::verdict(row).filter(|_| with_goals);
+        let emphasis = match verdict {
+            Some(verdict) if verdict.is_met() => Emphasis::Good,
+            Some(_) => Emphasis::Bad,
+            None => Emphasis::Plain,
         };
         let peer = row.peer_name.as_deref().unwrap_or_default();
         let of_peer = |part: f64| format::ratio(part);
@@ -50,7 +50,7 @@ pub(crate) fn table(rows: &[&Row], judged: bool) -> Table {
                 .into(),
             format::value(row.ours, &row.unit).into(),
             number(row.peer).into(),
-            Cell::new(row.ratio.map_or_else(String::new, of_peer), look),
+            Cell::new(row.ratio.map_or_else(String::new, of_peer), emphasis),
             row.spread
                 .map_or_else(String::new, |[low, high]| {
                     format!("{} – {}", of_peer(low), of_peer(high))
@@ -61,10 +61,10 @@ pub(crate) fn table(rows: &[&Row], judged: bool) -> Table {
             verdict
                 .map_or_else(String::new, |verdict| verdict.goal.text())
                 .into(),
-            Cell::new(verdict.map_or_else(String::new, goals::Verdict::text), look),
+            Cell::new(verdict.map_or_else(String::new, goals::Verdict::text), emphasis),
             percentiles(row.percentiles[0]).into(),
             percentiles(row.percentiles[1]).into(),
-            Cell::new(if one_peer { "" } else { peer }, Look::Dim),
+            Cell::new(if one_peer { "" } else { peer }, Emphasis::Dim),
         ]);
     }
     table.without_empty_columns()
@@ -92,9 +92,9 @@ pub(crate) fn notes(rows: &[&Row]) -> Vec<String> {
     if let Some(peer) = the_peer(rows) {
         notes.push(format!("The peer is {peer}."));
     }
-    for (side, who) in ["Ours", "The peer"].into_iter().enumerate() {
+    for (side, name) in ["Ours", "The peer"].into_iter().enumerate() {
         for (carrier, about) in gathered(rows, |row| row.carried_by[side].as_deref().unwrap_or_default()) {
-            notes.push(format!("{who} was carried by {carrier}{about}."));
+            notes.push(format!("{name} was carried by {carrier}{about}."));
         }
     }
     for (note, about) in gathered(rows, |row| &row.note) {
@@ -107,13 +107,13 @@ pub(crate) fn notes(rows: &[&Row]) -> Vec<String> {
 fn gathered<'a>(rows: &[&'a Row], text: impl Fn(&'a Row) -> &'a str) -> Vec<(&'a str, String)> {
     let mut texts: Vec<(&str, Vec<String>)> = Vec::new();
     for &row in rows {
-        let said = text(row);
-        if said.is_empty() {
+        let note = text(row);
+        if note.is_empty() {
             continue;
         }
-        match texts.iter_mut().find(|(text, _)| *text == said) {
+        match texts.iter_mut().find(|(text, _)| *text == note) {
             Some((_, about)) => about.push(row.name()),
-            None => texts.push((said, vec![row.name()])),
+            None => texts.push((note, vec![row.name()])),
         }
     }
     let whole = |about: &[String]| about.len() == rows.len();

@@ -60,7 +60,7 @@ pub(crate) fn of(row: &Row) -> Option<Goal> {
 }
 
 /// Whether a row does what is to be reached; `None` where there is no goal, or nothing to compare with.
-pub(crate) fn judge(row: &Row) -> Option<Verdict> {
+pub(crate) fn verdict(row: &Row) -> Option<Verdict> {
     let goal = of(row)?;
     let ratio = row.ratio.or_else(|| Some(row.ours / row.floor?));
     let (value, limit) = match goal {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn text(row: &Row) -> String {
-        judge(row).map_or_else(|| "no goal".into(), Verdict::text)
+        verdict(row).map_or_else(|| "no goal".into(), Verdict::text)
     }
 
     #[test]
@@ -193,12 +193,12 @@ mod tests {
     #[test]
     fn a_latency_near_the_floor_is_enough() {
         let mut near = row("lat-am", 8, 95.0, 100.0);
-        assert!(!judge(&near).unwrap().is_met());
+        assert!(!verdict(&near).unwrap().is_met());
         near.floor = Some(80.0);
-        assert!(judge(&near).unwrap().is_met());
+        assert!(verdict(&near).unwrap().is_met());
         // NoMoreThan 16 KiB it is not.
         near.size = 32 << 10;
-        assert!(!judge(&near).unwrap().is_met());
+        assert!(!verdict(&near).unwrap().is_met());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is drawn of the rows, as the papers draw latency and message rate: ours and the peer's over the size, both axes
 //! logarithmic.
 
-use super::chart::{Axis, Chart, Line, Who};
+use super::chart::{Axis, Chart, Line, Owner};
 use super::format;
 use crate::row::Row;
 
@@ -120,13 +120,13 @@ impl Plot {
                 }
             }
         }
-        let mut lines = vec![Line::new("ours", Who::Ours, ours)];
+        let mut lines = vec![Line::new("ours", Owner::Ours, ours)];
         for (nth, (name, points)) in peers.into_iter().enumerate() {
-            lines.push(Line::new(name, Who::Peer(nth), points));
+            lines.push(Line::new(name, Owner::Peer(nth), points));
         }
-        lines.push(Line::new("floor", Who::Floor, floor));
+        lines.push(Line::new("floor", Owner::Floor, floor));
         lines.retain(|line| line.points.len() >= 2);
-        if lines.first()?.who != Who::Ours {
+        if lines.first()?.owner != Owner::Ours {
             return None;
         }
         let (label, text): (_, fn(f64) -> String) = match self.along {

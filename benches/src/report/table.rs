@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 /// How a cell is to be seen, where there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Emphasis {
     #[default]
     Plain,
     /// A goal that was met.
@@ -17,7 +17,7 @@ pub(crate) enum Look {
     Dim,
 }
 
-impl Look {
+impl Emphasis {
     fn style(self) -> Style {
         match self {
             Self::Plain => Style::new(),
@@ -39,19 +39,19 @@ pub(crate) enum Side {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
-    look: Look,
+    emphasis: Emphasis,
 }
 
 impl Cell {
-    pub(crate) fn new(text: impl Into<String>, look: Look) -> Self {
+    pub(crate) fn new(text: impl Into<String>, emphasis: Emphasis) -> Self {
         let text = text.into();
-        Self { text, look }
+        Self { text, emphasis }
     }
 }
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self::new(text, Look::Plain)
+        Self::new(text, Emphasis::Plain)
     }
 }
 
@@ -108,11 +108,14 @@ impl Table {
     pub(crate) fn terminal(&self) -> String {
         let widths = self.widths();
         let mut text = String::new();
-        let head = self.columns.iter().map(|(name, _)| Cell::new(*name, Look::Dim));
+        let head = self
+            .columns
+            .iter()
+            .map(|(name, _)| Cell::new(*name, Emphasis::Dim));
         for cells in std::iter::once(head.collect()).chain(self.rows.iter().cloned()) {
             let mut line = String::new();
             for ((cell, width), (_, side)) in cells.iter().zip(&widths).zip(&self.columns) {
-                let style = cell.look.style();
+                let style = cell.emphasis.style();
                 let text = aligned(&cell.text, *width, *side);
                 let _ = write!(line, "  {style}{text}{style:#}");
             }
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn columns_are_aligned_and_empty_ones_left_out() {
         let mut table = Table::new(&[("what", Side::Left), ("none", Side::Left), ("ns", Side::Right)]);
-        table.row(vec!["µs".into(), "".into(), Cell::new("7", Look::Good)]);
+        table.row(vec!["µs".into(), "".into(), Cell::new("7", Emphasis::Good)]);
         table.row(vec!["longer".into(), "".into(), "1234".into()]);
         let table = table.without_empty_columns();
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::goals::{self, Verdict};
-use super::table::{Cell, Look, Side, Table};
+use super::table::{Cell, Emphasis, Side, Table};
 use super::{figure, format};
 use crate::machine::Machine;
 use crate::row::Row;
@@ -92,12 +92,12 @@ pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
 }
 
 /// The table of each figure, and what is to be said under it. The goals of a quick run are not `judged`.
-pub(crate) fn tables(rows: &[Row], judged: bool) -> String {
+pub(crate) fn tables(rows: &[Row], with_goals: bool) -> String {
     let mut text = String::new();
     for id in figures(rows) {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.figure == id).collect();
         let _ = writeln!(text, "\n{NAME}{id}{NAME:#}");
-        text.push_str(&figure::table(&rows, judged).terminal());
+        text.push_str(&figure::table(&rows, with_goals).terminal());
         for note in figure::notes(&rows) {
             let _ = writeln!(text, "  {DIM}{note}{DIM:#}");
         }
@@ -124,20 +124,20 @@ pub(super) fn goals_table(rows: &[Row]) -> Option<Table> {
     ]);
     let mut any = false;
     for id in figures(rows) {
-        let judged: Vec<(&Row, Verdict)> = rows
+        let with_goals: Vec<(&Row, Verdict)> = rows
             .iter()
             .filter(|row| row.figure == id)
-            .filter_map(|row| Some((row, goals::judge(row)?)))
+            .filter_map(|row| Some((row, goals::verdict(row)?)))
             .collect();
         let mut texts: Vec<String> = Vec::new();
-        for (_, verdict) in &judged {
+        for (_, verdict) in &with_goals {
             let text = verdict.goal.text();
             if !texts.contains(&text) {
                 texts.push(text);
             }
         }
         for text in texts {
-            let group: Vec<&(&Row, Verdict)> = judged
+            let group: Vec<&(&Row, Verdict)> = with_goals
                 .iter()
                 .filter(|(_, verdict)| verdict.goal.text() == text)
                 .collect();
@@ -147,7 +147,11 @@ pub(super) fn goals_table(rows: &[Row]) -> Option<Table> {
             };
             any = true;
             let met = group.iter().filter(|(_, verdict)| verdict.is_met()).count();
-            let look = if met == group.len() { Look::Good } else { Look::Bad };
+            let emphasis = if met == group.len() {
+                Emphasis::Good
+            } else {
+                Emphasis::Bad
+            };
             let reached = match (best.1.value_text(), worst.1.value_text()) {
                 (best, worst) if best == worst => worst,
                 (best, worst) => format!("{best} … {worst}"),
@@ -158,7 +162,7 @@ pub(super) fn goals_table(rows: &[Row]) -> Option<Table> {
                 format!("{met} of {}", group.len()).into(),
                 reached.into(),
                 worst.0.name().into(),
-                Cell::new(worst.1.text(), look),
+                Cell::new(worst.1.text(), emphasis),
             ]);
         }
     }
@@ -180,7 +184,7 @@ pub(super) fn figures(rows: &[Row]) -> Vec<&str> {
 pub(super) fn missed(rows: &[Row]) -> Vec<&str> {
     let misses = |id: &&str| {
         let mut of = rows.iter().filter(|row| row.figure == **id);
-        of.any(|row| goals::judge(row).is_some_and(|verdict| !verdict.is_met()))
+        of.any(|row| goals::verdict(row).is_some_and(|verdict| !verdict.is_met()))
     };
     figures(rows).into_iter().filter(misses).collect()
 }

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::pair::{Count, Done, Hello, Met, Pattern, Question};
+use crate::pair::{Connected, Count, Done, Hello, Pattern, Request};
 use crate::program::Starter;
 use crate::slots::{Payload, Sample, Slot};
 use crate::ticks::Ticks;
 
 /// How long a message may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Looks between two at the clock.
-const LOOKS: u32 = 1 << 16;
+const POLLS_PER_CLOCK_READ: u32 = 1 << 16;
 
 /// One of two that send each other messages.
 pub(super) trait Node {
@@ -20,7 +20,7 @@ pub(super) trait Node {
     fn address(&self) -> Result<String>;
 
     /// Connects to the other one, which does the same at the same time.
-    fn meet(&mut self, address: &str) -> Result<()>;
+    fn connect(&mut self, address: &str) -> Result<()>;
 
     /// What carries messages to the other one.
     fn carried_by(&self) -> String;
@@ -35,7 +35,7 @@ pub(super) trait Node {
     fn sum(&self, seed: u64) -> u64;
 
     /// Lets happen what has come.
-    fn look(&mut self) -> Result<()>;
+    fn poll(&mut self) -> Result<()>;
 
     /// What was received since [`begin`](Self::begin).
     fn received(&self) -> Count;
@@ -46,58 +46,58 @@ pub(super) trait Node {
 
 /// Is one of the two, until the starter has no more questions.
 pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
-    starter.say(&Hello {
+    starter.reply(&Hello {
         address: node.address()?,
     })?;
-    while let Some(question) = starter.next::<Question>()? {
-        match question {
-            Question::Meet { address } => {
-                node.meet(&address)?;
-                starter.say(&Met {
+    while let Some(request) = starter.next::<Request>()? {
+        match request {
+            Request::Connect { address } => {
+                node.connect(&address)?;
+                starter.reply(&Connected {
                     carried_by: node.carried_by(),
                 })?;
                 // The other one may need this one to be met.
-                let mut patience = Patience::new();
-                while !starter.has_question()? {
-                    node.look()?;
-                    patience.ask()?;
+                let mut timeout = Timeout::new();
+                while !starter.has_request()? {
+                    node.poll()?;
+                    timeout.check()?;
                     std::thread::yield_now();
                 }
                 ensure!(
-                    matches!(starter.next()?, Some(Question::Stop)),
+                    matches!(starter.next()?, Some(Request::Stop)),
                     "told something else than to stop"
                 );
             }
-            Question::Begin {
+            Request::Begin {
                 pattern,
                 leads: true,
                 slot,
             } => {
                 let done = lead(&mut node, pattern, slot)?;
-                starter.say(&done)?;
+                starter.reply(&done)?;
             }
-            Question::Begin {
+            Request::Begin {
                 pattern,
                 leads: false,
                 slot,
             } => {
                 let sent = follow(&mut node, pattern, slot)?;
-                let mut patience = Patience::new();
-                while !starter.has_question()? {
-                    node.look()?;
-                    patience.ask()?;
+                let mut timeout = Timeout::new();
+                while !starter.has_request()? {
+                    node.poll()?;
+                    timeout.check()?;
                 }
                 ensure!(
-                    matches!(starter.next()?, Some(Question::Stop)),
+                    matches!(starter.next()?, Some(Request::Stop)),
                     "told something else than to stop"
                 );
-                starter.say(&Done {
+                starter.reply(&Done {
                     sample: None,
                     sent,
                     received: node.received(),
                 })?;
             }
-            Question::Stop => bail!("told to stop what was not begun"),
+            Request::Stop => bail!("told to stop what was not begun"),
         }
     }
     Ok(())
@@ -176,25 +176,25 @@ impl Sent {
 
 #[inline]
 fn wait_for(node: &mut impl Node, messages: u64) -> Result<()> {
-    let mut patience = Patience::new();
+    let mut timeout = Timeout::new();
     while node.received().messages < messages {
-        node.look()?;
-        patience.ask()?;
+        node.poll()?;
+        timeout.check()?;
     }
     Ok(())
 }
 
 /// Ends a wait that lasts too long.
-pub(super) struct Patience {
-    looks: u32,
+pub(super) struct Timeout {
+    polls: u32,
     until: Option<Instant>,
 }
 
-impl Patience {
+impl Timeout {
     #[inline]
     pub(super) fn new() -> Self {
         Self {
-            looks: 0,
+            polls: 0,
             until: None,
         }
     }
@@ -202,20 +202,20 @@ impl Patience {
     /// # Errors
     /// It was asked for too long.
     #[inline]
-    pub(super) fn ask(&mut self) -> Result<()> {
-        self.looks += 1;
-        if self.looks < LOOKS {
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.polls += 1;
+        if self.polls < POLLS_PER_CLOCK_READ {
             return Ok(());
         }
-        self.look_at_the_clock()
+        self.read_clock()
     }
 
     #[cold]
-    fn look_at_the_clock(&mut self) -> Result<()> {
-        self.looks = 0;
+    fn read_clock(&mut self) -> Result<()> {
+        self.polls = 0;
         let now = Instant::now();
-        if now > *self.until.get_or_insert(now + PATIENCE) {
-            bail!("nothing came for {} s", PATIENCE.as_secs());
+        if now > *self.until.get_or_insert(now + TIMEOUT) {
+            bail!("nothing came for {} s", TIMEOUT.as_secs());
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, sum_word, word
 use ifunc_rt::{Driver, Registered, Source, Target};
 use ucx_sys::UCP_FEATURE_AM;
 
-use super::exchange::{self, Node, Patience};
+use super::exchange::{self, Node, Timeout};
 use super::ucx::{Endpoint, Worker};
 use crate::images::Images;
 use crate::pair::Count;
@@ -123,7 +123,7 @@ impl Node for Ifuncs {
         }
     }
 
-    fn meet(&mut self, address: &str) -> Result<()> {
+    fn connect(&mut self, address: &str) -> Result<()> {
         let source = match &self.lent {
             Some((lent, worker)) => {
                 let endpoint = worker.connect(address)?;
@@ -139,7 +139,7 @@ impl Node for Ifuncs {
             None => connect(&mut self.target, &mut self.tally, address)?,
         };
         // A worker of this program's is let work by whatever looks at it.
-        let helps = self.lent.is_none() && !address.starts_with("shm:");
+        let needs_driver = self.lent.is_none() && !address.starts_with("shm:");
         let mut fresh = source.register()?;
         let mut word = None;
         if let Some(code) = self.code {
@@ -147,17 +147,17 @@ impl Node for Ifuncs {
             word = Some(carrying(&source, code)?);
         }
         self.other = Some(Other {
-            driver: helps.then(|| source.driver()).transpose()?,
+            driver: needs_driver.then(|| source.driver()).transpose()?,
             fresh,
             written: source.register()?,
             increment: source.register()?,
             word,
             source,
         });
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while self.target.connections() == 0 {
-            self.look()?;
-            patience.ask()?;
+            self.poll()?;
+            timeout.check()?;
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Node for Ifuncs {
     }
 
     #[inline]
-    fn look(&mut self) -> Result<()> {
+    fn poll(&mut self) -> Result<()> {
         let came = self.target.poll(&mut self.tally);
         if came == 0
             && self.size >= FETCHED

@@ -59,7 +59,7 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
                 .map_err(|_| anyhow::anyhow!("the other thread panicked"))??;
             anyhow::Ok(took.as_nanos() as f64 / (slot.operations - 1).max(1) as f64 / 2.0)
         })?;
-        starter.say(&Sample {
+        starter.reply(&Sample {
             ns,
             percentiles: None,
         })?;

@@ -17,7 +17,7 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
             black_box(&mut to[..]).copy_from_slice(black_box(&from[..]));
         }
         let took = started.elapsed();
-        starter.say(&Sample {
+        starter.reply(&Sample {
             ns: took.as_nanos() as f64 / slot.operations as f64,
             percentiles: None,
         })?;

@@ -12,7 +12,7 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
     // SAFETY: what connects is this benchmark's, and of this user.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(&address)?;
-    starter.say(&target.address())?;
-    starter.take_along()?;
+    starter.reply(&target.address())?;
+    starter.wait_for_end()?;
     Ok(target.serve(&mut Tally::default())?)
 }

@@ -36,6 +36,6 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
     let source = Source::connect(&address)?;
     let mut starter = starter;
-    starter.say(&source.transport())?;
+    starter.reply(&source.transport())?;
     call(starter, Ifunc(source.register()?))
 }

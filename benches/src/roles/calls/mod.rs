@@ -73,7 +73,7 @@ fn call(mut starter: Starter, mut caller: impl Caller) -> Result<()> {
             }
             percentiles = Some([0.5, 0.99, 0.999].map(|part| histogram.value_at_quantile(part) as f64));
         }
-        starter.say(&Sample { ns, percentiles })?;
+        starter.reply(&Sample { ns, percentiles })?;
     }
     Ok(())
 }

@@ -85,8 +85,8 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
         let server = Server::builder().add_service(Oracle);
         if let Some(path) = address.strip_prefix("unix:") {
             let listener = UnixListener::bind(path).with_context(|| format!("listening at {path}"))?;
-            starter.say(&address)?;
-            starter.take_along()?;
+            starter.reply(&address)?;
+            starter.wait_for_end()?;
             server
                 .serve_with_incoming(UnixListenerStream::new(listener))
                 .await?;
@@ -94,12 +94,12 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
             let listener = TcpListener::bind(&address)
                 .await
                 .with_context(|| format!("listening at {address}"))?;
-            starter.say(&format!("http://{}", listener.local_addr()?))?;
+            starter.reply(&format!("http://{}", listener.local_addr()?))?;
             let incoming = TcpListenerStream::new(listener);
             let nodelay = tonic::codegen::tokio_stream::StreamExt::map(incoming, |stream| {
                 stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream))
             });
-            starter.take_along()?;
+            starter.wait_for_end()?;
             server.serve_with_incoming(nodelay).await?;
         }
         anyhow::Ok(())
@@ -157,6 +157,6 @@ pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
     let runtime = runtime()?;
     let channel = runtime.block_on(Endpoint::from_shared(address.clone())?.connect())?;
-    starter.say(&address)?;
+    starter.reply(&address)?;
     call(starter, Tonic { runtime, channel })
 }

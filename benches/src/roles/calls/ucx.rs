@@ -11,7 +11,7 @@ use ucx_sys::UCP_FEATURE_AM;
 
 use super::{Caller, Calls, call};
 use crate::program::Starter;
-use crate::roles::exchange::Patience;
+use crate::roles::exchange::Timeout;
 use crate::roles::ucx::{Endpoint, Handler, Request, Worker};
 
 const QUESTION: u16 = 0;
@@ -91,7 +91,7 @@ impl Handler for Answered {
 
 /// Says its own address, and connects to the one that it is told.
 fn meet(starter: &mut Starter, worker: &Rc<Worker>) -> Result<Outbox> {
-    starter.say(&worker.address()?)?;
+    starter.reply(&worker.address()?)?;
     let address: Option<String> = starter.next()?;
     let endpoint = worker.connect(&address.unwrap_or_default())?;
     Ok(Outbox {
@@ -114,22 +114,22 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
     let mut all = 0;
     while let Some(slot) = starter.next::<Calls>()? {
         all += slot.all();
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         let mut answered = asked.answered.get();
         while answered < all {
             worker.progress();
             if answered == asked.answered.get() {
-                patience.ask()?;
+                timeout.check()?;
             } else {
-                (answered, patience) = (asked.answered.get(), Patience::new());
+                (answered, timeout) = (asked.answered.get(), Timeout::new());
             }
         }
         // What could not be sent at once goes out.
         while asked.outbox.borrow().as_ref().is_some_and(Outbox::is_busy) {
             worker.progress();
-            patience.ask()?;
+            timeout.check()?;
         }
-        starter.say(&())?;
+        starter.reply(&())?;
     }
     Ok(())
 }
@@ -157,10 +157,10 @@ impl Caller for Messages {
             answered,
         } = self;
         let until = |number: u64| -> Result<()> {
-            let mut patience = Patience::new();
+            let mut timeout = Timeout::new();
             while answered.next.get() < number {
                 worker.progress();
-                patience.ask()?;
+                timeout.check()?;
             }
             Ok(())
         };
@@ -182,7 +182,7 @@ pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
     let answered = Rc::new(Answered::default());
     worker.receive(ANSWER, Rc::clone(&answered))?;
     let outbox = meet(&mut starter, &worker)?;
-    starter.say(&outbox.endpoint.carried_by())?;
+    starter.reply(&outbox.endpoint.carried_by())?;
     call(
         starter,
         Messages {

@@ -53,7 +53,7 @@ fn run(mut starter: Starter, pace: Pace) -> Result<()> {
         let ns = median(took.clone());
         let percentiles =
             (pace == Pace::Calls).then(|| [0.5, 0.99, 0.999].map(|at| quantile(took.clone(), at)));
-        starter.say(&Sample { ns, percentiles })?;
+        starter.reply(&Sample { ns, percentiles })?;
     }
     Ok(())
 }

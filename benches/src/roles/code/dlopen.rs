@@ -76,7 +76,7 @@ fn run(mut starter: Starter, mut are_right: impl FnMut(Bytes<'_>) -> bool) -> Re
             );
             drop((library, file));
         }
-        starter.say(&Sample {
+        starter.reply(&Sample {
             ns: median(took.clone()),
             percentiles: Some([0.5, 0.99, 0.999].map(|at| quantile(took.clone(), at))),
         })?;

@@ -11,7 +11,7 @@ use crate::program::Starter;
 use crate::slots::{Sample, Slot};
 
 /// How long an invocation may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What is called: the next number of a sequence, so that each call needs the one before.
 #[ifunc::export]
@@ -35,13 +35,13 @@ pub(in crate::roles) fn out_of_an_ifunc(starter: Starter) -> Result<()> {
     let mut tally = Tally::default();
     run(starter, |n| {
         let mut call = steps.try_call(&n)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             target.poll(&mut tally);
             if let Some(answer) = call.try_wait() {
                 return Ok(answer?);
             }
-            ensure!(Instant::now() < until, "no answer for {} s", PATIENCE.as_secs());
+            ensure!(Instant::now() < until, "no answer for {} s", TIMEOUT.as_secs());
         }
     })
 }
@@ -72,7 +72,7 @@ fn run(mut starter: Starter, mut steps: impl FnMut(u64) -> Result<u64>) -> Resul
             "{} steps led to {reached}, not {expected}",
             slot.operations
         );
-        starter.say(&Sample {
+        starter.reply(&Sample {
             ns: took.as_nanos() as f64 / slot.operations as f64,
             percentiles: None,
         })?;

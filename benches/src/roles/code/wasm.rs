@@ -46,7 +46,7 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
             took.push(begin.elapsed().as_nanos() as f64);
             ensure!(counted == 1, "the module counted {counted}, not 1");
         }
-        starter.say(&Sample {
+        starter.reply(&Sample {
             ns: median(took.clone()),
             percentiles: Some([0.5, 0.99, 0.999].map(|at| quantile(took.clone(), at))),
         })?;

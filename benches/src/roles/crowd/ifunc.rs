@@ -1,14 +1,14 @@
 //! Ours.
 
 use anyhow::{Context, Result};
-use ifunc_bench_ifuncs::{Fresh, sum_fresh, tell};
+use ifunc_bench_ifuncs::{Fresh, counters, sum_fresh};
 use ifunc_rt::{Registered, Source};
 
 use super::Sender;
 use crate::pair::Count;
 use crate::program::Starter;
 
-struct Ifuncs(Vec<(Source, Registered<sum_fresh>, Registered<tell>)>);
+struct Ifuncs(Vec<(Source, Registered<sum_fresh>, Registered<counters>)>);
 
 impl Sender for Ifuncs {
     #[inline]
@@ -20,14 +20,14 @@ impl Sender for Ifuncs {
         self.0.iter().try_for_each(|(source, ..)| Ok(source.flush()?))
     }
 
-    fn tell(&mut self) -> Result<Vec<Count>> {
-        let count = |tell: &Registered<tell>| -> Result<Count> {
+    fn received(&mut self) -> Result<Vec<Count>> {
+        let count = |counters: &Registered<counters>| -> Result<Count> {
             Ok(Count {
-                messages: tell.call(&0)?.wait()?,
-                sum: tell.call(&1)?.wait()?,
+                messages: counters.call(&0)?.wait()?,
+                sum: counters.call(&1)?.wait()?,
             })
         };
-        self.0.iter().map(|(_, _, tell)| count(tell)).collect()
+        self.0.iter().map(|(_, _, counters)| count(counters)).collect()
     }
 }
 
@@ -35,11 +35,11 @@ pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
     let addresses = super::targets(&mut starter)?;
     let connect = |address: &String| -> Result<_> {
         let source = Source::connect(address).with_context(|| format!("connecting to {address}"))?;
-        let (sum, tell) = (source.register()?, source.register()?);
-        Ok((source, sum, tell))
+        let (sum, counters) = (source.register()?, source.register()?);
+        Ok((source, sum, counters))
     };
     let all: Vec<_> = addresses.iter().map(connect).collect::<Result<_>>()?;
-    starter.say(
+    starter.reply(
         &all.first()
             .map_or_else(String::new, |(source, ..)| source.transport()),
     )?;

@@ -20,7 +20,7 @@ pub(crate) enum Order {
     /// To send, from a moment of the monotonic clock to another, in nanoseconds. Answered by [`Sent`].
     Send { from: u64, until: u64, size: usize },
     /// To say what the targets have received in all, if it can. Answered by their [`Count`]s.
-    Tell,
+    Report,
 }
 
 /// What a source has sent.
@@ -58,7 +58,7 @@ trait Sender {
     fn finish(&mut self) -> Result<()>;
 
     /// What the targets have received, as they say.
-    fn tell(&mut self) -> Result<Vec<Count>>;
+    fn received(&mut self) -> Result<Vec<Count>>;
 }
 
 /// Sends as the starter says. Others send at the same time: the seed tells its payloads from theirs.
@@ -67,7 +67,7 @@ fn send(mut starter: Starter, targets: usize, mut sender: impl Sender) -> Result
     let mut each = vec![Count::default(); targets];
     while let Some(order) = starter.next::<Order>()? {
         let Order::Send { from, until, size } = order else {
-            starter.say(&sender.tell()?)?;
+            starter.reply(&sender.received()?)?;
             continue;
         };
         each.fill(Count::default());
@@ -86,7 +86,7 @@ fn send(mut starter: Starter, targets: usize, mut sender: impl Sender) -> Result
             }
         }
         sender.finish()?;
-        starter.say(&Sent {
+        starter.reply(&Sent {
             each: each.clone(),
             finished: now(),
         })?;

@@ -14,7 +14,7 @@ use ucx_sys::{UCP_FEATURE_AM, UCP_FEATURE_WAKEUP};
 use super::{Received, Sender, now};
 use crate::pair::Count;
 use crate::program::Starter;
-use crate::roles::exchange::Patience;
+use crate::roles::exchange::Timeout;
 use crate::roles::ucx::am::Window;
 use crate::roles::ucx::{Endpoint, Handler, Worker};
 use crate::slots::Payload;
@@ -48,7 +48,7 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
     let worker = Worker::new(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP)?;
     let seen = Rc::new(Seen::default());
     worker.receive(MESSAGE, Rc::clone(&seen))?;
-    starter.say(&worker.address()?)?;
+    starter.reply(&worker.address()?)?;
     let bell = worker.bell()?;
     let mut finished = now();
     let (mut looks, mut idle, mut before) = (0, None::<Instant>, 0);
@@ -70,17 +70,17 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
         if since.elapsed() < SPIN {
             continue;
         }
-        if starter.has_question()? {
+        if starter.has_request()? {
             let Some(expected) = starter.next::<u64>()? else {
                 return Ok(());
             };
-            let mut patience = Patience::new();
+            let mut timeout = Timeout::new();
             while seen.messages.get() < expected {
                 worker.progress();
-                patience.ask()?;
+                timeout.check()?;
                 finished = now();
             }
-            starter.say(&Received {
+            starter.reply(&Received {
                 count: Count {
                     messages: seen.messages.get(),
                     sum: seen.sum.get(),
@@ -109,10 +109,10 @@ struct Messages {
 impl Messages {
     fn wait(&mut self) -> Result<()> {
         for (_, window) in &mut self.all {
-            let mut patience = Patience::new();
+            let mut timeout = Timeout::new();
             while !window.is_idle()? {
                 self.worker.progress();
-                patience.ask()?;
+                timeout.check()?;
             }
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Sender for Messages {
         self.wait()
     }
 
-    fn tell(&mut self) -> Result<Vec<Count>> {
+    fn received(&mut self) -> Result<Vec<Count>> {
         bail!("UCX's targets say it themselves")
     }
 }
@@ -159,7 +159,7 @@ pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
         .collect::<Result<_>>()?;
     let (endpoint, _) = all.first().context("there are no targets")?;
     ensure!(addresses.len() == all.len(), "an endpoint for each");
-    starter.say(&endpoint.carried_by())?;
+    starter.reply(&endpoint.carried_by())?;
     let targets = all.len();
     let size = usize::MAX;
     super::send(starter, targets, Messages { worker, all, size })

@@ -39,12 +39,12 @@ impl Part for Ours {
         Ok(self.target.address())
     }
 
-    fn meet(&mut self, _: &str) -> Result<()> {
+    fn connect(&mut self, _: &str) -> Result<()> {
         Ok(())
     }
 
     #[inline]
-    fn look(&mut self) -> Result<bool> {
+    fn poll(&mut self) -> Result<bool> {
         Ok(self.target.poll(&mut *self.table) > 0)
     }
 
@@ -61,7 +61,7 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
 struct Sources {
     all: Vec<(Source, Registered<update>, Registered<read>)>,
     window: usize,
-    asked: VecDeque<(Call<u64>, u64)>,
+    pending: VecDeque<(Call<u64>, u64)>,
 }
 
 impl Worker for Sources {
@@ -69,7 +69,7 @@ impl Worker for Sources {
         Ok(String::new())
     }
 
-    fn meet(&mut self, addresses: &[String]) -> Result<()> {
+    fn connect(&mut self, addresses: &[String]) -> Result<()> {
         let aggregated = is_aggregated();
         self.window = WINDOW[usize::from(aggregated)];
         for address in addresses {
@@ -95,16 +95,16 @@ impl Worker for Sources {
 
     #[inline]
     fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()> {
-        if self.asked.len() >= self.window {
-            self.hear()?;
+        if self.pending.len() >= self.window {
+            self.complete_oldest()?;
         }
-        self.asked.push_back((self.all[part].2.call(&at)?, expected));
+        self.pending.push_back((self.all[part].2.call(&at)?, expected));
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
-        while !self.asked.is_empty() {
-            self.hear()?;
+        while !self.pending.is_empty() {
+            self.complete_oldest()?;
         }
         for (source, ..) in &self.all {
             source.push()?;
@@ -119,8 +119,8 @@ impl Worker for Sources {
 impl Sources {
     /// Waits for the read that was asked for first.
     #[inline]
-    fn hear(&mut self) -> Result<()> {
-        if let Some((call, expected)) = self.asked.pop_front() {
+    fn complete_oldest(&mut self) -> Result<()> {
+        if let Some((call, expected)) = self.pending.pop_front() {
             let word = call.wait()?;
             ensure!(word == expected, "{word:#x} was read, {expected:#x} stands there");
         }

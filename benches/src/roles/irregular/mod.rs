@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use ifunc_bench_ifuncs::table::WORDS;
 
-use crate::irregular::{Books, Done, Question};
-use crate::pair::{Hello, Met};
+use crate::irregular::{Done, PartSums, Request};
+use crate::pair::{Connected, Hello};
 use crate::program::Starter;
 
 /// A program that has a part of the table.
@@ -19,10 +19,10 @@ trait Part {
     fn address(&self) -> Result<String>;
 
     /// Connects to the one that works, where answers need it.
-    fn meet(&mut self, address: &str) -> Result<()>;
+    fn connect(&mut self, address: &str) -> Result<()>;
 
     /// Lets happen what has come. Whether something had.
-    fn look(&mut self) -> Result<bool>;
+    fn poll(&mut self) -> Result<bool>;
 
     /// A word of the table.
     fn word(&self, at: usize) -> u64;
@@ -33,7 +33,7 @@ trait Worker {
     fn address(&self) -> Result<String>;
 
     /// Connects to all parts.
-    fn meet(&mut self, addresses: &[String]) -> Result<()>;
+    fn connect(&mut self, addresses: &[String]) -> Result<()>;
 
     fn carried_by(&self) -> String;
 
@@ -48,26 +48,26 @@ trait Worker {
 }
 
 /// Looks at the transport between two at the starter.
-const LOOKS: u32 = 256;
+const POLLS_PER_CLOCK_READ: u32 = 256;
 
 /// Has a part, until the starter has no more questions.
 fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
     let address = part.address()?;
     let is_alone = number("BENCH_PARTS")? == 1;
-    starter.say(&Hello { address })?;
-    while let Some(question) = starter.next::<Question>()? {
-        match question {
-            Question::Meet { addresses } => {
+    starter.reply(&Hello { address })?;
+    while let Some(request) = starter.next::<Request>()? {
+        match request {
+            Request::Connect { addresses } => {
                 let address = addresses.first().context("there is one to meet")?;
-                part.meet(address)?;
+                part.connect(address)?;
             }
-            Question::Serve => {}
-            Question::Stop | Question::Work { .. } => bail!("told {question:?}, and does not serve"),
+            Request::Serve => {}
+            Request::Stop | Request::Work { .. } => bail!("told {request:?}, and does not serve"),
         }
-        while !starter.has_question()? {
-            for _ in 0..LOOKS {
+        while !starter.has_request()? {
+            for _ in 0..POLLS_PER_CLOCK_READ {
                 // Parts share a core. Who gave it away may have been told to stop meanwhile.
-                if !part.look()? && !is_alone {
+                if !part.poll()? && !is_alone {
                     std::thread::yield_now();
                     break;
                 }
@@ -75,19 +75,21 @@ fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
         }
         let stop = starter.next()?;
         ensure!(
-            matches!(stop, Some(Question::Stop)),
+            matches!(stop, Some(Request::Stop)),
             "told {stop:?} instead of to stop"
         );
-        starter.say(&books(&part))?;
+        starter.reply(&sums(&part))?;
     }
     Ok(())
 }
 
-fn books(part: &impl Part) -> Books {
-    (0..WORDS).fold(Books::default(), |books, at| books.with(at as u64, part.word(at)))
+fn sums(part: &impl Part) -> PartSums {
+    (0..WORDS).fold(PartSums::default(), |sums, at| {
+        sums.with(at as u64, part.word(at))
+    })
 }
 
-impl Books {
+impl PartSums {
     fn with(self, at: u64, word: u64) -> Self {
         Self {
             sum: self.sum.wrapping_add(word),
@@ -100,18 +102,18 @@ impl Books {
 fn work(mut starter: Starter, mut worker: impl Worker) -> Result<()> {
     let reads = reads()?;
     let address = worker.address()?;
-    starter.say(&Hello { address })?;
+    starter.reply(&Hello { address })?;
     let mut random = Random(1);
     let mut expected = Vec::new();
-    while let Some(question) = starter.next::<Question>()? {
-        match question {
-            Question::Meet { addresses } => {
-                worker.meet(&addresses)?;
-                expected = vec![Books::default(); addresses.len()];
+    while let Some(request) = starter.next::<Request>()? {
+        match request {
+            Request::Connect { addresses } => {
+                worker.connect(&addresses)?;
+                expected = vec![PartSums::default(); addresses.len()];
                 let carried_by = worker.carried_by();
-                starter.say(&Met { carried_by })?;
+                starter.reply(&Connected { carried_by })?;
             }
-            Question::Work { operations } => {
+            Request::Work { operations } => {
                 let started = Instant::now();
                 for _ in 0..operations {
                     let (part, at) = random.place(expected.len());
@@ -125,9 +127,9 @@ fn work(mut starter: Starter, mut worker: impl Worker) -> Result<()> {
                 worker.finish()?;
                 let ns = started.elapsed().as_nanos() as f64 / operations as f64;
                 let expected = (!reads).then(|| expected.clone());
-                starter.say(&Done { ns, expected })?;
+                starter.reply(&Done { ns, expected })?;
             }
-            Question::Serve | Question::Stop => bail!("told {question:?}, and has no part"),
+            Request::Serve | Request::Stop => bail!("told {request:?}, and has no part"),
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use ucx_sys::{UCP_FEATURE_AMO64, UCP_FEATURE_RMA};
 
 use super::{Part, Worker as Works, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
-use crate::roles::exchange::Patience;
+use crate::roles::exchange::Timeout;
 use crate::roles::ucx::memory::{Memory, Remote};
 use crate::roles::ucx::{Request, Worker};
 
@@ -40,13 +40,13 @@ impl Part for Served {
         self.memory.address()
     }
 
-    fn meet(&mut self, _: &str) -> Result<()> {
+    fn connect(&mut self, _: &str) -> Result<()> {
         Ok(())
     }
 
     /// Where UCX has no memory that both map, it does here what was asked for.
     #[inline]
-    fn look(&mut self) -> Result<bool> {
+    fn poll(&mut self) -> Result<bool> {
         Ok(self.worker.progress())
     }
 
@@ -66,7 +66,7 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
             parts: Vec::new(),
             words,
             next: 0,
-            asked: VecDeque::with_capacity(places),
+            pending: VecDeque::with_capacity(places),
             waiting: VecDeque::with_capacity(WAITING),
         },
     )
@@ -79,7 +79,7 @@ struct Accesses {
     words: &'static [Cell<u64>],
     next: usize,
     /// Reads that are under way, the first one first: where the word will be, and what it must be.
-    asked: VecDeque<(Request, usize, u64)>,
+    pending: VecDeque<(Request, usize, u64)>,
     waiting: VecDeque<Request>,
 }
 
@@ -88,9 +88,9 @@ impl Works for Accesses {
         Ok(String::new())
     }
 
-    fn meet(&mut self, addresses: &[String]) -> Result<()> {
+    fn connect(&mut self, addresses: &[String]) -> Result<()> {
         for address in addresses {
-            self.parts.push(Remote::meet(&self.worker, address)?);
+            self.parts.push(Remote::connect(&self.worker, address)?);
         }
         self.finish()
     }
@@ -113,22 +113,22 @@ impl Works for Accesses {
     #[inline]
     fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()> {
         let place = self.next;
-        if self.asked.front().is_some_and(|(_, first, _)| *first == place) {
-            self.hear()?;
+        if self.pending.front().is_some_and(|(_, first, _)| *first == place) {
+            self.complete_oldest()?;
         }
         self.next = (place + 1) % self.words.len();
         let into = self.words[place].as_ptr();
         // SAFETY: the places stay, and are used in turn: as the first read that is under way is not to this one, none is.
         match unsafe { self.parts[part].get(into, 8 * at as usize)? } {
-            Some(request) => self.asked.push_back((request, place, expected)),
-            None => judge(self.words[place].get(), expected)?,
+            Some(request) => self.pending.push_back((request, place, expected)),
+            None => check_word(self.words[place].get(), expected)?,
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
-        while !self.asked.is_empty() {
-            self.hear()?;
+        while !self.pending.is_empty() {
+            self.complete_oldest()?;
         }
         while !self.waiting.is_empty() {
             self.take()?;
@@ -143,10 +143,10 @@ impl Works for Accesses {
 impl Accesses {
     /// Waits for the read that was asked for first.
     #[inline]
-    fn hear(&mut self) -> Result<()> {
-        if let Some((request, place, expected)) = self.asked.pop_front() {
+    fn complete_oldest(&mut self) -> Result<()> {
+        if let Some((request, place, expected)) = self.pending.pop_front() {
             self.wait(&request)?;
-            judge(self.words[place].get(), expected)?;
+            check_word(self.words[place].get(), expected)?;
         }
         Ok(())
     }
@@ -161,17 +161,17 @@ impl Accesses {
 
     #[inline]
     fn wait(&self, request: &Request) -> Result<()> {
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while !request.is_done()? {
             self.worker.progress();
-            patience.ask()?;
+            timeout.check()?;
         }
         Ok(())
     }
 }
 
 #[inline]
-fn judge(word: u64, expected: u64) -> Result<()> {
+fn check_word(word: u64, expected: u64) -> Result<()> {
     ensure!(word == expected, "{word:#x} was read, {expected:#x} stands there");
     Ok(())
 }

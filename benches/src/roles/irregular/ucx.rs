@@ -10,7 +10,7 @@ use ucx_sys::UCP_FEATURE_AM;
 
 use super::{Part, Worker as Works, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
-use crate::roles::exchange::Patience;
+use crate::roles::exchange::Timeout;
 use crate::roles::ucx::am::Window;
 use crate::roles::ucx::{Endpoint, Handler, Worker};
 use crate::slots::Payload;
@@ -111,7 +111,7 @@ impl Part for Messages {
         self.worker.address()
     }
 
-    fn meet(&mut self, address: &str) -> Result<()> {
+    fn connect(&mut self, address: &str) -> Result<()> {
         let endpoint = Rc::new(self.worker.connect(address)?);
         self.answers.endpoint = Some(Rc::clone(&endpoint));
         self.flushed.endpoint = Some(endpoint);
@@ -119,7 +119,7 @@ impl Part for Messages {
     }
 
     #[inline]
-    fn look(&mut self) -> Result<bool> {
+    fn poll(&mut self) -> Result<bool> {
         let happened = self.worker.progress();
         if !self.table.answers.borrow().is_empty() {
             // To send may let more come.
@@ -285,7 +285,7 @@ impl Works for Asker {
         self.worker.address()
     }
 
-    fn meet(&mut self, addresses: &[String]) -> Result<()> {
+    fn connect(&mut self, addresses: &[String]) -> Result<()> {
         for address in addresses {
             let endpoint = Rc::new(self.worker.connect(address)?);
             let sender = |id, alone| {
@@ -334,12 +334,12 @@ impl Works for Asker {
             part.flushes.put([part.sent])?;
             part.flushes.send()?;
         }
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while self.asks.flushed.get() < self.parts.len()
             || self.asks.free.borrow().len() < self.asks.expected.len()
         {
             self.worker.progress();
-            patience.ask()?;
+            timeout.check()?;
         }
         self.judge()
     }
@@ -362,14 +362,14 @@ impl Asker {
         for part in &mut self.parts {
             part.reads.send()?;
         }
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         loop {
             self.worker.progress();
             self.judge()?;
             if let Some(place) = self.asks.free.borrow_mut().pop() {
                 return Ok(place);
             }
-            patience.ask()?;
+            timeout.check()?;
         }
     }
 

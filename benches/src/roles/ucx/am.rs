@@ -11,7 +11,7 @@ use ucx_sys::UCP_FEATURE_AM;
 use super::{Endpoint, Handler, Request, Worker};
 use crate::pair::Count;
 use crate::program::Starter;
-use crate::roles::exchange::{self, Node, Patience};
+use crate::roles::exchange::{self, Node, Timeout};
 use crate::slots::Payload;
 
 /// The payload is a message's.
@@ -79,9 +79,9 @@ impl Handler for Received {
 }
 
 /// The other one asks whether everything has come.
-struct Asked(Rc<Received>);
+struct SlotProgram(Rc<Received>);
 
-impl Handler for Asked {
+impl Handler for SlotProgram {
     fn message(&self, payload: &[u8]) {
         let sent = payload.try_into().map_or(u64::MAX, u64::from_le_bytes);
         self.0.asked.set(Some(sent));
@@ -111,7 +111,7 @@ impl Messages {
             flushed: Cell::new(false),
         });
         worker.receive(MESSAGE, Rc::clone(&received))?;
-        worker.receive(FLUSH, Rc::new(Asked(Rc::clone(&received))))?;
+        worker.receive(FLUSH, Rc::new(SlotProgram(Rc::clone(&received))))?;
         worker.receive(FLUSHED, Rc::new(Flushed(Rc::clone(&received))))?;
         Ok(Self {
             worker,
@@ -134,10 +134,10 @@ impl Messages {
         let Some(request) = (unsafe { endpoint.send(id, &payload)? }) else {
             return Ok(());
         };
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while !request.is_done()? {
             self.worker.progress();
-            patience.ask()?;
+            timeout.check()?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Node for Messages {
         self.worker.address()
     }
 
-    fn meet(&mut self, address: &str) -> Result<()> {
+    fn connect(&mut self, address: &str) -> Result<()> {
         self.endpoint = Some(self.worker.connect(address)?);
         self.flush()
     }
@@ -162,10 +162,10 @@ impl Node for Messages {
     fn begin(&mut self, size: usize, payload: Payload) -> Result<()> {
         (self.size, self.payload) = (size, payload);
         // What is under way is sent from the window that goes.
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while !self.window.is_idle()? {
             self.worker.progress();
-            patience.ask()?;
+            timeout.check()?;
         }
         self.window = Window::of(size + self.code, payload);
         self.written = match payload {
@@ -202,7 +202,7 @@ impl Node for Messages {
     }
 
     #[inline]
-    fn look(&mut self) -> Result<()> {
+    fn poll(&mut self) -> Result<()> {
         self.worker.progress();
         if let Some(asked) = self.received.asked.get()
             && self.received.all.get() >= asked
@@ -224,10 +224,10 @@ impl Node for Messages {
     fn flush(&mut self) -> Result<()> {
         self.received.flushed.set(false);
         self.say(FLUSH, self.sent)?;
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while !self.received.flushed.get() || !self.window.is_idle()? {
-            self.look()?;
-            patience.ask()?;
+            self.poll()?;
+            timeout.check()?;
         }
         Ok(())
     }
@@ -264,14 +264,14 @@ impl Window {
 
     #[cold]
     fn wait(&mut self, worker: &Worker) -> Result<usize> {
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         loop {
             self.reap()?;
             if let Some(at) = self.free.pop() {
                 return Ok(at);
             }
             worker.progress();
-            patience.ask()?;
+            timeout.check()?;
         }
     }
 

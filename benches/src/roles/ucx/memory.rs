@@ -101,7 +101,7 @@ pub(in crate::roles) struct Remote {
 
 impl Remote {
     /// Connects to the program whose [`Memory::address`] this is.
-    pub(in crate::roles) fn meet(worker: &Rc<Worker>, address: &str) -> Result<Self> {
+    pub(in crate::roles) fn connect(worker: &Rc<Worker>, address: &str) -> Result<Self> {
         let parts: Vec<&str> = address.split(' ').collect();
         ensure!(
             parts.len() == 3,

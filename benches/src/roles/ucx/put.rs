@@ -12,7 +12,7 @@ use super::memory::{Memory, Remote};
 use super::{Request, Worker};
 use crate::pair::Count;
 use crate::program::Starter;
-use crate::roles::exchange::{self, Node, Patience};
+use crate::roles::exchange::{self, Node, Timeout};
 use crate::slots::Payload;
 
 /// Offsets in what a program lets the other one write to: the word that says how many messages have come, one by which the
@@ -92,14 +92,14 @@ impl Puts {
     /// Waits until UCX is done with what was put.
     #[inline]
     fn settle(&mut self) -> Result<()> {
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while let Some(last) = self.under_way.last() {
             if last.is_done()? {
                 self.under_way.pop();
                 continue;
             }
             self.worker.progress();
-            patience.ask()?;
+            timeout.check()?;
         }
         Ok(())
     }
@@ -110,8 +110,8 @@ impl Node for Puts {
         self.memory.address()
     }
 
-    fn meet(&mut self, address: &str) -> Result<()> {
-        self.other = Some(Remote::meet(&self.worker, address)?);
+    fn connect(&mut self, address: &str) -> Result<()> {
+        self.other = Some(Remote::connect(&self.worker, address)?);
         self.flush()
     }
 
@@ -153,7 +153,7 @@ impl Node for Puts {
     }
 
     #[inline]
-    fn look(&mut self) -> Result<()> {
+    fn poll(&mut self) -> Result<()> {
         if self.word(ARRIVED) > self.before + self.received.messages {
             // SAFETY: the memory is given back with `self`, and holds the largest payload. The other one puts the next payload when
             // this one is answered.
@@ -183,10 +183,10 @@ impl Node for Puts {
         self.questions += 1;
         let question = self.questions;
         self.say(1, ASKED, question)?;
-        let mut patience = Patience::new();
+        let mut timeout = Timeout::new();
         while self.word(ANSWERED) != question {
-            self.look()?;
-            patience.ask()?;
+            self.poll()?;
+            timeout.check()?;
         }
         self.settle()
     }

@@ -6,10 +6,10 @@ use crate::program::Program;
 use crate::slots::{Sample, Side, Slot};
 
 /// Told a slot, it answers what came of it.
-pub(crate) struct Asked(pub(crate) Program);
+pub(crate) struct SlotProgram(pub(crate) Program);
 
-impl Side for Asked {
+impl Side for SlotProgram {
     fn slot(&mut self, slot: Slot) -> Result<Sample> {
-        self.0.ask(&slot)
+        self.0.request(&slot)
     }
 }
