@@ -1,4 +1,4 @@
-//! A run: figure after figure, and what is left behind of it.
+//! A run: measures figure after figure and writes the results.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ use crate::results::Results;
 use crate::row::Row;
 use crate::status::Status;
 
-/// What a figure has at hand.
+/// The context of a figure.
 pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) cores: Cores,
     pub(crate) rows: Results,
 }
 
-/// Measures. A figure that fails does not keep the others from being measured.
+/// Runs the measurements. A figure that fails does not prevent the others.
 ///
 /// # Errors
 /// A figure failed, or a file cannot be written.
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         rows.status().print(text);
         for reason in machine.machine.iter().flat_map(|machine| &machine.disturbed) {
             rows.status()
-                .warning(format_args!("not to be relied on: {reason}"));
+                .warning(format_args!("the figures are unreliable: {reason}"));
         }
     }
     let all: Vec<Row> = std::iter::once(machine).chain(rows.iter().cloned()).collect();
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Those that are asked for by name, or all.
+/// The figures selected by name, or all.
 fn chosen(only: &[String]) -> Result<Vec<&'static Figure>> {
     for name in only {
         ensure!(
@@ -109,7 +109,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Figure>> {
 }
 
 fn write(file: &Path, rows: &[Row]) -> Result<()> {
-    // A line for each, so that what changed can be seen.
+    // One line per row, so that diffs are readable.
     let lines = rows
         .iter()
         .map(serde_json::to_string)

@@ -1,4 +1,4 @@
-//! Shared libraries that are compiled when they are needed: what a user would do without this project.
+//! Shared libraries compiled on demand: the alternative that a user has without this project.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-/// The flags of every library: small, nothing but what is asked for, no table of lazy calls.
+/// The flags of every library: small, only the given code, no lazy binding.
 const FLAGS: &[&str] = &[
     "-O2",
     "-fPIC",
@@ -20,7 +20,7 @@ const FLAGS: &[&str] = &[
     "-Wl,--hash-style=gnu",
 ];
 
-/// Shared libraries, in a folder that goes with this.
+/// Shared libraries in a temporary folder.
 pub(crate) struct Libraries(TempDir);
 
 impl Libraries {
@@ -29,7 +29,7 @@ impl Libraries {
         Ok(Self(folder))
     }
 
-    /// Compiles one.
+    /// Compiles a library.
     pub(crate) fn compile(&self, name: &str, text: &str, options: &[&str]) -> Result<PathBuf> {
         let (source, library) = (self.file(name, "c"), self.file(name, "so"));
         std::fs::write(&source, text)?;
@@ -38,7 +38,7 @@ impl Libraries {
         let status = cc
             .stdin(Stdio::null())
             .status()
-            .context("starting the C compiler `cc`; help: $CC names another one")?;
+            .context("starting the C compiler `cc`; help: set $CC to another one")?;
         ensure!(status.success(), "the C compiler: {status}");
         Ok(library)
     }

@@ -1,9 +1,9 @@
-//! Which cores the two sides have.
+//! The cores of the two sides.
 
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A core for the source, and one for the target.
+/// One core for the source, one for the target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cores {
     pub(crate) source: usize,
@@ -11,9 +11,9 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Two that this process may use and that are no threads of one core, if there are such.
+    /// Chooses two processors that this process may use, preferably not two threads of one core.
     pub(crate) fn choose() -> Result<Self> {
-        let allowed = sched_getaffinity(None).context("asking which processors this process may use")?;
+        let allowed = sched_getaffinity(None).context("reading the processors that this process may use")?;
         let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
         let Some(source) = cpus.next() else {
             bail!("this process may use no processor")
@@ -27,20 +27,20 @@ impl Cores {
         Ok(Self { source, target })
     }
 
-    /// Whether they share a core, and what is in it.
+    /// Whether the two are threads of one core.
     pub(crate) fn are_threads_of_one_core(self) -> bool {
         siblings(self.source).contains(&self.target)
     }
 }
 
-/// Keeps the calling thread on a processor.
+/// Pins the calling thread to a processor.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("staying on processor {cpu}"))
+    sched_setaffinity(None, &set).with_context(|| format!("pinning to processor {cpu}"))
 }
 
-/// The threads of a core, as `0-1` or `0,32` in a file of the kernel's.
+/// The threads of a core, from a kernel file such as `0-1` or `0,32`.
 fn siblings(cpu: usize) -> Vec<usize> {
     let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let text = std::fs::read_to_string(file).unwrap_or_default();

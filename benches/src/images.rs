@@ -1,21 +1,21 @@
-//! Images of a size, and each of them another one.
+//! Distinct images of a given size.
 
 use anyhow::{Result, ensure};
 use ifunc_abi::image::{Image, ImageParts, ImportPart};
 
-/// Makes images that do what one does, and have other ids.
+/// Builds images with the same function and different ids.
 pub(crate) struct Images {
     parts: ImageParts,
-    /// Bytes of the image that they come from.
+    /// Size in bytes of the original image.
     least: usize,
-    /// Of the next one. Processes that make images at the same time begin at other numbers.
+    /// Number of the next image. Concurrent processes start with different numbers.
     number: u64,
 }
 
 impl Images {
     pub(crate) fn of(image: &[u8], namespace: u32) -> Result<Self> {
         let parts = parts(&Image::parse(image)?);
-        ensure!(parts.rw_mem == 0, "`{}` has data of its own", parts.name);
+        ensure!(parts.rw_mem == 0, "`{}` has writable data", parts.name);
         Ok(Self {
             parts,
             least: image.len(),
@@ -23,17 +23,17 @@ impl Images {
         })
     }
 
-    /// One of `size` bytes.
+    /// Builds an image of `size` bytes.
     pub(crate) fn next(&mut self, size: usize) -> Result<Vec<u8>> {
         let code = self.parts.rx.len();
         ensure!(
             size >= self.least + 8,
-            "`{}` has {} bytes, which no padding makes {size}",
+            "`{}` has {} bytes and cannot be padded to {size}",
             self.parts.name,
             self.least
         );
         self.number += 1;
-        // What is never reached: constants, as far as a target can tell.
+        // Padding that is never executed: to the target, these are constants.
         self.parts.rx.resize(code + size - self.least - 8, 0x5a);
         self.parts.rx.extend(self.number.to_le_bytes());
         let image = self.parts.encode();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_have_the_size_and_another_id() {
+    fn images_have_the_size_and_distinct_ids() {
         let image = ImageParts {
             name: "seven".into(),
             arch: ifunc_abi::image::ARCH_X86_64,

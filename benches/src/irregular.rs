@@ -1,5 +1,5 @@
-//! One program that works on a table, and several that each have a part of it. What they say here is the same for every way
-//! to do it, ours and peers'; [`roles::irregular`](crate::roles) answers.
+//! One worker program and several programs that each hold a part of a table. The requests here are the same
+//! for all methods, ours and the peers'; [`roles::irregular`](crate::roles) replies.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -9,37 +9,37 @@ use crate::pair::{Connected, Hello};
 use crate::program::Program;
 use crate::slots::{Sample, Side, Slot};
 
-/// What all of them are told.
+/// A request to a program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// To connect: the one that works to those that have a part, and, where answers need it, those to the one. The former
-    /// answers by [`Met`]; the latter serve until they are told to stop.
+    /// Connects the worker to the parts and, if answers need it, the parts to the worker. The worker replies
+    /// with [`Connected`]; the parts serve until [`Stop`](Self::Stop).
     Connect { addresses: Vec<String> },
-    /// To those that have a part: to serve until they are told to stop.
+    /// To a part: serve until [`Stop`](Self::Stop).
     Serve,
-    /// To those that serve. Answered by their [`Books`].
+    /// To a serving part: stop. It replies with its [`PartSums`].
     Stop,
-    /// To the one that works: so many updates, or reads. Answered by [`Done`].
+    /// To the worker: run this number of updates or reads. It replies with [`Done`].
     Work { operations: u64 },
 }
 
-/// What updates leave behind in a part.
+/// Sums over a part, which show the effect of all updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartSums {
-    /// All words together.
+    /// Sum of all words.
     pub(crate) sum: u64,
-    /// Each times where it stands: an update of another word is told by it.
+    /// Sum of each word times its index: it detects an update of a wrong word.
     pub(crate) weighted: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) ns: f64,
-    /// What must be in the books of each part; nothing where only was read.
+    /// Expected sums of each part; `None` for reads.
     pub(crate) expected: Option<Vec<PartSums>>,
 }
 
-/// What is done to the table.
+/// The operation on the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Updates,
@@ -47,7 +47,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// As the programs are told.
+    /// The name in the programs' environment.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Updates => "updates",
@@ -56,7 +56,7 @@ impl Work {
     }
 }
 
-/// One that works, and those that have a part.
+/// A worker and the parts.
 pub(crate) struct Cluster {
     pub(crate) name: String,
     source: Program,
@@ -65,7 +65,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The roles `KIND-source`, and so many of `KIND-target`, which share a core.
+    /// Starts the role `KIND-source`, and `parts` of `KIND-target`, which share a core.
     pub(crate) fn start(
         name: &str,
         kind: &str,
@@ -128,7 +128,7 @@ impl Side for Cluster {
         if let Some(expected) = done.expected {
             ensure!(
                 sums == expected,
-                "`{}`: {sums:?} is in the tables, {expected:?} should be",
+                "`{}`: the tables hold {sums:?} instead of {expected:?}",
                 self.name
             );
         }

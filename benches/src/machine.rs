@@ -1,4 +1,4 @@
-//! What the figures were measured on, and what else it did meanwhile.
+//! The machine that the figures were measured on, and its load during the run.
 
 use std::process::Command;
 
@@ -7,56 +7,57 @@ use serde::{Deserialize, Serialize};
 use crate::cores::Cores;
 use crate::row::Row;
 
-/// The figure that is no figure: what the others were measured on.
+/// The id of the row that describes the machine.
 pub(crate) const FIGURE: &str = "machine";
 
-/// Processors that others may have used on average before a run is called disturbed.
+/// Largest average number of processors used by other programs in an undisturbed run.
 const OTHERS: f64 = 0.05;
-/// The part of the time that a virtual machine may have been without its processors.
+/// Largest share of time in which a virtual machine's processors were not available.
 const STOLEN: f64 = 0.01;
-/// By how much a floor's quartiles may lie apart.
+/// Largest distance between a floor's quartiles.
 const APART: f64 = 0.2;
 
-/// What is known of the machine. What it does not tell is empty.
+/// Properties of the machine. Unknown ones are empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// Model of the processor.
     pub(crate) cpu: String,
-    /// How many processors there are.
+    /// Number of processors.
     pub(crate) processors: usize,
-    /// On which the source ran, and the target.
+    /// Processors of the source and the target.
     pub(crate) cores: [usize; 2],
     /// Whether those two are threads of one core.
     pub(crate) threads_of_one_core: bool,
-    /// `performance, 3.2 GHz`, as far as the kernel knows.
+    /// Such as `performance, 3.2 GHz`, as far as the kernel reports it.
     pub(crate) frequency: String,
-    /// Whether the processor says that it is a virtual machine's.
+    /// Whether the processor is virtual.
     pub(crate) virtualised: bool,
-    /// Name and release.
+    /// Name and release of the kernel.
     pub(crate) kernel: String,
     /// Version of the UCX library; empty without one.
     pub(crate) ucx: String,
     /// Version of the compiler.
     pub(crate) rustc: String,
-    /// Version of what was measured.
+    /// Version of the measured code.
     pub(crate) commit: String,
-    /// When it began, in UTC.
+    /// Start of the run, in UTC.
     pub(crate) date: String,
-    /// Seconds that it took.
+    /// Duration of the run in seconds.
     pub(crate) seconds: f64,
-    /// How many processes wanted to run in the minute before.
+    /// Load average over the minute before the run.
     pub(crate) load: f64,
-    /// How many processors others used meanwhile, on average.
+    /// Average number of processors that other programs used during the run.
     pub(crate) others: Option<f64>,
-    /// The part of the time in which a virtual machine's processors were somebody else's.
+    /// Share of the time in which the host ran something else on the virtual machine's processors.
     pub(crate) stolen: Option<f64>,
-    /// A cache line from core to core in nanoseconds: one that both write, and one per direction.
+    /// Time of a cache line between the cores in nanoseconds: one line that both write, and one line per
+    /// direction.
     pub(crate) floors: [Option<f64>; 2],
-    /// Why the figures are not to be relied on; empty if nothing speaks against them.
+    /// Reasons why the figures are unreliable.
     pub(crate) disturbed: Vec<String>,
 }
 
-/// A look at the machine before a run, which is completed afterwards.
+/// An observation of the machine during a run.
 pub(crate) struct Observation {
     machine: Machine,
     started: std::time::Instant,
@@ -64,7 +65,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Before anything is measured.
+    /// Starts the observation before the run.
     pub(crate) fn start(cores: Cores) -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
@@ -114,7 +115,7 @@ impl Observation {
         &self.machine
     }
 
-    /// After everything, with what was found: the row that stands before the others.
+    /// Ends the observation, and returns the row that comes before all others.
     pub(crate) fn finish(self, rows: &[Row]) -> Row {
         let Self {
             mut machine,
@@ -148,13 +149,13 @@ impl Observation {
     }
 }
 
-/// What speaks against relying on figures of this run.
+/// Reasons why figures of this run are unreliable.
 fn disturbed(machine: &Machine, floors: &[&Row]) -> Vec<String> {
     let mut reasons = Vec::new();
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     if let Some(others) = machine.others.filter(|others| *others > OTHERS) {
         reasons.push(format!(
-            "others used {} of a processor meanwhile",
+            "other programs used {} of a processor during the run",
             percent(others)
         ));
     }
@@ -181,11 +182,11 @@ fn disturbed(machine: &Machine, floors: &[&Row]) -> Vec<String> {
 
 /// Processor time in ticks.
 struct Used {
-    /// Of every process. What the kernel does for the network is nobody's.
+    /// Time of all processes. The kernel attributes its network processing to none.
     all: u64,
-    /// Of this process, and of its children that ended.
+    /// Time of this process and its ended children.
     ours: u64,
-    /// That a virtual machine did not get.
+    /// Time not available to the virtual machine.
     stolen: u64,
 }
 
@@ -194,7 +195,7 @@ impl Used {
         // cpu user nice system idle iowait irq softirq steal …
         let all = read("/proc/stat");
         let all: Vec<u64> = numbers(all.lines().next()?.strip_prefix("cpu ")?);
-        // Behind the name, which may hold anything: state, and the 4th field; the 14th to the 17th are times.
+        // After the name, which may contain any character: state is field 3; fields 14 to 17 are times.
         let own = read("/proc/self/stat");
         let (_, own) = own.rsplit_once(") ")?;
         let own: Vec<u64> = numbers(own.split_once(' ')?.1);
@@ -207,7 +208,7 @@ impl Used {
 }
 
 fn numbers(text: &str) -> Vec<u64> {
-    // Some of a process's are negative: none of those that are asked for.
+    // Some fields of a process are negative, but none of those used here.
     let number = |word: &str| word.parse().unwrap_or_default();
     text.split_ascii_whitespace().map(number).collect()
 }
@@ -229,7 +230,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(file).unwrap_or_default()
 }
 
-/// The first line of what a program says; nothing if it cannot be started.
+/// The first line of a program's output; empty if it does not start.
 fn output_of(command: &mut Command) -> String {
     let stdout = command.stderr(std::process::Stdio::null()).output();
     let stdout = stdout.map_or_else(|_| Vec::new(), |output| output.stdout);

@@ -1,19 +1,19 @@
-//! Measures the runtime beside what a user would pick instead, both in one run, on two cores. `cargo xtask bench` builds and
+//! Compares the runtime with its alternatives, both in one run on two cores. `cargo xtask bench` builds and
 //! starts it.
 //!
-//! Data flows one way: a [figure](figures) starts [programs](program) and lets [slots] of ours and of a peer's take
-//! turns; what comes of it are [rows](row), of which [reports](report) are made.
+//! Data flows in one direction: a [figure](figures) starts [programs](program) and lets [slots] of ours and
+//! of a peer alternate. The results are [rows](row), from which the [reports](report) are made.
 //!
-//! * `figures`: what is measured, one file per figure
-//! * `roles`: what the programs do that are measured: ours, and the peers
+//! * `figures`: the measurements, one file per figure
+//! * `roles`: the measured programs, ours and the peers'
 //! * `program`: a role in a process of its own, on a core of its own
-//! * `pair`: two programs that send each other messages
-//! * `asked`: one that does what it is asked to
+//! * `pair`: two programs that exchange messages
+//! * `slot_program`: a program that runs slots on request
 //! * `images`, `c`: the code that travels, ours and the peers'
-//! * `irregular`: one program that works on a table, and several that each have a part of it
-//! * `slots`: two sides in turn, medians and ratios
-//! * `plan`: how much of it
-//! * `bench`: a run, with its `results` so far, its `status` and the `machine` that it is on
+//! * `irregular`: a worker program and several with a part of a table
+//! * `slots`: alternating sides, medians and ratios
+//! * `plan`: repetitions and durations
+//! * `bench`: a run, with its `results`, its `status` and the `machine`
 //! * `report`: tables, CSV, and the page with its plots
 
 mod bench;
@@ -43,10 +43,7 @@ use clap::{Parser, Subcommand};
 use bench::Bench;
 
 #[derive(Parser)]
-#[command(
-    name = "ifunc-bench",
-    about = "Measures the runtime beside what a user would pick instead"
-)]
+#[command(name = "ifunc-bench", about = "Compares the runtime with its alternatives")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -54,36 +51,36 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure
+    /// Run the measurements
     Run(Run),
-    /// Make the page and its plots from results
+    /// Render the page and its plots from results
     Render {
-        /// Take these results for the page's; without it, those that it has
+        /// Replace the page's results by these first
         results: Option<PathBuf>,
-        /// The folder of the page
+        /// Folder of the page
         #[arg(long, value_name = "FOLDER", default_value = "docs")]
         docs: PathBuf,
     },
-    /// Be one of the programs that are measured
+    /// Run one of the measured programs
     #[command(hide = true)]
     Role {
-        /// Which one.
+        /// Role of the program
         name: String,
     },
 }
 
 #[derive(clap::Args)]
 struct Run {
-    /// Less of everything: whether it works, not how fast
+    /// Run briefly: tests that everything works, without meaningful figures
     #[arg(long)]
     quick: bool,
-    /// These figures alone
+    /// Measure this figure only (repeatable)
     #[arg(long, value_name = "FIGURE")]
     only: Vec<String>,
-    /// Write the rows to this file, and beside it as comma-separated values, with `.csv` for its extension
+    /// Write the rows to this file as JSON, and next to it as CSV
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the rows to this file if all figures could be measured; what `render` reads. Not the quick ones or a few
+    /// Write the rows to this file after a complete run; `render` reads it
     #[arg(long, value_name = "FILE", hide = true)]
     record: Option<PathBuf>,
 }

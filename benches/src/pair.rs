@@ -1,5 +1,5 @@
-//! Two programs that send each other messages, each on a core of its own. What they say here and what
-//! [`roles::exchange`](crate::roles) answers is the same for every kind of message, ours and peers'.
+//! Two programs that exchange messages, each on its own core. The requests here are the same for all kinds of
+//! messages, ours and the peers'; [`roles::exchange`](crate::roles) replies.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -8,44 +8,46 @@ use crate::cores::Cores;
 use crate::program::Program;
 use crate::slots::{Sample, Side, Slot};
 
-/// How messages go.
+/// The direction of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pattern {
-    /// There and back: one at a time, and the answer is a message like it. An operation is one way, half of it.
+    /// Ping-pong: one message at a time, each answered by a message of the same size. An operation is one
+    /// message.
     PingPong,
-    /// From the first program to the second, as many as it takes.
+    /// From the first program to the second, as fast as possible.
     Stream,
 }
 
-/// What the two are told.
+/// A request to one of the two programs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// To connect to the other one. Answered by [`Met`]; over when told to stop.
+    /// Connect to the other program; reply with [`Connected`], then serve until [`Stop`](Self::Stop).
     Connect { address: String },
-    /// To begin. Answered by [`Done`]: by the one that leads when it is over, by the other one after [`Question::Stop`].
+    /// Begin a slot. The leading program replies with [`Done`] at the end, the other one after
+    /// [`Request::Stop`].
     Begin {
         pattern: Pattern,
         leads: bool,
         slot: Slot,
     },
-    /// That it is over.
+    /// Stop.
     Stop,
 }
 
-/// Said once, unasked.
+/// Sent once, without a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
-    /// Where the other one finds this one.
+    /// The address of this program.
     pub(crate) address: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Connected {
-    /// What carries messages to the other one, by the transport's own account.
+    /// The transport to the other program, as the transport itself reports it.
     pub(crate) carried_by: String,
 }
 
-/// Messages, and the sum of their payloads.
+/// Number of messages, and the sum of their payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Count {
     pub(crate) messages: u64,
@@ -54,13 +56,13 @@ pub(crate) struct Count {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
-    /// Of the one that leads.
+    /// Of the leading program.
     pub(crate) sample: Option<Sample>,
     pub(crate) sent: Count,
     pub(crate) received: Count,
 }
 
-/// Two programs that are connected.
+/// Two connected programs.
 pub(crate) struct Pair {
     source: Program,
     target: Program,
@@ -68,7 +70,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// The same role twice, with what is added to the environment of both.
+    /// Starts a role twice, with additional environment variables.
     pub(crate) fn start(role: &str, cores: Cores, env: &[(&str, &str)]) -> Result<Self> {
         Self::try_start(role, cores, env).with_context(|| format!("starting a pair of `{role}` with {env:?}"))
     }
@@ -85,7 +87,7 @@ impl Pair {
         })?;
         let met: Connected = source.receive_with_peer(&mut target)?;
         let _: Connected = target.receive_with_peer(&mut source)?;
-        // They have nothing to do until it is their turn.
+        // Both wait for their first slot.
         source.send(&Request::Stop)?;
         target.send(&Request::Stop)?;
         Ok(Self {
@@ -95,12 +97,12 @@ impl Pair {
         })
     }
 
-    /// What carries messages, by the transport's own account.
+    /// The transport, as it reports itself.
     pub(crate) fn carried_by(&self) -> &str {
         &self.carried_by
     }
 
-    /// Lets the first lead and the second follow, and compares what was sent with what was received.
+    /// Lets the first program lead and the second follow, and compares what was sent with what was received.
     pub(crate) fn exchange(&mut self, pattern: Pattern, slot: Slot) -> Result<Sample> {
         let begin = |leads| Request::Begin { pattern, leads, slot };
         self.target.send(&begin(false))?;
@@ -122,20 +124,20 @@ impl Pair {
         ] {
             ensure!(
                 from.messages == messages && from == to,
-                "{messages} messages of {} bytes were to be sent; sent were {from:?}, received {to:?}",
+                "{messages} messages of {} bytes expected; sent {from:?}, received {to:?}",
                 slot.size
             );
         }
-        first.sample.context("the program that leads measured nothing")
+        first.sample.context("the leading program measured nothing")
     }
 
-    /// As one of those that take turns.
+    /// The pair as a side that alternates with others.
     pub(crate) fn side(&mut self, pattern: Pattern) -> PairSide<'_> {
         PairSide { pair: self, pattern }
     }
 }
 
-/// A pair, and what it does in its turn.
+/// A pair with its pattern.
 pub(crate) struct PairSide<'a> {
     pair: &'a mut Pair,
     pattern: Pattern,

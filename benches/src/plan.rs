@@ -1,15 +1,15 @@
-//! How much is measured.
+//! Repetitions and durations.
 
 use std::time::Duration;
 
-/// How much is measured.
+/// Repetitions and durations of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Whether it is only to be seen that everything works.
+    /// Whether the run only tests that everything works.
     pub(crate) quick: bool,
-    /// How often each side has its turn.
+    /// Number of slots per side.
     pub(crate) repetitions: usize,
-    /// About how long a turn lasts.
+    /// Approximate duration of a slot.
     pub(crate) slot: Duration,
 }
 
@@ -19,14 +19,14 @@ impl Plan {
         repetitions: 11,
         slot: Duration::from_millis(50),
     };
-    /// Whether it works. Its figures mean little.
+    /// A quick run, whose figures mean little.
     pub(crate) const QUICK: Self = Self {
         quick: true,
         repetitions: 3,
         slot: Duration::from_millis(4),
     };
 
-    /// To find out which of several is the better one, or how single operations are spread.
+    /// A short plan for selecting the best of several settings, and for percentiles.
     pub(crate) fn trial(&self) -> Self {
         Self {
             repetitions: 3,
@@ -35,7 +35,7 @@ impl Plan {
         }
     }
 
-    /// Every power of two from `first` to `last`; a few of them in a quick run.
+    /// All powers of two from `first` to `last`; only a few of them in a quick run.
     pub(crate) fn sizes(&self, first: usize, last: usize) -> Vec<usize> {
         let step = if self.quick { 6 } else { 1 };
         let all = std::iter::successors(Some(first), |size| size.checked_mul(2));

@@ -1,4 +1,5 @@
-//! A role in a process of its own, on a core of its own. It is asked and answers by lines of JSON, and sleeps meanwhile.
+//! A role in a process of its own, pinned to a core. It reads requests and writes replies as lines of JSON,
+//! and sleeps in between.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -11,25 +12,25 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How long an answer may take, whatever is asked.
+/// Timeout of a reply.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a program that is told nothing more may take to end.
+/// Time that a program has to exit after its input is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A program that is measured. When this is dropped, it is told nothing more, and killed if it does not end.
+/// A measured program. Dropping it closes the program's input, and kills the program if it does not exit.
 pub(crate) struct Program {
     role: String,
     child: Child,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     requests: Option<ChildStdin>,
     answers: ChildStdout,
-    /// What was read and belongs to the next answer.
+    /// Bytes read that belong to the next reply.
     read: Vec<u8>,
 }
 
 impl Program {
-    /// Starts a role on a core, with what is added to the environment.
+    /// Starts a role on a core, with additional environment variables.
     pub(crate) fn start(role: &str, cpu: usize, env: &[(&str, &str)]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command
@@ -37,7 +38,7 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         command.env("BENCH_CPU", cpu.to_string());
-        // UCX warns on standard output otherwise, between the lines.
+        // UCX would print warnings between the replies on standard output.
         command.env("UCX_LOG_FILE", "stderr");
         command.envs(env.iter().copied());
         let mut child = command.spawn().with_context(|| format!("starting `{role}`"))?;
@@ -53,25 +54,25 @@ impl Program {
         })
     }
 
-    /// Asks, without waiting for the answer.
+    /// Sends a request without waiting for the reply.
     pub(crate) fn send(&mut self, request: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         let Some(requests) = &mut self.requests else {
-            bail!("`{}` is told nothing more", self.role)
+            bail!("the input of `{}` is closed", self.role)
         };
         match requests.write_all(&line) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.end()),
-            sent => sent.with_context(|| format!("telling `{}`", self.role)),
+            sent => sent.with_context(|| format!("sending a request to `{}`", self.role)),
         }
     }
 
-    /// The next answer.
+    /// Receives the next reply.
     pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.receive_or(None)
     }
 
-    /// The next answer of a program that works with another one, whose end is noticed meanwhile.
+    /// Receives the next reply, and fails if `other`, which works with this program, ends.
     pub(crate) fn receive_with_peer<T: DeserializeOwned>(&mut self, other: &mut Self) -> Result<T> {
         self.receive_or(Some(other))
     }
@@ -93,7 +94,7 @@ impl Program {
                 .map(|other| PollFd::new(&other.answers, PollFlags::empty()));
             let mut all: Vec<_> = std::iter::once(ours).chain(others).collect();
             if poll(&mut all, Some(&left))? == 0 {
-                bail!("`{}` has said nothing for {} s", self.role, TIMEOUT.as_secs());
+                bail!("`{}` has not replied for {} s", self.role, TIMEOUT.as_secs());
             }
             if all[0].revents().is_empty() {
                 drop(all);
@@ -108,18 +109,18 @@ impl Program {
             self.read.extend_from_slice(&buffer[..n]);
         };
         serde_json::from_slice(&line)
-            .with_context(|| format!("`{}` said {:?}", self.role, String::from_utf8_lossy(&line)))
+            .with_context(|| format!("`{}` replied {:?}", self.role, String::from_utf8_lossy(&line)))
     }
 
-    /// Why it says no more.
+    /// The error for a program that closed its output.
     fn end(&mut self) -> anyhow::Error {
         match self.ended() {
-            Some(status) => anyhow::anyhow!("`{}` ended: {status}; its words are above", self.role),
-            None => anyhow::anyhow!("`{}` closed its output, and did not end", self.role),
+            Some(status) => anyhow::anyhow!("`{}` ended: {status}; its output is above", self.role),
+            None => anyhow::anyhow!("`{}` closed its output but did not end", self.role),
         }
     }
 
-    /// How it ended, if it does within a while.
+    /// Its exit status, if it exits within the timeout.
     fn ended(&mut self) -> Option<ExitStatus> {
         let until = Instant::now() + EXIT_TIMEOUT;
         loop {
@@ -131,7 +132,7 @@ impl Program {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the reply.
     pub(crate) fn request<T: DeserializeOwned>(&mut self, request: &impl Serialize) -> Result<T> {
         self.send(request)?;
         self.receive()
@@ -140,7 +141,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Shared memory of System V outlives who is killed.
+        // System V shared memory outlives a killed process.
         drop(self.requests.take());
         if self.ended().is_none() {
             let _ = self.child.kill();
@@ -149,23 +150,24 @@ impl Drop for Program {
     }
 }
 
-/// The other end: whoever started this process.
+/// A program's connection to the process that started it.
 pub(crate) struct Starter {
     requests: BufReader<std::io::Stdin>,
 }
 
 impl Starter {
-    /// On the core that this process was given. When the starter ends, so does this process.
+    /// Connects to the starter and pins this process to the given core. This process ends when the starter
+    /// ends.
     pub(crate) fn new() -> Result<Self> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        let cpu = std::env::var("BENCH_CPU").context("BENCH_CPU says on which processor a role runs")?;
+        let cpu = std::env::var("BENCH_CPU").context("BENCH_CPU names the processor of a role")?;
         crate::cores::pin(cpu.parse().context("BENCH_CPU is a number")?)?;
         Ok(Self {
             requests: BufReader::new(std::io::stdin()),
         })
     }
 
-    /// Whether there is a question, or will be none.
+    /// Whether a request is available, or the input is closed.
     pub(crate) fn has_request(&self) -> Result<bool> {
         if !self.requests.buffer().is_empty() {
             return Ok(true);
@@ -178,7 +180,7 @@ impl Starter {
         Ok(poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&now))? > 0)
     }
 
-    /// The next question; `None`: there will be none.
+    /// Reads the next request; `None` when the input is closed.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let mut line = String::new();
         if self.requests.read_line(&mut line)? == 0 {
@@ -186,10 +188,10 @@ impl Starter {
         }
         serde_json::from_str(&line)
             .map(Some)
-            .with_context(|| format!("a question that this role does not know: {line}"))
+            .with_context(|| format!("unknown request: {line}"))
     }
 
-    /// Answers.
+    /// Writes a reply.
     pub(crate) fn reply(&mut self, answer: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(answer)?;
         line.push(b'\n');
@@ -198,7 +200,7 @@ impl Starter {
         out.flush().context("answering")
     }
 
-    /// There are no questions; this process ends when its starter does.
+    /// Waits for the end of the starter, which sends no more requests.
     pub(crate) fn wait_for_end(mut self) -> Result<()> {
         let watch = move || {
             while let Ok(Some(serde::de::IgnoredAny)) = self.next() {}

@@ -1,11 +1,11 @@
-//! What a run has found so far.
+//! The results of a run so far.
 
 use std::ops::Deref;
 
 use crate::row::Row;
 use crate::status::Status;
 
-/// The rows of a run, and who watches it.
+/// The rows of a run, and its status display.
 pub(crate) struct Results {
     rows: Vec<Row>,
     status: Status,
@@ -17,7 +17,7 @@ impl Results {
         Self { rows, status }
     }
 
-    /// Takes a row down, and shows it to who watches.
+    /// Adds a row and shows it.
     pub(crate) fn push(&mut self, row: Row) {
         self.status.found(&row);
         self.rows.push(row);
@@ -27,7 +27,7 @@ impl Results {
         &mut self.status
     }
 
-    /// Leaves the first `rows`: a figure that failed has none.
+    /// Keeps the first `rows`: a failed figure has none.
     pub(crate) fn truncate(&mut self, rows: usize) {
         self.rows.truncate(rows);
     }

@@ -1,4 +1,4 @@
-//! A row of the results: one figure at one size. The names of its fields are those of the file that `--json` writes.
+//! A row of the results: one figure at one size. The field names are those of the file that `--json` writes.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,49 +6,49 @@ use crate::machine::Machine;
 use crate::report::format;
 use crate::slots::{Series, Slot};
 
-/// What was measured, beside what.
+/// A measured value and its peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// Id of the figure.
     pub(crate) figure: String,
-    /// What of the figure: `fresh`, `static`, `code in every frame`. Empty where a figure is one thing.
+    /// The case within the figure: `fresh`, `static`, `code in every frame`. Empty for figures with one case.
     #[serde(default)]
     pub(crate) case: String,
-    /// Bytes of payload; of the image for `first-arrival`.
+    /// Payload size in bytes; for `first-arrival`, that of the image.
     pub(crate) size: u64,
-    /// Bytes of the image, where one travels.
+    /// Size of the image in bytes, if one travels.
     pub(crate) image: Option<u64>,
-    /// Median of ours.
+    /// Our median.
     pub(crate) ours: f64,
-    /// Median of the peer's.
+    /// The peer's median.
     pub(crate) peer: Option<f64>,
-    /// Who the peer is, and how it was configured.
+    /// The peer and its configuration.
     pub(crate) peer_name: Option<String>,
-    /// Median of the ratios ours ÷ peer, each of two slots behind each other.
+    /// Median of the ratios of ours to the peer's, for pairs of consecutive slots.
     pub(crate) ratio: Option<f64>,
-    /// Quartiles of the ratios; without a peer, of the slots ÷ their median.
+    /// Quartiles of the ratios; without a peer, of the slots relative to their median.
     #[serde(default)]
     pub(crate) spread: Option<[f64; 2]>,
-    /// The least that this could be on this machine, in the same run.
+    /// The lower bound on this machine, from the same run.
     pub(crate) floor: Option<f64>,
     /// Unit of `ours`, `peer`, `floor` and the percentiles: `ns`, `messages/s`, `instructions`.
     pub(crate) unit: String,
     /// 50th, 99th and 99.9th percentile of ours, and of the peer's.
     #[serde(default)]
     pub(crate) percentiles: [Option<[f64; 3]>; 2],
-    /// What carried ours, and the peer, by the transports' own account.
+    /// The transports of ours and of the peer, as they report themselves.
     #[serde(default)]
     pub(crate) carried_by: [Option<String>; 2],
-    /// What is to be known about it.
+    /// A note.
     #[serde(default)]
     pub(crate) note: String,
-    /// Of the figure `machine` alone: what the others were measured on.
+    /// In the row of figure `machine` only: the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) machine: Option<Machine>,
 }
 
 impl Row {
-    /// What tells it from the other rows of its figure: `fresh, 4 KiB`.
+    /// The row's name within its figure: `fresh, 4 KiB`.
     pub(crate) fn name(&self) -> String {
         let image = self.image.filter(|image| *image != self.size);
         let image = image.map_or_else(String::new, |image| format!("image of {}", format::bytes(image)));
@@ -59,7 +59,7 @@ impl Row {
 }
 
 impl Row {
-    /// Of nanoseconds per operation.
+    /// A row in nanoseconds per operation.
     pub(crate) fn latency(figure: &str, slot: Slot, ours: &Series, peer: Option<&Series>) -> Self {
         let ratio = peer.map(|peer| ours.ratio(peer));
         Self {
@@ -74,7 +74,7 @@ impl Row {
         }
     }
 
-    /// Of operations per second: the ratio is that of rates.
+    /// A row in operations per second, with the ratio of rates.
     pub(crate) fn rate(figure: &str, slot: Slot, ours: &Series, peer: Option<&Series>) -> Self {
         let ratio = peer.map(|peer| peer.ratio(ours));
         Self {

@@ -1,11 +1,11 @@
-//! A program that does a slot when it is asked to.
+//! A program that runs slots on request.
 
 use anyhow::Result;
 
 use crate::program::Program;
 use crate::slots::{Sample, Side, Slot};
 
-/// Told a slot, it answers what came of it.
+/// Receives a slot and replies with its sample.
 pub(crate) struct SlotProgram(pub(crate) Program);
 
 impl Side for SlotProgram {

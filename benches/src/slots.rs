@@ -1,4 +1,4 @@
-//! Two sides in turn: a slot of ours, a slot of the peer's, and again. What disturbs the machine disturbs both.
+//! Alternating slots of ours and of the peer, so that a disturbance of the machine affects both.
 
 use anyhow::{Result, ensure};
 use ifunc_bench_ifuncs::Fresh;
@@ -6,31 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
 
-/// What a slot is told.
+/// A slot.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Slot {
-    /// How many operations. [`take_turns`] says so.
+    /// Number of operations; [`take_turns`] sets it.
     pub(crate) operations: u64,
-    /// Bytes of payload.
+    /// Payload size in bytes.
     pub(crate) size: usize,
     pub(crate) payload: Payload,
-    /// Whether single operations are timed, for percentiles: it costs some nanoseconds of each.
+    /// Whether single operations are timed, for percentiles; this costs some nanoseconds of each.
     pub(crate) timed: bool,
 }
 
-/// What becomes of a payload on its way.
+/// The use of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Payload {
     /// The source writes every byte anew, the target reads every byte.
     Fresh,
-    /// The source sends what it wrote once, the target reads every byte.
+    /// The source writes the payload once, the target reads every byte.
     Static,
-    /// The source sends what it wrote once, and nobody reads it: what other benchmarks do, for comparison with them.
+    /// The source writes the payload once, and the target does not read it: for comparison with other
+    /// benchmarks.
     Untouched,
 }
 
 impl Payload {
-    /// The sum of a payload that was written with this seed; `written` is that of what was written once.
+    /// The sum of a payload written with this seed; `written` is that of a payload written once.
     #[inline]
     pub(crate) fn sum(self, size: usize, seed: u64, written: u64) -> u64 {
         match self {
@@ -51,25 +52,25 @@ impl Slot {
     }
 }
 
-/// What came of a slot.
+/// The result of a slot.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {
     /// Nanoseconds per operation.
     pub(crate) ns: f64,
-    /// 50th, 99th and 99.9th percentile of single operations in nanoseconds, where each was timed.
+    /// 50th, 99th and 99.9th percentile of single operations in nanoseconds, if they were timed.
     pub(crate) percentiles: Option<[f64; 3]>,
 }
 
-/// One of those that take turns.
+/// A side that alternates with others.
 pub(crate) trait Side {
-    /// Does it, and checks that everything arrived as it was sent.
+    /// Runs a slot, and checks that everything arrived as sent.
     ///
     /// # Errors
     /// Something did not arrive, or the program ended.
     fn slot(&mut self, slot: Slot) -> Result<Sample>;
 }
 
-/// What a side did, slot by slot.
+/// The results of a side, slot by slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Series(Vec<Sample>);
 
@@ -79,7 +80,7 @@ impl Series {
         median(self.0.iter().map(|sample| sample.ns).collect())
     }
 
-    /// Quartiles of the slots ÷ their median: how steady it was.
+    /// Quartiles of the slots relative to their median.
     pub(crate) fn spread(&self) -> [f64; 2] {
         let all: Vec<f64> = self.0.iter().map(|sample| sample.ns).collect();
         [0.25, 0.75].map(|part| quantile(all.clone(), part) / self.median())
@@ -96,7 +97,7 @@ impl Series {
         (!all.is_empty()).then(|| std::array::from_fn(|i| median(all.iter().map(|each| each[i]).collect())))
     }
 
-    /// Ours ÷ another's, slot by slot: the median, and the quartiles.
+    /// The ratios of this series to another one, slot by slot: median and quartiles.
     pub(crate) fn ratio(&self, other: &Self) -> (f64, [f64; 2]) {
         let ratios: Vec<f64> = self
             .0
@@ -109,8 +110,8 @@ impl Series {
     }
 }
 
-/// Lets all sides take turns, as often as is planned. `slot.operations` is overwritten: each side does as many as it can in a
-/// slot's time, after it has warmed up.
+/// Lets all sides alternate, as often as planned. It overwrites `slot.operations`: after a warm-up, each side
+/// runs as many operations as fit into a slot's time.
 pub(crate) fn take_turns<const N: usize>(
     plan: &Plan,
     slot: Slot,
@@ -118,11 +119,11 @@ pub(crate) fn take_turns<const N: usize>(
 ) -> Result<[Series; N]> {
     let mut series = take_turns_all(plan, slot, &mut sides)?.into_iter();
     Ok(std::array::from_fn(|_| {
-        series.next().expect("there is one for each side")
+        series.next().expect("one series per side")
     }))
 }
 
-/// As [`take_turns`], of any number.
+/// As [`take_turns`], for any number of sides.
 pub(crate) fn take_turns_all(plan: &Plan, slot: Slot, sides: &mut [&mut dyn Side]) -> Result<Vec<Series>> {
     let slots: Vec<Slot> = sides
         .iter_mut()
@@ -137,7 +138,7 @@ pub(crate) fn take_turns_all(plan: &Plan, slot: Slot, sides: &mut [&mut dyn Side
     Ok(series)
 }
 
-/// Finds how many operations last a slot's time.
+/// Determines the number of operations in a slot's time.
 fn warm_up(plan: &Plan, mut slot: Slot, side: &mut dyn Side) -> Result<Slot> {
     let wanted = plan.slot.as_nanos() as f64;
     slot.operations = 16;
@@ -157,7 +158,7 @@ pub(crate) fn median(values: Vec<f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Between the two nearest values.
+/// Interpolates between the two nearest values.
 pub(crate) fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = part * (values.len() - 1) as f64;
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_lie_between_values() {
+    fn quantiles_interpolate() {
         let values = vec![4.0, 1.0, 3.0, 2.0];
         assert_eq!(median(values.clone()), 2.5);
         assert_eq!(quantile(values.clone(), 0.0), 1.0);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_neighbours() {
+    fn ratios_compare_consecutive_slots() {
         let series = |all: [f64; 3]| {
             Series(
                 all.map(|ns| Sample {
@@ -189,7 +190,7 @@ mod tests {
                 .to_vec(),
             )
         };
-        // The machine was three times slower in the last turn, for both.
+        // The machine was three times slower in the last slot, for both.
         let (ratio, [low, high]) = series([10.0, 20.0, 60.0]).ratio(&series([20.0, 40.0, 120.0]));
         assert_eq!((ratio, low, high), (0.5, 0.5, 0.5));
     }

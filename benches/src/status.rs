@@ -1,5 +1,5 @@
-//! What a run says while it works, in cargo's look. On a terminal a line stays below it that shows how far it is; it moves
-//! between slots only, when rows are found: a line that moves by itself would be a thread on the cores that are measured.
+//! The output of a run while it works, in cargo's style. On a terminal, the last line shows the progress. It
+//! changes between slots only: a line that moves by itself would need a thread on the measured cores.
 
 use std::fmt::Display;
 
@@ -13,16 +13,16 @@ const VERB: Style = AnsiColor::Green.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Columns of the verbs.
+/// Width of the verbs in columns.
 const COLUMNS: usize = 12;
 
-/// Standard error, and the line at its end.
+/// Standard error, and the progress line.
 pub(crate) struct Status {
     bar: ProgressBar,
 }
 
 impl Status {
-    /// Of so many figures. `indicatif` shows nothing where there is no terminal.
+    /// A status for this number of figures. `indicatif` shows nothing without a terminal.
     pub(crate) fn new(figures: usize) -> Self {
         let bar = ProgressBar::new(figures as u64);
         let template = "{prefix:>12.cyan.bold} [{bar:24}] {pos}/{len} ({elapsed}): {msg}";
@@ -72,7 +72,7 @@ impl Status {
         self.above(format_args!("{ERROR}error{ERROR:#}: {what}"));
     }
 
-    /// To standard output, without the line in between.
+    /// Prints to standard output above the progress line.
     pub(crate) fn print(&mut self, text: impl Display) {
         self.bar.suspend(|| anstream::print!("{text}"));
     }

@@ -1,24 +1,25 @@
-//! Single operations, timed by the processor's own counter: a clock of the system costs as much as a cache line's way.
+//! Times of single operations, from the processor's time stamp counter: reading a system clock takes as long
+//! as moving a cache line.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// When each operation began.
+/// The start of each operation.
 pub(crate) struct Ticks(Vec<u64>);
 
-/// More are not kept: the slot is long enough.
+/// Largest number of ticks kept.
 const MOST: u64 = 1 << 20;
 
 impl Ticks {
-    pub(crate) fn with_room_for(operations: u64) -> Self {
-        // Written to, so that the kernel gives the memory now.
+    pub(crate) fn with_capacity(operations: u64) -> Self {
+        // Writes to the memory, so that the kernel allocates it now.
         let mut times = vec![1; operations.min(MOST) as usize];
         times.clear();
         Self(times)
     }
 
-    /// An operation begins now.
+    /// Records the start of an operation.
     #[inline]
     pub(crate) fn tick(&mut self) {
         if self.0.len() < self.0.capacity() {
@@ -26,8 +27,8 @@ impl Ticks {
         }
     }
 
-    /// 50th, 99th and 99.9th percentile of the time from one tick to the next, in nanoseconds. `took` is the time from the first
-    /// tick to this call. `None`: there are too few.
+    /// 50th, 99th and 99.9th percentile of the time between ticks, in nanoseconds. `took` is the time from
+    /// the first tick to this call. `None` if there are too few ticks.
     pub(crate) fn percentiles(self, took: Duration) -> Option<[f64; 3]> {
         let [first, _, ..] = self.0[..] else {
             return None;
@@ -37,7 +38,7 @@ impl Ticks {
         let mut histogram = Histogram::<u64>::new(3).expect("3 digits are possible");
         let cost = cost();
         for pair in self.0.windows(2) {
-            // It grows as needed, so that nothing is refused.
+            // The histogram grows as needed, so recording cannot fail.
             let _ = histogram.record((pair[1] - pair[0]).saturating_sub(cost));
         }
         let at = |part| histogram.value_at_quantile(part) as f64 * nanoseconds;
@@ -45,9 +46,9 @@ impl Ticks {
     }
 }
 
-/// What a tick costs, which is a part of every operation.
+/// The duration of a tick, which is part of every operation.
 fn cost() -> u64 {
-    let mut ticks = Ticks::with_room_for(1001);
+    let mut ticks = Ticks::with_capacity(1001);
     for _ in 0..1001 {
         ticks.tick();
     }
@@ -59,7 +60,7 @@ fn cost() -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn now() -> u64 {
-    // SAFETY: every x86-64 processor has it.
+    // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -78,8 +79,8 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn ticks_are_of_the_time_that_passed() {
-        let mut ticks = Ticks::with_room_for(5);
+    fn ticks_measure_elapsed_time() {
+        let mut ticks = Ticks::with_capacity(5);
         let started = Instant::now();
         for _ in 0..5 {
             ticks.tick();

@@ -5,31 +5,31 @@ pub mod table;
 
 use ifunc::prelude::*;
 
-/// What the targets of the benchmarks own.
+/// The data of the benchmarks' targets.
 #[derive(Clone, Copy, Debug, Default, Layout)]
 #[repr(C)]
 pub struct Tally {
     /// Invocations.
     pub count: u64,
-    /// Of every payload byte, as [`sum()`] adds them up.
+    /// The sum of all payload words, as computed by [`words()`].
     pub sum: u64,
 }
 
-/// Reads every byte of the payload: sums it up as little-endian words, the last one filled with zeros.
+/// Sums the payload as little-endian words; zeros pad the last one.
 #[ifunc]
 pub fn sum(payload: &[u8], tally: &mut Tally) {
     tally.count += 1;
     tally.sum = tally.sum.wrapping_add(words(payload));
 }
 
-/// The smallest of all: a byte that is added.
+/// The smallest payload: adds one byte.
 #[ifunc]
 pub fn increment(delta: u8, tally: &mut Tally) {
     tally.count += 1;
     tally.sum = tally.sum.wrapping_add(u64::from(delta));
 }
 
-/// As [`sum()`], of a payload that is written where it travels.
+/// As [`sum()`], for a payload that the source writes directly into the frame.
 #[ifunc(codec = custom)]
 pub fn sum_fresh(payload: Bytes<'_>, tally: &mut Tally) {
     tally.count += 1;
@@ -40,12 +40,12 @@ pub fn sum_fresh(payload: Bytes<'_>, tally: &mut Tally) {
 #[derive(Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
-/// What a source makes [`Bytes`] of.
+/// The source's description of [`Bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Fresh {
-    /// How many bytes.
+    /// Number of bytes.
     pub len: usize,
-    /// Which ones.
+    /// Seed of their values.
     pub seed: u64,
 }
 
@@ -69,11 +69,11 @@ impl<'a> Payload<'a> for Bytes<'a> {
     }
 }
 
-/// From one word of a payload to the next.
+/// Difference between consecutive words of a payload.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Fresh {
-    /// Writes every byte of `out`, which has the length. Peers' sources call the same.
+    /// Writes every byte of `out`, whose length is `len`. The peers' sources call it too.
     #[inline]
     pub fn write(&self, out: &mut [u8]) {
         let (words, rest) = out.as_chunks_mut::<8>();
@@ -88,12 +88,12 @@ impl Fresh {
         }
     }
 
-    /// What [`words`] says of it.
+    /// The result of [`words`] for these bytes.
     #[inline]
     #[must_use]
     pub fn sum(&self) -> u64 {
         let (words, rest) = ((self.len / 8) as u64, (self.len % 8) as u32);
-        // 0 + 1 + 2 + … times the step; one of the two factors is even.
+        // (0 + 1 + 2 + …) times the step; one of the two factors is even.
         let steps = if words.is_multiple_of(2) {
             (words / 2).wrapping_mul(words.wrapping_sub(1))
         } else {
@@ -107,14 +107,14 @@ impl Fresh {
     }
 }
 
-/// As [`sum()`], of one word.
+/// As [`sum()`], for one word.
 #[ifunc]
 pub fn sum_word(word: u64, tally: &mut Tally) {
     tally.count += 1;
     tally.sum = tally.sum.wrapping_add(word);
 }
 
-/// Adds to the number of invocations, and answers it.
+/// Adds to the number of invocations and answers it.
 #[ifunc]
 pub fn count(more: u64, tally: &mut Tally) -> u64 {
     tally.count += more;
@@ -123,17 +123,17 @@ pub fn count(more: u64, tally: &mut Tally) -> u64 {
 
 #[ifunc::import]
 unsafe extern "C" {
-    /// The next number of a sequence that the host knows.
+    /// The next number of a sequence that the host computes.
     safe fn next_step(x: u64) -> u64;
 }
 
-/// Calls the host so many times, each time with what it answered before.
+/// Calls the host `n` times, each time with its previous result.
 #[ifunc]
 pub fn steps(n: u64, _: &mut Tally) -> u64 {
     (0..n).fold(1, |x, _| next_step(x))
 }
 
-/// The sum of little-endian words, the last one filled with zeros. Peers' handlers call the same.
+/// The sum of little-endian words; zeros pad the last one. The peers' handlers call it too.
 #[inline]
 #[must_use]
 pub fn words(bytes: &[u8]) -> u64 {
@@ -147,20 +147,20 @@ pub fn words(bytes: &[u8]) -> u64 {
         .fold(last, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
 }
 
-/// Answers a number that only this question has.
+/// Answers a number that depends on the question.
 #[ifunc]
 pub fn question(number: u64, tally: &mut Tally) -> u64 {
     tally.count += 1;
     answer(number)
 }
 
-/// What was counted: 0 asks for the invocations, anything else for the sum.
+/// Answers a counter: the invocations for 0, the sum for any other number.
 #[ifunc]
 pub fn counters(which: u64, tally: &mut Tally) -> u64 {
     if which == 0 { tally.count } else { tally.sum }
 }
 
-/// The answer to a question. Peers' handlers call the same.
+/// The answer to a question. The peers' handlers call it too.
 #[inline]
 #[must_use]
 pub fn answer(number: u64) -> u64 {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_knows_the_sum_of_what_it_writes() {
+    fn the_predicted_sum_is_right() {
         for len in (0..70).chain([4096, 4099]) {
             let fresh = Fresh {
                 len,

@@ -1,11 +1,11 @@
-//! A table that lies in several targets, for the irregular workloads: random increments, and random reads.
+//! A table distributed over several targets, for the irregular workloads: random increments and random reads.
 
 use ifunc::prelude::*;
 
-/// Words of a target's part: more than a second-level cache holds.
+/// Number of words per target: more than a second-level cache holds.
 pub const WORDS: usize = 1 << 20;
 
-/// A target's part.
+/// The part of one target.
 pub type Table = [u64; WORDS];
 
 /// Increments a word.

@@ -1,4 +1,4 @@
-//! How many instructions there may be.
+//! The instruction budgets.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -6,22 +6,22 @@ use std::process::ExitCode;
 use crate::count::{Instructions, instructions};
 use crate::work::{BATCH, burned};
 
-/// A way of messages, and its budget.
+/// A measured path and its budget.
 struct Path {
-    /// As it is printed, and as `work` calls it.
+    /// The name printed, and passed to `work`.
     what: &'static str,
-    /// How many messages it has.
+    /// Number of messages per run.
     messages: u64,
-    /// Whether the ifunc runs meanwhile. What it does itself is no matter of the runtime's.
+    /// Whether the ifunc runs on the path. Its own instructions are not counted.
     runs: bool,
-    /// Instructions per message: what it takes, and some 8 % more, because processors differ in how they copy a few bytes. Who makes it
-    /// shorter takes it down.
+    /// Budget of instructions per message: the count plus some 8 %, because processors copy small blocks
+    /// differently. Lower it when a change shortens the path.
     usual: f64,
-    /// The same with what is done once in a tick of the clock.
+    /// The same for the first message in a new tick of the clock.
     first: f64,
 }
 
-/// The ways of the cached message of 8 bytes over `shm`.
+/// The paths of a cached message of 8 bytes over `shm`.
 const PATHS: &[Path] = &[
     // The source: `send` of a typed handle.
     Path {
@@ -31,7 +31,7 @@ const PATHS: &[Path] = &[
         usual: 260.0,
         first: 735.0,
     },
-    // The target, from one `poll` to its return: one message, as in a ping-pong.
+    // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
         what: "poll",
         messages: 1,
@@ -39,7 +39,7 @@ const PATHS: &[Path] = &[
         usual: 610.0,
         first: 745.0,
     },
-    // And one of many that have come.
+    // The target: a `poll` that finds several messages.
     Path {
         what: "poll-many",
         messages: BATCH,
@@ -57,14 +57,14 @@ const PATHS: &[Path] = &[
     },
 ];
 
-/// Turns of the loop in the ifunc while it is counted.
+/// Iterations of the ifunc's loop per invocation.
 const LOOP_TURNS: u64 = 1;
-/// And in a second count, to see that every instruction of the ifunc's is counted, and once.
+/// Iterations in a second run, which proves that every instruction of the ifunc is counted exactly once.
 const MANY_LOOP_TURNS: u64 = 101;
 
-/// Counts and prints; with `judge` a budget that is exceeded is an error.
+/// Counts and prints. With `check`, an exceeded budget is an error.
 pub(crate) fn count(check: bool) -> Result<ExitCode, Box<dyn Error>> {
-    // The ifunc runs on a stack of its own, in memory that its code was written to a moment ago: were that missed, all counts would be
+    // The ifunc runs on its own stack, in freshly written code. If the tracer missed it, all counts would be
     // too small.
     let [few, many] = [LOOP_TURNS, MANY_LOOP_TURNS].map(|turns| instructions("poll", turns));
     let (difference, expected) = (
@@ -72,7 +72,7 @@ pub(crate) fn count(check: bool) -> Result<ExitCode, Box<dyn Error>> {
         burned(MANY_LOOP_TURNS) - burned(LOOP_TURNS),
     );
     if difference != expected {
-        return Err(format!("{expected} instructions more in the ifunc were counted as {difference}").into());
+        return Err(format!("{expected} more instructions in the ifunc were counted as {difference}").into());
     }
     let mut exceeded = Vec::new();
     for path in PATHS {
@@ -99,9 +99,9 @@ pub(crate) fn count(check: bool) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to do about it.
+/// The help for an exceeded budget.
 const HELP: &str = "\
-help: something on the way of a cached message of 8 bytes over `shm` became longer: a check, a call that is no longer inlined,
+help: the path of a cached message of 8 bytes over `shm` became longer: a check, a call that is no longer inlined,
       a copy. The counts are exact, and do not depend on how busy the machine is.
       `cargo xtask instructions` counts again; on the commit before yours it says what it was.
       What is rare belongs into a `#[cold]` function. What is worth its instructions raises the budget, with a word why in the

@@ -1,5 +1,5 @@
-//! Who counts: the processor, which stops behind every instruction of a child of this process. It stops wherever the child
-//! goes: on another stack, in code that arrived, in the kernel's own page.
+//! Counts by single-stepping a child process: the processor stops after every instruction. This includes
+//! other stacks, injected code, and the kernel's own page.
 
 use std::error::Error;
 use std::io;
@@ -11,12 +11,12 @@ use libc::{c_int, c_uint, c_void, pid_t};
 
 use crate::work::{EACH, MARK};
 
-/// What something took, less what doing nothing does.
+/// Instruction counts of a path, minus those of an empty measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instructions {
-    /// As it is mostly: the fewest of all times.
+    /// The usual count: the minimum of all runs.
     pub(crate) usual: u64,
-    /// Where a tick of the clock has passed since the last time, and what is done once in a tick is done: the middle one.
+    /// The count in a new tick of the clock, which includes work done once per tick: the median.
     pub(crate) first: u64,
 }
 
@@ -30,19 +30,19 @@ pub(crate) fn instructions(what: &str, turns: u64) -> Result<Instructions, Box<d
         .iter()
         .min()
         .zip(firsts.get(firsts.len() / 2))
-        .ok_or("nothing was counted")?;
+        .ok_or("the child set no marks")?;
     Ok(Instructions {
         usual: usual.saturating_sub(nothing),
         first: first.saturating_sub(nothing),
     })
 }
 
-/// A child that does `work`, and stops where it says so.
+/// A child that runs `work` and stops at its marks.
 struct Traced(Child);
 
-/// Why it stopped.
+/// Why the child stopped.
 enum Stop {
-    /// It has come to a [`MARK`], or to an instruction's end.
+    /// It reached a [`MARK`] or the end of an instruction.
     Signal(c_int),
     Exited(c_int),
 }
@@ -54,12 +54,12 @@ impl Traced {
             .args(["work", what, &turns.to_string()])
             .stdin(Stdio::null());
         let trace_me = || ptrace(libc::PTRACE_TRACEME, 0, 0);
-        // SAFETY: between fork and exec it makes one system call.
+        // SAFETY: the closure makes one system call between fork and exec.
         let mut traced = Self(unsafe { command.pre_exec(trace_me) }.spawn()?);
-        // It stops when it becomes the program.
+        // The child stops at exec.
         match traced.wait()? {
             Stop::Signal(libc::SIGTRAP) => {}
-            _ => return Err("the process to be counted did not stop at its beginning".into()),
+            _ => return Err("the traced process did not stop at its start".into()),
         }
         ptrace(
             libc::PTRACE_SETOPTIONS,
@@ -69,7 +69,7 @@ impl Traced {
         Ok(traced)
     }
 
-    /// Instructions between the first mark and the second, the third and the fourth, and so on.
+    /// Counts instructions between the first and the second mark, the third and the fourth, and so on.
     fn count(mut self) -> Result<Vec<u64>, Box<dyn Error>> {
         let mut counts = Vec::new();
         let mut counting: Option<u64> = None;
@@ -85,7 +85,7 @@ impl Traced {
             match (self.wait()?, &mut counting) {
                 (Stop::Exited(0), None) => return Ok(counts),
                 (Stop::Exited(code), _) => {
-                    return Err(format!("the process that was counted ended with {code}").into());
+                    return Err(format!("the traced process ended with {code}").into());
                 }
                 (Stop::Signal(MARK), None) => counting = Some(0),
                 (Stop::Signal(MARK), Some(count)) => {
@@ -101,7 +101,7 @@ impl Traced {
     fn wait(&mut self) -> io::Result<Stop> {
         loop {
             let mut status = 0;
-            // SAFETY: writes an integer.
+            // SAFETY: `status` is writable.
             match unsafe { libc::waitpid(self.pid(), &raw mut status, libc::__WALL) } {
                 -1 => match io::Error::last_os_error() {
                     error if error.kind() == io::ErrorKind::Interrupted => {}
@@ -126,9 +126,9 @@ impl Drop for Traced {
     }
 }
 
-/// The requests that take a number and write nothing.
+/// A ptrace request that takes a number and writes nothing.
 fn ptrace(request: c_uint, pid: pid_t, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests made here has to do with memory of this process.
+    // SAFETY: these requests access no memory of this process.
     match unsafe { libc::ptrace(request, pid, null_mut::<c_void>(), data as *mut c_void) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -1,17 +1,19 @@
-//! Counts the instructions of a message's way from its source into an ifunc on its target, and keeps a budget of them.
+//! Counts the instructions of a message's path from its source into an ifunc on its target, and checks them
+//! against a budget.
 //!
 //! ```text
-//! ifunc-instructions count         counts, and prints: what, instructions per message, those of the ifunc beside them, budget
-//! ifunc-instructions judge         counts, and fails where a budget is exceeded
-//! ifunc-instructions work WHAT B   does WHAT, with an ifunc that burns B turns of a loop, for one that counts
+//! ifunc-instructions count         counts and prints: path, instructions per message, those of the ifunc, budget
+//! ifunc-instructions check         counts, and fails if a budget is exceeded
+//! ifunc-instructions work PATH B   runs PATH with an ifunc that loops B times; started by the two commands above
 //! ```
 //!
-//! The counts are exact, and the same on a busy machine. They are those of optimised code: `cargo xtask instructions` builds it so.
+//! The counts are exact, also on a busy machine. They apply to optimised code: `cargo xtask instructions`
+//! builds it that way.
 //!
-//! * `work`: what is counted
-//! * `clock`: which stands still meanwhile
-//! * `count`: by whom
-//! * `budget`: how much there may be
+//! * `work`: the measured paths
+//! * `clock`: a clock that stands still
+//! * `count`: the tracer
+//! * `budget`: the budgets
 
 mod budget;
 mod clock;
@@ -41,6 +43,6 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
             work::run(what, turns.parse()?)?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err("usage: ifunc-instructions count | check | work WHAT B".into()),
+        _ => Err("usage: ifunc-instructions count | check | work PATH B".into()),
     }
 }

@@ -1,4 +1,5 @@
-//! What is counted: messages with a payload of 8 bytes, whose code is there. Source and target are one thread, over `shm`.
+//! The measured paths: messages with a payload of 8 bytes whose code is installed. Source and target share
+//! one thread, over `shm`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::clock;
 mod handle {
     use ifunc::prelude::*;
 
-    /// Counts, and goes round a loop as often as the payload says. What runs is [`BURN`](super::BURN).
+    /// Counts, and loops as often as the payload says. The code that runs is [`BURN`](super::BURN).
     #[ifunc]
     pub(super) fn burn(turns: u64, count: &mut u64) {
         *count += std::hint::black_box(turns).min(1);
@@ -21,39 +22,40 @@ mod handle {
 }
 use handle::burn;
 
-/// `inc qword [rdx] ; mov rax, [rdi] ; again: dec rax ; jnz again ; xor eax, eax ; ret`, written out so that its instructions are
-/// known.
+/// `inc qword [rdx] ; mov rax, [rdi] ; again: dec rax ; jnz again ; xor eax, eax ; ret`, as bytes, so that
+/// its instructions are known.
 const BURN: &[u8] = &[
     0x48, 0xff, 0x02, 0x48, 0x8b, 0x07, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0x31, 0xc0, 0xc3,
 ];
-/// Instructions of [`BURN`], of which two are the loop's.
+/// Number of instructions of [`BURN`]; two of them are the loop's.
 pub(crate) fn burned(turns: u64) -> u64 {
     4 + 2 * turns
 }
 
-/// The signal between what is counted and what is not.
+/// The signal that marks the beginning and the end of a measurement.
 pub(crate) const MARK: i32 = libc::SIGUSR1;
-/// Messages that are sent before the target looks, where it finds several.
+/// Messages sent before the target polls, for the path with several messages.
 pub(crate) const BATCH: u64 = 8;
-/// Ticks of the clock in which something is done and counted.
+/// Clock ticks in which each path is measured.
 const TIMES: u64 = 3;
-/// How often in each, one behind the other.
+/// Measurements in each tick.
 pub(crate) const EACH: usize = 3;
-/// More than a tick.
+/// Longer than a tick.
 const TICKS: Duration = Duration::from_millis(20);
-/// How often the target looks for what was sent.
+/// Maximum number of polls per message.
 const MAX_POLLS: usize = 1 << 16;
 
-/// Does it, [`TIMES`] times [`EACH`], between two marks each.
+/// Runs a path [`TIMES`] times [`EACH`], each between two marks.
 pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
     let mut both = Both::new()?;
-    // What is done at first: connected, installed, the first invocations timed.
+    // Warm-up: connects, installs, and runs past the invocations that are always timed.
     for _ in 0..128 {
         both.call(turns)?;
     }
     clock::stop()?;
     for _ in 0..TIMES {
-        // Once in a tick of the clock a source asks whether its target is there, and a target what else there is to do.
+        // Once per clock tick, a source checks whether its target is alive, and a target looks for other
+        // work.
         clock::pass(TICKS);
         once(&mut both, what, turns)?;
         for _ in 1..EACH {
@@ -79,7 +81,7 @@ fn once(both: &mut Both, what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
             marked(|| both.poll())
         }
         "call" => marked(|| both.call(turns)),
-        _ => Err(format!("`{what}` is nothing that is counted").into()),
+        _ => Err(format!("`{what}` is not a path").into()),
     }
 }
 
@@ -91,16 +93,16 @@ fn marked(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<(), Box<d
     result
 }
 
-/// Stops this thread, if it is traced; otherwise it ends the process.
+/// Stops this thread if it is traced; otherwise the signal ends the process.
 fn mark() {
-    // SAFETY: a signal for this thread.
+    // SAFETY: raises a signal in this thread.
     unsafe { libc::raise(MARK) };
 }
 
 /// Source and target.
 struct Both {
     target: Target,
-    /// The target's, which ifuncs add to.
+    /// The target's data, which ifuncs increment.
     count: u64,
     sent: u64,
     burn: Registered<burn>,
@@ -108,7 +110,7 @@ struct Both {
 
 impl Both {
     fn new() -> Result<Self, Box<dyn Error>> {
-        // SAFETY: the code that comes is the image of this file.
+        // SAFETY: the only source sends the image of this file.
         let builder = unsafe { Target::builder().accept_code() };
         let target = builder.listen(&format!("shm:ifunc-instructions-{}", std::process::id()))?;
         let source = Source::connect(&target.address())?;
@@ -126,7 +128,7 @@ impl Both {
         Ok(())
     }
 
-    /// Until everything was run that was sent.
+    /// Polls until the target has run every message sent.
     fn poll(&mut self) -> Result<(), Box<dyn Error>> {
         for _ in 0..MAX_POLLS {
             self.target.poll(&mut self.count);

@@ -1,4 +1,4 @@
-//! `calls`: questions of eight bytes and their answers, one after another, and with many under way.
+//! `calls`: questions of eight bytes and their answers, one at a time and with many in flight.
 
 use anyhow::Result;
 
@@ -13,28 +13,28 @@ use crate::slots::{Payload, Sample, Series, Side, Slot, take_turns_all};
 
 pub(crate) const FIGURE: Figure = Figure {
     id: "calls",
-    title: "calls with an answer of 8 bytes: round trips, and how many a second with some under carrier",
+    title: "calls with an answer of 8 bytes: round trips, and calls per second with several in flight",
     run,
 };
 
-/// How many are under way.
+/// Numbers of calls in flight.
 const IN_FLIGHT: &[usize] = &[1, 4, 16, 64, 256];
-/// Settings that UCX is tried with over the host's memory. The better one counts.
+/// UCX settings over shared memory. The better one counts.
 const MEMORY: &[&[(&str, &str)]] = &[&[], &[("UCX_TLS", "posix,self")], &[("UCX_TLS", "sysv,self")]];
 
-/// Who asks, and who answers.
+/// A caller and its answering target.
 struct Pair {
     name: String,
     source: Program,
     target: Program,
-    /// The target has to be told how many there are.
+    /// Whether it is a pair of UCX, whose target must also receive the number of calls.
     is_ucx: bool,
     in_flight: usize,
     carried_by: String,
 }
 
 impl Pair {
-    /// The roles `KIND-source` and `KIND-target`, the latter at `address`.
+    /// Starts the roles `KIND-source` and `KIND-target`, the latter at `address`.
     fn new(name: &str, cores: Cores, kind: &str, address: &str, env: &[(&str, &str)]) -> Result<Self> {
         let start = |side, cpu, address| {
             let env = [env, &[("BENCH_ADDRESS", address)]].concat();
@@ -57,7 +57,7 @@ impl Pair {
         })
     }
 
-    /// Of UCX, both of which connect to each other.
+    /// A pair of UCX, whose programs connect to each other.
     fn ucx(cores: Cores, env: &[(&str, &str)]) -> Result<Self> {
         let mut target = Program::start("calls-ucx-target", cores.target, env)?;
         let mut source = Program::start("calls-ucx-source", cores.source, env)?;
@@ -69,7 +69,7 @@ impl Pair {
     }
 }
 
-/// As `, UCX_TLS=tcp`.
+/// A suffix such as `, UCX_TLS=tcp`.
 fn settings(env: &[(&str, &str)]) -> String {
     if env.is_empty() {
         return ", defaults".into();
@@ -96,7 +96,7 @@ impl Side for Pair {
     }
 }
 
-/// One of ours, and those that do the same.
+/// A transport, with our pair and the peers' pairs.
 struct Carrier {
     name: &'static str,
     ours: Pair,
@@ -128,7 +128,7 @@ fn carriers(cores: Cores) -> Result<Vec<Carrier>> {
             "tonic over a Unix socket",
             &format!("unix:{}", path.display()),
         )?);
-        // Both are connected by it, and nobody else will be.
+        // Both programs are connected, so the socket's file is no longer needed.
         let _ = std::fs::remove_file(path);
         tcp.peers.push(tonic("tonic over TCP", "127.0.0.1:0")?);
     }
@@ -156,7 +156,7 @@ fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// One beside the best of UCX, and one beside each other kind of peer.
+/// A row comparing with the best of UCX, and one for each other kind of peer.
 fn rows(carrier: &Carrier, in_flight: usize, ours: &Series, peers: &[Series]) -> Vec<Row> {
     let all: Vec<(&Pair, &Series)> = carrier.peers.iter().zip(peers).collect();
     let (ucx, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(pair, _)| pair.is_ucx);

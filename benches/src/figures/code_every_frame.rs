@@ -18,7 +18,8 @@ pub(crate) const FIGURE: Figure = Figure {
     run,
 };
 
-/// Bytes of an image, and payloads beside it. What sums up a payload of any length is larger than the small image.
+/// Sizes of images, with the payload sizes for each. The ifunc that sums payloads of any length is larger
+/// than the small image.
 const IMAGES: [(usize, &[usize]); 2] = [(200, &[8]), (8 << 10, &[8, 256, 4 << 10])];
 
 fn run(bench: &mut Bench) -> Result<()> {
@@ -29,7 +30,7 @@ fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// The same image every time, and the target has it.
+/// The same image in every frame, already installed on the target.
 fn known_code(bench: &mut Bench, image: usize, sizes: &[usize]) -> Result<()> {
     let bytes = image.to_string();
     let code = ("BENCH_CODE", &*bytes);
@@ -60,7 +61,7 @@ fn known_code(bench: &mut Bench, image: usize, sizes: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Each message has an image of its own, which is hashed, installed, run once and evicted.
+/// A new image in every message, which the target hashes, installs, runs once and evicts.
 fn new_code(bench: &mut Bench, image: usize) -> Result<()> {
     let mut target = Program::start("code-target", bench.cores.target, &[])?;
     let address: String = target.receive()?;
@@ -77,8 +78,8 @@ fn new_code(bench: &mut Bench, image: usize) -> Result<()> {
         spread: Some(ours.spread()),
         unit: "ns".into(),
         carried_by: [Some("shm".into()), None],
-        note: "Nanoseconds per message, each with an image of its own, which the target hashes, installs, runs once, and evicts when it has \
-            4096; 64 are sent without waiting. The images are made before."
+        note: "Nanoseconds per message, each with a new image, which the target hashes, installs, runs once, and evicts when it holds \
+            4096; 64 are sent without waiting. The images are built beforehand."
             .into(),
         ..Row::default()
     });

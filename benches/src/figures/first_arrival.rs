@@ -1,4 +1,4 @@
-//! `first-arrival`: code that the target has never seen, until it has run; by its size.
+//! `first-arrival`: code that the target does not have, until it has run, by size.
 
 use anyhow::Result;
 
@@ -16,12 +16,12 @@ pub(crate) const FIGURE: Figure = Figure {
     run,
 };
 
-/// Bytes of an image.
+/// Sizes of images in bytes.
 const SIZES: [usize; 3] = [200, 4 << 10, 64 << 10];
 
-const NOTE: &str = "Medians of single arrivals. Ours: the round trip of a call whose code is new, less one of a call whose code is there, so all that \
-    the code adds: copied into the ring and out of it, hashed, judged, written into the arena, run; and, once the target's cache is full, \
-    another image evicted. The peer finds its bytes in its own memory; closing is not timed.";
+const NOTE: &str = "Medians of single arrivals. Ours: the round trip of a call with new code, minus one of a call with installed code, so everything that \
+    new code adds: copies into and out of the ring, hashing, validation, writing to the arena, running; and, when the target's cache is full, \
+    the eviction of another image. The peer's bytes are already in its memory; closing is not timed.";
 
 fn run(bench: &mut Bench) -> Result<()> {
     let libraries = Libraries::new()?;

@@ -1,4 +1,4 @@
-//! `floors`: a cache line that crosses between the two cores, and a copy within one.
+//! `floors`: a cache line that moves between the two cores, and a copy within one core.
 
 use anyhow::Result;
 
@@ -15,11 +15,11 @@ pub(crate) const FIGURE: Figure = Figure {
     run,
 };
 
-/// Cache lines between two cores.
+/// Cache lines that move between two cores.
 pub(crate) struct Lines(Program);
 
 impl Lines {
-    /// One line that both write in turn, or one line per direction: the floor of any ring.
+    /// One line that both write in turn, or one line per direction: the lower bound of any ring.
     pub(crate) fn new(cores: Cores, lines: usize) -> Result<Self> {
         let (peer, lines) = (cores.target.to_string(), lines.to_string());
         let env = [("BENCH_PEER_CPU", &*peer), ("BENCH_LINES", &*lines)];
@@ -33,7 +33,7 @@ impl Side for Lines {
     }
 }
 
-/// Copies of the payload by one core, from and to memory that is in its caches if it fits.
+/// Copies of the payload by one core. The memory is in its caches if it fits.
 pub(crate) struct Copies(Program);
 
 impl Copies {

@@ -1,4 +1,4 @@
-//! `host-call`: a function of the host's, called out of an ifunc and through an ordinary GOT.
+//! `host-call`: a host function called from an ifunc and through an ordinary GOT.
 
 use anyhow::Result;
 
@@ -39,8 +39,8 @@ fn run(bench: &mut Bench) -> Result<()> {
         spread: Some(spread),
         unit: "ns".into(),
         note: format!(
-            "The difference is {difference:.2} ns a call: the export's shim says where a panic of the host's would go, looks for room on the \
-             stack, and looks whether the ifunc's rounding is the host's. The function multiplies and adds, and each call needs the one before."
+            "The difference is {difference:.2} ns per call: the export's shim registers the handler for a panic of the host, checks the space on the \
+             stack, and compares the ifunc's floating-point control words with the host's. The function multiplies and adds, and each call depends on the previous one."
         ),
         ..Row::default()
     });

@@ -1,4 +1,4 @@
-//! `instructions`: how many of them a message takes whose code is there.
+//! `instructions`: the number of instructions of a message whose code is installed.
 
 use std::process::{Command, Stdio};
 
@@ -10,12 +10,12 @@ use crate::row::Row;
 
 pub(crate) const FIGURE: Figure = Figure {
     id: "instructions",
-    title: "instructions of a message of 8 bytes over shm whose code is there",
+    title: "instructions of a message of 8 bytes over shm whose code is installed",
     run,
 };
 
-const NOTE: &str = "Counted instruction by instruction, by a processor that stops behind each, in a process that is source and target. \
-    `cargo xtask instructions` keeps a budget of each.";
+const NOTE: &str = "Counted by single-stepping a process that is both source and target. \
+    `cargo xtask instructions` checks them against a budget.";
 
 fn run(bench: &mut Bench) -> Result<()> {
     let program = std::env::current_exe()?.with_file_name("ifunc-instructions");
@@ -30,7 +30,7 @@ fn run(bench: &mut Bench) -> Result<()> {
     for line in stdout.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let [what, count, own, _budget] = words[..] else {
-            anyhow::bail!("`ifunc-instructions` said {line:?}")
+            anyhow::bail!("`ifunc-instructions` printed {line:?}")
         };
         bench.rows.push(Row {
             figure: FIGURE.id.into(),
@@ -41,7 +41,7 @@ fn run(bench: &mut Bench) -> Result<()> {
             carried_by: [Some("shm".into()), None],
             note: match own {
                 "0" => NOTE.into(),
-                own => format!("{NOTE} The ifunc's own, {own} for each message, are not among them."),
+                own => format!("{NOTE} The ifunc's own {own} per message are not included."),
             },
             ..Row::default()
         });
@@ -49,10 +49,10 @@ fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What a count is of.
+/// The case of a count.
 fn explained(what: &str) -> String {
     let (what, tick) = match what.strip_suffix("-in-a-new-tick") {
-        Some(what) => (what, ", with what is done once in a tick of the clock"),
+        Some(what) => (what, ", including work done once per clock tick"),
         None => (what, ""),
     };
     let what = match what {

@@ -1,4 +1,5 @@
-//! `aggregate`, `gups`, `gather`: many small operations on a table of other programs', each by itself and aggregated.
+//! `aggregate`, `gups`, `gather`: many small operations on a table in other processes, each in its own
+//! message and aggregated.
 
 use anyhow::{Context, Result};
 
@@ -12,36 +13,36 @@ use crate::slots::{Payload, Side, Slot, take_turns_all};
 
 pub(crate) const AGGREGATE: Figure = Figure {
     id: "aggregate",
-    title: "increments of eight bytes that travel together, beside the same, each by itself",
+    title: "aggregated increments of eight bytes, beside the same in messages of their own",
     run: aggregate,
 };
 
 pub(crate) const UPDATES: Figure = Figure {
     id: "gups",
-    title: "random increments of a table that lies in two processes, each by itself and aggregated",
+    title: "random increments of a table in two processes, each in its own message and aggregated",
     run: |bench| irregular(bench, UPDATES.id, Work::Updates),
 };
 
 pub(crate) const READS: Figure = Figure {
     id: "gather",
-    title: "random reads of a table that lies in two processes, each by itself and aggregated",
+    title: "random reads of a table in two processes, each in its own message and aggregated",
     run: |bench| irregular(bench, READS.id, Work::Reads),
 };
 
-/// Processes that have a part of the table. They share a core.
+/// Number of processes with a part of the table. They share a core.
 const PARTS: usize = 2;
 
-/// What carries messages: how ours is addressed, and how UCX may be configured.
+/// A transport: our address and the settings of UCX.
 struct Carrier {
     name: &'static str,
     address: &'static str,
-    /// Of all programs.
+    /// Settings of all programs.
     env: Setting,
-    /// Of the peer's active messages. The better one counts.
+    /// Settings of the peer's active messages. The better one counts.
     messages: &'static [Setting],
-    /// Of its gets and atomic additions.
+    /// Settings of its gets and atomic additions.
     accesses: &'static [Setting],
-    /// How gets and atomic additions happen there.
+    /// How the transport implements gets and atomic additions.
     remark: &'static str,
 }
 
@@ -51,8 +52,8 @@ const TCP: Carrier = Carrier {
     env: LOOPBACK,
     messages: &[&[], &[("UCX_RNDV_THRESH", "inf")]],
     accesses: &[&[]],
-    remark: "Over TCP UCX does gets and atomic additions by messages of its own, which the target's processor answers; on a network \
-        card that does them itself they cost the target nothing",
+    remark: "Over TCP, UCX implements gets and atomic additions by messages that the target's processor answers; with a network \
+        card that supports them, they cost the target nothing",
 };
 
 const MEMORY: Carrier = Carrier {
@@ -61,11 +62,11 @@ const MEMORY: Carrier = Carrier {
     env: &[],
     messages: &[&[], &[("UCX_TLS", "posix,self")]],
     accesses: &[&[], &[("UCX_TLS", "posix,self")]],
-    remark: "Over shared memory gets are loads, and atomic additions are those of the source's processor, of memory that both map: \
+    remark: "Over shared memory, gets are loads and atomic additions are instructions of the source's processor, on memory that both map: \
         the target does nothing",
 };
 
-/// Eight bytes, each operation.
+/// A slot with operations of eight bytes.
 fn slot() -> Slot {
     Slot::new(8, Payload::Fresh)
 }
@@ -84,7 +85,7 @@ fn ours(bench: &Bench, carrier: &Carrier, parts: usize, work: Work, aggregated: 
     Cluster::start("ours", "table", bench.cores, parts, &env)
 }
 
-/// The ways in which a user of UCX does it.
+/// The methods of a user of UCX.
 #[derive(Clone, Copy)]
 enum By {
     Messages,
@@ -114,12 +115,12 @@ impl By {
             (Self::Messages, _, true) => "UCX active messages, aggregated by hand",
             (Self::Accesses, Work::Updates, _) => "UCX atomic additions",
             (Self::Accesses, Work::Reads, false) => "UCX gets",
-            (Self::Accesses, Work::Reads, true) => "UCX gets, as many under carrier as ours",
+            (Self::Accesses, Work::Reads, true) => "UCX gets, as many in flight as ours",
         }
     }
 }
 
-/// The programs of a peer, one for each setting.
+/// The programs of a peer, one cluster per setting.
 fn peers(bench: &Bench, carrier: &Carrier, by: By, work: Work, aggregated: bool) -> Result<Vec<Cluster>> {
     let settings = by.settings(carrier);
     let tried = if bench.plan.quick { 1 } else { settings.len() };
@@ -153,7 +154,7 @@ fn aggregate(bench: &mut Bench) -> Result<()> {
         let mut row = Row::rate(AGGREGATE.id, slot(), &series[0], series.get(1));
         row.case = carrier.name.into();
         row.unit = "updates/s".into();
-        row.peer_name = Some("the same, each by itself".into());
+        row.peer_name = Some("the same, each in its own message".into());
         row.carried_by = [&together, &alone].map(|cluster| Some(cluster.carried_by.clone()));
         bench.rows.push(row);
     }
@@ -161,15 +162,15 @@ fn aggregate(bench: &mut Bench) -> Result<()> {
 }
 
 fn irregular(bench: &mut Bench, figure: &str, work: Work) -> Result<()> {
-    // To start processes takes most of a quick run.
+    // Starting processes dominates a quick run.
     let carriers: &[Carrier] = if bench.plan.quick { &[TCP] } else { &[TCP, MEMORY] };
     for carrier in carriers {
-        for (aggregated, how) in [(false, "each by itself"), (true, "aggregated")] {
+        for (aggregated, how) in [(false, "each in its own message"), (true, "aggregated")] {
             let mut ours = ours(bench, carrier, PARTS, work, aggregated)?;
             let mut peers = Vec::new();
             let mut of = Vec::new();
             for by in By::ALL {
-                // To start processes takes most of a quick run: these are the same in both cases but for what is under way.
+                // Starting processes dominates a quick run, and the two cases differ only in the number in flight.
                 if aggregated && bench.plan.quick && matches!(by, By::Accesses) {
                     continue;
                 }
@@ -205,7 +206,7 @@ fn irregular(bench: &mut Bench, figure: &str, work: Work) -> Result<()> {
 }
 
 impl Work {
-    /// What does it without a program at the other end.
+    /// The operation that does it without a program at the other end.
     fn access(self) -> &'static str {
         match self {
             Self::Updates => "atomics",

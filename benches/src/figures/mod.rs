@@ -1,4 +1,4 @@
-//! What is measured: one file per figure, or per family of figures that are measured alike.
+//! The figures: one file per figure, or per family of similar figures.
 
 mod calls;
 mod code_every_frame;
@@ -20,14 +20,14 @@ use crate::Bench;
 
 /// A figure.
 pub(crate) struct Figure {
-    /// Its name in the results.
+    /// Its id in the results.
     pub(crate) id: &'static str,
-    /// What it is, in a line.
+    /// Its title.
     pub(crate) title: &'static str,
     pub(crate) run: fn(&mut Bench) -> Result<()>,
 }
 
-/// All of them, in the order in which they are measured.
+/// All figures, in the order of measurement.
 pub(crate) const FIGURES: &[Figure] = &[
     floors::FIGURE,
     shm::FLOOR,

@@ -1,5 +1,5 @@
-//! `lat-ucx`, `rate-ucx`: our messages by UCX over TCP, beside UCX's own. `lat-ucx-sm`: what ours cost beyond UCX's over shared
-//! memory. `ucx-put`: ours beside a ping-pong of puts, over either.
+//! `lat-ucx`, `rate-ucx`: our messages over UCX and TCP, beside UCX's own. `lat-ucx-sm`: the overhead of ours
+//! over UCX's shared memory. `ucx-put`: ours beside a ping-pong of puts, over both.
 
 use anyhow::{Context, Result};
 
@@ -25,7 +25,7 @@ pub(crate) const RATE: Figure = Figure {
 
 pub(crate) const SHARED_MEMORY: Figure = Figure {
     id: "lat-ucx-sm",
-    title: "one way by UCX over its shared memory, less UCX active messages: what ours cost beyond it",
+    title: "one way by UCX over its shared memory, minus UCX active messages: our overhead",
     run: shared_memory,
 };
 
@@ -35,10 +35,10 @@ pub(crate) const PUTS: Figure = Figure {
     run: puts,
 };
 
-/// The largest payload.
+/// Largest payload in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// What both sides are given over TCP, in turn: UCX's defaults, and other sizes from which on the target fetches.
+/// Settings of both sides over TCP: UCX's defaults, and other sizes from which the target fetches.
 const TCP: &[Setting] = &[
     LOOPBACK,
     &[
@@ -53,14 +53,14 @@ const TCP: &[Setting] = &[
     ],
 ];
 
-/// What both sides are given over shared memory. Endpoints whose peers' end is noticed, as ours are, have UCX's shared memory
-/// only if it is asked for.
+/// Settings of both sides over shared memory. Endpoints that detect the end of their peer, as ours do, use
+/// UCX's shared memory only on request.
 const MEMORY: &[Setting] = &[
     &[("UCX_TLS", "posix,self"), ("UCX_MM_ERROR_HANDLING", "y")],
     &[("UCX_TLS", "sysv,self"), ("UCX_MM_ERROR_HANDLING", "y")],
 ];
 
-/// Ours and the peer's, alike in everything that UCX is told.
+/// Our pair and the peer's, with the same UCX settings.
 struct Both {
     setting: String,
     ours: Pair,
@@ -77,7 +77,7 @@ impl Both {
         })
     }
 
-    /// The setting in which the peer is fastest in a short round, of ours and of theirs.
+    /// The setting that is fastest for the peer in a short run.
     fn best<'a>(all: &'a mut [Self], bench: &Bench, pattern: Pattern, slot: Slot) -> Result<&'a mut Self> {
         let mut sides: Vec<_> = all.iter_mut().map(|both| both.peer.side(pattern)).collect();
         let mut each: Vec<&mut dyn Side> = Vec::new();
@@ -112,16 +112,16 @@ impl Both {
     }
 }
 
-/// Whose worker ours use over TCP: the program's own for both directions, as the peer does and as a program does that uses UCX
-/// beside ifuncs; or one of the source's and one of the target's, as by addresses.
+/// The workers that ours use over TCP: the program's own worker for both directions, as the peer and an
+/// application with its own UCX have it; or one of the source and one of the target, as with addresses.
 const WORKERS: [(&str, &str); 2] = [("one worker", "ucx-lent"), (TWO_WORKERS, "ucx://127.0.0.1:0")];
 const TWO_WORKERS: &str = "two workers";
-/// The payloads that both are measured with.
+/// The payload sizes measured with both.
 const BOTH: [usize; 3] = [8, 4 << 10, 256 << 10];
 
 fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
     let settings = if bench.plan.quick { &TCP[..1] } else { TCP };
-    // To start processes takes most of a quick run: that both ways work is seen by one pattern.
+    // Starting processes dominates a quick run; one pattern suffices to test both.
     let workers = if bench.plan.quick && pattern == Pattern::Stream {
         &WORKERS[..1]
     } else {
@@ -151,7 +151,7 @@ fn tcp(bench: &mut Bench, figure: &str, pattern: Pattern) -> Result<()> {
 fn shared_memory(bench: &mut Bench) -> Result<()> {
     let mut all = Vec::new();
     for setting in MEMORY {
-        // Connected by the addresses of their workers, ours and the peer's: a listener would need TCP.
+        // Ours and the peer connect by worker addresses: a listener would need TCP.
         let errors: Setting = &[("BENCH_UCX_ERRORS", "peer")];
         all.push(Both::start(bench, setting, "ucx-worker:", "ucx-am", errors)?);
     }
@@ -161,7 +161,7 @@ fn shared_memory(bench: &mut Bench) -> Result<()> {
         let mut row = both.row(bench, SHARED_MEMORY.id, Pattern::PingPong, slot)?;
         if let Some(peer) = row.peer {
             row.note = format!(
-                "{:.0} ns beyond UCX's; both connected by the addresses of their workers, with endpoints that notice their peer's end",
+                "{:.0} ns more than UCX's; both connected by worker addresses, with endpoints that detect the end of their peer",
                 row.ours - peer
             );
         }
@@ -170,7 +170,8 @@ fn shared_memory(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What puts are carried by: its name, where ours listen, what both sides are given, and the peer beyond that.
+/// The transports of puts: name, our address, the settings of both sides, and additional settings of the
+/// peer.
 const PUT_CARRIERS: [(&str, &str, Setting, Setting); 2] = [
     (
         "shared memory",
@@ -179,11 +180,12 @@ const PUT_CARRIERS: [(&str, &str, Setting, Setting); 2] = [
         &[("UCX_TLS", "posix,tcp,self"), ("UCX_MM_ERROR_HANDLING", "y")],
         &[("BENCH_UCX_ERRORS", "peer")],
     ),
-    // Over TCP a put is a message that UCX 1.13 answers, and when the other side goes while it does, UCX ends the process: ours are
-    // not offered there, see `docs/architecture.md`. Nor is a peer told of the other one's end, which ends it, too.
+    // Over TCP, UCX 1.13 turns a put into a message with an answer, and ends the process if the other side
+    // goes away meanwhile. Our puts are therefore not available there (see `docs/architecture.md`). The peer
+    // runs without error handling, because the end of the other side would end it too.
     ("TCP", "ucx://127.0.0.1:0", LOOPBACK, &[]),
 ];
-const PUT_OVER_TCP: &str = "Over TCP UCX makes a message of each put, and a second one to answer it: ours are active messages there, \
+const PUT_OVER_TCP: &str = "Over TCP, UCX implements each put by a message and an answer; ours are active messages there, \
     `ucx://`";
 
 fn puts(bench: &mut Bench) -> Result<()> {

@@ -1,5 +1,5 @@
-//! `peers`: many sources and one target, and one source and many targets: messages per second of all together, and whether each
-//! source has its share.
+//! `peers`: many sources and one target, and one source and many targets: total messages per second, and
+//! fairness between the sources.
 
 use anyhow::{Context, Result, ensure};
 
@@ -18,29 +18,30 @@ pub(crate) const FIGURE: Figure = Figure {
     run,
 };
 
-/// Programs that share a core take turns of some milliseconds: a slot lets each have a few.
+/// Programs that share a core run in time slices of some milliseconds; a slot gives each a few of them, in
+/// nanoseconds.
 const TURN: u64 = 8_000_000;
-/// From the order to the first message: everybody has heard it.
+/// Time from the request to the first message, so that every program has received it, in nanoseconds.
 const NOTICE: u64 = 10_000_000;
-/// No more repetitions than that where there are many programs.
+/// Largest number of repetitions with many programs.
 const FEW: usize = 5;
 
-/// Sources and targets.
+/// The sources and the targets.
 struct Crowd {
     sources: Vec<Program>,
     targets: Vec<Program>,
-    /// What each target has received since the beginning.
+    /// What each target has received so far.
     before: Vec<Count>,
-    /// Targets say themselves what they have received.
+    /// Whether the targets report what they received.
     targets_report: bool,
     carried_by: String,
 }
 
-/// What came of a slot.
+/// The result of a slot.
 struct Slot {
-    /// Messages per second, of all together.
+    /// Messages per second in total.
     rate: f64,
-    /// Messages of the slowest source ÷ of the fastest.
+    /// Messages of the slowest source divided by those of the fastest.
     fairness: f64,
 }
 
@@ -120,10 +121,7 @@ impl Crowd {
         } else {
             self.sources[0].request(&Order::Report)?
         };
-        ensure!(
-            received == expected,
-            "{expected:?} was sent, {received:?} received"
-        );
+        ensure!(received == expected, "sent {expected:?}, received {received:?}");
         let messages = |counts: &[Count]| counts.iter().map(|count| count.messages).sum::<u64>();
         let each: Vec<u64> = all.iter().map(|sent| messages(&sent.each)).collect();
         let sent: u64 = each.iter().sum();
@@ -141,7 +139,7 @@ impl Crowd {
 
 fn run(bench: &mut Bench) -> Result<()> {
     for carrier in [&MEMORY, &TCP] {
-        // To start processes takes most of a quick run.
+        // Starting processes dominates a quick run.
         let many = if bench.plan.quick {
             carrier.quick
         } else {
@@ -157,16 +155,16 @@ fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What carries messages.
+/// A transport.
 struct Carrier {
     name: &'static str,
-    /// Where ours listen.
+    /// The address of our targets.
     address: &'static str,
-    /// What ours are given.
+    /// The settings of our programs.
     ours: Setting,
-    /// Settings that UCX is tried with: the better one counts.
+    /// The settings of UCX; the better one counts.
     peers: &'static [Setting],
-    /// How many, on the side that has many.
+    /// Numbers of programs on the side with many.
     many: &'static [usize],
     quick: &'static [usize],
 }
@@ -203,7 +201,7 @@ fn beside(bench: &mut Bench, carrier: &Carrier, sources: usize, targets: usize) 
     for env in carrier.peers {
         peers.push((env, Crowd::start(bench, "crowd-ucx", sources, targets, "", env)?));
     }
-    // The first slot of each connects and brings the code.
+    // The first slot of each connects and installs the code.
     let mut best = (0, 0.0);
     ours.slot(length / 4, SIZE)?;
     for (at, (_, peer)) in peers.iter_mut().enumerate() {
@@ -223,7 +221,7 @@ fn beside(bench: &mut Bench, carrier: &Carrier, sources: usize, targets: usize) 
     let ratios = of(|(ours, peer)| ours.rate / peer.rate);
     let shares = [of(|(ours, _)| ours.fairness), of(|(_, peer)| peer.fairness)].map(median);
     let fair = format!(
-        "messages of the slowest source ÷ of the fastest: ours {:.2}, UCX {:.2}; ",
+        "messages of the slowest source ÷ those of the fastest: ours {:.2}, UCX {:.2}; ",
         shares[0], shares[1]
     );
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
@@ -247,7 +245,7 @@ fn beside(bench: &mut Bench, carrier: &Carrier, sources: usize, targets: usize) 
             "{}all sources on one core, all targets on another{}",
             if sources > 1 { &*fair } else { "" },
             if programs > 1 {
-                ": those of the many take turns on theirs"
+                ", which the many share"
             } else {
                 ""
             }

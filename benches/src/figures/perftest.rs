@@ -1,4 +1,4 @@
-//! `perftest`: UCX's own benchmark on the same cores in the same setting: whether our UCX peer is what it should be.
+//! `perftest`: UCX's own benchmark on the same cores in the same setting, which validates our UCX peer.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -20,12 +20,12 @@ pub(crate) const FIGURE: Figure = Figure {
     run,
 };
 
-/// Both may differ by so much.
+/// Largest accepted difference.
 const TOLERANCE: f64 = 0.15;
-/// What is compared.
+/// Payload sizes.
 const SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
 const SETTING: Setting = &[("UCX_TLS", "posix,self"), ("UCX_RNDV_THRESH", "inf")];
-/// How long one of its runs may take.
+/// Timeout of one of its runs.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const PROGRAM: &str = "ucx_perftest";
 
@@ -89,9 +89,10 @@ fn compare(bench: &Bench, pair: &mut Pair, pattern: Pattern, size: usize) -> Res
     })
 }
 
-/// Nanoseconds per message of one of its runs.
+/// Nanoseconds per message of one run.
 fn nanoseconds(bench: &Bench, test: &str, size: usize, messages: u64) -> Result<f64> {
-    // It takes a number only, so that somebody could be faster: then it fails, and says so.
+    // The program takes a port number only, so another process could bind the port first; it then fails and
+    // reports it.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port()
@@ -117,9 +118,9 @@ fn nanoseconds(bench: &Bench, test: &str, size: usize, messages: u64) -> Result<
             .stderr(Stdio::null());
         let mut client = Running::start(&mut client)?;
         if let Some(text) = client.output(until)? {
-            return parse(&text, test).with_context(|| format!("`{PROGRAM} -t {test}` said {text:?}"));
+            return parse(&text, test).with_context(|| format!("`{PROGRAM} -t {test}` printed {text:?}"));
         }
-        // The other one does not listen yet.
+        // The server does not listen yet.
         if Instant::now() > until || server.0.try_wait()?.is_some() {
             bail!("`{PROGRAM} -t {test}` does not run");
         }
@@ -127,7 +128,8 @@ fn nanoseconds(bench: &Bench, test: &str, size: usize, messages: u64) -> Result<
     }
 }
 
-/// What its last line of comma-separated values says: of latency in µs the overall average, of bandwidth the rate.
+/// Parses the last line of comma-separated values: the overall average of a latency in µs, or the rate of a
+/// bandwidth.
 fn parse(text: &str, test: &str) -> Option<f64> {
     let line = text.lines().rfind(|line| line.contains(','))?;
     let values: Vec<f64> = line
@@ -142,7 +144,7 @@ fn parse(text: &str, test: &str) -> Option<f64> {
     }
 }
 
-/// A program that does not outlive this.
+/// A program that ends with this value.
 struct Running(Child);
 
 impl Running {
@@ -151,7 +153,7 @@ impl Running {
         Ok(Self(child))
     }
 
-    /// What it says, if it ends well. It says less than a pipe holds.
+    /// Its output, if it succeeds. The output fits into a pipe.
     fn output(&mut self, until: Instant) -> Result<Option<String>> {
         loop {
             match self.0.try_wait()? {

@@ -1,4 +1,4 @@
-//! UCX active messages, in every setting in which a user of shared memory would try them; the better one counts.
+//! UCX active messages, in every setting that a user of shared memory would try; the fastest one counts.
 
 use anyhow::{Context, Result};
 
@@ -8,11 +8,11 @@ use crate::pair::{Pair, Pattern};
 use crate::plan::Plan;
 use crate::slots::{Side, Slot, take_turns_all};
 
-/// A setting: its variables.
+/// A setting: environment variables.
 pub(crate) type Setting = &'static [(&'static str, &'static str)];
 
-/// Over shared memory: UCX's own choice first. `posix` and `sysv` are memory that both map; `cma` lets one process read the
-/// other's, which pays for large messages.
+/// Settings over shared memory; UCX's defaults come first. `posix` and `sysv` are memory that both processes
+/// map; `cma` lets one process read the other's memory, which pays off for large messages.
 pub(crate) const SHARED_MEMORY: &[Setting] = &[
     &[],
     &[("UCX_TLS", "posix,self"), ("UCX_RNDV_THRESH", "inf")],
@@ -24,13 +24,13 @@ pub(crate) const SHARED_MEMORY: &[Setting] = &[
     &[("UCX_TLS", "posix,cma,self"), ("UCX_RNDV_THRESH", "16k")],
 ];
 
-/// Over TCP, and nothing else.
+/// TCP only.
 pub(crate) const LOOPBACK: Setting = &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")];
 
-/// A quick run tries so many.
+/// Number of settings that a quick run tries.
 const QUICK: usize = 3;
 
-/// Pairs of a role, one in each setting.
+/// Pairs of a role, one per setting.
 pub(crate) struct Candidates(Vec<(String, Pair)>);
 
 impl Candidates {
@@ -38,7 +38,7 @@ impl Candidates {
         Self::start_with(bench, role, settings, &[])
     }
 
-    /// With what is added to the environment of all.
+    /// As [`start`](Self::start), with additional environment variables for all.
     pub(crate) fn start_with(
         bench: &Bench,
         role: &str,
@@ -57,7 +57,7 @@ impl Candidates {
             .map(Self)
     }
 
-    /// The one that is fastest in a short round, and what its setting is.
+    /// The pair that is fastest in a short run, and its setting.
     pub(crate) fn best(&mut self, plan: &Plan, pattern: Pattern, slot: Slot) -> Result<(&str, &mut Pair)> {
         let mut sides: Vec<_> = self.0.iter_mut().map(|(_, pair)| pair.side(pattern)).collect();
         let mut all: Vec<&mut dyn Side> = Vec::new();
@@ -73,7 +73,7 @@ impl Candidates {
     }
 }
 
-/// As it is written in front of a command.
+/// The setting as written before a shell command.
 pub(crate) fn name(setting: &[(&str, &str)]) -> String {
     if setting.is_empty() {
         return "defaults".into();
@@ -85,7 +85,7 @@ pub(crate) fn name(setting: &[(&str, &str)]) -> String {
     all.join(" ")
 }
 
-/// Our own messages over shared memory.
+/// Our messages over shared memory.
 pub(crate) fn ours(cores: Cores) -> Result<Pair> {
     Pair::start("ifunc", cores, &[("BENCH_ADDRESS", "shm:")])
 }

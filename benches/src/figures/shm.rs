@@ -12,7 +12,7 @@ use crate::slots::{Payload, Series, Side, Slot, take_turns, take_turns_all};
 
 pub(crate) const FLOOR: Figure = Figure {
     id: "lat-floor",
-    title: "one way over shared memory, beside a cache line that does nothing else",
+    title: "one way over shared memory, beside a cache line without any protocol",
     run: floor,
 };
 
@@ -30,13 +30,14 @@ pub(crate) const RATE: Figure = Figure {
 
 pub(crate) const INCREMENT: Figure = Figure {
     id: "increment",
-    title: "a counter of the target's is incremented by a byte, beside UCX active messages",
+    title: "increments of the target's counter by a byte, beside UCX active messages",
     run: increment,
 };
 
-/// The largest payload.
+/// Largest payload in bytes.
 const LARGEST: usize = 1 << 20;
-/// A cache line's way is the floor of smaller payloads, a copy that of larger ones, the longer of both that of those between.
+/// The floor is a cache line's travel for smaller payloads, a copy for larger ones, and the slower of both
+/// for sizes in this range.
 const BETWEEN: std::ops::Range<usize> = 1 << 10..32 << 10;
 
 fn floor(bench: &mut Bench) -> Result<()> {
@@ -79,7 +80,7 @@ fn increment(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Those that take turns.
+/// The sides that take turns.
 struct Sides {
     ours: Pair,
     candidates: Candidates,
@@ -146,7 +147,7 @@ impl Sides {
     }
 }
 
-/// Of single operations, in slots of their own: to look at a clock costs something.
+/// Percentiles of single operations, measured in slots of their own: reading a clock takes time.
 pub(crate) fn percentiles<const N: usize>(
     bench: &Bench,
     slot: Slot,
@@ -157,7 +158,7 @@ pub(crate) fn percentiles<const N: usize>(
     let mut sides = pairs.map(|pair| pair.side(Pattern::PingPong));
     let mut each = sides.each_mut().into_iter();
     let sides: [&mut dyn Side; N] = std::array::from_fn(|_| {
-        let side: &mut dyn Side = each.next().expect("there are as many");
+        let side: &mut dyn Side = each.next().expect("one series per side");
         side
     });
     let series = take_turns(&bench.plan.trial(), slot, sides)?;

@@ -1,4 +1,4 @@
-//! `trust`: what it costs to copy every payload out of shared memory before it is used, as a target does with those of other
+//! `trust`: the cost of copying every payload out of shared memory before use, as a target does for other
 //! users.
 
 use anyhow::Result;
@@ -12,7 +12,7 @@ use crate::slots::{Payload, Slot, take_turns};
 
 pub(crate) const FIGURE: Figure = Figure {
     id: "trust",
-    title: "one way over shared memory, payloads copied out as those of another user are, beside in place",
+    title: "one way over shared memory, with payloads copied out as for another user, beside payloads in place",
     run,
 };
 
@@ -32,7 +32,7 @@ fn run(bench: &mut Bench) -> Result<()> {
             peer_name: Some("ours, of the same user: in place".into()),
             carried_by: [&copied, &in_place].map(|pair| Some(pair.carried_by().into())),
             percentiles: percentiles(bench, slot, [&mut copied, &mut in_place])?,
-            note: "the code has the target's rights in both cases: what a copy keeps away is a source that changes a payload while it is read".into(),
+            note: "the code has the target's rights in both cases: the copy protects against a source that changes a payload during its use".into(),
             ..Row::latency(FIGURE.id, slot, &ours, Some(&other))
         });
     }

@@ -1,18 +1,18 @@
-//! Lines over logarithmic axes, as SVG: one for light pages, one for dark ones, with a title and a description for those who
-//! have it read to them.
+//! Lines over logarithmic axes, as SVG: one version for light pages, one for dark ones, each with a title and
+//! a description for screen readers.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
 use super::format;
 
-/// Width and height, in pixels.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (760, 440);
 const FONT: &str = "sans-serif";
 
-/// What is drawn.
+/// A chart.
 pub(super) struct Chart {
-    /// Its name, without an extension.
+    /// File name without extension.
     pub(super) file: &'static str,
     pub(super) title: &'static str,
     pub(super) along: Axis,
@@ -22,39 +22,39 @@ pub(super) struct Chart {
 
 pub(super) struct Axis {
     pub(super) label: &'static str,
-    /// How a value is written.
+    /// Formats a value.
     pub(super) text: Box<dyn Fn(f64) -> String>,
 }
 
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) owner: Owner,
-    /// From left to right.
+    /// Points from left to right.
     pub(super) points: Vec<(f64, f64)>,
 }
 
 impl Line {
     pub(super) fn new(name: impl Into<String>, owner: Owner, mut points: Vec<(f64, f64)>) -> Self {
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        // Ours stands in several rows, beside several peers.
+        // Several rows, with different peers, contain the same value of ours.
         points.dedup_by_key(|(at, _)| *at);
         let name = name.into();
         Self { name, owner, points }
     }
 }
 
-/// Whose line it is.
+/// The owner of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Ours,
-    /// The first, the second, …
+    /// The peer's index.
     Peer(usize),
     Floor,
 }
 
 /// The colours of a page.
 pub(super) struct Theme {
-    /// Behind the name of the file.
+    /// Suffix of the file name.
     suffix: &'static str,
     ground: RGBColor,
     ink: RGBColor,
@@ -79,7 +79,7 @@ pub(super) const LIGHT: Theme = Theme {
     floor: RGBColor(125, 132, 140),
 };
 
-/// For dark ones.
+/// For dark pages.
 pub(super) const DARK: Theme = Theme {
     suffix: "-dark",
     ground: RGBColor(13, 17, 23),
@@ -100,7 +100,7 @@ impl Chart {
         format!("{}{}.svg", self.file, theme.suffix)
     }
 
-    /// What it shows, for those who do not see it: where each line begins and ends.
+    /// A description for screen readers: the first and last point of each line.
     pub(super) fn description(&self) -> String {
         let lines = self.lines.iter().filter_map(|line| {
             let text = |&(at, value): &(f64, f64)| {
@@ -136,7 +136,7 @@ impl Chart {
         ats.dedup();
         let (left, right) = bounds(self.points().map(|(at, _)| at));
         let (low, high) = bounds(self.points().map(|(_, value)| value));
-        // Room for marks at the edge, and for the names of the lines above.
+        // Margins for marks at the edges, and for the names of the lines at the top.
         let (left, right, low, high) = (left / 1.15, right * 1.15, low / 1.3, high * 1.6);
         let mut context = ChartBuilder::on(&area)
             .margin(14)
@@ -170,7 +170,7 @@ impl Chart {
             drawn
                 .label(&line.name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
-            // Lines are told apart by their marks, too.
+            // Lines also differ by their marks.
             match line.owner {
                 Owner::Ours => {
                     context.draw_series(points().map(|at| Circle::new(at, 4, colour.filled())))?;
@@ -217,14 +217,14 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// Where labels stand below: where something was measured, and not so near that they touch.
+/// Positions of labels: measured values, spaced so that labels do not overlap.
 fn ticks(ats: &[f64]) -> Vec<f64> {
     const MAX_LABELS: usize = 11;
     let each = ats.len().div_ceil(MAX_LABELS).max(1);
     ats.iter().copied().step_by(each).collect()
 }
 
-/// Powers of ten; between them 2 and 5 where there are few.
+/// Powers of ten; with 2 and 5 between them if there are few.
 fn steps(low: f64, high: f64) -> Vec<f64> {
     let factors: &[f64] = match (high / low).log10() {
         decades if decades < 2.5 => &[1.0, 2.0, 5.0],

@@ -1,4 +1,4 @@
-//! Rows as comma-separated values: what JSON nests stands in columns of its own.
+//! Rows as CSV: nested values get columns of their own.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ impl<'a> From<&'a Row> for Line<'a> {
     }
 }
 
-/// A line for each row, under the names of the columns.
+/// Writes a line per row, with a header line.
 ///
 /// # Errors
 /// The file cannot be written.

@@ -1,4 +1,4 @@
-//! The table of a figure, and what is to be said under it.
+//! The table of a figure, and its notes.
 
 use super::format;
 use super::goals;
@@ -22,8 +22,8 @@ const COLUMNS: &[(&str, Side)] = &[
     ("peer is", Side::Left),
 ];
 
-/// The rows of one figure. Columns in which there is nothing are left out; a peer that is the same in all rows is for
-/// [`notes`]. Goals stand there if they are `judged`.
+/// The table of one figure's rows. Empty columns are left out. A peer common to all rows appears in [`notes`]
+/// instead. `with_goals` adds the goals.
 pub(crate) fn table(rows: &[&Row], with_goals: bool) -> Table {
     let mut table = Table::new(COLUMNS);
     let one_peer = the_peer(rows).is_some();
@@ -43,7 +43,7 @@ pub(crate) fn table(rows: &[&Row], with_goals: bool) -> Table {
         table.row(vec![
             row.case.as_str().into(),
             format::bytes(row.size).into(),
-            // Where it is the size, it stands there.
+            // A column of its own only if it differs from the size.
             row.image
                 .filter(|image| *image != row.size)
                 .map_or_else(String::new, format::bytes)
@@ -70,7 +70,7 @@ pub(crate) fn table(rows: &[&Row], with_goals: bool) -> Table {
     table.without_empty_columns()
 }
 
-/// How far a time is from the least that it could be.
+/// Distance between a time and its lower bound.
 fn above_floor(row: &Row) -> String {
     match row.floor {
         Some(floor) if row.unit == "ns" => format::value(row.ours - floor, "ns"),
@@ -79,14 +79,14 @@ fn above_floor(row: &Row) -> String {
     }
 }
 
-/// The peer of all rows that have one.
+/// The peer common to all rows that have one.
 fn the_peer<'a>(rows: &[&'a Row]) -> Option<&'a str> {
     let mut peers = rows.iter().filter_map(|row| row.peer_name.as_deref());
     let first = peers.next()?;
     peers.all(|peer| peer == first).then_some(first)
 }
 
-/// What is to be known: the peer, what carried both, and each remark with the sizes that it is about.
+/// The notes: the peer, the transports, and each remark with the sizes that it concerns.
 pub(crate) fn notes(rows: &[&Row]) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(peer) = the_peer(rows) {
@@ -103,7 +103,7 @@ pub(crate) fn notes(rows: &[&Row]) -> Vec<String> {
     notes
 }
 
-/// Each text once, with what it is about unless that is everything.
+/// Each text once, with the rows that it concerns unless it concerns all of them.
 fn gathered<'a>(rows: &[&'a Row], text: impl Fn(&'a Row) -> &'a str) -> Vec<(&'a str, String)> {
     let mut texts: Vec<(&str, Vec<String>)> = Vec::new();
     for &row in rows {

@@ -1,6 +1,6 @@
-//! Numbers with their units, three digits of each.
+//! Numbers with units, to three digits.
 
-/// `8 B`, `4 KiB`, `1 MiB`: whole ones, as sizes are chosen. Nothing for nothing.
+/// `8 B`, `4 KiB`, `1 MiB`. Empty for 0.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
@@ -46,7 +46,7 @@ pub(crate) fn percentiles(values: [f64; 3], unit: &str) -> String {
     }
 }
 
-/// `10 µs` for `10.0 µs`, where the numbers are chosen.
+/// `10 µs` for `10.0 µs`, for chosen numbers.
 pub(crate) fn without_zeros(text: &str) -> String {
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {
@@ -56,12 +56,12 @@ pub(crate) fn without_zeros(text: &str) -> String {
     }
 }
 
-/// By thousands.
+/// Scales by thousands.
 fn scaled(mut value: f64, units: &[&str]) -> String {
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
     for larger in units {
-        // What would be written with four digits.
+        // Keeps values that would round to four digits for the next unit.
         if value.abs() < 999.5 {
             break;
         }

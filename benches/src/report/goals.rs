@@ -1,38 +1,38 @@
-//! What is to be reached, and whether a row does. Nothing fails for a goal that is missed: it is printed.
+//! The goals, and whether a row meets its goal. A missed goal is printed, it is not an error.
 
 use super::format;
 use crate::row::Row;
 
-/// UCX reaches more messages per second than this on some processors, between cores that are near. Their goal is another.
+/// Above this message rate of UCX, which it reaches on some processors between near cores, another goal
+/// applies.
 const FAST_PEER: f64 = 30e6;
 
-/// What a row is judged by.
+/// The goal of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// Ours ÷ the peer's (÷ the floor, where there is no peer) is at most this.
+    /// Ours divided by the peer's (or by the floor, without a peer) is at most this.
     AtMost(f64),
-    /// The same, or ours is no more than so many nanoseconds above the floor.
+    /// The same, or ours exceeds the floor by at most this many nanoseconds.
     NearPeerOrFloor(f64, f64),
-    /// Ours ÷ the peer's is at least this.
+    /// Ours divided by the peer's is at least this.
     AtLeast(f64),
-    /// Ours is at most so many nanoseconds more than the peer's.
+    /// Ours exceeds the peer's by at most this many nanoseconds.
     NoMoreThan(f64),
 }
 
-/// What came of it.
+/// The result of comparing a row with its goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) goal: Goal,
-    /// What is compared: a ratio, or a difference in nanoseconds.
+    /// The compared value: a ratio, or a difference in nanoseconds.
     pub(crate) value: f64,
-    /// What it may be.
+    /// The limit of the value.
     pub(crate) limit: f64,
 }
 
-/// The goal of a row; `None`: it is only reported.
+/// The goal of a row; `None`: the row is only reported.
 pub(crate) fn of(row: &Row) -> Option<Goal> {
-    // A payload that is never written anew is reported beside the goal's.
-    // Nor does code that is not hashed, or compiled first, do the same as ours.
+    // Rows with static payloads, with unhashed code or with code that is compiled first are only reported.
     if row.case.contains("static") || (row.figure == "first-arrival" && row.case != "hashed") {
         return None;
     }
@@ -48,18 +48,18 @@ pub(crate) fn of(row: &Row) -> Option<Goal> {
         "lat-ucx-sm" => Some(Goal::NoMoreThan(40.0)),
         "code-every-frame" if row.unit == "ns" => Some(Goal::AtMost(1.0)),
         "code-every-frame" => Some(Goal::AtLeast(1.0)),
-        // Beside code that is not hashed, or not native, it is only reported.
+        // Only hashed native code is comparable.
         "first-arrival" if row.case != "hashed" => None,
         "first-arrival" if row.size <= 512 => Some(Goal::AtMost(0.1)),
         "first-arrival" if row.size <= 8 << 10 => Some(Goal::AtMost(1.0 / 6.0)),
         "host-call" => Some(Goal::AtMost(1.5)),
-        // Over shared memory a message costs so little that it is only reported.
+        // Over shared memory, a single message costs too little for a goal.
         "aggregate" if row.case.contains("TCP") => Some(Goal::AtLeast(20.0)),
         _ => None,
     }
 }
 
-/// Whether a row does what is to be reached; `None` where there is no goal, or nothing to compare with.
+/// Compares a row with its goal; `None` without a goal or a value to compare with.
 pub(crate) fn verdict(row: &Row) -> Option<Verdict> {
     let goal = of(row)?;
     let ratio = row.ratio.or_else(|| Some(row.ours / row.floor?));
@@ -96,7 +96,8 @@ impl Verdict {
         self.excess() <= 0.0
     }
 
-    /// By which part of the limit it is missed (in nanoseconds for a difference); negative: what is left.
+    /// The share of the limit by which the goal is missed (nanoseconds for a difference); negative if it is
+    /// met.
     pub(crate) fn excess(self) -> f64 {
         match self.goal {
             Goal::AtMost(_) | Goal::NearPeerOrFloor(..) => self.value / self.limit - 1.0,
@@ -114,7 +115,7 @@ impl Verdict {
         }
     }
 
-    /// What is compared, as one writes it.
+    /// The compared value as text.
     pub(crate) fn value_text(self) -> String {
         match self.goal {
             Goal::NoMoreThan(_) => format::value(self.value, "ns"),
@@ -123,7 +124,7 @@ impl Verdict {
     }
 }
 
-/// As one says it: `0.75`, `20`, `1/6`.
+/// A limit as text: `0.75`, `20`, `1/6`.
 fn simple(limit: f64) -> String {
     let inverse = 1.0 / limit;
     if limit < 0.5 && (inverse - inverse.round()).abs() < 1e-9 {
@@ -133,7 +134,7 @@ fn simple(limit: f64) -> String {
     }
 }
 
-/// Whole ones, and a tenth where there is no whole one.
+/// Whole percents, or tenths below one percent.
 fn percent(percent: f64) -> String {
     if percent < 0.95 {
         format!("{percent:.1}")
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_may_be_so_much_and_rates_must_be() {
+    fn latencies_have_upper_and_rates_lower_limits() {
         assert_eq!(text(&row("lat-am", 64, 70.0, 100.0)), "met");
         assert_eq!(text(&row("lat-am", 64, 78.0, 100.0)), "missed by 4 %");
         assert_eq!(text(&row("lat-am", 1 << 20, 75.0, 100.0)), "missed by 7 %");

@@ -1,9 +1,9 @@
-//! What is made of rows: tables on the terminal, CSV, and the page with its plots. Nothing here measures.
+//! Reports from rows: tables on the terminal, CSV, and the page with its plots. Nothing here measures.
 //!
-//! * `goals`: what is to be reached, and whether a row does
-//! * `format`: numbers with their units
+//! * `goals`: the goals, and whether a row meets its goal
+//! * `format`: numbers with units
 //! * `table`: columns for terminals and for Markdown; `figure`: the table of a figure
-//! * `terminal`, `csv`: what a run leaves behind, beside its JSON
+//! * `terminal`, `csv`: the output of a run, besides its JSON
 //! * `page`, `remarks`, `plots`, `chart`: `docs/performance.md`
 
 mod chart;

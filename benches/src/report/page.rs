@@ -1,5 +1,5 @@
-//! `docs/performance.md`: every number is of `docs/performance/results.json`, what people say of them of
-//! `docs/performance/remarks.md`, and the rest of the templates beside this file.
+//! `docs/performance.md`. Its numbers come from `docs/performance/results.json`, its remarks from
+//! `docs/performance/remarks.md`, and the rest from the templates in `page/`.
 
 #[cfg(test)]
 mod tests;
@@ -18,24 +18,25 @@ use crate::row::Row;
 const RESULTS: &str = "performance/results.json";
 const REMARKS: &str = "performance/remarks.md";
 const PAGE: &str = "performance.md";
-/// Where the plots lie, from the page.
+/// Folder of the plots, relative to the page.
 const PLOTS: &str = "performance";
 
-/// What was measured and how.
+/// The text before the results.
 const HEAD: &str = include_str!("page/head.md");
-/// Above the goals.
+/// The text before the goals.
 const GOALS: &str = include_str!("page/goals.md");
-/// How to do it again.
+/// The text after the results.
 const END: &str = include_str!("page/end.md");
 
-/// The page, and what it shows.
+/// The page and its plots.
 pub(super) struct Page {
     pub(super) text: String,
-    /// Names and contents.
+    /// File names and contents.
     pub(super) plots: Vec<(String, String)>,
 }
 
-/// Makes the page of the folder and its plots from the results there; with `results`, takes those over first.
+/// Renders the page and its plots from the results in the folder. With `results`, it copies those to the
+/// folder first.
 ///
 /// # Errors
 /// A file cannot be read or written, holds no results, or a remark is about a figure that does not exist.
@@ -43,7 +44,7 @@ pub(crate) fn render(results: Option<&Path>, docs: &Path) -> Result<()> {
     let kept = docs.join(RESULTS);
     let file = results.unwrap_or(&kept);
     let (json, remarks) = (read(file)?, read(&docs.join(REMARKS))?);
-    // Nothing is overwritten by what cannot be shown.
+    // Renders before writing, so that invalid results overwrite nothing.
     let page = Page::of(&json, &remarks).with_context(|| format!("rendering {}", file.display()))?;
     if file != kept {
         write(&kept, &json)?;
@@ -66,17 +67,17 @@ fn write(file: &Path, text: &str) -> Result<()> {
 }
 
 impl Page {
-    /// Of results as JSON, and of remarks.
+    /// Renders a page from results in JSON and from remarks.
     ///
     /// # Errors
     /// The JSON holds no results, or a remark is about a figure that does not exist.
     pub(super) fn of(json: &str, remarks: &str) -> Result<Self> {
-        let rows: Vec<Row> = serde_json::from_str(json).context("these are no results")?;
+        let rows: Vec<Row> = serde_json::from_str(json).context("these are not results")?;
         let remarks = Remarks::parse(remarks);
         let figures = terminal::figures(&rows);
         for id in remarks.figures() {
             let exists = figures.contains(&id) || FIGURES.iter().any(|figure| figure.id == id);
-            ensure!(exists, "{REMARKS} speaks of `{id}`, which is no figure");
+            ensure!(exists, "{REMARKS} has a heading `{id}`, which is not a figure");
         }
         let mut page = Self {
             text: HEAD.into(),
@@ -107,7 +108,7 @@ impl Page {
         }
         if !machine.disturbed.is_empty() {
             self.say(format_args!(
-                "\n**The machine was disturbed**: {}. Ratios of neighbouring turns bear that better than single values.",
+                "\n**The machine was disturbed**: {}. Ratios of neighbouring slots are less sensitive to that than single values.",
                 machine.disturbed.join("; ")
             ));
         }
@@ -126,12 +127,12 @@ impl Page {
         if missed.is_empty() {
             return;
         }
-        self.say("\nWhy goals are missed, and what was tried, is said with the figures:\n");
+        self.say("\nThe figures below explain why goals are missed and what was tried:\n");
         for id in missed {
             let about = if remarks.about(id).is_some() {
                 ""
             } else {
-                ": nothing is known yet"
+                ": no explanation yet"
             };
             self.say(format_args!("* [`{id}`](#{id}){about}"));
         }
@@ -159,7 +160,7 @@ impl Page {
         Ok(())
     }
 
-    /// As GitHub chooses by its theme. Whoever knows no `picture` shows the light one.
+    /// GitHub selects the plot by its theme. Renderers without `picture` show the light one.
     fn plot(&mut self, chart: &Chart) -> Result<()> {
         for theme in [&LIGHT, &DARK] {
             self.plots.push((chart.file(theme), chart.draw(theme)?));

@@ -1,27 +1,26 @@
-//! What is drawn of the rows, as the papers draw latency and message rate: ours and the peer's over the size, both axes
-//! logarithmic.
+//! The plots: latency and message rate, ours and the peers', over the size, with both axes logarithmic.
 
 use super::chart::{Axis, Chart, Line, Owner};
 use super::format;
 use crate::row::Row;
 
-/// A plot, and the rows that it is made of.
+/// A plot, and the rows that it shows.
 struct Plot {
     file: &'static str,
     title: &'static str,
     figure: &'static str,
-    /// Rows of other cases are in the tables alone.
+    /// Selects the rows' cases; other cases are in the tables only.
     case: fn(&str) -> bool,
     along: Along,
     across: &'static str,
 }
 
-/// What the horizontal axis is.
+/// The horizontal axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Along {
     Payload,
     Image,
-    /// How many are under way: `…, 16 in flight` is the name of the case.
+    /// Number of operations in flight, from a case such as `…, 16 in flight`.
     InFlight,
 }
 
@@ -68,7 +67,7 @@ const PLOTS: &[Plot] = &[
     },
     Plot {
         file: "calls-shm",
-        title: "Calls over shared memory, by how many are under way",
+        title: "Calls over shared memory, by number in flight",
         figure: "calls",
         case: |case| case.starts_with("shm"),
         along: Along::InFlight,
@@ -76,7 +75,7 @@ const PLOTS: &[Plot] = &[
     },
     Plot {
         file: "calls-tcp",
-        title: "Calls over TCP, by how many are under way",
+        title: "Calls over TCP, by number in flight",
         figure: "calls",
         case: |case| case.starts_with("ucx over TCP"),
         along: Along::InFlight,
@@ -84,12 +83,12 @@ const PLOTS: &[Plot] = &[
     },
 ];
 
-/// Whether a case is the one of the goals, in which every payload is written anew.
+/// Whether a case is the one with goals, in which the source writes every payload anew.
 fn is_fresh(case: &str) -> bool {
     !case.contains("static")
 }
 
-/// Those of a figure. One without two points has nothing to show.
+/// The charts of a figure. A plot needs at least two points.
 pub(super) fn of(figure: &str, rows: &[&Row]) -> Vec<Chart> {
     let plots = PLOTS.iter().filter(|plot| plot.figure == figure);
     plots.filter_map(|plot| plot.chart(rows)).collect()
@@ -104,7 +103,7 @@ impl Plot {
         for row in rows.iter().filter(|row| (self.case)(&row.case)) {
             let Some(at) = self.place(row) else { continue };
             let value = |value: f64| match (self.along, row.unit.as_str()) {
-                // One after another is a time in the table, and here a rate.
+                // With one call at a time the row is a time; the plot shows a rate.
                 (Along::InFlight, "ns") => 1e9 / value,
                 _ => value,
             };
@@ -112,7 +111,7 @@ impl Plot {
             ours.push((at, value(row.ours)));
             floor.extend(row.floor.map(|floor| (at, value(floor))));
             if let Some((name, peer)) = row.peer_name.as_deref().zip(row.peer) {
-                // Behind the comma is how it was configured, which differs from size to size.
+                // The text after the comma is the configuration, which differs between sizes.
                 let name = name.split([',', ':']).next().unwrap_or(name);
                 match peers.iter_mut().find(|(other, _)| other == name) {
                     Some((_, points)) => points.push((at, value(peer))),
@@ -132,7 +131,7 @@ impl Plot {
         let (label, text): (_, fn(f64) -> String) = match self.along {
             Along::Payload => ("payload", |at| format::bytes(at as u64)),
             Along::Image => ("image", |at| format::bytes(at as u64)),
-            Along::InFlight => ("calls under way", |at| format!("{at}")),
+            Along::InFlight => ("calls in flight", |at| format!("{at}")),
         };
         let unit = unit.to_owned();
         Some(Chart {
@@ -150,7 +149,7 @@ impl Plot {
         })
     }
 
-    /// Where a row lies on the horizontal axis.
+    /// A row's position on the horizontal axis.
     fn place(&self, row: &Row) -> Option<f64> {
         let place = match self.along {
             Along::Payload => row.size,

@@ -1,7 +1,7 @@
-//! What people say about figures: why a goal is missed, what was tried. A Markdown file with a heading, `## ID`, for each figure;
-//! what stands before the first one is about the file.
+//! Hand-written remarks on figures: why a goal is missed, what was tried. A Markdown file with a heading `##
+//! ID` per figure; the text before the first heading describes the file.
 
-/// Texts by figure.
+/// Remarks by figure.
 pub(super) struct Remarks<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Remarks<'a> {
@@ -18,7 +18,7 @@ impl<'a> Remarks<'a> {
         found.map(|(_, remark)| *remark)
     }
 
-    /// The figures that are spoken of.
+    /// The figures that have remarks.
     pub(super) fn figures(&self) -> impl Iterator<Item = &'a str> {
         self.0.iter().map(|(id, _)| *id)
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 
-/// How a cell is to be seen, where there are colours.
+/// The emphasis of a cell, on terminals with colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Emphasis {
     #[default]
@@ -13,7 +13,7 @@ pub(crate) enum Emphasis {
     Good,
     /// A goal that was missed.
     Bad,
-    /// Beside the point.
+    /// Less important.
     Dim,
 }
 
@@ -28,14 +28,14 @@ impl Emphasis {
     }
 }
 
-/// Whether a column holds words or numbers.
+/// The alignment of a column: text to the left, numbers to the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
     Right,
 }
 
-/// What stands in a row under a column.
+/// A cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
@@ -55,7 +55,7 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// Columns and rows.
+/// A table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Side)>,
@@ -69,13 +69,13 @@ impl Table {
         Self { columns, rows }
     }
 
-    /// A cell for each column.
+    /// Adds a row with a cell for each column.
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    /// Without the columns in which no row has anything.
+    /// Removes columns without any text.
     pub(crate) fn without_empty_columns(mut self) -> Self {
         let used: Vec<bool> = (0..self.columns.len())
             .map(|at| self.rows.iter().any(|row| !row[at].text.is_empty()))
@@ -89,7 +89,7 @@ impl Table {
         self
     }
 
-    /// How wide each column is: its name, or the longest of its cells; a bar of Markdown needs three.
+    /// Width of each column: that of its name or its longest cell, and at least three for Markdown.
     fn widths(&self) -> Vec<usize> {
         let longest = |at: usize| {
             self.rows
@@ -104,7 +104,7 @@ impl Table {
             .collect()
     }
 
-    /// With colours, which `anstream` takes out where nobody sees them.
+    /// The table with colours, which `anstream` removes where they are not supported.
     pub(crate) fn terminal(&self) -> String {
         let widths = self.widths();
         let mut text = String::new();
@@ -125,7 +125,7 @@ impl Table {
         text
     }
 
-    /// Aligned in its source, too.
+    /// The table in Markdown, aligned in its source too.
     pub(crate) fn markdown(&self) -> String {
         let widths = self.widths();
         let mut text = String::new();
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_empty_ones_left_out() {
+    fn columns_are_aligned_and_empty_ones_removed() {
         let mut table = Table::new(&[("what", Side::Left), ("none", Side::Left), ("ns", Side::Right)]);
         table.row(vec!["µs".into(), "".into(), Cell::new("7", Emphasis::Good)]);
         table.row(vec!["longer".into(), "".into(), "1234".into()]);

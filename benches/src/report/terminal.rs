@@ -1,4 +1,4 @@
-//! What is said on the terminal: the machine, a table per figure, and at the end which goals were met.
+//! Terminal output: the machine, a table per figure, and a summary of the goals.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::row::Row;
 const NAME: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 
-/// A line for each thing that is known.
+/// One line per property of the machine.
 pub(crate) fn machine(machine: &Machine) -> String {
     let mut text = String::new();
     for (name, value) in facts(machine) {
@@ -20,7 +20,7 @@ pub(crate) fn machine(machine: &Machine) -> String {
     text
 }
 
-/// What is known of the machine, under names.
+/// The properties of the machine, with names.
 pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     let Machine {
         cpu,
@@ -91,7 +91,7 @@ pub(super) fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The table of each figure, and what is to be said under it. The goals of a quick run are not `judged`.
+/// The table and the notes of each figure. `with_goals` is false for a quick run.
 pub(crate) fn tables(rows: &[Row], with_goals: bool) -> String {
     let mut text = String::new();
     for id in figures(rows) {
@@ -106,13 +106,13 @@ pub(crate) fn tables(rows: &[Row], with_goals: bool) -> String {
     text
 }
 
-/// What each goal came to: how many rows, and the one that is furthest from it.
+/// The result of each goal: the number of rows that meet it, and the row furthest from it.
 pub(crate) fn goals(rows: &[Row]) -> String {
     let table = goals_table(rows);
     table.map_or_else(String::new, |table| table.terminal())
 }
 
-/// The same, as a table; `None`: no row has a goal.
+/// The goals as a table; `None` if no row has a goal.
 pub(super) fn goals_table(rows: &[Row]) -> Option<Table> {
     let mut table = Table::new(&[
         ("figure", Side::Left),
@@ -169,7 +169,7 @@ pub(super) fn goals_table(rows: &[Row]) -> Option<Table> {
     any.then_some(table)
 }
 
-/// The figures that there are, in their order.
+/// The figures in their order.
 pub(super) fn figures(rows: &[Row]) -> Vec<&str> {
     let mut ids: Vec<&str> = Vec::new();
     for row in rows.iter().filter(|row| row.machine.is_none()) {
@@ -180,7 +180,7 @@ pub(super) fn figures(rows: &[Row]) -> Vec<&str> {
     ids
 }
 
-/// The figures with a goal that a row misses.
+/// The figures with a missed goal.
 pub(super) fn missed(rows: &[Row]) -> Vec<&str> {
     let misses = |id: &&str| {
         let mut of = rows.iter().filter(|row| row.figure == **id);

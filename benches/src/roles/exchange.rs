@@ -1,4 +1,4 @@
-//! What both programs of a [`Pair`](crate::pair::Pair) do, whatever carries their messages: [`Node`] is what differs.
+//! The behaviour of both programs of a [`Pair`](crate::pair::Pair), for any transport; [`Node`] abstracts it.
 
 use std::time::{Duration, Instant};
 
@@ -9,42 +9,43 @@ use crate::program::Starter;
 use crate::slots::{Payload, Sample, Slot};
 use crate::ticks::Ticks;
 
-/// How long a message may take.
+/// Timeout of a message.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Looks between two at the clock.
+/// Polls between two clock readings.
 const POLLS_PER_CLOCK_READ: u32 = 1 << 16;
 
-/// One of two that send each other messages.
+/// One of two programs that exchange messages.
 pub(super) trait Node {
-    /// Where the other one finds this one.
+    /// The address of this program.
     fn address(&self) -> Result<String>;
 
-    /// Connects to the other one, which does the same at the same time.
+    /// Connects to the other program, which connects to this one at the same time.
     fn connect(&mut self, address: &str) -> Result<()>;
 
-    /// What carries messages to the other one.
+    /// The transport to the other program.
     fn carried_by(&self) -> String;
 
-    /// Forgets what was received, and prepares to send payloads of this size.
+    /// Resets the receive counters, and prepares payloads of this size.
     fn begin(&mut self, size: usize, payload: Payload) -> Result<()>;
 
-    /// Sends one. `seed` says which bytes, if they are written anew. What was sent before may be received meanwhile.
+    /// Sends a message. `seed` determines its bytes if they are written anew. The other program may receive
+    /// earlier messages meanwhile.
     fn send(&mut self, seed: u64) -> Result<()>;
 
-    /// What was sent: the sum of a payload of this seed.
+    /// The sum of a sent payload with this seed.
     fn sum(&self, seed: u64) -> u64;
 
-    /// Lets happen what has come.
+    /// Processes received messages.
     fn poll(&mut self) -> Result<()>;
 
-    /// What was received since [`begin`](Self::begin).
+    /// The messages received since [`begin`](Self::begin).
     fn received(&self) -> Count;
 
-    /// Waits until the other one, which [looks](Self::look), has received all that was sent.
+    /// Waits until the other program, which [polls](Self::poll), has received all messages.
     fn flush(&mut self) -> Result<()>;
 }
 
-/// Is one of the two, until the starter has no more questions.
+/// Runs one of the two programs until the input is closed.
 pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
     starter.reply(&Hello {
         address: node.address()?,
@@ -56,7 +57,7 @@ pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
                 starter.reply(&Connected {
                     carried_by: node.carried_by(),
                 })?;
-                // The other one may need this one to be met.
+                // The other program may need this one to poll in order to connect.
                 let mut timeout = Timeout::new();
                 while !starter.has_request()? {
                     node.poll()?;
@@ -65,7 +66,7 @@ pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
                 }
                 ensure!(
                     matches!(starter.next()?, Some(Request::Stop)),
-                    "told something else than to stop"
+                    "expected the request to stop"
                 );
             }
             Request::Begin {
@@ -89,7 +90,7 @@ pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
                 }
                 ensure!(
                     matches!(starter.next()?, Some(Request::Stop)),
-                    "told something else than to stop"
+                    "expected the request to stop"
                 );
                 starter.reply(&Done {
                     sample: None,
@@ -97,7 +98,7 @@ pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
                     received: node.received(),
                 })?;
             }
-            Request::Stop => bail!("told to stop what was not begun"),
+            Request::Stop => bail!("request to stop without a slot"),
         }
     }
     Ok(())
@@ -105,10 +106,10 @@ pub(super) fn run(mut starter: Starter, mut node: impl Node) -> Result<()> {
 
 fn lead(node: &mut impl Node, pattern: Pattern, slot: Slot) -> Result<Done> {
     node.begin(slot.size, slot.payload)?;
-    // The other one is there.
+    // Waits for the other program.
     node.flush()?;
     let mut sent = Sent::default();
-    let mut ticks = slot.timed.then(|| Ticks::with_room_for(slot.operations));
+    let mut ticks = slot.timed.then(|| Ticks::with_capacity(slot.operations));
     let started = Instant::now();
     match pattern {
         Pattern::PingPong => {
@@ -184,7 +185,7 @@ fn wait_for(node: &mut impl Node, messages: u64) -> Result<()> {
     Ok(())
 }
 
-/// Ends a wait that lasts too long.
+/// A timeout for a polling loop.
 pub(super) struct Timeout {
     polls: u32,
     until: Option<Instant>,
@@ -200,7 +201,7 @@ impl Timeout {
     }
 
     /// # Errors
-    /// It was asked for too long.
+    /// The wait exceeds the timeout.
     #[inline]
     pub(super) fn check(&mut self) -> Result<()> {
         self.polls += 1;
@@ -215,7 +216,7 @@ impl Timeout {
         self.polls = 0;
         let now = Instant::now();
         if now > *self.until.get_or_insert(now + TIMEOUT) {
-            bail!("nothing came for {} s", TIMEOUT.as_secs());
+            bail!("no message for {} s", TIMEOUT.as_secs());
         }
         Ok(())
     }

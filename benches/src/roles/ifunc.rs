@@ -1,4 +1,4 @@
-//! Our own messages: each of the two programs is source and target, and what is sent is an ifunc's payload.
+//! Our messages: each of the two programs is both source and target, and sends payloads of an ifunc.
 
 use std::rc::Rc;
 
@@ -14,48 +14,50 @@ use crate::pair::Count;
 use crate::program::Starter;
 use crate::slots::Payload;
 
-/// Smaller payloads than these are never fetched.
+/// Payloads smaller than this are never fetched.
 const FETCHED: usize = 4 << 10;
 
-/// Instead of an address: a worker that is this program's own, for both directions, as that of a program that uses UCX is.
+/// Replaces an address: one UCX worker of this program for both directions, as in a program that uses UCX
+/// itself.
 const LENT: &str = "ucx-lent";
-/// The id of our active messages on it.
+/// The id of our active messages on that worker.
 const AM_ID: u16 = 7;
 
-/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`, [`LENT`]. With `BENCH_INCREMENT` payloads are
-/// a byte for an ifunc that takes nothing else. With `BENCH_CODE` every message carries its code, in an image of so many bytes.
-/// With `BENCH_COPY_PAYLOADS` the target copies payloads before it looks at them, as it does those of other users.
+/// `BENCH_ADDRESS` is the address to listen on: `shm:` (with a generated name), `ucx://127.0.0.1:0`, or
+/// [`LENT`]. With `BENCH_INCREMENT`, each payload is one byte for an ifunc that increments. With
+/// `BENCH_CODE`, every message carries its code, in an image of that many bytes. With `BENCH_COPY_PAYLOADS`,
+/// the target copies payloads before use, as it does for other users.
 pub(super) fn run(starter: Starter) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where to listen")?;
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS is the address to listen on")?;
     exchange::run(starter, Ifuncs::listen(&address)?)
 }
 
 struct Ifuncs {
     target: Target,
-    /// The worker that it listens on, where that is this program's own.
+    /// This program's own worker, if it listens on one.
     lent: Option<(ifunc_rt::ucx::Worker, Rc<Worker>)>,
     tally: Tally,
     other: Option<Other>,
     increments: bool,
     size: usize,
     payload: Payload,
-    /// What is sent that is not written anew, and its sum.
+    /// A static payload and its sum.
     written: (Vec<u8>, u64),
-    /// Bytes of the code that every message carries.
+    /// Size of the code that every message carries.
     code: Option<usize>,
-    /// By which the other one is reached from the program's own worker: the last to go.
+    /// The endpoint to the other program from this program's own worker. It is dropped last.
     endpoint: Option<Endpoint>,
 }
 
-/// The other one, as this one's target.
+/// The other program, as this program's target.
 struct Other {
     source: Source,
-    /// Over networks a target fetches large payloads with the source's help.
+    /// Over networks, a target fetches large payloads with the source's help.
     driver: Option<Driver>,
     fresh: Registered<sum_fresh>,
     written: Registered<sum>,
     increment: Registered<increment>,
-    /// For payloads of eight bytes that carry their code: it is small.
+    /// For payloads of eight bytes with code: a small ifunc.
     word: Option<Registered<sum_word>>,
 }
 
@@ -65,13 +67,15 @@ impl Ifuncs {
             "shm:" => format!("shm:ifunc-bench-{}", std::process::id()),
             address => address.to_owned(),
         };
-        // SAFETY: the code that comes is that of `ifunc-bench-ifuncs`; who else could reach the address is a process of this user.
+        // SAFETY: the benchmark sends the code of `ifunc-bench-ifuncs`; only processes of this user can reach
+        // the address.
         let builder = unsafe { Target::builder().accept_code() };
         let copies = std::env::var_os("BENCH_COPY_PAYLOADS").is_some();
         let builder = builder.copy_payloads(copies);
         let (target, lent) = if address == LENT {
             let worker = Worker::new(UCP_FEATURE_AM)?;
-            // SAFETY: the feature is asked for above; what is made of it are the fields of this role, and the worker is the last.
+            // SAFETY: the worker has the required feature. Everything that uses it is a field of this role,
+            // and the worker is dropped last.
             let lent = unsafe { worker.lend(AM_ID)? };
             (builder.listen_on(&lent)?, Some((lent, worker)))
         } else {
@@ -95,15 +99,15 @@ impl Ifuncs {
     }
 
     fn other(&self) -> Result<&Other> {
-        self.other.as_ref().context("the two programs have not met")
+        self.other.as_ref().context("the two programs are not connected")
     }
 }
 
-/// Connects by an address.
+/// Connects to an address.
 fn connect(target: &mut Target, tally: &mut Tally, address: &str) -> Result<Source> {
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| Source::connect(address));
-        // The other one does the same, and needs a target that serves.
+        // The other program connects at the same time and needs a target that serves.
         while !connecting.is_finished() {
             target.poll(tally);
             std::thread::yield_now();
@@ -138,7 +142,7 @@ impl Node for Ifuncs {
             }
             None => connect(&mut self.target, &mut self.tally, address)?,
         };
-        // A worker of this program's is let work by whatever looks at it.
+        // The poll of a shared worker drives both directions.
         let needs_driver = self.lent.is_none() && !address.starts_with("shm:");
         let mut fresh = source.register()?;
         let mut word = None;
@@ -173,7 +177,7 @@ impl Node for Ifuncs {
     }
 
     fn begin(&mut self, size: usize, payload: Payload) -> Result<()> {
-        ensure!(payload != Payload::Untouched, "our target reads what it is sent");
+        ensure!(payload != Payload::Untouched, "our target reads every payload");
         ensure!(!self.increments || size == 1, "an increment is a byte");
         (self.size, self.payload, self.tally) = (size, payload, Tally::default());
         if payload == Payload::Static && self.written.0.len() != size {
@@ -237,7 +241,7 @@ impl Node for Ifuncs {
     }
 }
 
-/// An ifunc in an image of so many bytes (as many as it has, if those are more), which travels with every message.
+/// An ifunc in an image of `code` bytes (or its own size, if larger), which travels with every message.
 fn carrying<F: ifunc::payload::Ifunc>(source: &Source, code: usize) -> Result<Registered<F>> {
     let known = source.register::<F>()?;
     let image = Images::of(known.image(), 0)?.next(code.max(known.image().len() + 8))?;

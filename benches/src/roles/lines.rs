@@ -1,5 +1,5 @@
-//! The floors: cache lines that two cores send each other, with nothing around them. Two threads of one process: memory is as
-//! shared as between two processes.
+//! The floors: cache lines that two cores exchange without any protocol. Two threads of one process share
+//! memory as two processes do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -11,12 +11,13 @@ use crate::cores::pin;
 use crate::program::Starter;
 use crate::slots::{Sample, Slot};
 
-/// A line of its own, and its neighbour's, which processors fetch with it.
+/// A cache line and its neighbour, which processors prefetch with it.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// `BENCH_PEER_CPU` is the other core; `BENCH_LINES` how many lines: one that both write in turn, or one per direction.
+/// `BENCH_PEER_CPU` is the other core. `BENCH_LINES` is the number of lines: one that both write in turn, or
+/// one per direction.
 pub(super) fn run(mut starter: Starter) -> Result<()> {
     let number = |name: &str| -> Result<usize> {
         std::env::var(name)
@@ -28,9 +29,9 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
     while let Some(slot) = starter.next::<Slot>()? {
         let there = Line::default();
         let back = Line::default();
-        // With one line, the way back is the way there: odd numbers go one way, even ones the other.
+        // With one line, both directions use it: odd numbers in one direction, even ones in the other.
         let (there, back) = (&there.0, if lines == 1 { &there.0 } else { &back.0 });
-        // The other thread sleeps until it is on its core, and this one until then: who spins may not be made to wait.
+        // Both threads sleep until the other one is pinned, so that spinning does not delay it.
         let (pinned, is_pinned) = channel();
         let ns = std::thread::scope(|scope| {
             let echo = scope.spawn(move || -> Result<()> {
@@ -68,7 +69,7 @@ pub(super) fn run(mut starter: Starter) -> Result<()> {
 }
 
 fn wait_for(line: &AtomicU64, value: u64) {
-    // With a pause: without it, it was 10 ns longer between two cores, and never shorter.
+    // The pause instruction saves 10 ns between some pairs of cores and never costs time.
     while line.load(Ordering::Acquire) != value {
         std::hint::spin_loop();
     }

@@ -1,4 +1,4 @@
-//! A copy by one core: less than this no payload costs that is not read where it was written.
+//! A copy by one core: a lower bound for every payload that is not read where it was written.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What the programs do that are measured, one file per role.
+//! The measured programs, one file per role.
 
 mod calls;
 mod code;
@@ -18,10 +18,10 @@ pub(crate) use crowd::{Order, Received, Sent, now};
 
 use crate::program::Starter;
 
-/// What a role does until its starter has no more questions.
+/// Runs a role until its input is closed.
 type Role = fn(Starter) -> Result<()>;
 
-/// By its name, as [`Program::start`](crate::program::Program::start) has it.
+/// The roles by name, as [`Program::start`](crate::program::Program::start) uses them.
 const ROLES: &[(&str, Role)] = &[
     ("lines", lines::run),
     ("memcpy", memcpy::run),
@@ -57,7 +57,7 @@ const ROLES: &[(&str, Role)] = &[
     ("table-ucx-target", irregular::ucx::target),
 ];
 
-/// Is the role.
+/// Runs a role.
 pub(crate) fn run(name: &str) -> Result<()> {
     match ROLES.iter().find(|(role, _)| *role == name) {
         Some((_, run)) => run(Starter::new()?),

@@ -1,4 +1,4 @@
-//! A target as any is: it serves whoever connects, and sleeps when there is nothing for a while.
+//! An ordinary target: it serves all sources, and sleeps when idle.
 
 use anyhow::{Context, Result};
 use ifunc_bench_ifuncs::Tally;
@@ -6,10 +6,10 @@ use ifunc_rt::Target;
 
 use crate::program::Starter;
 
-/// `BENCH_ADDRESS` is where it listens.
+/// `BENCH_ADDRESS` is the address to listen on.
 pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
-    // SAFETY: what connects is this benchmark's, and of this user.
+    // SAFETY: only this benchmark connects, as the same user.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(&address)?;
     starter.reply(&target.address())?;

@@ -1,4 +1,4 @@
-//! A small page is compared with how it looked; the tree's page with what the tree's results make of it.
+//! Compares a small page with its snapshot, and the page in `docs` with its results.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::{PAGE, Page, REMARKS, RESULTS, read};
 const RESULTS_OF_NO_MACHINE: &str = include_str!("fixture.json");
 
 const SOME_REMARKS: &str = "\
-What stands here is about the file.
+This text describes the file.
 
 ## rate-am
 
@@ -17,7 +17,7 @@ Larger ones were tried.
 ";
 
 #[test]
-fn a_page_is_made_of_results_and_remarks() {
+fn a_page_is_rendered_from_results_and_remarks() {
     let page = Page::of(RESULTS_OF_NO_MACHINE, SOME_REMARKS).unwrap();
     insta::assert_snapshot!("page", page.text);
     let names: Vec<&str> = page.plots.iter().map(|(name, _)| name.as_str()).collect();
@@ -38,18 +38,21 @@ fn a_page_is_made_of_results_and_remarks() {
 }
 
 #[test]
-fn what_is_no_result_or_no_figure_is_said() {
+fn invalid_results_and_unknown_figures_are_reported() {
     let error = |json, remarks| Page::of(json, remarks).err().map(|error| format!("{error:#}"));
     let said = error("[{}]", "").unwrap_or_default();
-    assert!(said.contains("these are no results"), "{said}");
+    assert!(said.contains("these are not results"), "{said}");
     let said = error("[]", "\n## lat-amm\n\nIt is late.\n").unwrap_or_default();
-    assert!(said.contains("speaks of `lat-amm`, which is no figure"), "{said}");
+    assert!(
+        said.contains("has a heading `lat-amm`, which is not a figure"),
+        "{said}"
+    );
     assert_eq!(error("[]", ""), None);
 }
 
-/// Whoever edits the page by hand, or the results and not the page, finds out here.
+/// Fails if the page was edited by hand, or if the results changed without the page.
 #[test]
-fn the_page_of_the_tree_is_what_its_results_make() {
+fn the_page_in_docs_is_up_to_date() {
     let docs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));
     let file = |name: &str| read(&docs.join(name)).unwrap();
     let page = Page::of(&file(RESULTS), &file(REMARKS)).unwrap();
@@ -65,6 +68,6 @@ fn the_page_of_the_tree_is_what_its_results_make() {
     }
     assert!(
         differ.is_empty(),
-        "{differ:?} of docs: not what the results make; help: edit results.json, remarks.md or the templates, then `cargo xtask bench --render`"
+        "{differ:?} of docs differ from what the results render to; help: edit results.json, remarks.md or the templates, then run `cargo xtask bench --render`"
     );
 }

@@ -31,7 +31,7 @@ impl Caller for Ifunc {
     }
 }
 
-/// `BENCH_ADDRESS` says where the target is.
+/// `BENCH_ADDRESS` is the target's address.
 pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
     let source = Source::connect(&address)?;

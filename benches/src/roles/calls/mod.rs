@@ -1,4 +1,5 @@
-//! Calls: a question of eight bytes, and its answer of eight. Each question is another number, and each answer is checked.
+//! Calls: a question of eight bytes, and its answer of eight. Each question is a different number, and each
+//! answer is checked.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -15,17 +16,17 @@ pub(super) mod ifunc;
 pub(super) mod tonic;
 pub(super) mod ucx;
 
-/// What a slot of calls is told.
+/// A slot of calls.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Calls {
-    /// How many.
+    /// Number of calls.
     pub(crate) operations: u64,
-    /// At most so many without their answer.
+    /// Largest number of calls in flight.
     pub(crate) in_flight: usize,
 }
 
 impl Calls {
-    /// How many a source makes in all.
+    /// Total number of calls that a source makes.
     pub(crate) fn all(&self) -> u64 {
         WAKING + self.operations + self.timed()
     }
@@ -39,19 +40,19 @@ impl Calls {
     }
 }
 
-/// So many at first, by which whoever sleeps wakes up, on both sides.
+/// Number of initial calls, which wake both sides.
 const WAKING: u64 = 8;
-/// One part in so many of a slot's calls is made once more, and each timed: to look at the clock costs a few percent of the
-/// fastest.
+/// One call in this many is repeated with a clock reading, because that costs a few percent of the fastest
+/// calls.
 const TIMED: u64 = 8;
 
-/// Who makes calls.
+/// A program that makes calls.
 trait Caller {
-    /// Makes a call with each of these numbers, and has seen all answers when it returns.
+    /// Makes a call with each number; returns after the last answer.
     fn calls(&mut self, numbers: Range<u64>, in_flight: usize) -> Result<()>;
 }
 
-/// Makes calls as the starter says.
+/// Makes calls as requested.
 fn call(mut starter: Starter, mut caller: impl Caller) -> Result<()> {
     let mut next = 0;
     let mut numbers = move |n| {

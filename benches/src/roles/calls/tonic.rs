@@ -1,5 +1,5 @@
-//! Calls by gRPC: `tonic`, over a Unix socket or over TCP. What its code generator would write is written by hand, so that no
-//! compiler of protocol buffers is needed; each side has tokio's executor of one thread, on a core of its own.
+//! Calls by gRPC with `tonic`, over a Unix socket or TCP. The generated code is written by hand, so that no
+//! protocol buffer compiler is needed. Each side runs tokio's single-threaded executor on its own core.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -78,7 +78,7 @@ fn runtime() -> Result<Runtime> {
         .context("starting tokio")
 }
 
-/// `BENCH_ADDRESS` is where it listens: `unix:PATH`, or HOST:PORT.
+/// `BENCH_ADDRESS` is the address to listen on: `unix:PATH` or HOST:PORT.
 pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
     runtime()?.block_on(async {
@@ -111,7 +111,7 @@ struct Tonic {
     channel: Channel,
 }
 
-/// Asks with numbers from `next` up to `end`, one at a time.
+/// Sends questions with numbers from `next` up to `end`, one at a time.
 async fn ask(channel: Channel, next: Arc<AtomicU64>, end: u64) -> Result<()> {
     let mut client = tonic::client::Grpc::new(channel);
     loop {
@@ -152,7 +152,7 @@ impl Caller for Tonic {
     }
 }
 
-/// `BENCH_ADDRESS` says where the target is.
+/// `BENCH_ADDRESS` is the target's address.
 pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
     let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS")?;
     let runtime = runtime()?;

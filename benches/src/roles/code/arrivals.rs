@@ -1,4 +1,4 @@
-//! A source whose code is new: images that the target has never seen, each of them run once.
+//! A source with new code: images that the target does not have, each run once.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,19 @@ use crate::images::Images;
 use crate::program::Starter;
 use crate::slots::{Sample, Slot, median, quantile};
 
-/// Images that are made before any of them is sent. The target has room for many more.
+/// Number of images built before the first of them is sent. The target can hold many more.
 const BATCH: u64 = 64;
 
-/// Whether the source waits until one was run before it sends the next.
+/// Whether the source waits for each image to run before it sends the next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// Yes. What counts is a call less one of code that is there: what the arrival of code adds.
+    /// It waits. The result is the duration of a call with new code minus that of one with installed code.
     Calls,
-    /// No. What counts is the time per message.
+    /// It does not wait. The result is the time per message.
     Stream,
 }
 
-/// `BENCH_ADDRESS` is where the target is. A slot's `size` is that of the images.
+/// `BENCH_ADDRESS` is the target's address. The `size` of a slot is that of the images.
 pub(in crate::roles) fn calls(starter: Starter) -> Result<()> {
     run(starter, Pace::Calls)
 }
@@ -33,7 +33,7 @@ pub(in crate::roles) fn stream(starter: Starter) -> Result<()> {
 }
 
 fn run(mut starter: Starter, pace: Pace) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where the target is")?;
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS is the target's address")?;
     let source = Source::connect(&address)?;
     let known = source.register::<count>()?;
     let mut arrivals = Arrivals {
@@ -61,14 +61,14 @@ fn run(mut starter: Starter, pace: Pace) -> Result<()> {
 struct Arrivals {
     source: Source,
     images: Images,
-    /// What the target knows.
+    /// The installed ifunc.
     known: Registered<count>,
-    /// What the target has counted.
+    /// The target's expected counter.
     counted: u64,
 }
 
 impl Arrivals {
-    /// Makes images, and then has each of them run; `took` is given the nanoseconds of each.
+    /// Builds images and runs each of them; appends the nanoseconds of each to `took`.
     fn batch(&mut self, pace: Pace, size: usize, images: u64, took: &mut Vec<f64>) -> Result<()> {
         let fresh = (0..images)
             .map(|_| Ok(self.source.register_bytes::<count>(&self.images.next(size)?)?))

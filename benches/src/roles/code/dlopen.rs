@@ -1,5 +1,5 @@
-//! The peer of code that arrives: bytes of a shared library become a file in memory, are opened by the dynamic loader, looked
-//! up and called.
+//! The peer of code that arrives: writes the bytes of a shared library to a memfd, opens it with the dynamic
+//! loader, and looks up and calls its function.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,18 +14,19 @@ use rustix::fs::MemfdFlags;
 use crate::program::Starter;
 use crate::slots::{Sample, Slot, median, quantile};
 
-/// Stands in the library before its number: see `c/count.c`.
+/// The mark before the library's number: see `c/count.c`.
 const MARK: [u64; 2] = [0x5eed_c0de_0dd5_0a4b, 0x1f0c_5a1e_7a57_e9d3];
 
 type Count = unsafe extern "C" fn(*const u64, usize, *mut Tally) -> u64;
 
-/// `BENCH_LIBRARY` is the library; every time it is another one by its number. What is timed is all from its bytes to the return
-/// of its function.
+/// `BENCH_LIBRARY` is the library; each iteration changes its number. The time is that from its bytes to the
+/// return of its function.
 pub(in crate::roles) fn plain(starter: Starter) -> Result<()> {
     run(starter, |_| true)
 }
 
-/// As [`plain`], and the BLAKE3 of the bytes is compared with what it must be: who loads code that came from elsewhere knows what it is.
+/// As [`plain`], but compares the BLAKE3 hash of the bytes with the expected one, as a loader of code from
+/// elsewhere does.
 pub(in crate::roles) fn hashed(starter: Starter) -> Result<()> {
     let mut id = None;
     run(starter, move |bytes| match bytes {
@@ -37,11 +38,11 @@ pub(in crate::roles) fn hashed(starter: Starter) -> Result<()> {
     })
 }
 
-/// What is looked at, and when.
+/// The bytes to check.
 enum Bytes<'a> {
-    /// By who sends them.
+    /// As sent.
     Made(&'a [u8]),
-    /// By who opens them.
+    /// As received.
     Came(&'a [u8]),
 }
 
@@ -64,7 +65,7 @@ fn run(mut starter: Starter, mut are_right: impl FnMut(Bytes<'_>) -> bool) -> Re
                 "the library's bytes are not those that were sent"
             );
             let (library, file) = open(&bytes)?;
-            // SAFETY: as `c/count.c` defines it.
+            // SAFETY: `c/count.c` defines the function with this type.
             let counted = unsafe {
                 let count: Symbol<Count> = library.get(b"count\0")?;
                 count(&1, 8, &raw mut tally)
@@ -88,7 +89,7 @@ fn open(bytes: &[u8]) -> Result<(Library, File)> {
     let mut file = File::from(rustix::fs::memfd_create("ifunc-bench", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: it was compiled from `c/count.c`, which has no constructors.
+    // SAFETY: the library was compiled from `c/count.c`, which has no constructors.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL)? };
     Ok((library, file))
 }

@@ -1,4 +1,5 @@
-//! Calls of a function of the host's: out of an ifunc, and through an ordinary GOT. Each role is one process with one thread.
+//! Calls of a host function, from an ifunc and through an ordinary GOT. Each role is a process with one
+//! thread.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 use crate::program::Starter;
 use crate::slots::{Sample, Slot};
 
-/// How long an invocation may take.
+/// Timeout of an invocation.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is called: the next number of a sequence, so that each call needs the one before.
+/// The called function: the next number of a sequence, so that each call depends on the previous one.
 #[ifunc::export]
 fn next_step(x: u64) -> u64 {
     next(x)
@@ -24,10 +25,10 @@ fn next(x: u64) -> u64 {
         .wrapping_add(1_442_695_040_888_963_407)
 }
 
-/// An ifunc calls the export, as often as a slot has operations.
+/// An ifunc calls the export once per operation of a slot.
 pub(in crate::roles) fn out_of_an_ifunc(starter: Starter) -> Result<()> {
     let address = format!("loopback:ifunc-bench-calls-{}", std::process::id());
-    // SAFETY: the code that comes is that of `ifunc-bench-ifuncs`, from this process.
+    // SAFETY: only this process sends code, which is that of `ifunc-bench-ifuncs`.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(&address)?;
     let source = Source::connect(&address)?;
@@ -46,7 +47,7 @@ pub(in crate::roles) fn out_of_an_ifunc(starter: Starter) -> Result<()> {
     })
 }
 
-/// A function of `BENCH_LIBRARY` calls one of `BENCH_PROVIDER`, both opened by the dynamic loader.
+/// A function of `BENCH_LIBRARY` calls a function of `BENCH_PROVIDER`; the dynamic loader opens both.
 pub(in crate::roles) fn through_a_got(starter: Starter) -> Result<()> {
     let open = |name: &str| -> Result<Library> {
         let path = std::env::var_os(name).with_context(|| format!("{name} is a library"))?;
@@ -54,13 +55,13 @@ pub(in crate::roles) fn through_a_got(starter: Starter) -> Result<()> {
         Ok(unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL)? })
     };
     let (_provider, library) = (open("BENCH_PROVIDER")?, open("BENCH_LIBRARY")?);
-    // SAFETY: as `c/steps.c` defines it.
+    // SAFETY: `c/steps.c` defines the function with this type.
     let steps: Symbol<unsafe extern "C" fn(u64) -> u64> = unsafe { library.get(b"steps\0")? };
     // SAFETY: as above.
     run(starter, |n| Ok(unsafe { steps(n) }))
 }
 
-/// Times `steps`, and compares where they lead.
+/// Times `steps`, and checks their result.
 fn run(mut starter: Starter, mut steps: impl FnMut(u64) -> Result<u64>) -> Result<()> {
     while let Some(slot) = starter.next::<Slot>()? {
         let expected = (0..slot.operations).fold(1, |x, _| next(x));

@@ -1,4 +1,4 @@
-//! Code that arrives, and code that calls its host; and what else does.
+//! Code that arrives, code that calls its host, and their peers.
 
 pub(super) mod arrivals;
 pub(super) mod dlopen;

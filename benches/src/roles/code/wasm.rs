@@ -1,4 +1,4 @@
-//! The other peer of code that arrives: bytes of a WebAssembly module are compiled, instantiated and called.
+//! Another peer of code that arrives: compiles, instantiates and calls a WebAssembly module.
 
 use std::time::Instant;
 
@@ -8,7 +8,8 @@ use wasmtime::{Engine, Instance, Module, Store};
 use crate::program::Starter;
 use crate::slots::{Sample, Slot, median, quantile};
 
-/// A module that counts, as `count` does: on a number of its own, because it sees no memory of the host's.
+/// A module that counts as `count` does, in a variable of its own, because it cannot access the host's
+/// memory.
 ///
 /// ```wat
 /// (module (global (mut i64) i64.const 0)
@@ -26,7 +27,7 @@ const COUNT: &[u8] = &[
     0x23, 0x00, 0x20, 0x00, 0x7c, 0x24, 0x00, 0x23, 0x00, 0x0b, // it
 ];
 
-/// A slot's `size` is that of the module: what it is longer than its code is a section that nobody looks at.
+/// The `size` of a slot is that of the module. An ignored custom section pads it.
 pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
     let engine = Engine::default();
     let mut number = 0;
@@ -54,14 +55,14 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
     Ok(())
 }
 
-/// Errors of wasmtime's are a type of its own.
+/// Converts wasmtime's error type.
 fn told(error: wasmtime::Error) -> anyhow::Error {
     anyhow::anyhow!("{error:?}")
 }
 
-/// With a custom section behind it, which ends with the number.
+/// The module, followed by a custom section that ends with the number.
 fn padded(size: usize, number: u64) -> Result<Vec<u8>> {
-    // Id, length in five bytes, a name of no bytes.
+    // The section's id, its length in five bytes, and an empty name.
     let head = 1 + 5 + 1;
     let section = size.checked_sub(COUNT.len() + head);
     let Some(filling) = section.and_then(|section| section.checked_sub(8)) else {

@@ -1,4 +1,4 @@
-//! Ours.
+//! Sources and targets of ifuncs.
 
 use anyhow::{Context, Result};
 use ifunc_bench_ifuncs::{Fresh, counters, sum_fresh};

@@ -1,5 +1,5 @@
-//! Many sources and one target, or one source and many targets: each source sends to all targets in turn, as many messages as
-//! it can from one moment to another.
+//! Many sources and one target, or one source and many targets: each source sends to all targets in turn, as
+//! many messages as it can between two points in time.
 
 use std::time::Duration;
 
@@ -14,54 +14,54 @@ use crate::program::Starter;
 pub(super) mod ifunc;
 pub(super) mod ucx;
 
-/// What a source is told.
+/// A request to a source.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// To send, from a moment of the monotonic clock to another, in nanoseconds. Answered by [`Sent`].
+    /// Send between two points of the monotonic clock, in nanoseconds. It replies with [`Sent`].
     Send { from: u64, until: u64, size: usize },
-    /// To say what the targets have received in all, if it can. Answered by their [`Count`]s.
+    /// Report what the targets have received in total, if it can. It replies with their [`Count`]s.
     Report,
 }
 
 /// What a source has sent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Sent {
-    /// To each target.
+    /// Counts per target.
     pub(crate) each: Vec<Count>,
-    /// When all of it was there, as far as it knows, by the monotonic clock.
+    /// Time of the monotonic clock at which all of it had arrived, as far as the source knows.
     pub(crate) finished: u64,
 }
 
-/// What a target of UCX's has received.
+/// What a UCX target has received.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Received {
     pub(crate) count: Count,
-    /// When the last one came.
+    /// Arrival time of the last message.
     pub(crate) finished: u64,
 }
 
-/// The monotonic clock, which is one for all processes.
+/// The monotonic clock, which all processes share.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Rounds between two looks at the clock.
+/// Rounds between two clock readings.
 const ROUND: u64 = 16;
 
-/// Who sends.
+/// A sender.
 trait Sender {
-    /// Sends to a target what [`Fresh`] writes.
+    /// Sends the bytes of [`Fresh`] to a target.
     fn send(&mut self, target: usize, fresh: &Fresh) -> Result<()>;
 
-    /// Waits until all of it is there, as far as this side can know.
+    /// Waits until all of it has arrived, as far as this side can know.
     fn finish(&mut self) -> Result<()>;
 
-    /// What the targets have received, as they say.
+    /// What the targets have received, by their own count.
     fn received(&mut self) -> Result<Vec<Count>>;
 }
 
-/// Sends as the starter says. Others send at the same time: the seed tells its payloads from theirs.
+/// Sends as requested. Senders use different seeds, so their payloads differ.
 fn send(mut starter: Starter, targets: usize, mut sender: impl Sender) -> Result<()> {
     let own = u64::from(std::process::id()) << 32;
     let mut each = vec![Count::default(); targets];
@@ -94,7 +94,7 @@ fn send(mut starter: Starter, targets: usize, mut sender: impl Sender) -> Result
     Ok(())
 }
 
-/// Where the targets are.
+/// The addresses of the targets.
 fn targets(starter: &mut Starter) -> Result<Vec<String>> {
-    starter.next()?.context("nobody says where the targets are")
+    starter.next()?.context("no request with the targets' addresses")
 }

@@ -1,4 +1,4 @@
-//! Ours: an update is an ifunc's invocation, a read one with an answer.
+//! Ours: an update is an invocation of an ifunc, a read is one with an answer.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use ifunc_rt::{Call, Registered, Source, Target};
 use super::{Part, Worker, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
 
-/// Reads that are under way: each by itself, and aggregated.
+/// Largest number of reads in flight: without and with aggregation.
 const WINDOW: [usize; 2] = [64, 2048];
 
-/// `BENCH_ADDRESS` is what it listens at: `shm:` (a name is made up), `ucx://127.0.0.1:0`.
+/// `BENCH_ADDRESS` is the address to listen on: `shm:` (with a generated name), or `ucx://127.0.0.1:0`.
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS says where to listen")?;
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS is the address to listen on")?;
     let address = match address.as_str() {
         "shm:" => format!("shm:ifunc-bench-table-{}", std::process::id()),
         address => address.to_owned(),
@@ -23,7 +23,8 @@ pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
     let Ok(table) = Box::<Table>::try_from(words) else {
         anyhow::bail!("a table has another length")
     };
-    // SAFETY: the code that comes is that of `ifunc-bench-ifuncs`; who else could reach the address is a process of this user.
+    // SAFETY: the benchmark sends the code of `ifunc-bench-ifuncs`; only processes of this user can reach the
+    // address.
     let builder = unsafe { Target::builder().accept_code() };
     let target = builder.listen(&address)?;
     serve(starter, Ours { target, table })
@@ -117,12 +118,12 @@ impl Worker for Sources {
 }
 
 impl Sources {
-    /// Waits for the read that was asked for first.
+    /// Waits for the oldest read.
     #[inline]
     fn complete_oldest(&mut self) -> Result<()> {
         if let Some((call, expected)) = self.pending.pop_front() {
             let word = call.wait()?;
-            ensure!(word == expected, "{word:#x} was read, {expected:#x} stands there");
+            ensure!(word == expected, "read {word:#x} instead of {expected:#x}");
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Random updates and reads of a table that lies in several programs, whatever carries them: [`Part`] and [`Worker`] are what
-//! differs.
+//! Random updates and reads of a table in several programs, for any transport; [`Part`] and [`Worker`]
+//! abstract it.
 
 pub(super) mod ifuncs;
 pub(super) mod remote;
@@ -14,21 +14,21 @@ use crate::irregular::{Done, PartSums, Request};
 use crate::pair::{Connected, Hello};
 use crate::program::Starter;
 
-/// A program that has a part of the table.
+/// A program with a part of the table.
 trait Part {
     fn address(&self) -> Result<String>;
 
-    /// Connects to the one that works, where answers need it.
+    /// Connects to the worker, if answers need it.
     fn connect(&mut self, address: &str) -> Result<()>;
 
-    /// Lets happen what has come. Whether something had.
+    /// Processes received messages. Returns whether there were any.
     fn poll(&mut self) -> Result<bool>;
 
     /// A word of the table.
     fn word(&self, at: usize) -> u64;
 }
 
-/// The program that works.
+/// The worker.
 trait Worker {
     fn address(&self) -> Result<String>;
 
@@ -40,17 +40,17 @@ trait Worker {
     /// Sends an update of a word of a part.
     fn update(&mut self, part: usize, at: u64) -> Result<()>;
 
-    /// Asks for a word of a part, which must be `expected`.
+    /// Requests a word of a part, which must be `expected`.
     fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()>;
 
-    /// Waits until all updates are in the tables, and everything that was asked for is here.
+    /// Waits until all updates are applied and all reads are complete.
     fn finish(&mut self) -> Result<()>;
 }
 
-/// Looks at the transport between two at the starter.
+/// Polls of the transport between two checks for a request.
 const POLLS_PER_CLOCK_READ: u32 = 256;
 
-/// Has a part, until the starter has no more questions.
+/// Serves a part until the input is closed.
 fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
     let address = part.address()?;
     let is_alone = number("BENCH_PARTS")? == 1;
@@ -58,15 +58,15 @@ fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
     while let Some(request) = starter.next::<Request>()? {
         match request {
             Request::Connect { addresses } => {
-                let address = addresses.first().context("there is one to meet")?;
+                let address = addresses.first().context("the request names no worker")?;
                 part.connect(address)?;
             }
             Request::Serve => {}
-            Request::Stop | Request::Work { .. } => bail!("told {request:?}, and does not serve"),
+            Request::Stop | Request::Work { .. } => bail!("unexpected request {request:?}"),
         }
         while !starter.has_request()? {
             for _ in 0..POLLS_PER_CLOCK_READ {
-                // Parts share a core. Who gave it away may have been told to stop meanwhile.
+                // Parts share a core. A request to stop may have arrived while another part had it.
                 if !part.poll()? && !is_alone {
                     std::thread::yield_now();
                     break;
@@ -76,7 +76,7 @@ fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
         let stop = starter.next()?;
         ensure!(
             matches!(stop, Some(Request::Stop)),
-            "told {stop:?} instead of to stop"
+            "expected the request to stop instead of {stop:?}"
         );
         starter.reply(&sums(&part))?;
     }
@@ -98,7 +98,7 @@ impl PartSums {
     }
 }
 
-/// Works, until the starter has no more questions.
+/// Runs the worker until the input is closed.
 fn work(mut starter: Starter, mut worker: impl Worker) -> Result<()> {
     let reads = reads()?;
     let address = worker.address()?;
@@ -129,13 +129,13 @@ fn work(mut starter: Starter, mut worker: impl Worker) -> Result<()> {
                 let expected = (!reads).then(|| expected.clone());
                 starter.reply(&Done { ns, expected })?;
             }
-            Request::Serve | Request::Stop => bail!("told {request:?}, and has no part"),
+            Request::Serve | Request::Stop => bail!("unexpected request {request:?}"),
         }
     }
     Ok(())
 }
 
-/// Whether the table is read; otherwise it is updated.
+/// Whether the workload reads the table; otherwise it updates it.
 fn reads() -> Result<bool> {
     match std::env::var("BENCH_WORK").as_deref() {
         Ok("reads") => Ok(true),
@@ -144,29 +144,29 @@ fn reads() -> Result<bool> {
     }
 }
 
-/// Whether what goes to one part travels together.
+/// Whether operations for one part are aggregated.
 fn is_aggregated() -> bool {
     std::env::var_os("BENCH_AGGREGATED").is_some()
 }
 
-/// `BENCH_PART`: which part a program has; `BENCH_PARTS`: of how many.
+/// `BENCH_PART` is the index of a part, `BENCH_PARTS` their number.
 fn number(name: &str) -> Result<usize> {
     let number = std::env::var(name).with_context(|| format!("{name} is needed"))?;
     number.parse().with_context(|| format!("{name} is a number"))
 }
 
-/// What a part's table holds in the beginning: nothing, or what is read.
+/// The initial words of a part: zeros for updates, known values for reads.
 fn initial(part: usize) -> Result<impl Iterator<Item = u64>> {
     let reads = reads()?;
     Ok((0..WORDS as u64).map(move |at| if reads { filled(part, at) } else { 0 }))
 }
 
-/// What stands in a table that is read.
+/// A word of a table for reads.
 fn filled(part: usize, at: u64) -> u64 {
     (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part as u64
 }
 
-/// Numbers without an order (splitmix64).
+/// Pseudo-random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! UCX without a program at the other end, or so it seems to who uses it: an update is an atomic addition, a read a get. UCX has
-//! no way to send several in one message; it is given as many as ours is.
+//! One-sided UCX: an update is an atomic addition, a read is a get. UCX cannot aggregate them in one message;
+//! the peer gets as many in flight as ours.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,9 +16,9 @@ use crate::roles::exchange::Timeout;
 use crate::roles::ucx::memory::{Memory, Remote};
 use crate::roles::ucx::{Request, Worker};
 
-/// Reads that are under way, beside ours, each by itself and in batches: as many as ours.
+/// Largest number of reads in flight, as for ours, without and with aggregation.
 const WINDOW: [usize; 2] = [64, 2048];
-/// Additions of which UCX says that they are under way: those that its transport did not take at once.
+/// Largest number of additions in flight that the transport did not complete at once.
 const WAITING: usize = 64;
 
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
@@ -44,7 +44,7 @@ impl Part for Served {
         Ok(())
     }
 
-    /// Where UCX has no memory that both map, it does here what was asked for.
+    /// Without mapped memory, UCX performs the operations here.
     #[inline]
     fn poll(&mut self) -> Result<bool> {
         Ok(self.worker.progress())
@@ -57,7 +57,7 @@ impl Part for Served {
 
 pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
     let places = WINDOW[usize::from(is_aggregated())];
-    // They stay as long as the process: UCX may write to them.
+    // Leaked, because UCX may write to them until the process ends.
     let words: &'static [Cell<u64>] = Box::leak(vec![Cell::new(0); places].into_boxed_slice());
     work(
         starter,
@@ -75,10 +75,10 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
 struct Accesses {
     worker: Rc<Worker>,
     parts: Vec<Remote>,
-    /// Places of what is read, used in turn.
+    /// Buffers of reads, used in turn.
     words: &'static [Cell<u64>],
     next: usize,
-    /// Reads that are under way, the first one first: where the word will be, and what it must be.
+    /// Reads in flight, oldest first: the request, the buffer's index and the expected word.
     pending: VecDeque<(Request, usize, u64)>,
     waiting: VecDeque<Request>,
 }
@@ -118,7 +118,8 @@ impl Works for Accesses {
         }
         self.next = (place + 1) % self.words.len();
         let into = self.words[place].as_ptr();
-        // SAFETY: the places stay, and are used in turn: as the first read that is under way is not to this one, none is.
+        // SAFETY: the buffers live forever and are used in turn. The oldest read in flight does not use this
+        // buffer, so no read does.
         match unsafe { self.parts[part].get(into, 8 * at as usize)? } {
             Some(request) => self.pending.push_back((request, place, expected)),
             None => check_word(self.words[place].get(), expected)?,
@@ -141,7 +142,7 @@ impl Works for Accesses {
 }
 
 impl Accesses {
-    /// Waits for the read that was asked for first.
+    /// Waits for the oldest read.
     #[inline]
     fn complete_oldest(&mut self) -> Result<()> {
         if let Some((request, place, expected)) = self.pending.pop_front() {
@@ -151,7 +152,7 @@ impl Accesses {
         Ok(())
     }
 
-    /// Waits for the addition that has waited longest.
+    /// Waits for the oldest addition.
     fn take(&mut self) -> Result<()> {
         match self.waiting.pop_front() {
             Some(request) => self.wait(&request),
@@ -172,6 +173,6 @@ impl Accesses {
 
 #[inline]
 fn check_word(word: u64, expected: u64) -> Result<()> {
-    ensure!(word == expected, "{word:#x} was read, {expected:#x} stands there");
+    ensure!(word == expected, "read {word:#x} instead of {expected:#x}");
     Ok(())
 }
