@@ -4,7 +4,7 @@
 //! builder.
 //!
 //! The crate is `no_std`, little-endian throughout and free of `unsafe`. It validates every byte from a peer
-//! before another crate acts on it. No input makes it panic or read out of bounds, and only [`stats`]
+//! before another crate acts on it. No input makes it panic or read out of bounds, and only `stats`
 //! allocates: at most a small multiple of the input's length.
 //!
 //! The doc comments of this crate define the formats; `docs/architecture.md` draws them.

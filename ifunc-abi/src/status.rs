@@ -1,13 +1,11 @@
 //! The outcome of an invocation, as the target reports it: a 32-bit code in the `handle` field of the
 //! completion frame, and a body.
-//! any other => | any other | a UTF-8 text that explains it; [`Rejection`] lists the reasons whose text has a
-//! format |
 //!
 //! | code | body |
 //! |---|---|
 //! | [`Status::Executed`] | the answer |
 //! | [`Status::Failed`] with [`Failure::Panic`] | a [`PanicDetail`] |
-//! | any other | a UTF-8 text that explains it; for [`Rejection::TargetType`] and [`Rejection::ImportSignature`] see there |
+//! | any other | a UTF-8 text that explains it; [`Rejection`] lists the reasons whose text has a format |
 
 use core::fmt;
 

@@ -1,12 +1,9 @@
 //! Types that cross between an ifunc and a host function, and their form in C.
-//! integers => | integers, `f32`, `f64`; `bool` | the same; `uint8_t` |
-//! `&T`, => | `&T`, `&mut T`; `Option<&T>` of a shared layout or an opaque type | a pointer; a nullable
-//! pointer |
 //!
 //! | Rust | C |
 //! |---|---|
-//! | integers, `f32`, `f64`; `bool` | as they are; `uint8_t` |
-//! | `&T`, `&mut T`; `Option<&T>` of a shared layout or an opaque type | a pointer; a nullable one |
+//! | integers, `f32`, `f64`; `bool` | the same; `uint8_t` |
+//! | `&T`, `&mut T`; `Option<&T>` of a shared layout or an opaque type | a pointer; a nullable pointer |
 //! | `&[T]`, `&mut [T]`, `&str` | a pointer and a `size_t` |
 //! | `-> Result<T, E>` (`E`: `i32` or a C-like enum) | `int32_t`, 0 for `Ok`, and an out pointer as the last parameter unless `T` is `()` |
 //! | `-> Option<T>` | `uint8_t`, 1 for `Some`, and an out pointer |

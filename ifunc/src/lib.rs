@@ -31,22 +31,15 @@
 //! crate type, no profile, no cfg. The attributes emit `::ifunc` paths. If the manifest renames the
 //! dependency (`sdk = { package = "ifunc", .. }`), write `extern crate sdk as ifunc;` at the root of the
 //! crate.
-//! what | where => | topic | item |
-//! what a payload => | payload types, and payloads written by hand | [`codec`], [`Payload`] |
-//! what a target's => | types of the target's data | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque),
-//! [`Foreign`] |
-//! answering, => | answering, logging, the sender's connection | [`Context`] |
-//! types that both => | types shared by source and target | [`#[ifunc::layout]`](macro@layout),
-//! [`Shape`](macro@Shape) |
 //!
-//! | what | where |
+//! | topic | item |
 //! |---|---|
 //! | the attribute and its arguments | [`#[ifunc]`](macro@ifunc) |
-//! | what a payload can be, and how to write one by hand | [`codec`], [`Payload`] |
-//! | what a target's data can be | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque), [`Foreign`] |
-//! | answering, logging, who sent this | [`Context`] |
+//! | payload types, and hand-written payloads | [`codec`], [`Payload`] |
+//! | types of the target's data | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque), [`Foreign`] |
+//! | answering, logging, the sender's connection | [`Context`] |
 //! | calling functions of the host | [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
-//! | types that both sides share | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
+//! | types shared by source and target | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
 //!
 //! In image builds (`cfg(ifunc_image)`, set by the builder), this crate also provides what code without a C
@@ -113,19 +106,13 @@ pub use {serde, zerocopy};
 ///   multi-threaded program: safe code stays sound, a `static mut` needs a lock of its own. `T` is a
 ///   [`Layout`](macro@crate::Layout) or an [`Opaque`](macro@crate::Opaque).
 /// * the answer: an owned value of the same kinds as the payload, or bytes passed to [`Context::answer`].
-/// `name = => | `name = "add_v2"` | the ifunc's name, if it differs from the function's |
-/// `codec = => | `codec = zerocopy`, `postcard`, `raw`, `custom` | the payload's encoding |
-/// `idempotent` => | `idempotent` | a source may send an invocation again when it does not know whether the
-/// first attempt ran |
-/// `pinned` => | `pinned` | the function's address outlives the invocation (a callback that the host keeps),
-/// so the target never evicts the code |
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `name = "add_v2"` | the ifunc's name, where it is not the function's |
-/// | `codec = zerocopy`, `postcard`, `raw`, `custom` | how the payload travels |
-/// | `idempotent` | may be run again when nobody knows whether it ran |
-/// | `pinned` | its address outlives the invocation (a callback that the host keeps): its code is never evicted |
+/// | `name = "add_v2"` | the ifunc's name, if it differs from the function's |
+/// | `codec = zerocopy`, `postcard`, `raw`, `custom` | the payload's encoding |
+/// | `idempotent` | a source may send an invocation again when it does not know whether the first attempt ran |
+/// | `pinned` | the function's address outlives the invocation (a callback that the host keeps): the target never evicts the code |
 ///
 /// The attribute leaves the function as it is and adds a type of the same name that implements [`Ifunc`].
 /// Image builds add the C symbols `NAME_main`, `NAME_payload_bound` and `NAME_payload_init`.

@@ -6,11 +6,10 @@
 //! | part | bytes |
 //! |---|---|
 //! | [`PageHead`] | 24 |
-//! | a part of the snapshot | up to the largest answer of the connection, at least 1 |
+//! | a part of the snapshot | 1 up to the largest answer of the connection |
 //!
 //! All parts together are [`Stats`] in postcard's encoding. [`VERSION`] changes with every added, removed or
 //! moved field.
-//! a part => | a part of the snapshot | 1 up to the largest answer of the connection |
 
 mod histogram;
 mod tally;

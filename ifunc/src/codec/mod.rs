@@ -1,19 +1,13 @@
 //! The codecs, which turn values into the bytes of a payload or an answer. A codec is a marker type that
 //! selects an implementation of [`Payload`](crate::Payload) or [`Answer`](crate::Answer); an ifunc chooses it
 //! by `#[ifunc(codec = ...)]`.
-//! `codec =` +6 => | `codec =` | payload parameter | bytes | decoding |
+//!
+//! | `codec =` | payload parameter | bytes | decoding |
 //! |---|---|---|---|
-//! | `zerocopy` (default) | `T` ([`Zerocopy`]), `&T` and `&[T]` ([`InPlace`]) of a [`Portable`](crate::Portable) layout | the value's own | validates, then copies or borrows the aligned bytes |
+//! | `zerocopy` (default) | `T` ([`Zerocopy`]), `&T` and `&[T]` ([`InPlace`]) of a [`Portable`](crate::Portable) layout | the value's own | validates, then copies, or borrows the aligned bytes |
 //! | `postcard` | a serde type, borrowing or not | postcard's encoding | borrows from the payload |
 //! | `raw` (default for `&[u8]` and `&str`) | `&[u8]`, `&str` | the bytes | borrows; `&str` validates UTF-8 |
 //! | `custom` | a type with a hand-written [`Payload`](crate::Payload) | its own | its own |
-//!
-//! | `codec =` | payload parameter | what travels | decoding |
-//! |---|---|---|---|
-//! | `zerocopy` (default) | `T` ([`Zerocopy`]), `&T` and `&[T]` ([`InPlace`]) of a [`Portable`](crate::Portable) layout | its bytes | checked; copied out, or used in place, aligned |
-//! | `postcard` | a serde type, borrowing or not | postcard | borrows from the payload |
-//! | `raw` (default for `&[u8]` and `&str`) | `&[u8]`, `&str` | the bytes | none; UTF-8 checked |
-//! | `custom` | a type with a [`Payload`](crate::Payload) of its own | what that writes | what that reads |
 //!
 //! Answers: `postcard` with `codec = postcard`; `raw` for `Vec<u8>` and `String`; `zerocopy` otherwise.
 
