@@ -1,49 +1,49 @@
-//! Frames: what travels on a connection, in both directions.
+//! Frames: the messages of a connection, in both directions.
 //!
-//! A frame is three little-endian 64-bit words and a body:
+//! A frame consists of three little-endian 64-bit words and a body:
 //!
 //! | word | bits | meaning |
 //! |---|---|---|
-//! | 0 | 32–63 | sequence: 1 for the first frame of a direction, then one more each, wrapping |
+//! | 0 | 32–63 | sequence number: 1 for the first frame of a direction, then incremented, wrapping |
 //! |   | 0–31 | length of the body in bytes |
 //! | 1 | 32–63 | handle (requests), status code (completions) |
 //! |   | 16–31 | reserved, zero |
 //! |   | 8–15 | [`FrameFlags`] |
 //! |   | 0–7 | [`Kind`] |
-//! | 2 |  | token: what a completion is matched by; 0: none is wanted |
+//! | 2 |  | token that matches a completion to its request; 0: no completion wanted |
 //!
-//! Word 0 is the commit word: over memory it is stored last. A body of at most [`INLINE`] bytes that needs no more
-//! than 8-byte alignment may stand in the frame's own cache line, behind the words; any other starts at a multiple of
-//! [`BODY_ALIGN`].
+//! Word 0 is the commit word: a transport over memory stores it last. A body of at most [`INLINE`] bytes that
+//! needs at most 8-byte alignment may follow the words in the frame's own cache line. Any other body starts
+//! at a multiple of [`BODY_ALIGN`].
 //!
 //! | kind | direction | handle | token | body |
 //! |---|---|---|---|---|
-//! | `Exec` | → target | the image's | completion's, or 0 | payload |
-//! | `Install` | → target | to be bound | completion's, or 0 | [`InstallHead`], signature, image |
-//! | `Unbind` | → target | to be released | 0 | – |
-//! | `Fragment` | → target | 0 | length of the whole | part of the body of the next `Exec` or `Install` |
-//! | `Sync` | → target | 0 | completion's | – |
-//! | `Stats` | → target | where the wanted page begins | completion's | – |
+//! | `Exec` | → target | of the image | of the completion, or 0 | payload |
+//! | `Install` | → target | to bind | of the completion, or 0 | [`InstallHead`], signature, image |
+//! | `Unbind` | → target | to release | 0 | – |
+//! | `Fragment` | → target | 0 | length of the whole body | part of the body of the next `Exec` or `Install` |
+//! | `Sync` | → target | 0 | of the completion | – |
+//! | `Stats` | → target | offset of the page | of the completion | – |
 //! | `Batch` | → target | 0 | 0 | invocations: see [`batch`](crate::batch) |
-//! | `Completion` | → source | status | the request's | answer or detail |
-//! | `Report` | → source | status | the sequence of the frame that failed | handle (u32), then the detail |
-//! | `Completions` | → source | 0 | 0 | what became of requests: see [`batch`](crate::batch) |
+//! | `Completion` | → source | status | of the request | answer or detail |
+//! | `Report` | → source | status | sequence number of the failed frame | handle (u32), then the detail |
+//! | `Completions` | → source | 0 | 0 | outcomes of requests: see [`batch`](crate::batch) |
 //!
-//! `Sync` completes when everything before it was consumed. A `Report` tells what became of a frame that wanted no completion and did not end
-//! well.
+//! `Sync` completes when the target has consumed everything before it. A `Report` states why a frame without
+//! a completion failed.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ImageId;
 
-/// Size of a slot: one cache line, the words and room for an inline body.
+/// Size of a slot in bytes: one cache line, which holds the words and an inline body.
 pub const SLOT: usize = 64;
-/// Size of the three words.
+/// Size of the three words in bytes.
 pub const WORDS: usize = 24;
-/// Largest body that fits behind the words in a slot.
+/// Largest inline body in bytes.
 pub const INLINE: usize = SLOT - WORDS;
-/// Alignment of a body that is not inline; also the largest alignment that a payload may ask for.
+/// Alignment in bytes of a body that is not inline; also the largest alignment that a payload may have.
 pub const BODY_ALIGN: usize = 64;
 
 /// Kind of a frame.
@@ -58,15 +58,15 @@ pub enum Kind {
     Unbind = 3,
     /// A part of the next frame's body.
     Fragment = 4,
-    /// Say when everything before this was consumed.
+    /// Complete when everything before this was consumed.
     Sync = 5,
-    /// Tell a page of what was counted; from 0, of a new snapshot. The answer's format is in `stats`.
+    /// Send a page of the target's counters; offset 0 takes a new snapshot. The format is in `stats`.
     Stats = 6,
     /// Many `Exec`s.
     Batch = 7,
-    /// What became of a request.
+    /// The outcome of a request.
     Completion = 16,
-    /// What became of a request that wanted no completion.
+    /// The failure of a request that wanted no completion.
     Report = 17,
     /// Many `Completion`s.
     Completions = 18,
@@ -98,23 +98,23 @@ impl Kind {
 pub struct FrameFlags(u8);
 
 impl FrameFlags {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// The body stands in the frame's own slot. Set by the transport.
+    /// The body is in the frame's own slot. The transport sets this flag.
     pub const INLINE: Self = Self(1);
     /// The body is the last part of one that began in `Fragment`s.
     pub const ASSEMBLED: Self = Self(2);
 
-    /// Whether all of `other` is set.
+    /// Whether every flag of `other` is set.
     #[must_use]
     #[inline]
-    pub const fn has(self, other: Self) -> bool {
+    pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both.
+    /// The flags of both.
     #[must_use]
-    pub const fn with(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -125,30 +125,30 @@ impl FrameFlags {
     }
 }
 
-/// Words 1 and 2, judged.
+/// Words 1 and 2, validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Kind.
     pub kind: Kind,
     /// Flags.
     pub flags: FrameFlags,
-    /// Handle, or status code.
+    /// Handle in requests, status code in completions.
     pub handle: u32,
     /// Token.
     pub token: u64,
 }
 
-/// Why words are no header.
+/// Why a frame is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
     /// Unknown kind.
     #[error("unknown frame kind {0}")]
     Kind(u8),
-    /// Unknown flags or reserved bits.
+    /// Unknown flags or non-zero reserved bits.
     #[error("unknown frame flags {0:#x}")]
     Flags(u32),
-    /// The body is shorter or longer than the kind allows.
+    /// The length of the body does not suit the kind.
     #[error("a frame of kind {kind:?} has a body of {len} bytes")]
     Body {
         /// Kind.
@@ -170,7 +170,7 @@ impl Header {
         }
     }
 
-    /// Words 1 and 2.
+    /// Encodes words 1 and 2.
     #[must_use]
     #[inline]
     pub const fn words(self) -> [u64; 2] {
@@ -180,10 +180,10 @@ impl Header {
         ]
     }
 
-    /// Judges words that were copied out of the transport's memory.
+    /// Parses words that were copied out of the transport's memory.
     ///
     /// # Errors
-    /// A kind, flags or reserved bits that this version does not know.
+    /// A kind, flag or reserved bit that this version does not define.
     #[inline]
     pub const fn parse(words: [u64; 2]) -> Result<Self, FrameError> {
         let low = words[0] as u32;
@@ -216,15 +216,16 @@ pub const fn split_commit_word(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// First bytes of the body of an `Install`. The signature and the image follow.
+/// The head of an `Install` body. The signature and the image follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct InstallHead {
-    /// The id under which the image is sent.
+    /// The id of the image.
     pub id: ImageId,
-    /// Length of the signature that follows; 0: none.
+    /// Length of the signature in bytes; 0: none.
     pub signature_len: U16,
-    /// Scheme of the signature; 0: none, 1: ed25519 over the id (room kept: not checked yet).
+    /// Scheme of the signature. 0: none; 1: ed25519 over the id. Reserved: targets do not check signatures
+    /// yet.
     pub signature_scheme: U16,
     /// Zero.
     pub reserved: U32,
@@ -248,7 +249,7 @@ impl InstallHead {
     /// Splits an `Install` body into head, signature and image.
     ///
     /// # Errors
-    /// A body shorter than it says, or reserved bits set.
+    /// A body shorter than its head states, or non-zero reserved bits.
     pub fn split(body: &[u8]) -> Result<(Self, &[u8], &[u8]), FrameError> {
         let bad = FrameError::Body {
             kind: Kind::Install,
@@ -265,7 +266,7 @@ impl InstallHead {
     }
 }
 
-/// What a target tells each source before the first frame.
+/// The limits that a target reports to each source before the first frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest payload in bytes.
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_survive_the_way() {
+    fn headers_round_trip() {
         let header = Header {
             kind: Kind::Exec,
             flags: FrameFlags::ASSEMBLED,

@@ -55,7 +55,7 @@ impl Quantum {
         match header.kind {
             Kind::Install => {
                 self.used += INSTALL - 1;
-                if header.flags.has(FrameFlags::ASSEMBLED) {
+                if header.flags.contains(FrameFlags::ASSEMBLED) {
                     // The whole image is hashed, validated and copied.
                     self.used += assembled / (BYTES / UNITS);
                 }

@@ -92,7 +92,7 @@ impl<B> Server<B> {
         };
         begin();
         let image = match bindings.get(header.handle as usize) {
-            Some(Binding::Bound(image)) if !header.flags.has(FrameFlags::ASSEMBLED) => Some(image),
+            Some(Binding::Bound(image)) if !header.flags.contains(FrameFlags::ASSEMBLED) => Some(image),
             _ => None,
         };
         // The usual invocation has its payload in its frame.
@@ -149,7 +149,7 @@ impl<B> Server<B> {
         frame: &Frame<P>,
         quantum: &mut Quantum,
     ) -> Result<Progress, Box<Closed>> {
-        if header.flags.has(FrameFlags::ASSEMBLED) || header.handle != 0 || header.token != 0 {
+        if header.flags.contains(FrameFlags::ASSEMBLED) || header.handle != 0 || header.token != 0 {
             return Err(Closed::broke("a batch whose header states more than its kind"));
         }
         while self.batch_at != frame.body.len() {
@@ -296,7 +296,7 @@ impl<B> Server<B> {
     ) -> Result<Result<(), Refusal>, Box<Closed>> {
         let handle = header.handle as usize;
         let mut body = Vec::new();
-        if header.flags.has(FrameFlags::ASSEMBLED) {
+        if header.flags.contains(FrameFlags::ASSEMBLED) {
             let whole = self.assembly.finish(frame.body).map_err(Closed::broke)?;
             body.extend_from_slice(whole);
             self.assembly.clear();
@@ -371,7 +371,7 @@ fn exec_unusual<H: Host, P: Body>(
     frame: &Frame<P>,
     answer: Option<&mut [u8]>,
 ) -> Result<Result<usize, Box<Failed>>, Box<Closed>> {
-    let is_assembled = header.flags.has(FrameFlags::ASSEMBLED);
+    let is_assembled = header.flags.contains(FrameFlags::ASSEMBLED);
     let handle = header.handle;
     let refusal = match bindings.get(handle as usize) {
         Some(Binding::Bound(image)) => {

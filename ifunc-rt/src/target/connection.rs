@@ -426,7 +426,7 @@ impl Share {
         match header.kind {
             Kind::Install => {
                 self.used += INSTALL - 1;
-                if header.flags.has(FrameFlags::ASSEMBLED) {
+                if header.flags.contains(FrameFlags::ASSEMBLED) {
                     // Hashed, judged and copied as a whole.
                     self.used += assembly.len() / (SHARE_BYTES / SHARE);
                 }

@@ -41,7 +41,7 @@ impl State {
         arrived: &Frame<Body<'_>>,
         share: &mut Share,
     ) -> Result<Look, Box<End>> {
-        if header.flags.has(FrameFlags::ASSEMBLED) || header.handle != 0 || header.token != 0 {
+        if header.flags.contains(FrameFlags::ASSEMBLED) || header.handle != 0 || header.token != 0 {
             return Err(broke("a batch that says more than its entries"));
         }
         while self.batch_at != arrived.body.len() {

@@ -54,7 +54,7 @@ impl State {
             span,
             ..
         } = self;
-        let assembled = header.flags.has(FrameFlags::ASSEMBLED);
+        let assembled = header.flags.contains(FrameFlags::ASSEMBLED);
         // Borrowed, not cloned: a reference count costs as much as the rest of a small invocation.
         let bound = match bound(bindings, host, argument, header.handle) {
             Ok(bound) => bound,

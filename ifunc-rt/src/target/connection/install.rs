@@ -27,7 +27,7 @@ impl State {
     ) -> Result<Result<(), Refusal>, Box<End>> {
         let handle = header.handle as usize;
         let mut body = Vec::new();
-        if header.flags.has(FrameFlags::ASSEMBLED) {
+        if header.flags.contains(FrameFlags::ASSEMBLED) {
             let whole = self.assembly.finish(&arrived.body).map_err(broke)?;
             body.extend_from_slice(whole.as_slice());
             self.assembly.clear();

@@ -212,7 +212,7 @@ impl<S: Shared> Outbound for Producer<S> {
             return self.publish_data(header, len);
         }
         self.reserved.place = Place::None;
-        header.flags = header.flags.with(FrameFlags::INLINE);
+        header.flags = header.flags.union(FrameFlags::INLINE);
         self.publish(self.slot(), header, len)
     }
 

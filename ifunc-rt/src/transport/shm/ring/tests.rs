@@ -304,7 +304,7 @@ fn a_body_lies_where_its_alignment_wants_it() {
             Header::parse(arrived.words)
                 .unwrap()
                 .flags
-                .has(FrameFlags::INLINE),
+                .contains(FrameFlags::INLINE),
             inline
         );
         consumer.release();

@@ -158,7 +158,7 @@ impl Outbound for Sender {
         assert!(len <= reserved, "a body larger than what was reserved");
         let mut behind = len;
         if len <= INLINE {
-            header.flags = header.flags.with(FrameFlags::INLINE);
+            header.flags = header.flags.union(FrameFlags::INLINE);
             if !inline {
                 packet.bytes_mut().copy_within(BODY..BODY + len, 0);
             }
