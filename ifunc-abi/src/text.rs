@@ -9,7 +9,7 @@
 //! [u8;16]                                      an array
 //! postcard struct Record{key:str,value:bytes}  a serde shape (no offsets)
 //! raw bytes, raw str                           raw payloads
-//! opaque store/1                               a type reached only through host functions
+//! opaque store/1                               a type accessed only through host functions
 //! fn insert(&opaque store/1,&[u8],&[u8])->Result<(),i32>
 //! ```
 //!
