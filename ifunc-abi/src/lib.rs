@@ -1,5 +1,5 @@
-//! The formats that cross a process or version boundary: the [image] of an injected function, the [frame]s
-//! that carry it, the [context] that the target calls it with, the [status] of an invocation, the canonical
+//! The formats that cross a process or version boundary: the [image] of an injected function, the [hello] that opens a
+//! connection, the [frame]s that carry it, the [context] that the target calls it with, the [status] of an invocation, the canonical
 //! [text]s that identify types and signatures, and the [records](meta) that the attributes emit for the
 //! builder.
 //!
@@ -19,6 +19,7 @@ pub mod about;
 pub mod batch;
 pub mod context;
 pub mod frame;
+pub mod hello;
 pub mod image;
 pub mod meta;
 pub mod name;

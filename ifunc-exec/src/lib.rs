@@ -30,6 +30,7 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 
+pub use arch::{ARCH, cpu_features};
 pub use debug::DebugInfo;
 pub use executor::{Executor, Failed, Invocation, Observer};
 pub use gate::{ExecThread, Session};

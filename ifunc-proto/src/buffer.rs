@@ -16,6 +16,7 @@ pub struct AlignedBuffer {
 
 impl AlignedBuffer {
     /// Sets the length to `len` bytes. Added bytes are zero, or what the buffer held there before.
+    #[inline]
     pub fn resize(&mut self, len: usize) {
         let lines = len.div_ceil(BODY_ALIGN);
         if lines != self.lines.len() {
@@ -36,23 +37,27 @@ impl AlignedBuffer {
 
     /// The bytes.
     #[must_use]
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.lines.as_bytes()[..self.len]
     }
 
     /// The bytes, writable.
+    #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.lines.as_mut_bytes()[..self.len]
     }
 
     /// Length in bytes.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether the length is 0.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

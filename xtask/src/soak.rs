@@ -49,8 +49,16 @@ pub(crate) fn full(steps: &mut Steps) {
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let quick = args.iter().any(|arg| arg == "--quick");
     let profile = if quick { "dev" } else { "release" };
-    let build = ["build", "--quiet", "--bin", "soak", "--profile", profile];
-    status(cargo(build).args(WHOLE))?;
+    // With the hook that lengthens UCX's sleep: see `wakes`.
+    let build = [
+        "build",
+        "--quiet",
+        "--bin",
+        "soak",
+        "--features",
+        "ifunc-tests/failpoints",
+    ];
+    status(cargo(build).args(["--profile", profile]).args(WHOLE))?;
     status(&mut ifunc(&[
         "build",
         "--quiet",

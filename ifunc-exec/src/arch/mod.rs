@@ -10,3 +10,5 @@ compile_error!(
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{ARCH, cpu_features};

@@ -3,7 +3,7 @@
 use ifunc_abi::image::ARCH_X86_64;
 
 /// ELF `e_machine` of images that run here.
-pub(crate) const ARCH: u16 = ARCH_X86_64;
+pub const ARCH: u16 = ARCH_X86_64;
 
 /// The features of each level from v2 on, and whether this CPU and its operating system have them.
 fn levels() -> [(&'static str, &'static [(&'static str, bool)]); 3] {
@@ -31,8 +31,9 @@ fn levels() -> [(&'static str, &'static [(&'static str, bool)]); 3] {
     ]
 }
 
-/// The feature bits of this CPU: see `ifunc_abi::image::RawHeader::cpu_features`.
-pub(crate) fn cpu_features() -> u64 {
+/// The feature bits of this CPU, as in [`RawHeader::cpu_features`](ifunc_abi::image::RawHeader::cpu_features).
+#[must_use]
+pub fn cpu_features() -> u64 {
     let mut bits = 0;
     for (bit, (_, features)) in levels().iter().enumerate() {
         if !features.iter().all(|(_, here)| *here) {

@@ -8,7 +8,7 @@ use super::call::Call;
 use super::error::Error;
 use super::handle::{Handle, Loaded};
 use super::submit::Submit;
-use crate::wire::buffer::AlignedBuffer;
+use ifunc_proto::buffer::AlignedBuffer;
 
 /// Handle and payload: what typed and named messages share.
 #[derive(Clone, Debug)]

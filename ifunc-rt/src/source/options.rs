@@ -147,6 +147,7 @@ impl SourceOptions {
     pub(super) fn connect_config(&self) -> ConnectConfig {
         ConnectConfig {
             peer_timeout: self.peer_timeout,
+            serves: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{Argument, Host};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, TargetType};
-use crate::transport::{Incoming, Key, Link, Outgoing, Peer, Waiter};
+use crate::transport::{ConnectConfig, Incoming, Key, Link, Outgoing, Peer, Waiter};
 
 /// A target of type `u64` that accepts everything.
 pub(crate) struct Bench {
@@ -111,8 +111,7 @@ impl Bench {
                 uid: Some(uid),
                 pid: None,
             },
-            limits: self.host.limits,
-            epoch: 0,
+            hello: ConnectConfig::default().hello(),
             key: Key(0),
         };
         Looked {

@@ -35,6 +35,7 @@ pub struct TargetBuilder {
     pub(super) slots: Option<u32>,
     pub(super) ring_bytes: Option<u32>,
     pub(super) peer_timeout: Duration,
+    #[cfg(test)]
     pub(super) shuffle: Option<u64>,
     pub(super) debug: DebugInfo,
     pub(super) timing: Timing,
@@ -112,6 +113,7 @@ impl Default for TargetBuilder {
             slots: None,
             ring_bytes: None,
             peer_timeout: PEER_TIMEOUT,
+            #[cfg(test)]
             shuffle: None,
             debug: DebugInfo::default(),
             timing: Timing::default(),
@@ -288,9 +290,9 @@ impl TargetBuilder {
         self
     }
 
-    /// For tests of order: `loopback` delivers out of order, as the seed says.
-    #[doc(hidden)]
-    pub fn shuffle(mut self, seed: u64) -> Self {
+    /// `loopback` delivers out of order, as the seed says.
+    #[cfg(test)]
+    pub(crate) fn shuffle(mut self, seed: u64) -> Self {
         self.shuffle = Some(seed);
         self
     }
@@ -352,7 +354,10 @@ impl TargetBuilder {
         config.other_users = self.other_users;
         config.peer_timeout = self.peer_timeout;
         config.max_connections = self.max_connections;
-        config.shuffle = self.shuffle;
+        #[cfg(test)]
+        {
+            config.shuffle = self.shuffle;
+        }
         let or =
             |chosen: Option<u32>, name| chosen.map_or_else(|| environment::number(name), |n| Ok(Some(n)));
         let (slots, data) = (or(self.slots, CREDITS)?, or(self.ring_bytes, RING)?);

@@ -17,10 +17,10 @@ use crate::policy::SourceInfo;
 use crate::policy::TargetType;
 use crate::transport::{Inbound, Incoming, Key, Link, LinkError, Park, Rx, Waiter, with_end};
 use crate::wire::assembly::Assembly;
-use crate::wire::buffer::AlignedBuffer;
 use crate::wire::order::{Order, Turn};
 use ifunc_exec::InstalledImage;
 use ifunc_exec::Session;
+use ifunc_proto::buffer::AlignedBuffer;
 
 mod batch;
 mod binding;

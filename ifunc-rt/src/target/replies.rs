@@ -6,7 +6,7 @@ use ifunc_abi::status::Status;
 use self::gathered::Gathered;
 use super::connection::End;
 use crate::transport::{LinkError, Outbound, Outgoing};
-use crate::wire::buffer::AlignedBuffer;
+use ifunc_proto::buffer::AlignedBuffer;
 
 mod gathered;
 

@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::{images, tell};
 use crate::target::bench::Bench;
 use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park};
-use crate::wire::buffer::AlignedBuffer;
+use ifunc_proto::buffer::AlignedBuffer;
 
 /// A frame as a hostile peer may write it.
 #[derive(Clone, Debug)]

@@ -1,8 +1,10 @@
 //! What a target chooses when it listens, and a source when it connects.
 
-use std::time::Duration;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, SystemTime};
 
 use ifunc_abi::frame::Limits;
+use ifunc_abi::hello::{Hello, Roles};
 
 /// Size of the ring that carries one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +48,10 @@ pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// What a target chooses when it listens.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenConfig {
-    /// Told to every source.
+    /// What the target accepts, in its hello.
     pub(crate) limits: Limits,
+    /// What the target does. It may invoke over the links that it accepts.
+    pub(crate) roles: Roles,
     /// Whether processes of other users may connect. Off: they are refused, and told why.
     pub(crate) other_users: bool,
     /// Most connections at a time.
@@ -58,7 +62,8 @@ pub(crate) struct ListenConfig {
     pub(crate) to_source: RingSize,
     /// Within which a peer is to be given up that vanished.
     pub(crate) peer_timeout: Duration,
-    /// `loopback` only, for tests: deliver out of order, as the seed says.
+    /// `loopback` delivers out of order, as the seed says.
+    #[cfg(test)]
     pub(crate) shuffle: Option<u64>,
 }
 
@@ -72,6 +77,7 @@ impl ListenConfig {
     pub(crate) const fn new(limits: Limits) -> Self {
         Self {
             limits,
+            roles: Roles::SERVES,
             other_users: false,
             max_connections: MAX_CONNECTIONS,
             to_target: RingSize {
@@ -83,8 +89,27 @@ impl ListenConfig {
                 data: 1 << 20,
             },
             peer_timeout: PEER_TIMEOUT,
+            #[cfg(test)]
             shuffle: None,
         }
+    }
+
+    /// The hello of a target that starts to listen, with a new epoch.
+    pub(crate) fn hello(&self) -> Hello {
+        // Keys from the system's random numbers, a counter, the time: a different number in every run.
+        let epoch = RandomState::new().hash_one((std::process::id(), SystemTime::now())) | 1;
+        hello(self.roles, self.limits, epoch)
+    }
+}
+
+/// The hello of this process.
+fn hello(roles: Roles, limits: Limits, epoch: u64) -> Hello {
+    Hello {
+        arch: ifunc_exec::ARCH,
+        roles,
+        cpu_features: ifunc_exec::cpu_features(),
+        epoch,
+        limits,
     }
 }
 
@@ -96,13 +121,30 @@ pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct ConnectConfig {
     /// Within which a target is to be given up that vanished.
     pub(crate) peer_timeout: Duration,
+    /// What the source accepts, if it serves over this link too.
+    pub(crate) serves: Option<Limits>,
 }
 
-#[cfg(test)]
 impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
             peer_timeout: PEER_TIMEOUT,
+            serves: None,
+        }
+    }
+}
+
+impl ConnectConfig {
+    /// The source's hello.
+    pub(crate) fn hello(&self) -> Hello {
+        const NOTHING: Limits = Limits {
+            max_payload: 0,
+            max_image: 0,
+            max_answer: 0,
+        };
+        match self.serves {
+            Some(limits) => hello(Roles::INVOKES.with(Roles::SERVES), limits, 0),
+            None => hello(Roles::INVOKES, NOTHING, 0),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::frame::Limits;
+use ifunc_abi::hello::Hello;
 pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound};
 
 use address::Address;
@@ -94,8 +94,8 @@ pub(crate) fn connect_with(
     deadline: Instant,
 ) -> Result<Link, ConnectError> {
     match address {
-        Address::Loopback(name) => loopback::connect(name),
-        Address::Shm(name) => shm::connect(name, deadline),
+        Address::Loopback(name) => loopback::connect(name, config),
+        Address::Shm(name) => shm::connect(name, config, deadline),
         Address::Ucx(at) => ucx::connect(at, config, deadline, ucx::Way::Messages),
         Address::UcxPut(at) => ucx::connect(at, config, deadline, ucx::Way::Puts),
         Address::UcxWorker(Some(worker)) => ucx::connect_to_worker(worker, config, deadline),
@@ -209,7 +209,7 @@ impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link")
             .field("peer", &self.peer)
-            .field("epoch", &self.epoch)
+            .field("hello", &self.hello)
             .finish_non_exhaustive()
     }
 }
@@ -220,10 +220,8 @@ pub(crate) struct Link {
     pub(crate) rx: Incoming,
     pub(crate) waiter: Arc<dyn Waiter>,
     pub(crate) peer: Peer,
-    /// What the target said it takes (on the target: what it said).
-    pub(crate) limits: Limits,
-    /// A number that the target chose for this run of itself: another one after a restart.
-    pub(crate) epoch: u64,
+    /// What the peer stated about itself.
+    pub(crate) hello: Hello,
     /// By which a target's listener names the link; a source's has none.
     pub(crate) key: Key,
 }

@@ -1,7 +1,7 @@
 //! Bodies that came in parts.
 
-use super::buffer::AlignedBuffer;
 use crate::transport::Body;
+use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::link::Body as _;
 
 /// One body under way. Its parts are consecutive frames of one direction.

@@ -45,7 +45,7 @@ impl Connection {
             return Err(LONG_WAY);
         }
         let link = self.link.as_mut().ok_or(LONG_WAY)?;
-        let limit = link.limits.max_payload;
+        let limit = link.hello.limits.max_payload;
         let (pending, reports, library) = (&mut self.pending, &self.reports, &slot.library);
         let (place, token) = with_link!(link, link => {
             let (tx, rx) = link.split();

@@ -18,7 +18,7 @@ use crate::source::options::Aggregation;
 use crate::source::patience::after;
 use crate::source::timer::Timer;
 use crate::transport::{Link, LinkError, Outbound};
-use crate::wire::buffer::AlignedBuffer;
+use ifunc_proto::buffer::AlignedBuffer;
 
 /// What is grown to at once.
 const FIRST: usize = 4 << 10;
@@ -208,7 +208,7 @@ impl Connection {
             len
         };
         assert!(len <= submission.bound, "a payload is longer than its bound");
-        let limit = self.link.as_ref().map_or(0, |link| link.limits.max_payload);
+        let limit = self.link.as_ref().map_or(0, |link| link.hello.limits.max_payload);
         if len as u64 > limit {
             let ifunc = self.name(What::Ifunc(submission.handle));
             let len = len as u64;
@@ -473,7 +473,7 @@ impl Connection {
                 }
             }
         }
-        let limit = self.link.as_ref().map_or(0, |link| link.limits.max_payload);
+        let limit = self.link.as_ref().map_or(0, |link| link.hello.limits.max_payload);
         self.fail_entries(|connection, entry| {
             let len = entry.len.get().into();
             let ifunc = connection.name(What::Ifunc(entry.code.get()));

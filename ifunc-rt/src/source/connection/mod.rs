@@ -259,7 +259,7 @@ impl Connection {
             return Ok(None);
         };
         let library = &self.handles[handle as usize].library;
-        let limit = link.limits.max_payload;
+        let limit = link.hello.limits.max_payload;
         let too_large = |len: usize| library.too_large(len, limit);
         let repeatable = submission.wants && library.is_idempotent();
         let again = |payload: &[u8]| repeatable.then(|| Again::new(handle, payload));

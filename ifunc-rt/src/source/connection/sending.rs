@@ -80,7 +80,7 @@ impl Connection {
             return Ok(false);
         };
         let library = &*slot.library;
-        let limit = link.limits.max_image;
+        let limit = link.hello.limits.max_image;
         if library.image.len() as u64 > limit {
             return Err(Error::ImageTooLarge {
                 ifunc: library.name.clone(),
@@ -238,7 +238,7 @@ impl Connection {
             return;
         };
         let Again { handle, payload } = *again;
-        let limit = self.link.as_ref().map_or(0, |link| link.limits.max_payload);
+        let limit = self.link.as_ref().map_or(0, |link| link.hello.limits.max_payload);
         let len = payload.len() as u64;
         if len > limit {
             let ifunc = self.name(What::Ifunc(handle));

@@ -13,8 +13,8 @@ use crate::target::Host;
 use crate::target::replies::Replies;
 use crate::transport::{Body, Frame};
 use crate::wire::assembly::Assembly;
-use crate::wire::buffer::AlignedBuffer;
 use ifunc_exec::Session;
+use ifunc_proto::buffer::AlignedBuffer;
 
 /// What frames act on.
 pub(super) struct State {

@@ -5,7 +5,7 @@ use ifunc_abi::frame::{Header, Kind};
 use ifunc_abi::status::Status;
 use zerocopy::IntoBytes;
 
-use crate::wire::buffer::AlignedBuffer;
+use ifunc_proto::buffer::AlignedBuffer;
 
 /// From how many bytes on nothing is added. A turn's share of small answers is less.
 const FULL: usize = 8 << 10;

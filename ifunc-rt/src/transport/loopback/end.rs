@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
+use ifunc_proto::buffer::AlignedBuffer;
 
 use super::lock;
-use super::pipe::{Bytes, Pipe, QueuedFrame};
+use super::pipe::{Pipe, QueuedFrame};
 use super::stirred::Stirred;
 use crate::transport::bell::Bell;
 use crate::transport::{Body, Frame, Inbound, Key, LinkError, ListenConfig, Outbound, Park, Waiter};
@@ -57,11 +58,15 @@ const SOURCE: usize = 1;
 impl Connection {
     pub(super) fn new(config: &ListenConfig, target: (Arc<Stirred>, Key), source: Arc<Bell>) -> Self {
         let bell = Arc::clone(&target.0.bell);
+        let pipe = |size| {
+            Mutex::new(Pipe::new(
+                size,
+                #[cfg(test)]
+                config.shuffle,
+            ))
+        };
         Self {
-            pipes: [
-                Mutex::new(Pipe::new(config.to_target, config.shuffle)),
-                Mutex::new(Pipe::new(config.to_source, config.shuffle)),
-            ],
+            pipes: [pipe(config.to_target), pipe(config.to_source)],
             sides: [Side::new(bell, Some(target)), Side::new(source, None)],
         }
     }
@@ -123,7 +128,7 @@ impl Drop for End {
 /// Frames out.
 pub(super) struct Sender {
     end: Arc<End>,
-    reserved: Option<Bytes>,
+    reserved: Option<AlignedBuffer>,
     sequence: u32,
     max_body: usize,
 }
@@ -156,12 +161,15 @@ impl Outbound for Sender {
         if !lock(self.end.outgoing()).has_room(len) {
             return Ok(None);
         }
-        Ok(Some(self.reserved.insert(Bytes::zeros(len)).as_mut_slice()))
+        let body = self.reserved.insert(AlignedBuffer::default());
+        body.resize(len);
+        Ok(Some(body.as_mut_slice()))
     }
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
         let mut body = self.reserved.take().expect("`reserve` comes before `commit`");
-        body.truncate(len);
+        assert!(len <= body.len(), "a body larger than what was reserved");
+        body.resize(len);
         self.sequence = self.sequence.wrapping_add(1);
         let frame = QueuedFrame {
             sequence: self.sequence,
@@ -221,7 +229,7 @@ impl Inbound for Receiver {
     fn release(&mut self) {
         let Some(frame) = self.peeked.take() else { return };
         self.kept.0 += 1;
-        self.kept.1 += frame.body.as_slice().len().next_multiple_of(BODY_ALIGN);
+        self.kept.1 += frame.body.len().next_multiple_of(BODY_ALIGN);
         if self.kept.0 >= self.lap.0 || self.kept.1 >= self.lap.1 {
             self.settle();
         }

@@ -3,15 +3,16 @@
 //! which the layers above must bear.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ifunc_abi::hello::Hello;
+
 use self::end::{Connection, End};
 use self::stirred::Stirred;
 use super::bell::Bell;
-use super::{ConnectError, Key, Link, ListenConfig, ListenError, Listener, Peer};
+use super::{ConnectConfig, ConnectError, Key, Link, ListenConfig, ListenError, Listener, Peer};
 
 mod end;
 mod pipe;
@@ -28,7 +29,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Where sources meet a target.
 struct Door {
     config: ListenConfig,
-    epoch: u64,
+    hello: Hello,
     bell: Arc<Bell>,
     stirred: Arc<Stirred>,
     waiting: Mutex<VecDeque<Link>>,
@@ -50,8 +51,8 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<impl Listener +
     })?;
     let bell = Arc::new(bell);
     let door = Arc::new(Door {
+        hello: config.hello(),
         config,
-        epoch: RandomState::new().hash_one(name) | 1,
         stirred: Arc::new(Stirred::new(Arc::clone(&bell))),
         bell,
         waiting: Mutex::default(),
@@ -73,7 +74,7 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<impl Listener +
 }
 
 /// Goes through the door `name`.
-pub(super) fn connect(name: &str) -> Result<Link, ConnectError> {
+pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, ConnectError> {
     let nobody = || ConnectError::NobodyListens {
         address: address_of(name),
         path: None,
@@ -94,7 +95,7 @@ pub(super) fn connect(name: &str) -> Result<Link, ConnectError> {
         (Arc::clone(&door.stirred), key),
         Arc::new(bell),
     ));
-    let link = |end: End| {
+    let link = |end: End, hello: Hello| {
         let end = Arc::new(end);
         Link {
             tx: Box::new(end::Sender::new(Arc::clone(&end))).into(),
@@ -104,14 +105,13 @@ pub(super) fn connect(name: &str) -> Result<Link, ConnectError> {
                 uid: Some(rustix::process::geteuid().as_raw()),
                 pid: std::process::id().try_into().ok(),
             },
-            limits: door.config.limits,
-            epoch: door.epoch,
+            hello,
             key,
         }
     };
-    let source = link(End::source(Arc::clone(&connection)));
+    let source = link(End::source(Arc::clone(&connection)), door.hello);
     // `doors` is still locked: the listener cannot have left.
-    lock(&door.waiting).push_back(link(End::target(connection)));
+    lock(&door.waiting).push_back(link(End::target(connection), config.hello()));
     door.count.fetch_add(1, Ordering::Release);
     door.bell.ring();
     Ok(source)

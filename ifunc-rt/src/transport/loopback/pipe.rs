@@ -3,50 +3,15 @@
 use std::collections::VecDeque;
 
 use ifunc_abi::frame::BODY_ALIGN;
+use ifunc_proto::buffer::AlignedBuffer;
 
 use crate::transport::RingSize;
-
-/// A body, aligned as bodies are.
-#[derive(Default)]
-pub(super) struct Bytes {
-    lines: Vec<Line>,
-    len: usize,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; BODY_ALIGN]);
-
-impl Bytes {
-    /// `len` zeros.
-    pub(super) fn zeros(len: usize) -> Self {
-        Self {
-            lines: vec![Line([0; BODY_ALIGN]); len.div_ceil(BODY_ALIGN)],
-            len,
-        }
-    }
-
-    pub(super) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-
-    pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: `lines` owns at least `len` initialised bytes (`zeros`, `truncate`), and `Line` has no
-        // padding.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
-    }
-
-    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`; borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
-    }
-}
 
 /// A frame on its way.
 pub(super) struct QueuedFrame {
     pub(super) sequence: u32,
     pub(super) words: [u64; 2],
-    pub(super) body: Bytes,
+    pub(super) body: AlignedBuffer,
 }
 
 /// One direction.
@@ -57,17 +22,19 @@ pub(super) struct Pipe {
     sent: u32,
     /// Bytes of those.
     bytes: usize,
-    /// State of the generator that picks; `None` delivers in order.
+    /// State of the generator that picks the next frame; `None` delivers in order.
+    #[cfg(test)]
     shuffle: Option<u64>,
 }
 
 impl Pipe {
-    pub(super) fn new(size: RingSize, shuffle: Option<u64>) -> Self {
+    pub(super) fn new(size: RingSize, #[cfg(test)] shuffle: Option<u64>) -> Self {
         Self {
             queue: VecDeque::new(),
             size,
             sent: 0,
             bytes: 0,
+            #[cfg(test)]
             shuffle,
         }
     }
@@ -80,7 +47,7 @@ impl Pipe {
 
     pub(super) fn push(&mut self, frame: QueuedFrame) {
         self.sent += 1;
-        self.bytes += frame.body.as_slice().len().next_multiple_of(BODY_ALIGN);
+        self.bytes += frame.body.len().next_multiple_of(BODY_ALIGN);
         self.queue.push_back(frame);
     }
 
@@ -88,11 +55,18 @@ impl Pipe {
         self.queue.is_empty()
     }
 
-    /// The next frame, or with a seed any that is at most as many frames early as there are credits.
+    /// The next frame.
     pub(super) fn pop(&mut self) -> Option<QueuedFrame> {
-        let Some(state) = &mut self.shuffle else {
-            return self.queue.pop_front();
-        };
+        #[cfg(test)]
+        if let Some(state) = self.shuffle {
+            return self.pop_any(state);
+        }
+        self.queue.pop_front()
+    }
+
+    /// Any frame that is at most as many frames early as there are credits.
+    #[cfg(test)]
+    fn pop_any(&mut self, mut state: u64) -> Option<QueuedFrame> {
         let oldest = self
             .queue
             .iter()
@@ -100,7 +74,8 @@ impl Pipe {
             .reduce(|a, b| if (b.wrapping_sub(a) as i32) < 0 { b } else { a })?;
         let early = |frame: &QueuedFrame| frame.sequence.wrapping_sub(oldest) < self.size.slots;
         let candidates = self.queue.iter().filter(|frame| early(frame)).count();
-        let pick = (next_random(state) % candidates as u64) as usize;
+        let pick = (next_random(&mut state) % candidates as u64) as usize;
+        self.shuffle = Some(state);
         let index = self
             .queue
             .iter()
@@ -123,6 +98,7 @@ impl Pipe {
 }
 
 /// xorshift64*, enough to shuffle a test.
+#[cfg(test)]
 fn next_random(state: &mut u64) -> u64 {
     *state |= 1;
     *state ^= *state >> 12;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ifunc_abi::frame::Limits;
+use ifunc_abi::hello::Hello;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// The two rings, a way to sleep, and what is known of the peer.
-    pub(super) fn into_link(self: Arc<Self>, peer: Peer, limits: Limits, epoch: u64) -> Link {
+    pub(super) fn into_link(self: Arc<Self>, peer: Peer, hello: Hello) -> Link {
         let ring = |towards: Side| self.segment.layout().ring(towards);
         let key = Key(self.bit().unwrap_or_default().into());
         let (incoming, outgoing) = (self.side, self.side.other());
@@ -91,8 +91,7 @@ impl Connection {
             rx: Consumer::new(Mapped::new(Arc::clone(&self), incoming), ring(incoming)).into(),
             waiter: Arc::new(SocketWaiter::new(Arc::clone(&self))),
             peer,
-            limits,
-            epoch,
+            hello,
             key,
         }
     }

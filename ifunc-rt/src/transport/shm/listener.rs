@@ -1,12 +1,12 @@
 //! The target's side of making connections: a door that the watcher's thread keeps.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use ifunc_abi::hello::{Hello, HelloError};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -17,7 +17,7 @@ use super::bells::Bells;
 use super::board::Roll;
 use super::connection::{Connection, Place as OnBoard};
 use super::directory;
-use super::handshake::{Hello, VERSION, Welcome, send_busy, send_refusal};
+use super::handshake::{Request, Welcome, send_refusal};
 use super::layout::{Layout, Side};
 use super::place::Place;
 use super::policy::judge;
@@ -46,7 +46,7 @@ struct Door {
     token: Token,
     config: ListenConfig,
     layout: Layout,
-    epoch: u64,
+    hello: Hello,
     barriers: Barriers,
     watcher: Arc<Watcher>,
     bells: Arc<Bells>,
@@ -101,10 +101,9 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
     let door = Arc::new_cyclic(|this: &Weak<Door>| Door {
         socket,
         token: Token::next(),
-        config,
         layout,
-        // Keys from the system's random numbers, a counter, the time: another one in every run.
-        epoch: RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())) | 1,
+        hello: config.hello(),
+        config,
         barriers: Barriers::register(),
         watcher,
         bells: Arc::new(bells),
@@ -172,13 +171,14 @@ impl Door {
         let own = rustix::process::geteuid().as_raw();
         if let Err(why) = judge(uid, own, self.config.other_users) {
             tracing::warn!(uid, pid, "refused a connection of another user");
-            return send_refusal(socket.as_fd(), &why);
+            return send_refusal(socket.as_fd(), false, &why);
         }
         let token = Token::next();
         let mut state = self.state();
         if state.guests.len() >= MOST_GUESTS {
-            return send_busy(
+            return send_refusal(
                 socket.as_fd(),
+                true,
                 "too many connections are being made at this moment",
             );
         }
@@ -202,8 +202,9 @@ impl Door {
                 );
                 self.watcher.call_in(PATIENCE, token);
             }
-            Err(error) => send_busy(
+            Err(error) => send_refusal(
                 socket.as_fd(),
+                true,
                 &format!("it cannot watch the connection ({error})"),
             ),
         }
@@ -214,60 +215,56 @@ impl Door {
         let Some((socket, peer)) = self.state().guests.remove(&token) else {
             return;
         };
-        let hello = match Hello::receive(socket.as_fd()) {
+        let request = match Request::receive(socket.as_fd()) {
             Err(Errno::AGAIN | Errno::INTR) => {
                 self.state().guests.insert(token, (socket, peer));
                 return;
             }
-            Ok(Some(hello)) => hello,
+            Ok(Ok(request)) => request,
+            Ok(Err(error @ HelloError::Version(_))) => {
+                self.watcher.forget(token, socket.as_fd());
+                return send_refusal(socket.as_fd(), false, &error.to_string());
+            }
             // It left, or speaks of something else.
-            Ok(None) | Err(_) => return self.watcher.forget(token, socket.as_fd()),
+            Ok(Err(_)) | Err(_) => return self.watcher.forget(token, socket.as_fd()),
         };
-        if hello.version != VERSION {
-            self.watcher.forget(token, socket.as_fd());
-            let why = format!(
-                "it speaks version {VERSION} of the transport, not {}",
-                hello.version
-            );
-            return send_refusal(socket.as_fd(), &why);
-        }
         if self.count.load(Ordering::Relaxed) >= MOST_WAITING {
             self.watcher.forget(token, socket.as_fd());
-            return send_busy(
+            return send_refusal(
                 socket.as_fd(),
+                true,
                 "it does not take the connections that wait already",
             );
         }
-        self.welcome(token, socket, peer, hello);
+        self.welcome(token, socket, peer, request);
     }
 
     /// Makes the connection.
-    fn welcome(&self, token: Token, socket: OwnedFd, peer: Peer, hello: Hello) {
+    fn welcome(&self, token: Token, socket: OwnedFd, peer: Peer, request: Request) {
         let Some(bit) = self.roll.enter() else {
             self.watcher.forget(token, socket.as_fd());
             tracing::warn!(
                 most = self.roll.most(),
                 "refused a connection: there are as many as there may be"
             );
-            return send_busy(socket.as_fd(), &no_more_than(self.roll.most()));
+            return send_refusal(socket.as_fd(), true, &no_more_than(self.roll.most()));
         };
         let (segment, memory) = match Segment::create(self.layout) {
             Ok(made) => made,
             Err(error) => {
                 self.watcher.forget(token, socket.as_fd());
                 self.roll.leave(bit);
-                return send_busy(
+                return send_refusal(
                     socket.as_fd(),
+                    true,
                     &format!("it has no memory for the connection ({error})"),
                 );
             }
         };
-        let barriers = self.barriers.agree(hello.barriers);
-        let limits = self.config.limits;
+        let barriers = self.barriers.agree(request.barriers);
         let welcome = Welcome {
+            hello: self.hello,
             barriers,
-            epoch: self.epoch,
-            limits,
             layout: self.layout,
             bit,
         };
@@ -301,7 +298,7 @@ impl Door {
         }
         self.state()
             .waiting
-            .push_back(connection.into_link(peer, limits, self.epoch));
+            .push_back(connection.into_link(peer, request.hello));
         self.count.fetch_add(1, Ordering::Release);
         self.bells.ring();
     }
@@ -321,7 +318,7 @@ impl Watched for Door {
             let _ = self.attend(EventFlags::IN);
         } else if let Some((socket, _)) = self.state().guests.remove(&token) {
             self.watcher.forget(token, socket.as_fd());
-            send_busy(socket.as_fd(), "it waited in vain to hear what connected");
+            send_refusal(socket.as_fd(), true, "it waited in vain to hear what connected");
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use std::time::Instant;
 
-use super::{ConnectError, Link, ListenConfig, ListenError, Listener};
+use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
 mod barrier;
 mod bells;
@@ -48,8 +48,8 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
 }
 
 /// Connects to the target `name`.
-pub(super) fn connect(name: &str, deadline: Instant) -> Result<Link, ConnectError> {
-    source::connect(name, deadline)
+pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
+    source::connect(name, config, deadline)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ifunc_abi::hello::WIRE_VERSION;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::connect as connect_socket;
@@ -15,27 +16,27 @@ use super::barrier::Barriers;
 use super::board::Board;
 use super::connection::{Connection, Place};
 use super::directory::{Untrusted, candidates};
-use super::handshake::{Answer, Hello, VERSION, Welcome, receive_answer};
+use super::handshake::{Answer, Request, Welcome, receive_answer};
 use super::layout::Side;
 use super::place::{new_socket, socket_address, socket_path};
 use super::segment::{AdoptError, Segment};
 use super::watch::{Token, Watched, Watcher};
 use crate::transport::bell::sleep_on;
-use crate::transport::{ConnectError, Link, Peer};
+use crate::transport::{ConnectConfig, ConnectError, Link, Peer};
 
 /// Between looks whether the target accepts again: it has many connections to accept first.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Connects to the target at `name`.
-pub(super) fn connect(name: &str, deadline: Instant) -> Result<Link, ConnectError> {
+pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
     let attempt = Attempt {
         address: format!("shm:{name}"),
         deadline,
     };
     let socket = attempt.reach(name)?;
     let barriers = Barriers::register();
-    Hello {
-        version: VERSION,
+    Request {
+        hello: config.hello(),
         barriers,
     }
     .send(socket.as_fd());
@@ -73,7 +74,7 @@ pub(super) fn connect(name: &str, deadline: Instant) -> Result<Link, ConnectErro
     watcher
         .watch(token, connection.socket(), end, Arc::downgrade(&as_watched))
         .map_err(watching)?;
-    Ok(connection.into_link(peer, welcome.limits, welcome.epoch))
+    Ok(connection.into_link(peer, welcome.hello))
 }
 
 /// One attempt to connect.
@@ -160,9 +161,9 @@ impl Attempt {
             (Answer::Version(theirs), _) => Err(ConnectError::Version {
                 address: self.address.clone(),
                 theirs,
-                ours: VERSION,
+                ours: WIRE_VERSION,
             }),
-            (Answer::Nonsense(problem), _) => Err(self.protocol(problem)),
+            (Answer::Malformed(problem), _) => Err(self.protocol(problem)),
         }
     }
 

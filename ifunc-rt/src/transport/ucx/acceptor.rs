@@ -1,5 +1,6 @@
 //! The acceptor: how sources come in.
 
+use ifunc_abi::hello::HelloError;
 use std::time::{Duration, Instant};
 
 use ::ucx::{ConnectionRequest, EndpointId};
@@ -7,7 +8,7 @@ use ::ucx::{ConnectionRequest, EndpointId};
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
 use super::events::Data;
-use super::handshake::{Hello, Malformed, VERSION, Way, Welcome, refusal};
+use super::handshake::{Hello, Malformed, Way, Welcome, refusal};
 use super::header::{Head, Name, Notice};
 use super::requests::watched;
 use super::table::{ConnectionId, Stage};
@@ -138,6 +139,7 @@ impl Locked<'_> {
             name = connection.name;
             if let Ok(hello) = &hello {
                 connection.peer = hello.name;
+                connection.hello = Some(hello.hello);
             }
         }
         // A connection that puts is half open until the source has offered its ring.
@@ -164,7 +166,6 @@ impl Locked<'_> {
                 acceptor.waiting.push_back(id);
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.stage = Stage::Open {
-                        welcome,
                         out: Outgoing::new(welcome.to_source),
                         incoming: Incoming::new(welcome.to_target),
                     };
@@ -173,9 +174,7 @@ impl Locked<'_> {
                 return Ok(());
             }
             Ok(_) => "it does not take the connections that wait already".to_owned(),
-            Err(Malformed::Version(theirs)) => {
-                format!("it speaks version {VERSION} of the transport, not {theirs}")
-            }
+            Err(Malformed::Version(theirs)) => HelloError::Version(theirs).to_string(),
             Err(Malformed::Way(theirs)) => {
                 in_terms_of = theirs;
                 let (ours, theirs) = (way.scheme(), theirs.scheme());
@@ -189,7 +188,7 @@ impl Locked<'_> {
 
     /// Refuses a half-open connection; `busy`: at this moment.
     pub(super) fn turn_away(&mut self, id: ConnectionId, way: Way, why: &str, busy: bool) {
-        self.notify_peer(id, Notice::Refused, busy.into(), &refusal(way, why));
+        self.notify_peer(id, Notice::Refused, busy.into(), &refusal(way, busy, why));
         // The peer closes it when it has read that; until then it is half open, and a second hello is malformed.
         if let Some(connection) = self.state.connections.get_mut(&id) {
             connection.stage = Stage::TurnedAway;

@@ -249,12 +249,13 @@ impl Locked<'_> {
                 match Welcome::decode(way, body) {
                     Ok((welcome, name, ring)) if way == Way::Puts => {
                         connection.peer = name;
+                        connection.hello = Some(welcome.hello);
                         return self.receive_welcome(id, welcome, ring);
                     }
                     Ok((welcome, name, _)) => {
                         connection.peer = name;
+                        connection.hello = Some(welcome.hello);
                         connection.stage = Stage::Open {
-                            welcome,
                             out: Outgoing::new(welcome.to_target),
                             incoming: Incoming::new(welcome.to_source),
                         }

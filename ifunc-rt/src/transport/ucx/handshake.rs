@@ -1,21 +1,20 @@
-//! What source and target tell each other before the first frame. All numbers are little-endian.
+//! The handshake over UCX. All numbers are little-endian.
 //!
 //! ```text
-//! Hello     magic (8), version (u32), name (u64), address of a UCX worker (as `ucx-worker:` has it) or nothing
-//! Welcome   magic (8), version (u32), name (u64), epoch (u64), largest payload, image, answer (u64 each),
-//!           slots and data bytes to target, to source (u32 each); if frames are put, the target's ring
+//! Hello     hello, name (u64), address of a UCX worker (as `ucx-worker:` has it) or nothing
+//! Welcome   hello, name (u64), slots and data bytes to target, to source (u32 each); if frames are put, the target's ring
 //! Memory    the source's ring, if frames are put
-//! Refused   magic (8), version (u32), 0 (u64), why (UTF-8); the notice's number is 1 if it is for this moment
+//! Refused   refusal; the notice's number is 1 if the source may try again
 //! ```
 //!
-//! The [`Name`] is what the sender knows the connection by: every message to it says so. The address is that of a source that
-//! UCX's listener did not bring in, and that has no endpoint which the target could answer by.
+//! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag says by which [`Way`] frames go. The [`Name`] is what
+//! the sender knows the connection by: every message to it carries the name. The address is that of a source that UCX's listener
+//! did not bring in, and that has no endpoint which the target could answer by.
 //!
-//! Magic and version stay where they are in every version, as does where the header of these messages is, so that each side can
-//! tell the other's. The magic also says by which
-//! [`Way`] frames are to go. What a ring is given away by is in [`super::put::offer`].
+//! The header of these messages stays where it is in every version, so that each side can report the other's. What a ring is
+//! given away by is in [`super::put::offer`].
 
-use ifunc_abi::frame::Limits;
+use ifunc_abi::hello::{self, HelloError, Message, Opening, TransportTag};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -23,14 +22,10 @@ use super::header::Name;
 use crate::transport::RingSize;
 use crate::transport::address::WorkerAddress;
 
-/// Version of the handshake, the header and the notices, and of what the bodies of frames hold.
-///
-/// 2: sources may ask with `Stats`. 3: connections have numbers. 5: and names; short bodies are in one piece with their headers.
-pub(super) const VERSION: u32 = 5;
 /// Length of a name.
 const NAME: usize = size_of::<U64>();
 /// Longest body of a notice; what is longer was not sent by us.
-pub(super) const LONGEST: usize = size_of::<Opening>() + NAME + WorkerAddress::LONGEST;
+pub(super) const LONGEST: usize = hello::Hello::SIZE + NAME + WorkerAddress::LONGEST;
 
 /// How frames go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,10 +40,10 @@ pub(in super::super) enum Way {
 impl Way {
     const ALL: [Self; 2] = [Self::Messages, Self::Puts];
 
-    const fn magic(self) -> [u8; 8] {
+    const fn tag(self) -> TransportTag {
         match self {
-            Self::Messages => *b"ifuncucx",
-            Self::Puts => *b"ifuncput",
+            Self::Messages => TransportTag::UCX,
+            Self::Puts => TransportTag::UCX_PUT,
         }
     }
 
@@ -61,42 +56,17 @@ impl Way {
     }
 }
 
-/// How each message begins.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Opening {
-    magic: [u8; 8],
-    version: U32,
-}
-
-impl Opening {
-    /// How a message of this side begins, and the name.
-    fn of(way: Way, name: Name) -> [u8; size_of::<Self>() + NAME] {
-        let opening = Self {
-            magic: way.magic(),
-            version: U32::new(VERSION),
-        };
-        let mut bytes = [0; _];
-        bytes[..size_of::<Self>()].copy_from_slice(opening.as_bytes());
-        bytes[size_of::<Self>()..].copy_from_slice(U64::new(name.0).as_bytes());
-        bytes
-    }
-}
-
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Terms {
-    epoch: U64,
-    limits: [U64; 3],
     to_target: [U32; 2],
     to_source: [U32; 2],
 }
 
-/// What a target says to those it takes.
+/// What a target sends to the sources that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Welcome {
-    pub(super) epoch: u64,
-    pub(super) limits: Limits,
+    pub(super) hello: hello::Hello,
     pub(super) to_target: RingSize,
     pub(super) to_source: RingSize,
 }
@@ -112,9 +82,10 @@ pub(super) enum Malformed {
     Nonsense(&'static str),
 }
 
-/// What a source says of itself.
+/// A source's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
+    pub(super) hello: hello::Hello,
     /// What it knows the connection by.
     pub(super) name: Name,
     /// Where an endpoint to it leads, if it needs one.
@@ -123,13 +94,16 @@ pub(super) struct Hello {
 
 impl Hello {
     pub(super) fn encode(&self, way: Way) -> Vec<u8> {
-        let address = self.address.as_ref().map(WorkerAddress::to_bytes);
-        [&Opening::of(way, self.name)[..], &address.unwrap_or_default()].concat()
+        let mut message = encode(way, &self.hello, self.name);
+        if let Some(address) = &self.address {
+            message.extend(address.to_bytes());
+        }
+        message
     }
 
-    /// Judges a source's message.
+    /// Parses a source's message.
     pub(super) fn decode(way: Way, message: &[u8]) -> Result<Self, Malformed> {
-        let (name, rest) = open(way, message)?;
+        let (hello, name, rest) = open(way, message)?;
         let address = match rest {
             [] => None,
             rest => Some(
@@ -137,62 +111,71 @@ impl Hello {
                     .map_err(|_| Malformed::Nonsense("the address of its worker is damaged"))?,
             ),
         };
-        Ok(Self { name, address })
+        Ok(Self { hello, name, address })
     }
 }
 
 /// A target's message that it does not take the connection.
-pub(super) fn refusal(way: Way, why: &str) -> Vec<u8> {
+pub(super) fn refusal(way: Way, busy: bool, why: &str) -> Vec<u8> {
     const ROOM: usize = 1000;
-    let mut message = Opening::of(way, Name::NONE).to_vec();
+    let mut message = Opening::refusal(way.tag(), busy).as_bytes().to_vec();
     message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(ROOM)]);
     message
 }
 
 /// Why the target does not take the connection.
 pub(super) fn decode_refusal(way: Way, message: &[u8]) -> Result<String, Malformed> {
-    open(way, message).map(|(_, why)| String::from_utf8_lossy(why).into_owned())
+    match hello::parse(way.tag(), message)? {
+        Message::Refused(why) | Message::Busy(why) => Ok(String::from_utf8_lossy(why).into_owned()),
+        Message::Hello(..) => Err(Malformed::Nonsense("its refusal is of no known form")),
+    }
 }
 
-/// The name, and what follows.
-fn open(way: Way, message: &[u8]) -> Result<(Name, &[u8]), Malformed> {
-    const SHORT: Malformed = Malformed::Nonsense("its first message is too short");
-    match Opening::read_from_prefix(message) {
-        Ok((opening, _)) if opening.magic != way.magic() => {
-            let other = Way::ALL.into_iter().find(|way| way.magic() == opening.magic);
-            Err(other.map_or(Malformed::Nonsense("it does not say what it is"), Malformed::Way))
+impl From<HelloError> for Malformed {
+    fn from(error: HelloError) -> Self {
+        match error {
+            HelloError::Version(theirs) => Self::Version(theirs),
+            HelloError::Transport(theirs) => {
+                let other = Way::ALL.into_iter().find(|way| way.tag() == theirs);
+                other.map_or(Self::Nonsense("it does not say what it is"), Self::Way)
+            }
+            HelloError::NoHello => Self::Nonsense("it does not say what it is"),
+            HelloError::Form => Self::Nonsense("its first message is too short"),
         }
-        Ok((opening, _)) if opening.version != VERSION => Err(Malformed::Version(opening.version.get())),
-        Ok((_, rest)) => match U64::read_from_prefix(rest) {
-            Ok((name, rest)) => Ok((Name(name.get()), rest)),
-            Err(_) => Err(SHORT),
-        },
-        Err(_) => Err(SHORT),
     }
+}
+
+/// A hello, and the name.
+fn encode(way: Way, hello: &hello::Hello, name: Name) -> Vec<u8> {
+    [&hello.encode(way.tag())[..], U64::new(name.0).as_bytes()].concat()
+}
+
+/// The hello, the name, and what follows.
+fn open(way: Way, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malformed> {
+    let Message::Hello(hello, rest) = hello::parse(way.tag(), message)? else {
+        return Err(Malformed::Nonsense("its first message is a refusal"));
+    };
+    let (name, rest) = U64::read_from_prefix(rest).map_err(|_| HelloError::Form)?;
+    Ok((hello, Name(name.get()), rest))
 }
 
 impl Welcome {
-    /// To a source, who says it with this name to it.
+    /// To a source that puts this name into its messages.
     pub(super) fn encode(&self, way: Way, name: Name) -> Vec<u8> {
-        let Limits {
-            max_payload,
-            max_image,
-            max_answer,
-        } = self.limits;
         let ring = |size: RingSize| [size.slots.into(), size.data.into()];
         let terms = Terms {
-            epoch: self.epoch.into(),
-            limits: [max_payload, max_image, max_answer].map(U64::new),
             to_target: ring(self.to_target),
             to_source: ring(self.to_source),
         };
-        [&Opening::of(way, name)[..], terms.as_bytes()].concat()
+        let mut message = encode(way, &self.hello, name);
+        message.extend(terms.as_bytes());
+        message
     }
 
-    /// Judges a target's message; and by which name the target knows the connection, and what it says of its ring, which is
+    /// Parses a target's message; and by which name the target knows the connection, and what it sends of its ring, which is
     /// nothing if frames are not put.
     pub(super) fn decode(way: Way, message: &[u8]) -> Result<(Self, Name, &[u8]), Malformed> {
-        let (name, rest) = open(way, message)?;
+        let (hello, name, rest) = open(way, message)?;
         let (terms, ring_of_target) = Terms::read_from_prefix(rest)
             .map_err(|_| Malformed::Nonsense("its welcome is of no known form"))?;
         if way == Way::Messages && !ring_of_target.is_empty() {
@@ -202,14 +185,8 @@ impl Welcome {
             slots: slots.get(),
             data: data.get(),
         };
-        let [max_payload, max_image, max_answer] = terms.limits.map(U64::get);
         let welcome = Self {
-            epoch: terms.epoch.get(),
-            limits: Limits {
-                max_payload,
-                max_image,
-                max_answer,
-            },
+            hello,
             to_target: ring(terms.to_target),
             to_source: ring(terms.to_source),
         };
@@ -223,17 +200,13 @@ impl Welcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::ConnectConfig;
 
     const NAMED: Name = Name(0x8765_4321_0000_0007);
 
     fn welcome() -> Welcome {
         Welcome {
-            epoch: 0x0123_4567_89ab_cdef,
-            limits: Limits {
-                max_payload: 1,
-                max_image: 2,
-                max_answer: 3,
-            },
+            hello: ConnectConfig::default().hello(),
             to_target: RingSize {
                 slots: 4,
                 data: 1 << 20,
@@ -248,6 +221,7 @@ mod tests {
     #[test]
     fn messages_survive_the_way() {
         let mut hello = Hello {
+            hello: welcome().hello,
             name: NAMED,
             address: None,
         };
@@ -260,9 +234,12 @@ mod tests {
                 hello.address = address;
                 assert_eq!(Hello::decode(way, &hello.encode(way)), Ok(hello.clone()));
             }
-            assert_eq!(decode_refusal(way, &refusal(way, "full")), Ok("full".into()));
+            assert_eq!(
+                decode_refusal(way, &refusal(way, true, "full")),
+                Ok("full".into())
+            );
             let long = "ü".repeat(LONGEST);
-            assert!(refusal(way, &long).len() <= LONGEST);
+            assert!(refusal(way, true, &long).len() <= LONGEST);
         }
         let other = Hello::decode(Way::Messages, &hello.encode(Way::Puts));
         assert_eq!(other, Err(Malformed::Way(Way::Puts)));
@@ -272,10 +249,11 @@ mod tests {
     fn other_versions_are_told_apart_from_nonsense() {
         const WAY: Way = Way::Messages;
         let mut newer = welcome().encode(WAY, NAMED);
-        newer[8] = VERSION as u8 + 1;
+        newer[8] += 1;
         newer.truncate(12);
-        assert_eq!(Welcome::decode(WAY, &newer), Err(Malformed::Version(VERSION + 1)));
-        newer[8] = VERSION as u8;
+        let version = hello::WIRE_VERSION + 1;
+        assert_eq!(Welcome::decode(WAY, &newer), Err(Malformed::Version(version)));
+        newer[8] -= 1;
         assert!(matches!(
             Welcome::decode(WAY, &newer),
             Err(Malformed::Nonsense(_))
@@ -294,7 +272,7 @@ mod tests {
         fn any_bytes_are_judged(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
             const WAY: Way = Way::Puts;
             if real > 0 {
-                bytes.splice(..0, Hello { name: NAMED, address: None }.encode(WAY));
+                bytes.splice(..0, Hello { hello: welcome().hello, name: NAMED, address: None }.encode(WAY));
             }
             let _ = Hello::decode(WAY, &bytes);
             let _ = decode_refusal(WAY, &bytes);

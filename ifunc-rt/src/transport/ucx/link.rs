@@ -1,8 +1,8 @@
 //! One side of a connection, as the layers above have it.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
@@ -11,7 +11,6 @@ use super::attached::Attached;
 use super::credits::SendWindow;
 use super::engine::{Engine, Locked};
 use super::events::Data;
-use super::handshake::Welcome;
 use super::header::Head;
 use super::packet::Packet;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
@@ -35,10 +34,9 @@ impl Drop for Handle {
 pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     let locked = engine.lock();
     let connection = locked.state.connections.get(&id)?;
-    let Stage::Open { welcome, out, .. } = &connection.stage else {
+    let (Stage::Open { out, .. }, Some(hello)) = (&connection.stage, connection.hello) else {
         return None;
     };
-    let Welcome { limits, epoch, .. } = *welcome;
     let max_body = out.max_body();
     let polls = locked.state.polls;
     let handle = Handle::new(engine, id, &connection.signs);
@@ -61,8 +59,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
         .into(),
         waiter: Arc::new(Sleeper(handle)),
         peer: Peer { uid: None, pid: None },
-        limits,
-        epoch,
+        hello,
         key: id.key(),
     })
 }
@@ -412,16 +409,21 @@ impl Sleeper {
     /// The longest sleep: UCX notices some things, a peer's end among them, only in progress.
     const SLICE: Duration = Duration::from_millis(5);
 
-    /// As long, or as many milliseconds as `IFUNC_TEST_UCX_SLICE` says: with a sleep that is longer than a test waits, the test sees a
-    /// lost wake-up.
+    /// The longest sleep. Tests lengthen it by `IFUNC_TEST_UCX_SLICE`, in milliseconds: a wake-up that is lost is then not
+    /// hidden by the end of a slice.
     fn slice() -> Duration {
-        static SLICE: OnceLock<Duration> = OnceLock::new();
-        *SLICE.get_or_init(|| {
-            let longer = std::env::var("IFUNC_TEST_UCX_SLICE").ok();
-            longer
-                .and_then(|milliseconds| milliseconds.parse().ok())
-                .map_or(Self::SLICE, Duration::from_millis)
-        })
+        #[cfg(any(test, feature = "failpoints"))]
+        {
+            static SLICE: std::sync::OnceLock<Duration> = std::sync::OnceLock::new();
+            *SLICE.get_or_init(|| {
+                let longer = std::env::var("IFUNC_TEST_UCX_SLICE").ok();
+                longer
+                    .and_then(|milliseconds| milliseconds.parse().ok())
+                    .map_or(Self::SLICE, Duration::from_millis)
+            })
+        }
+        #[cfg(not(any(test, feature = "failpoints")))]
+        Self::SLICE
     }
 }
 

@@ -1,7 +1,6 @@
 //! The target's side of making connections.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -106,9 +105,7 @@ impl Acceptor {
         Self {
             listener,
             welcome: Welcome {
-                // Keys from the system's random numbers, a counter, the time: another one in every run.
-                epoch: RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())) | 1,
-                limits: config.limits,
+                hello: config.hello(),
                 to_target: config.to_target,
                 to_source: config.to_source,
             },

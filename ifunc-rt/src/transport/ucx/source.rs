@@ -1,5 +1,6 @@
 //! The source's side of making a connection.
 
+use ifunc_abi::hello;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use ::ucx::{EndpointId, Error, Library, Status};
 
 use super::attempts::{self, Attempt};
 use super::engine::{Engine, Locked};
-use super::handshake::{Hello, Malformed, VERSION, Way};
+use super::handshake::{Hello, Malformed, Way};
 use super::header::Notice;
 use super::requests::watched;
 use super::settings::{Settings, check_version};
@@ -49,7 +50,7 @@ pub(super) fn connect(
             })
         })?;
         let id = locked.state.insert(endpoint, true, Stage::Calling);
-        send_hello(&mut locked, id, None);
+        send_hello(&mut locked, id, config, None);
         wait_for_answer(&engine, locked, id, address.clone(), attempt)
     })
 }
@@ -74,7 +75,7 @@ pub(super) fn connect_to_worker(
         if let Some(connection) = locked.state.connections.get_mut(&id) {
             connection.am_id = Some(to.am_id());
         }
-        send_hello(&mut locked, id, Some(own));
+        send_hello(&mut locked, id, config, Some(own));
         wait_for_answer(&engine, locked, id, address.clone(), attempt)
     })
 }
@@ -187,7 +188,7 @@ impl Over {
     /// Connects to the target on the worker at the other end.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, ConnectError> {
         let (mut locked, id) = self.begin()?;
-        send_hello(&mut locked, id, None);
+        send_hello(&mut locked, id, &ConnectConfig::default(), None);
         locked.progress_until(in_time(deadline), |locked| is_decided(locked, id));
         verdict(&self.engine, locked, id, Self::NAME.into())
     }
@@ -195,7 +196,7 @@ impl Over {
     /// Sends the hello, and waits for nothing.
     pub(crate) fn call(&self) -> Result<Calling, ConnectError> {
         let (mut locked, id) = self.begin()?;
-        send_hello(&mut locked, id, None);
+        send_hello(&mut locked, id, &ConnectConfig::default(), None);
         Ok(Calling {
             over: self.clone(),
             id,
@@ -247,7 +248,7 @@ fn in_time(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + GRACE)
 }
 
-fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddress>) {
+fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, config: &ConnectConfig, own: Option<WorkerAddress>) {
     let Some(name) = locked
         .state
         .connections
@@ -256,7 +257,11 @@ fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, own: Option<WorkerAddre
     else {
         return;
     };
-    let hello = Hello { name, address: own };
+    let hello = Hello {
+        hello: config.hello(),
+        name,
+        address: own,
+    };
     let way = locked.state.way;
     locked.notify_peer(id, Notice::Hello, 0, &hello.encode(way));
 }
@@ -301,7 +306,7 @@ fn verdict(
         (Some(Stage::Malformed(Malformed::Version(theirs))), _) => ConnectError::Version {
             address,
             theirs,
-            ours: VERSION,
+            ours: hello::WIRE_VERSION,
         },
         (Some(Stage::Malformed(Malformed::Way(_))), _) => {
             protocol("it answers in terms of another transport")

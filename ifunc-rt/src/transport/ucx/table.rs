@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ::ucx::{Endpoint, EndpointId, Listener, OperationId, Status};
+use ifunc_abi::hello::Hello;
 
 use super::credits::{Incoming, Outgoing, UnderWay};
 use super::events::{Data, Event};
@@ -116,11 +117,7 @@ pub(super) enum Stage {
     /// A target has refused the connection.
     TurnedAway,
     /// Frames may come and go.
-    Open {
-        welcome: Welcome,
-        out: Outgoing,
-        incoming: Incoming,
-    },
+    Open { out: Outgoing, incoming: Incoming },
 }
 
 /// A connection.
@@ -133,6 +130,8 @@ pub(super) struct Connection {
     pub(super) name: Name,
     /// What it is called in what is sent to the peer; none: it has not said.
     pub(super) peer: Name,
+    /// What the peer stated about itself.
+    pub(super) hello: Option<Hello>,
     /// The id of the active messages that the peer listens to; `None`: the engine's.
     pub(super) am_id: Option<u16>,
     /// The operation that closes it.
@@ -219,6 +218,7 @@ impl State {
             owns_endpoint: owned,
             name: Name::new(id.0, self.nonces.next(id)),
             peer: Name::NONE,
+            hello: None,
             am_id: None,
             closing: None,
             stage,

@@ -1,5 +1,6 @@
 //! Both sides in one process.
 
+use ifunc_abi::hello::Roles;
 use std::time::Instant;
 
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
@@ -15,7 +16,10 @@ fn frames_of_all_sizes_go_both_ways() {
     assert_eq!(listener.address(), address.to_string());
     let mut source = connect(&address, soon()).unwrap();
     let mut target = accept(&mut *listener);
-    assert_eq!((source.limits, source.epoch), (target.limits, target.epoch));
+    assert_eq!(source.hello.limits, small().limits);
+    assert_ne!(source.hello.epoch, 0);
+    assert!(source.hello.roles == Roles::SERVES && target.hello.roles == Roles::INVOKES);
+    assert_eq!(source.hello.arch, target.hello.arch);
     assert_eq!(source.peer.uid, Some(rustix::process::geteuid().as_raw()));
     assert_eq!(target.peer.pid, std::process::id().try_into().ok());
     let largest = source.tx.max_body();

@@ -3,12 +3,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use ifunc_abi::hello::{HelloError, WIRE_VERSION};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{accept, name, receive, shm, small, soon};
 use crate::transport::bell::sleep_on;
 use crate::transport::shm::directory::candidates;
-use crate::transport::shm::handshake::VERSION;
 use crate::transport::shm::place::{new_socket, socket_address, socket_path};
 use crate::transport::{ConnectError, connect, listen};
 
@@ -74,9 +74,9 @@ fn another_version_is_told_ours() {
     )
     .unwrap();
     let answer = hear(&socket);
-    let ours = [&b"ifuncshm"[..], &VERSION.to_le_bytes(), &1u32.to_le_bytes()].concat();
+    let ours = [&b"ifuncshm"[..], &WIRE_VERSION.to_le_bytes(), &1u32.to_le_bytes()].concat();
     assert_eq!(answer[..16], ours);
-    let why = format!("version {VERSION} of the transport, not 1");
+    let why = HelloError::Version(1).to_string();
     assert!(answer.ends_with(why.as_bytes()));
 }
 

@@ -237,7 +237,7 @@ fn a_killed_target_is_noticed_and_its_name_is_free() {
             let _ = receive(&mut link).unwrap();
             link.rx.settle();
         }
-        let epoch = link.epoch;
+        let epoch = link.hello.epoch;
         target.kill();
         let killed = Instant::now();
         if round % 2 == 0 && receive(&mut link).is_ok_and(|frame| frame.is_none()) && link.rx.arm() {
@@ -253,7 +253,7 @@ fn a_killed_target_is_noticed_and_its_name_is_free() {
         ));
         let mut listener = listen(&shm(&name), small()).unwrap();
         let again = connect(&shm(&name), soon()).unwrap();
-        assert_ne!(again.epoch, epoch);
+        assert_ne!(again.hello.epoch, epoch);
         accept(&mut *listener);
         drop(listener);
         assert_eq!(traces(&name), Vec::<PathBuf>::new());

@@ -11,7 +11,6 @@ use super::ring::{Consumer, Landed, Producer};
 use super::sleeping::Verdict;
 use crate::transport::ucx::credits::UnderWay;
 use crate::transport::ucx::engine::Engine;
-use crate::transport::ucx::handshake::Welcome;
 use crate::transport::ucx::link::{Handle, Sleeper, connection};
 use crate::transport::ucx::packet::{BODY, Packet};
 use crate::transport::ucx::table::{ConnectionId, Stage};
@@ -21,10 +20,9 @@ use crate::transport::{Body, Frame, Inbound, Link, LinkError, Outbound, Park, Pe
 pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     let locked = engine.lock();
     let connection = locked.state.connections.get(&id)?;
-    let Stage::Put(rings) = &connection.stage else {
+    let (Stage::Put(rings), Some(hello)) = (&connection.stage, connection.hello) else {
         return None;
     };
-    let Welcome { limits, epoch, .. } = rings.welcome;
     let (view, peer) = (rings.view.clone(), rings.peer);
     let handle = Handle::new(engine, id, &connection.signs);
     drop(locked);
@@ -49,8 +47,7 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
         .into(),
         waiter: Arc::new(Sleeper::new(handle)),
         peer: Peer { uid: None, pid: None },
-        limits,
-        epoch,
+        hello,
         key: id.key(),
     })
 }

@@ -21,7 +21,7 @@ impl Locked<'_> {
         welcome: Welcome,
     ) -> Result<(), &'static str> {
         let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
-        match self.make_offer(welcome, to_target, to_source) {
+        match self.make_offer(to_target, to_source) {
             Ok((rings, offer)) => {
                 let Some(connection) = self.state.connections.get_mut(&id) else {
                     return Ok(());
@@ -113,7 +113,7 @@ impl Locked<'_> {
             }
         };
         let made = self
-            .make_offer(welcome, to_source, to_target)
+            .make_offer(to_source, to_target)
             .and_then(|(mut rings, ours)| {
                 self.take_offer(&mut rings, id, &theirs)?;
                 Ok((rings, ours))

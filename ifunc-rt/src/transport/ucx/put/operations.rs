@@ -14,7 +14,6 @@ use super::rings::Rings;
 use crate::transport::LinkError;
 use crate::transport::ucx::credits::UnderWay;
 use crate::transport::ucx::engine::{Core, Locked};
-use crate::transport::ucx::handshake::Welcome;
 use crate::transport::ucx::header::Credits;
 use crate::transport::ucx::packet::{BODY, Packet, Purpose};
 use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
@@ -43,7 +42,6 @@ impl Locked<'_> {
     /// Memory that this side receives in, laid out for `mine`, and the offer of it.
     pub(in super::super) fn make_offer(
         &mut self,
-        welcome: Welcome,
         mine: Layout,
         peer: Layout,
     ) -> Result<(Box<Rings>, Offer), ::ucx::Error> {
@@ -61,7 +59,7 @@ impl Locked<'_> {
         }
         let view = View::new(Arc::new(memory), mine, offer.nonce);
         view.clear();
-        Ok((Box::new(Rings::new(welcome, view, peer)), offer))
+        Ok((Box::new(Rings::new(view, peer)), offer))
     }
 
     /// Takes the peer's offer.

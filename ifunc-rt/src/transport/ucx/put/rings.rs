@@ -4,13 +4,11 @@ use ::ucx::RemoteMemory;
 
 use super::layout::{Layout, View};
 use super::sleeping::{Sleeping, Verdict};
-use crate::transport::ucx::handshake::Welcome;
 use crate::transport::ucx::header::Credits;
 
 /// Both rings of a connection: the one that this side receives in, and what it needs to write to the other.
 #[derive(Debug)]
 pub(in super::super) struct Rings {
-    pub(in super::super) welcome: Welcome,
     pub(in super::super) view: View,
     /// The peer's memory, once it has offered it.
     pub(in super::super) remote: Option<RemoteMemory>,
@@ -52,9 +50,8 @@ impl Giving {
 }
 
 impl Rings {
-    pub(in super::super) fn new(welcome: Welcome, view: View, peer: Layout) -> Self {
+    pub(in super::super) fn new(view: View, peer: Layout) -> Self {
         Self {
-            welcome,
             view,
             remote: None,
             peer,

@@ -24,8 +24,9 @@ fn a_target_listens_on_loopback_and_says_where(way: Way) {
     let at = host_port(&address_of_it);
     assert_eq!(at.host, "127.0.0.1");
     assert_ne!(at.port, 0);
-    assert_eq!(source.limits, LIMITS);
-    assert_eq!(source.epoch, target.epoch);
+    assert_eq!(source.hello.limits, LIMITS);
+    assert_ne!(source.hello.epoch, 0);
+    assert_eq!(target.hello.roles, ifunc_abi::hello::Roles::INVOKES);
     assert!(!source.waiter.is_gone() && !target.waiter.ask_gone());
     assert!(receive(&mut target).unwrap().is_none() && receive(&mut source).unwrap().is_none());
     assert!(matches!(

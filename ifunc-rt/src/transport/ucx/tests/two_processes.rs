@@ -247,7 +247,7 @@ fn a_killed_target_is_noticed_and_found_again(way: Way) {
     for round in 0..3 {
         let mut link = connect(&to.parse().unwrap(), soon()).unwrap();
         echoes(&mut link, round, 100).unwrap();
-        let epoch = link.epoch;
+        let epoch = link.hello.epoch;
         other.kill();
         let killed = Instant::now();
         if round == 0 {
@@ -266,7 +266,7 @@ fn a_killed_target_is_noticed_and_found_again(way: Way) {
         // The same port: nothing of the one before keeps it.
         other = Other::start("echo", &to, &reuse);
         let mut again = connect(&to.parse().unwrap(), soon()).unwrap();
-        assert_ne!(again.epoch, epoch);
+        assert_ne!(again.hello.epoch, epoch);
         echoes(&mut again, round, 2000).unwrap();
     }
 }

@@ -69,6 +69,7 @@ impl Drop for Host {
 pub(super) fn survive(address: &str) {
     let config = ConnectConfig {
         peer_timeout: PEER_TIMEOUT,
+        ..ConnectConfig::default()
     };
     let mut link = crate::transport::connect_with(&address.parse().unwrap(), &config, soon()).unwrap();
     echoes(&mut link, 1, 3000).unwrap();
