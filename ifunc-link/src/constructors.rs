@@ -83,7 +83,7 @@ impl<'w, 'a> Collector<'w, 'a> {
     ) {
         let support = self.inputs.role(index) == Role::Support;
         let mut by = vec![Referrer {
-            who: format!("section `{}` of {}", section.name, object.name),
+            name: format!("section `{}` of {}", section.name, object.name),
             ..Referrer::default()
         }];
         // Says why the object is there: the author did not name it.

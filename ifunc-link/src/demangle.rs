@@ -1,15 +1,15 @@
-//! Symbols as they stand in the source: Rust's and C++'s.
+//! Names of symbols as in the source: Rust and C++.
 
 use std::fmt;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
-/// Longest name that is shown, in bytes. A mangled name may stand for one that is exponentially longer.
+/// Maximum length of a demangled name in bytes. A mangled name can demangle to an exponentially longer one.
 const LONGEST: usize = 4096;
-/// How deep names of C++ may nest; compilers are content with less.
+/// Maximum nesting of C++ names; names that compilers write nest less.
 const DEEPEST: u32 = 96;
 
-/// The name as it stands in the source; as it is, if it is not mangled or too long when it is not.
+/// The name as in the source. A name that is not mangled, or that would be too long, is returned unchanged.
 pub(crate) fn demangle(symbol: &str) -> String {
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         let mut out = Bounded::default();
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_name_that_would_be_endless_stays_mangled() {
-        // Each pair is made of the one before, twice.
+        // Each pair holds the previous one twice.
         let mut name = String::from("_Z1fSt4pairIiiE");
         let mut last = String::from("S0_");
         for index in 1..30 {

@@ -1,8 +1,8 @@
-//! Which symbol is around a place of an object: what messages call it.
+//! The innermost symbol around an offset of an object: its name in messages.
 
 use crate::object_file::{Location, Symbol};
 
-/// Where one symbol is the innermost one.
+/// A range where one symbol is the innermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     section: usize,
@@ -11,13 +11,12 @@ struct Extent {
     symbol: usize,
 }
 
-/// The extents of an object's named symbols, sorted, no two over each other.
+/// The extents of an object's named symbols, sorted and disjoint.
 #[derive(Debug)]
 pub(crate) struct Extents(Vec<Extent>);
 
 impl Extents {
-    /// Where extents lie over each other, the one that begins last counts; of those that begin together, the first of the
-    /// symbol table.
+    /// Where symbols overlap, the one that begins last counts; of those that begin together, the first of the symbol table.
     pub(crate) fn of(symbols: &[Symbol<'_>]) -> Self {
         let named = symbols
             .iter()
@@ -62,18 +61,18 @@ impl Extents {
     }
 }
 
-/// A walk over the extents of a section by their offsets.
+/// A sweep over the symbols of a section by their offsets.
 #[derive(Default)]
 struct Sweep {
-    /// Those that began and may not have ended, the innermost last.
+    /// Symbols that have begun and may not have ended, the innermost last.
     open: Vec<Extent>,
-    /// Up to here all is said.
+    /// The offset up to which `done` is complete.
     at: u64,
     done: Vec<Extent>,
 }
 
 impl Sweep {
-    /// Says who is the innermost up to `until`.
+    /// Completes `done` up to `until`.
     fn advance(&mut self, until: u64) {
         while let Some(&top) = self.open.last() {
             let (start, end) = (top.start.max(self.at), top.end.min(until));

@@ -85,7 +85,7 @@ pub(crate) struct Collector<'w, 'a> {
     pub(crate) current: Option<(usize, u64)>,
     /// The entry's symbol.
     pub(crate) root: String,
-    /// The members of archives that an ordinary linker extracts; computed when a weak reference asks.
+    /// The members of archives that an ordinary linker extracts; computed for the first weak reference to a member.
     pub(crate) extracted: OnceCell<BTreeSet<usize>>,
 }
 

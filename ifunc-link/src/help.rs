@@ -1,10 +1,10 @@
-//! How to mend what a link refuses.
+//! The help lines of refusals.
 
 pub(crate) const NO_ENTRY: &str = "define a function of this name: `void X_main(void *payload, size_t payload_size, void *target_args)` in C, `#[ifunc] fn X` in Rust";
 pub(crate) const THREAD_LOCAL: &str = "an image has no thread-local storage: use a `static`, keep the value in the target arguments, or reach it through an import";
 pub(crate) const CONSTRUCTOR: &str =
-    "nobody would run it: initialise the data with a constant, or on the first call of the ifunc";
-pub(crate) const CPU_SUPPORTS: &str = "`__builtin_cpu_supports` and `__builtin_cpu_is` read what a constructor of the compiler's library fills in, and nobody would run it: call `__builtin_cpu_init()` first";
+    "an image runs no constructors: initialise the data with a constant, or on the first call of the ifunc";
+pub(crate) const CPU_SUPPORTS: &str = "`__builtin_cpu_supports` and `__builtin_cpu_is` read what a constructor of the compiler's library fills in, and an image runs no constructors: call `__builtin_cpu_init()` first";
 pub(crate) const SUPPORT_CONSTRUCTOR: &str =
     "the compiler's library fills this in when a program starts, which an image never does: do without it";
 pub(crate) const GNU_IFUNC: &str = "this is GNU C's load-time dispatch, another thing than an injected function: call one implementation directly, or choose it in the function (`__builtin_cpu_init()` first, then `__builtin_cpu_supports`)";
@@ -37,7 +37,7 @@ pub(crate) const THIN_ARCHIVE: &str =
 
 pub(crate) const DUPLICATE: &str = "remove one of them, give it another name, or make it `static`";
 pub(crate) const SECTION_BOUNDS: &str =
-    "an image is no list of sections: put what the section collects into an array";
+    "an image keeps no list of sections: put what the section collects into an array";
 pub(crate) const LINKER_SYMBOL: &str =
     "the linker of a program defines it for the program's own file, which an image is not in: do without it";
 
@@ -58,7 +58,7 @@ pub(crate) fn undeclared(symbol: &str) -> String {
     }
 }
 
-/// What the source says where compilers write `symbol`.
+/// The source construct that compilers turn into a call of `symbol`.
 fn written_as(symbol: &str) -> Option<&'static str> {
     Some(match symbol {
         "puts" | "putchar" => "`printf`",

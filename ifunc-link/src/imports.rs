@@ -1,4 +1,4 @@
-//! What becomes of a symbol that no input defines: an import, or a reason against the image.
+//! Symbols that no input defines: each is an import or a reason against the image.
 
 use ifunc_abi::{name, symbols};
 use object::elf;
@@ -10,7 +10,7 @@ use crate::reason::Rule;
 use crate::refuse::Site;
 use crate::{Imports, help};
 
-/// What only landing pads call, which nothing ever lands on: an image does not unwind.
+/// Whether only landing pads call the symbol. Landing pads never run: an image does not unwind.
 fn is_landing_pad(symbol: &str) -> bool {
     matches!(
         symbol,
@@ -26,7 +26,7 @@ fn is_landing_pad(symbol: &str) -> bool {
     )
 }
 
-/// What starts to unwind.
+/// Functions that start unwinding.
 const THROWS: [&str; 5] = [
     "__cxa_allocate_exception",
     "__cxa_throw",
@@ -36,18 +36,18 @@ const THROWS: [&str; 5] = [
 ];
 
 impl<'w, 'a> Collector<'w, 'a> {
-    /// An undefined symbol: an import, if it may be one.
+    /// Makes an import of an undefined symbol, or refuses it.
     pub(crate) fn import(&mut self, site: &Site<'w, 'a>, symbol: &Symbol<'a>) -> Option<Target> {
         match symbol.name {
             "_GLOBAL_OFFSET_TABLE_" => {
                 self.report(site, Rule::GotRelative, symbol.name, "", help::GOT_RELATIVE);
                 return None;
             }
-            // An image never unwinds: its panics end the invocation. The calls are in dead landing pads.
+            // The calls are in landing pads, which never run: a panic ends the invocation.
             name if is_landing_pad(name) => {
                 return Some(Target::Section(self.trap(site.object.arch)));
             }
-            // The second half of what was refused already.
+            // The second half of a pair whose first half was refused already.
             "__tls_get_addr" if self.reasons.has(Rule::ThreadLocal) => return None,
             name if THROWS.contains(&name) => {
                 self.report(site, Rule::Unwinding, name, "", help::UNWINDING);

@@ -1,8 +1,8 @@
-//! The objects and archives of a link, and who defines a symbol.
+//! The objects and archives of a link, and the definitions of symbols in them.
 //!
-//! Objects are all there; a member of an archive is read when a symbol that it defines is asked for. Which definition
-//! is taken depends on the inputs alone, never on what was linked before: a linker that makes several images of one
-//! archive makes each as if it were the only one.
+//! Objects are read when the linker opens. A member of an archive is read when a symbol that it defines is looked up. Which
+//! definition wins depends on the inputs alone and not on earlier links: of several images from one archive, each is made
+//! as if it were the only one.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,16 +13,16 @@ use crate::help;
 use crate::lines::Lines;
 use crate::object_file::{Location, Object, Symbol, Unreadable, without_version};
 
-/// Whose code an input is.
+/// The origin of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The author's: a constructor in it is refused, because it would silently not run.
+    /// An object of the author. A constructor in it is refused, because it would silently not run.
     User,
-    /// The author's too, an object that stands beside the ones this image is about: it is asked when they lack a
-    /// definition, and may define again what they define, as a member of an archive may.
+    /// An object of the author that belongs to other ifuncs. It is searched after the [`User`](Self::User) objects, as an
+    /// archive is, and may define the same symbols.
     Neighbour,
-    /// The compiler's support library (`libgcc.a`): a constructor in it is refused as well, unless the image calls its
-    /// function itself (`__builtin_cpu_init`).
+    /// The compiler's support library (`libgcc.a`). A constructor in it is refused, unless the image calls its function
+    /// itself (`__builtin_cpu_init`).
     Support,
 }
 
@@ -33,7 +33,7 @@ pub struct Input<'a> {
     pub name: &'a str,
     /// Its bytes.
     pub data: &'a [u8],
-    /// Whose it is.
+    /// Its origin.
     pub role: Role,
 }
 
@@ -43,7 +43,7 @@ pub struct Input<'a> {
 pub struct InputError {
     /// The input.
     pub name: String,
-    /// What is wrong with it and, in a line that begins with `help: `, what to do.
+    /// The defect, and a line that begins with `help: `.
     pub reason: String,
 }
 
@@ -56,23 +56,22 @@ impl InputError {
     }
 }
 
-/// An object that is read when it is needed.
+/// An object that is read on first use.
 struct LazyObject<'a> {
     name: String,
     data: &'a [u8],
     role: Role,
-    /// A member of an archive: of equal definitions the first is the one that is meant.
+    /// Among members of archives, the first of equal definitions wins.
     is_archive_member: bool,
     object: OnceCell<Result<Object<'a>, Unreadable>>,
-    /// Read when something of the object is refused.
+    /// Read for the first refusal of the object.
     lines: OnceCell<Option<Lines>>,
 }
 
-/// Objects among which the best definition wins. Groups are searched in order: the objects, their neighbours, then each
-/// archive.
+/// Objects among which the best definition wins. The search order of groups: the objects, their neighbours, each archive.
 #[derive(Default)]
 struct SearchGroup<'a> {
-    /// Symbol to the objects that define it, in order.
+    /// The objects that define a symbol, in order.
     index: HashMap<&'a str, Vec<usize>>,
 }
 
@@ -81,7 +80,7 @@ struct SearchGroup<'a> {
 pub(crate) struct Definition {
     pub(crate) object: usize,
     pub(crate) symbol: usize,
-    /// Another object whose definition is as good: which one is meant, nobody can tell.
+    /// Another object with an equally strong definition: the link is ambiguous.
     pub(crate) rival: Option<usize>,
 }
 
@@ -153,7 +152,7 @@ impl<'a> Inputs<'a> {
             let name = format!("{}({})", input.name, String::from_utf8_lossy(member.name()));
             let data = member.data(input.data).map_err(fail)?;
             let index = self.add(name, data, input.role, true);
-            // A symbol table counts from a member's header, which is of fixed length and may be followed by a name.
+            // The symbol table holds offsets of member headers. A header has a fixed length; a name may follow it.
             by_offset.insert(member.file_range().0, index);
         }
         match archive.symbols().map_err(fail)? {
@@ -176,7 +175,7 @@ impl<'a> Inputs<'a> {
                 }
             }
             None => {
-                // No index: every member that is an object is read. Others (metadata) are none of our business.
+                // Without a symbol table every member that is an object is read. Others hold metadata.
                 for index in first..self.objects.len() {
                     let _ = self.index_object(index, &mut group);
                 }
@@ -188,7 +187,7 @@ impl<'a> Inputs<'a> {
         Ok(group)
     }
 
-    /// The object of an index, read on the first call.
+    /// An object, read on the first call.
     pub(crate) fn object(&self, index: usize) -> Result<&Object<'a>, &Unreadable> {
         let index = &self.objects[index];
         index
@@ -197,7 +196,7 @@ impl<'a> Inputs<'a> {
             .as_ref()
     }
 
-    /// The source line of a place of an object, if the object tells.
+    /// The source line of an offset in an object, if the object has debug information.
     pub(crate) fn line(&self, index: usize, section: usize, offset: u64) -> Option<String> {
         let index = &self.objects[index];
         index
@@ -207,12 +206,12 @@ impl<'a> Inputs<'a> {
             .at(section, offset)
     }
 
-    /// How many objects there are, members of archives included.
+    /// Number of objects, members of archives included.
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whose an object is.
+    /// The origin of an object.
     pub(crate) fn role(&self, index: usize) -> Role {
         self.objects[index].role
     }
@@ -232,8 +231,8 @@ impl<'a> Inputs<'a> {
         self.objects[index].data
     }
 
-    /// The definition of `name` that wins: strong before common before weak, then the first. What comes later is asked
-    /// only if nothing was found, or if a common symbol yields to a strong definition.
+    /// The definition of `name` that wins: strong before common before weak, then the first. Later groups are searched only
+    /// if nothing was found, or for a strong definition that replaces a common symbol.
     pub(crate) fn definition(&self, name: &str) -> Result<Option<Definition>, (&str, &Unreadable)> {
         let mut common = None;
         for group in &self.groups {
@@ -278,7 +277,7 @@ impl<'a> Inputs<'a> {
         Ok(common)
     }
 
-    /// Whether two definitions stand in groups of one signature: copies of each other.
+    /// Whether two definitions are in COMDAT groups of one signature: copies of each other.
     pub(crate) fn are_copies(&self, one: &Definition, other: &Definition) -> bool {
         let group = |of: &Definition| {
             let object = self.object(of.object).ok()?;
@@ -290,8 +289,8 @@ impl<'a> Inputs<'a> {
         group(one).is_some_and(|signature| group(other) == Some(signature))
     }
 
-    /// The objects that references from `roots` and from the objects `given` need, directly or not, `given` included: as an
-    /// ordinary linker finds them. A weak reference extracts no member of an archive.
+    /// The objects `given`, and all that they and `roots` refer to, directly or not, as an ordinary linker finds them. A weak
+    /// reference extracts no member of an archive.
     pub(crate) fn closure<'n>(&'n self, given: BTreeSet<usize>, roots: &'n [String]) -> BTreeSet<usize> {
         let mut found = given;
         let mut open: Vec<usize> = found.iter().copied().collect();
@@ -327,7 +326,7 @@ impl<'a> Inputs<'a> {
         found
     }
 
-    /// Size and alignment of a common symbol: the largest that any object asks for.
+    /// Size and alignment of a common symbol: the largest of all objects.
     pub(crate) fn common_extent(&self, name: &str) -> (u64, u64) {
         let mut extent = (0, 1);
         for group in &self.groups {

@@ -1,21 +1,22 @@
 //! The static linker: relocatable objects and archives in, an image out.
 //!
-//! [`Linker::open`] reads the inputs; [`Linker::link`] makes the image of one ifunc: what `X_main` reaches, laid out as
-//! one position-independent range, every relocation resolved, turned into an install relocation, or refused by name.
-//! The same inputs give the same bytes.
+//! [`Linker::open`] reads the inputs. [`Linker::link`] makes the image of one ifunc: the code and data that `X_main` reaches,
+//! laid out as one position-independent range. Every relocation is resolved, turned into an install relocation, or refused
+//! by name. The same inputs give the same bytes.
 //!
 //! | step | file |
 //! |---|---|
-//! | objects and archives → sections, symbols, relocations | `object_file`, `pieces`, `inputs` |
-//! | entry → what it reaches, each relocation validated | `reach`, `imports` |
+//! | objects and archives → sections, symbols, relocations | `inputs`, `object_file` |
+//! | mergeable sections → strings and constants | `merge` |
+//! | entry → the sections that it reaches, a plan for each relocation | `gc`, `resolve`, `imports` → `graph` |
 //! | addresses | `layout` |
-//! | bytes | `emit` |
-//! | what became of the relocations | `uses` |
+//! | bytes | `relocate`, `emit` |
+//! | relocations and instructions of an architecture | `arch` (the seam), `arch/x86_64` |
+//! | reasons against an image | `refuse`, `constructors`, `reason`, `help` |
+//! | names and lines for messages | `demangle`, `extents`, `lines` |
 //! | names, lines and frames for debuggers | `debug` |
-//! | what an instruction looks like | `arch` (the seam), `arch/x86_64` |
-//! | which objects a library is made of, and what of them | `closure`, `digest` |
-//! | what is refused, and how to mend it | `refuse`, `constructors`, `reason`, `help` |
-//! | what it is called in the source, and where it stands there | `demangle`, `extents`, `lines` |
+//! | counts of resolved relocations | `uses` |
+//! | objects and digest of a shared library | `shared_library` |
 //!
 //! ```
 //! use ifunc_abi::image::Image;
@@ -87,16 +88,16 @@ pub enum Imports<'a> {
     /// Only these symbols, each with the fingerprint of its signature, and the four that the SDK makes
     /// ([`RUNTIME_IMPORTS`](ifunc_abi::symbols::RUNTIME_IMPORTS)): Rust, where every import is declared.
     Declared(BTreeMap<&'a str, Fingerprint>),
-    /// Whatever is undefined; the target decides: C.
+    /// Every undefined symbol; the target decides: C.
     Any,
 }
 
-/// The image that is wanted. Its entry is the symbol `NAME_main`.
+/// The image to make. Its entry is the symbol `NAME_main`.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// Name of the ifunc.
     pub name: &'a str,
-    /// What may be imported.
+    /// The imports that are allowed.
     pub imports: Imports<'a>,
     /// Flags of the image.
     pub flags: ImageFlags,
@@ -116,7 +117,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request that states no types and asks for no alignment.
+    /// A request without types and alignment.
     #[must_use]
     pub fn new(name: &'a str, imports: Imports<'a>) -> Self {
         Self {
@@ -138,14 +139,14 @@ impl<'a> Request<'a> {
 pub struct Linked {
     /// The image.
     pub image: Vec<u8>,
-    /// What became of its relocations, each kind of case once, in order.
+    /// How its relocations were resolved, each kind of case once, in order.
     pub relocations: Vec<RelocationUse>,
-    /// Its symbols, lines and call frames, for debuggers: an ELF relocatable file whose `.text` stands for the
-    /// read-execute part and whose `.data` stands for the read-write part.
+    /// Its symbols, lines and call frames, for debuggers: a relocatable ELF file whose `.text` represents the read-execute
+    /// part and whose `.data` represents the read-write part.
     pub debug: Vec<u8>,
 }
 
-/// Objects that images are made of.
+/// The inputs of links.
 pub struct Linker<'a> {
     inputs: inputs::Inputs<'a>,
 }
@@ -158,28 +159,28 @@ impl std::fmt::Debug for Linker<'_> {
 
 impl<'a> Linker<'a> {
     /// Reads objects, and the symbol tables of archives. Objects come before archives in the search for a definition;
-    /// archives are searched in order, and a member is read only when it defines something that is asked for.
+    /// archives are searched in order, and a member is read only when a symbol that it defines is looked up.
     ///
     /// # Errors
-    /// An input that is no relocatable ELF object of a supported architecture and no archive.
+    /// An input that is neither a relocatable ELF object of a supported architecture nor an archive.
     pub fn open(inputs: &[Input<'a>]) -> Result<Self, InputError> {
         Ok(Self {
             inputs: inputs::Inputs::open(inputs)?,
         })
     }
 
-    /// Makes the image of one ifunc. The result does not depend on what this linker linked before.
+    /// Makes the image of one ifunc. The result does not depend on earlier links of this linker.
     ///
     /// # Errors
-    /// Every reason why what the entry reaches makes no image.
+    /// Every reason against the image.
     pub fn link(&self, request: &Request<'_>) -> Result<Vec<u8>, LinkError> {
         self.link_explained(request).map(|linked| linked.image)
     }
 
-    /// As [`link`](Self::link), and says what became of the relocations.
+    /// As [`link`](Self::link), with the debug object and the uses of relocations.
     ///
     /// # Errors
-    /// Every reason why what the entry reaches makes no image.
+    /// Every reason against the image.
     pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
         let graph = gc::collect(&self.inputs, request)?;
         let layout = layout::lay_out(&graph).map_err(|reasons| reasons.into_error(request.name))?;

@@ -1,5 +1,5 @@
-//! Which line of which source a place of an object comes from, by its DWARF: for messages alone. An object without it, or
-//! with a broken one, has no lines, and that is all.
+//! Source lines of offsets in an object, from its DWARF, for messages. An object without DWARF, or with malformed DWARF, has
+//! no lines.
 
 use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use object::read::elf::ElfFile64;
@@ -9,22 +9,21 @@ use object::{
 
 type Reader = EndianArcSlice<LittleEndian>;
 
-/// Where the first section of code is thought to lie. To a reader of DWARF, addresses around zero are those of what a
-/// linker dropped.
+/// Assumed address of the first section of code. Readers of DWARF take addresses around zero for dropped code.
 const FIRST: u64 = 0x1_0000;
 
 /// The line table of an object.
 pub(crate) struct Lines {
     context: addr2line::Context<Reader>,
-    /// Where each section is thought to lie; 0 if it holds no code.
+    /// Assumed address of each section; 0 if it holds no code.
     bases: Vec<u64>,
 }
 
 impl Lines {
-    /// Reads what an object says of its lines.
+    /// Reads the line table of an object.
     ///
-    /// Its sections all begin at zero, so they are laid out one behind the other, and the relocations of its debug
-    /// sections are applied as if a linker had done it.
+    /// All sections of an object begin at address zero. They are laid out one after the other, and the relocations of the
+    /// debug sections are applied for these addresses.
     pub(crate) fn read(data: &[u8]) -> Option<Self> {
         let file = ElfFile64::<object::LittleEndian>::parse(data).ok()?;
         let bases = lay_out(&file)?;
@@ -43,7 +42,7 @@ impl Lines {
         let address = base.checked_add(offset)?;
         let mut frames = self.context.find_frames(address).skip_all_loads().ok()?;
         let mut found = None;
-        // The innermost that was written here: what was inlined from the standard library says little.
+        // The innermost frame outside the standard library.
         while let Ok(Some(frame)) = frames.next() {
             let Some(location) = frame.location else { continue };
             let (Some(file), Some(line)) = (location.file, location.line.filter(|&line| line != 0)) else {
@@ -75,7 +74,7 @@ impl Lines {
     }
 }
 
-/// Places the sections of code one behind the other.
+/// Assigns addresses to the sections of code, one after the other.
 fn lay_out(file: &ElfFile64<'_, object::LittleEndian>) -> Option<Vec<u64>> {
     let mut bases = Vec::new();
     let mut next = FIRST;

@@ -1,5 +1,5 @@
-//! Mergeable sections, cut into the strings and constants that they are made of: what is not referenced does not
-//! travel, and what is there twice travels once.
+//! String merging: a mergeable section is split into its strings and constants. Unreferenced pieces do not travel, and equal
+//! pieces travel once.
 
 use crate::arch::{Arch, Bytes};
 use crate::object_file::{Location, Relocation, Section, SectionKind, Symbol};
@@ -13,7 +13,7 @@ pub(crate) struct Piece {
     pub(crate) align: u64,
 }
 
-/// Cuts a mergeable section. `None`: it does not look as its flags promise, and stays whole.
+/// Splits a mergeable section. `None`: its bytes contradict its flags, and it stays whole.
 pub(crate) fn split(data: &[u8], entry_size: u64, strings: bool, align: u64) -> Option<Vec<Piece>> {
     let entry = usize::try_from(entry_size).ok().filter(|&e| e != 0)?;
     if data.is_empty() || !data.len().is_multiple_of(entry) {
@@ -41,14 +41,13 @@ pub(crate) fn split(data: &[u8], entry_size: u64, strings: bool, align: u64) -> 
     (start == data.len()).then_some(pieces)
 }
 
-/// Which mergeable sections must stay whole, because something in them is larger than a piece or is reached from beside
-/// it: other pieces would come to lie there.
+/// Which mergeable sections must stay whole, because a symbol or a reference spans pieces:
 ///
-/// * A symbol goes on behind the piece that it begins in: a table that somebody put among constants.
-/// * A reference by a symbol points out of the symbol's piece, or may: how far behind the field its instruction ends, the
-///   opcode says as far as it does.
-/// * A PC-relative reference by the section's own symbol does not say which piece it means, because its addend also counts
-///   the bytes from the field to the end of the instruction.
+/// * A symbol extends past the piece that it begins in, such as a table among constants.
+/// * A reference by a symbol points out of the symbol's piece, or may: the opcode does not always show how far after the
+///   field its instruction ends.
+/// * A PC-relative reference by the section's own symbol does not identify a piece, because its addend also counts the bytes
+///   from the field to the end of the instruction.
 pub(crate) fn unsplittable(arch: &dyn Arch, sections: &[Section<'_>], symbols: &[Symbol<'_>]) -> Vec<bool> {
     let mut whole: Vec<bool> = sections.iter().map(|section| !section.mergeable).collect();
     for symbol in symbols {
@@ -78,7 +77,7 @@ pub(crate) fn unsplittable(arch: &dyn Arch, sections: &[Section<'_>], symbols: &
     whole
 }
 
-/// Whether a relocation that stands in `from` by a symbol at `value` of `to` points out of the symbol's piece, or may.
+/// Whether a relocation of `from` by a symbol at `value` of `to` points out of the symbol's piece, or may.
 pub(crate) fn leaves_piece(
     arch: &dyn Arch,
     from: &Section<'_>,
@@ -100,7 +99,7 @@ pub(crate) fn leaves_piece(
     })
 }
 
-/// Index of the piece that `offset` lies in. An offset at the very end belongs to the last piece.
+/// Index of the piece around `offset`. The end of the section belongs to the last piece.
 pub(crate) fn piece_at(pieces: &[Piece], offset: u64) -> usize {
     pieces
         .partition_point(|piece| piece.start <= offset)
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_cut_behind_their_nul() {
+    fn strings_are_split_after_their_nul() {
         let pieces = split(b"ab\0\0cde\0", 1, true, 1).unwrap();
         let ranges: Vec<_> = pieces.iter().map(|p| (p.start, p.end)).collect();
         assert_eq!(ranges, [(0, 3), (3, 4), (4, 8)]);
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_cut_by_their_size() {
+    fn constants_are_split_by_their_size() {
         let pieces = split(&[0; 64], 16, false, 32).unwrap();
         assert_eq!(
             pieces.iter().map(|p| p.align).collect::<Vec<_>>(),

@@ -1,5 +1,5 @@
-//! One relocatable ELF object, read into plain tables. Everything that an index or an offset refers to is checked
-//! here once, so that the rest of the linker can take it as given.
+//! One relocatable ELF object, read into plain tables. Indices and offsets are checked here once; the rest of the linker
+//! relies on them.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -16,10 +16,10 @@ use crate::merge::{Piece, split, unsplittable};
 
 type Header = elf::FileHeader64<LE>;
 
-/// Compact relocations: a count and differences, each number as long as it needs.
+/// Compact relocations: a count and differences, as LEB128 numbers.
 const SHT_CREL: elf::SectionType = elf::SectionType(0x4000_0014);
 
-/// What a section holds, as far as a linker cares.
+/// The kind of a section, as the linker treats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SectionKind {
     /// Machine code.
@@ -34,7 +34,7 @@ pub(crate) enum SectionKind {
     Tls,
     /// Constructors or destructors.
     Constructors,
-    /// Anything that an image has no place for: debug sections, tables of the object itself.
+    /// Any other: debug sections, tables of the object itself. An image does not hold it.
     Other,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Section<'a> {
     pub(crate) pieces: Vec<Piece>,
     /// Pieces with the same bytes may become one.
     pub(crate) mergeable: bool,
-    /// The signature of its group (COMDAT): a group of this signature in another object is a copy.
+    /// The signature of its COMDAT group: a group with this signature in another object is a copy.
     pub(crate) group: Option<&'a str>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Relocation {
     pub(crate) addend: i64,
 }
 
-/// Where a symbol lies.
+/// The location of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     Undefined,
@@ -84,22 +84,22 @@ pub(crate) struct Symbol<'a> {
     pub(crate) size: u64,
     pub(crate) local: bool,
     pub(crate) weak: bool,
-    /// Nobody outside of the linked file may see it.
+    /// Not visible outside the linked file.
     pub(crate) hidden: bool,
-    /// As it stands in the object: who may see the symbol, more exactly than `hidden`.
+    /// The exact `st_other` visibility.
     pub(crate) visibility: elf::SymbolVisibility,
     pub(crate) kind: elf::SymbolType,
 }
 
 impl Symbol<'_> {
-    /// Whether the symbol stands for its whole section, so that a relocation's addend says which part is meant.
+    /// Whether the symbol is that of a whole section: a relocation's addend then selects the part.
     pub(crate) fn is_section(&self) -> bool {
         self.kind == elf::STT_SECTION
     }
 }
 
-/// Name of the intermediate code that a compiler left instead of machine code (`-flto`), if it did. Objects that hold
-/// both are objects like others.
+/// Name of the intermediate code that an object holds instead of machine code (`-flto`). `None` for objects that hold
+/// machine code, with or without intermediate code.
 pub fn intermediate_code(data: &[u8]) -> Option<&'static str> {
     if data.starts_with(b"BC\xc0\xde") || data.starts_with(&[0xde, 0xc0, 0x17, 0x0b]) {
         return Some("LLVM bitcode");
@@ -119,9 +119,9 @@ pub(crate) struct Object<'a> {
     pub(crate) arch: &'static dyn Arch,
     pub(crate) sections: Vec<Section<'a>>,
     pub(crate) symbols: Vec<Symbol<'a>>,
-    /// The global definitions. One of a default version (`NAME@@VERSION`) is there as `NAME` as well, as linkers see it.
+    /// The global definitions. A default version (`NAME@@VERSION`) is also listed as `NAME`.
     pub(crate) globals: HashMap<&'a str, usize>,
-    /// Which symbol is around a place.
+    /// The innermost symbol around each offset.
     extents: OnceCell<Extents>,
     /// Section, offset and number of every symbol that lies in a section, sorted.
     by_section: OnceCell<Vec<(usize, u64, usize)>>,
@@ -202,7 +202,7 @@ impl<'a> Object<'a> {
                 Location::Common { align, .. } if !align.is_power_of_two() => {
                     let name = symbol_table.symbol_name(LE, symbol).map_or("", text);
                     return Err(Malformed(format!(
-                        "the alignment of the common symbol `{name}`, {align}, is no power of two"
+                        "the alignment of the common symbol `{name}`, {align}, is not a power of two"
                     )));
                 }
                 _ => {}
@@ -293,7 +293,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Why bytes cannot be linked, and what to do.
+/// Why an object cannot be linked, and the help.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     pub(crate) reason: String,
@@ -306,7 +306,7 @@ impl Unreadable {
     }
 }
 
-/// Why bytes are no object.
+/// Why an object cannot be read.
 #[derive(Debug)]
 struct Malformed(String);
 
@@ -330,7 +330,7 @@ fn read_section<'a>(
     let align = section.sh_addralign(LE).max(1);
     if !align.is_power_of_two() {
         return Err(Malformed(format!(
-            "the alignment of section `{name}`, {align}, is no power of two"
+            "the alignment of section `{name}`, {align}, is not a power of two"
         )));
     }
     let has = |flag: elf::SectionFlags| flags.0 & flag.0 != 0;
@@ -390,7 +390,7 @@ fn read_section<'a>(
     })
 }
 
-/// Puts the relocations of `table` into the section that they are for.
+/// Adds the relocations of `table` to the section that they apply to.
 fn read_relocations(
     table: &elf::SectionHeader64<LE>,
     data: &[u8],
@@ -447,7 +447,7 @@ fn read_relocations(
     Ok(())
 }
 
-/// Tells the members of a group (COMDAT) its signature.
+/// Notes the signature of a COMDAT group in its members.
 fn read_group<'a>(
     table: &elf::SectionHeader64<LE>,
     data: &'a [u8],
@@ -481,7 +481,7 @@ fn read_group<'a>(
     Ok(())
 }
 
-/// `NAME` of a definition `NAME@@VERSION`, which is what whoever asks for no version gets; any other name as it is.
+/// `NAME` of a default version `NAME@@VERSION`, to which references without a version resolve; any other name unchanged.
 pub(crate) fn without_version(name: &str) -> &str {
     match name.split_once("@@") {
         Some((plain, _)) if !plain.is_empty() => plain,

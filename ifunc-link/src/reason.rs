@@ -1,4 +1,4 @@
-//! Why objects make no image: every reason, each as rule, symbol, who refers to it, and how to mend it.
+//! The reasons against an image, each as rule, symbol, referrers and help.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -23,13 +23,13 @@ pub enum Rule {
     TextRelocation,
     /// Code that reaches an external symbol without the GOT.
     DirectExternal,
-    /// Code that needs the GOT of a linked file.
+    /// Code that needs the GOT of a linked file (a code model).
     GotRelative,
     /// A relocation that this linker does not know.
     UnsupportedRelocation,
-    /// A hidden symbol, so one of this image, that no object defines.
+    /// A hidden symbol that no object defines. Only the image itself could.
     Hidden,
-    /// Unwinding, which an image has no tables for: exceptions of C++.
+    /// Unwinding: exceptions of C++. An image has no unwind tables.
     Unwinding,
     /// A symbol that nothing defines and no import declares.
     Undeclared,
@@ -41,7 +41,7 @@ pub enum Rule {
     SymbolVersion,
     /// An absolute symbol (assembler constant, linker script).
     AbsoluteSymbol,
-    /// A section that an image has no place for.
+    /// A section of a kind that images do not hold.
     Section,
     /// Something that needs a larger alignment than a page.
     Alignment,
@@ -87,9 +87,8 @@ pub struct Reason {
     pub symbol: String,
     /// What exactly was found; may be empty.
     pub detail: String,
-    /// Who refers to it, in the order it was found: the function or object by its name in the source, its file, the lines
-    /// where the object tells them, and what lies between it and the entry. The first twenty; how many more there are, the
-    /// last line says.
+    /// The functions and objects that refer to it, in the order of the walk: name in the source, file, lines if the object
+    /// has debug information, and the reference chain from the entry. At most twenty, then a line with the number of others.
     pub referenced_by: Vec<String>,
     /// What to do.
     pub help: String,
@@ -108,7 +107,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why objects make no image.
+/// Every reason why objects make no image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkError {
     /// Name of the ifunc.
@@ -139,33 +138,33 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// Who refers to something that is refused.
+/// A function or object that refers to something that is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Referrer {
-    /// The function or object, and the file it is in.
-    pub(crate) who: String,
+    /// Its name in the source, and its file.
+    pub(crate) name: String,
     /// The line of the source.
     pub(crate) at: Option<String>,
-    /// What lies between it and the entry, the nearest first.
+    /// The reference chain between it and the entry, the nearest first.
     pub(crate) through: Vec<String>,
 }
 
-/// So many referrers of a reason, and lines of a referrer, are shown.
+/// Maximum number of referrers of a reason, and of lines of a referrer, that a message shows.
 const MAX_SHOWN: usize = 20;
 
-/// Whoever refers, once, and the lines where it does.
+/// A referrer with all the lines where it refers.
 #[derive(Debug)]
 struct Referrers {
-    who: String,
+    name: String,
     at: Vec<String>,
-    /// The lines, those that are not shown included.
+    /// All lines, with those that are not shown.
     lines: HashSet<String>,
     through: Vec<String>,
 }
 
 impl fmt::Display for Referrers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.who)?;
+        f.write_str(&self.name)?;
         if !self.at.is_empty() {
             write!(f, " at {}", self.at.join(", "))?;
             let more = self.lines.len() - self.at.len();
@@ -184,12 +183,12 @@ impl fmt::Display for Referrers {
     }
 }
 
-/// What is evidence of a reason: who refers, by what they are called, and the help.
+/// The referrers of a reason, and its help.
 #[derive(Debug, Default)]
 struct Evidence {
-    /// Those that are shown.
+    /// The first [`MAX_SHOWN`].
     referrers: Vec<Referrers>,
-    /// Everybody; index in `referrers`, if it is there.
+    /// The number of every referrer: an index in `referrers` for the first [`MAX_SHOWN`].
     by_name: HashMap<String, usize>,
     help: String,
 }
@@ -218,14 +217,14 @@ impl Reasons {
                 help: help.into(),
                 ..Evidence::default()
             });
-        let Some(Referrer { who, at, through }) = by else {
+        let Some(Referrer { name, at, through }) = by else {
             return;
         };
         let next = evidence.by_name.len();
-        let index = *evidence.by_name.entry(who).or_insert_with_key(|who| {
+        let index = *evidence.by_name.entry(name).or_insert_with_key(|name| {
             if next < MAX_SHOWN {
                 evidence.referrers.push(Referrers {
-                    who: who.clone(),
+                    name: name.clone(),
                     at: Vec::new(),
                     lines: HashSet::new(),
                     through,
@@ -251,7 +250,7 @@ impl Reasons {
         }
     }
 
-    /// Whether the rule was broken.
+    /// Whether there is a reason of this rule.
     pub(crate) fn has(&self, rule: Rule) -> bool {
         self.0.keys().any(|(evidence, ..)| *evidence == rule)
     }

@@ -83,7 +83,7 @@ impl<'w, 'a> Collector<'w, 'a> {
     ) -> Referrer {
         let name = object.enclosing(section, offset);
         Referrer {
-            who: format!("`{}` in {}", demangle(name), object.name),
+            name: format!("`{}` in {}", demangle(name), object.name),
             at: self.inputs.line(object_index, section, offset),
             through: self.reference_chain(object_index, section, offset, name),
         }

@@ -13,7 +13,7 @@ use crate::reason::Rule;
 use crate::refuse::Site;
 
 impl<'w, 'a> Collector<'w, 'a> {
-    /// What a relocation refers to, and what is left of its addend.
+    /// The target of a relocation, and what is left of its addend.
     pub(crate) fn resolve(
         &mut self,
         site: &Site<'w, 'a>,

@@ -128,7 +128,7 @@ struct Node<'l> {
     undefined: Vec<&'l str>,
 }
 
-/// What a symbol stands for.
+/// The definition that a symbol resolves to.
 enum Reference<'n> {
     /// A section of the graph, by its number.
     Section(usize),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_absolute_symbol_is_counts() {
+    fn absolute_symbols_count_by_value_visibility_and_type() {
         use SymbolKind::{Data, Text};
         use SymbolScope::{Dynamic, Linkage};
         let first = digest(1, Dynamic, Data);

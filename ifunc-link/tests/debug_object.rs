@@ -1,4 +1,4 @@
-//! The companion of an image: what debuggers are told, which does not travel.
+//! The debug object of an image.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +39,7 @@ fn link(object: &[u8]) -> Linked {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Names in the companion, with their sections.
+/// Names in the debug object, with their sections.
 fn names(linked: &Linked) -> Vec<(String, String)> {
     let file = object::File::parse(&*linked.debug).unwrap();
     let named = file.symbols().filter_map(|symbol| {

@@ -1,6 +1,6 @@
-//! Directive tests of the linker: each `link/NAME.c` says in its first lines what is to come of it, is compiled by
-//! every C compiler there is in many ways, linked, and run; the results are compared with the same code as an ordinary
-//! shared library.
+//! Directive tests of the linker: each `link/NAME.c` states in its first lines what the link must yield. It is compiled by
+//! every C compiler of the machine in many configurations, linked, and run; the results are compared with the same code in
+//! an ordinary shared library.
 //!
 //! | directive | |
 //! |---|---|
@@ -71,7 +71,7 @@ fn open_host() {
             .arg(&path)
             .arg(folder().join("host.c")));
         let flags = libloading::os::unix::RTLD_GLOBAL | libloading::os::unix::RTLD_NOW;
-        // SAFETY: a library of ours without constructors.
+        // SAFETY: this test compiled the library, which has no constructors.
         unsafe { libloading::os::unix::Library::open(Some(&path), flags) }.unwrap()
     });
 }
@@ -112,7 +112,7 @@ fn reference(source: &Source, dir: &Path) -> Vec<(u32, [u64; 64])> {
     }
     run(&mut command);
     type Main = unsafe extern "C" fn(*const u8, usize, *mut u64, *const u8) -> u32;
-    // SAFETY: a library of ours.
+    // SAFETY: this test compiled the library.
     let library = unsafe { libloading::Library::new(&path) }.unwrap();
     // SAFETY: the entry has this type.
     let main = unsafe { library.get::<Main>(format!("{}_main", source.name).as_bytes()) }.unwrap();
@@ -340,7 +340,7 @@ fn compact_relocations_of_what_is_kept_are_refused() {
     );
 }
 
-/// However long the ways and however many the referrers are, a message is one that a person can read.
+/// Messages stay short for long reference chains and many referrers.
 #[test]
 fn messages_do_not_grow_with_the_square_of_the_code() {
     const FUNCTIONS: usize = 3000;

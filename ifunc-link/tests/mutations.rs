@@ -1,5 +1,5 @@
-//! Objects that were changed at random: the linker says yes or no, never panics, and what it says yes to is an image that
-//! a target installs.
+//! Objects that were changed at random: the linker makes an image or refuses, and never panics; a target installs every
+//! image that it makes.
 
 mod common;
 #[path = "mutations/mutant.rs"]
@@ -64,7 +64,7 @@ fn seeds() -> Vec<Seed> {
     seeds
 }
 
-/// Why a mutant is no image.
+/// Why a mutant makes no image.
 enum No {
     Input(InputError),
     Link(LinkError),

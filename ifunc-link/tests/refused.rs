@@ -1,4 +1,4 @@
-//! What the linker refuses, and every word of what it says: each `link/refused/NAME.{c,cc,s,rs}` is compiled, and the
+//! The linker's refusals, word for word: each `link/refused/NAME.{c,cc,s,rs}` is compiled, and the
 //! message compared with `NAME.stderr`, or with `NAME.gcc.stderr` where compilers differ. `REFUSED=overwrite` writes these
 //! files anew.
 //!
@@ -252,7 +252,7 @@ fn cxx() {
 
 #[test]
 fn assembly() {
-    // One assembler is as good as another: its input says what comes out.
+    // All assemblers write the same objects.
     Book::with(&sources("s"), |book, source| {
         compare(book, source, &compilers()[..1])
     });

@@ -1,4 +1,4 @@
-//! DWARF sections of several objects, one behind the other.
+//! DWARF sections of several objects, concatenated.
 //!
 //! References from one section to another count from the section's start in the object that they come from: they are
 //! resolved here. Addresses of code and data stay relocations.
@@ -17,7 +17,7 @@ use super::{Writer, frames};
 /// An object.
 pub(super) type File<'a> = ElfFile64<'a, LE>;
 
-/// The sections that lines, inlined functions and call frames are found by.
+/// The sections that hold lines, inlined functions and call frames.
 const WANTED: [&str; 14] = [
     ".debug_abbrev",
     ".debug_addr",
@@ -34,7 +34,7 @@ const WANTED: [&str; 14] = [
     ".debug_str_offsets",
     ".debug_types",
 ];
-/// Where call frames are described.
+/// The section of the call frames.
 pub(super) const FRAMES: &str = ".debug_frame";
 
 /// Why an object's debug information is left out.
@@ -47,11 +47,11 @@ impl From<object::Error> for Broken {
     }
 }
 
-/// A section that is being put together.
+/// A section under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Section {
     pub(super) data: Vec<u8>,
-    /// Places of eight bytes, and the addresses in the image that belong there.
+    /// Offsets of fields of eight bytes, and the addresses in the image that they hold.
     pub(super) addresses: Vec<(u64, u64)>,
     align: u64,
 }
@@ -64,7 +64,7 @@ pub(super) struct Sections(BTreeMap<&'static str, Section>);
 pub(super) type Locate<'l> = &'l dyn Fn(usize, u64) -> Option<u64>;
 
 impl Sections {
-    /// Adds what an object has. After an error it is as if nothing had been added.
+    /// Adds the sections of an object. An error undoes all of it.
     pub(super) fn add(&mut self, file: &File<'_>, locate: Locate<'_>) -> Result<(), Broken> {
         let before: Vec<_> = self
             .0
@@ -86,7 +86,7 @@ impl Sections {
     }
 
     fn try_add(&mut self, file: &File<'_>, locate: Locate<'_>) -> Result<(), Broken> {
-        // Where each of the object's sections begins here: several may have one name (groups).
+        // Start of each of the object's sections in the result. Several may have one name (groups).
         let mut bases: BTreeMap<usize, (&'static str, u64)> = BTreeMap::new();
         for section in file.sections() {
             let Some(name) = section
@@ -116,7 +116,7 @@ impl Sections {
         frames::add(file, locate, self.0.entry(FRAMES).or_default())
     }
 
-    /// What a relocation stands for.
+    /// The value that a relocation writes.
     fn value(
         &self,
         file: &File<'_>,
@@ -131,7 +131,7 @@ impl Sections {
             elf::R_X86_64_64 => true,
             elf::R_X86_64_32 => false,
             elf::R_X86_64_NONE => return Ok(Value::Nothing),
-            // Of a thread-local variable: no image has one.
+            // Of a thread-local variable, which no image has.
             elf::R_X86_64_DTPOFF64 | elf::R_X86_64_DTPOFF32 => return Ok(Value::Nothing),
             _ => return Err(Broken),
         };
@@ -153,7 +153,7 @@ impl Sections {
         })
     }
 
-    /// Writes the sections into the debug_object.
+    /// Writes the sections into the debug object.
     pub(super) fn write(self, writer: &mut Writer) -> Option<()> {
         for (name, section) in self.0 {
             if section.data.is_empty() {
@@ -182,21 +182,21 @@ impl Sections {
     }
 }
 
-/// What belongs in a place.
+/// The value of a relocated field.
 enum Value {
     /// An address in the image.
     Address(u64),
     /// An offset in another section.
     Offset { wide: bool, value: u64 },
-    /// The address of something that is not in the image.
+    /// The address of code or data outside the image.
     Gone { wide: bool },
-    /// What is there.
+    /// The field stays as it is.
     Nothing,
 }
 
 impl Section {
     fn put(&mut self, name: &str, at: u64, value: Value) -> Result<(), Broken> {
-        // Two zeros end a list of ranges or places; two equal addresses are an empty one.
+        // In a list of ranges, two zeros are the end of the list and two equal addresses are an empty range.
         let gone = u64::from(matches!(name, ".debug_ranges" | ".debug_loc"));
         let (wide, number) = match value {
             Value::Nothing => return Ok(()),

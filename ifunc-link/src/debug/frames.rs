@@ -1,8 +1,7 @@
-//! Call frames: what `.eh_frame` says of functions that became part of the image, written as `.debug_frame`.
+//! Call frames: the `.eh_frame` entries of the image's functions, written as `.debug_frame`.
 //!
-//! An image carries no unwind tables, because nothing unwinds through it; a debugger wants to. What compilers leave in
-//! `.eh_frame` counts from its own place, which debug sections do not have: the two formats say the same in other
-//! numbers.
+//! An image carries no unwind tables, because nothing unwinds through it. A debugger needs them. Both formats hold the same
+//! instructions; the addresses of `.eh_frame` are relative to its own address, which a debug section does not have.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarge
 
 use super::dwarf::{Broken, File, Locate, Section};
 
-/// In `.debug_frame`: this is a common information entry.
+/// Marks a common information entry in `.debug_frame`.
 const COMMON: [u8; 4] = [0xff; 4];
 /// Size of an address.
 const WORD: usize = 8;
@@ -24,7 +23,7 @@ pub(super) fn add(file: &File<'_>, locate: Locate<'_>, to: &mut Section) -> Resu
             continue;
         }
         let data = section.uncompressed_data()?;
-        // Where each function is, by the place that says so.
+        // The address of each function, by the offset of the field that refers to it.
         let mut functions = BTreeMap::new();
         for (offset, relocation) in section.relocations() {
             let object::RelocationFlags::Elf {
@@ -51,14 +50,14 @@ pub(super) fn add(file: &File<'_>, locate: Locate<'_>, to: &mut Section) -> Resu
     Ok(())
 }
 
-/// What a common information entry means for the frames that refer to it.
+/// A common information entry.
 #[derive(Clone, Debug)]
 struct Common {
-    /// Frames have a length of augmentation data.
+    /// Its frames begin with augmentation data.
     augmented: bool,
-    /// As it stands in `.debug_frame`.
+    /// In the form of `.debug_frame`.
     bytes: Vec<u8>,
-    /// Where it was written, once a frame needed it.
+    /// Its offset in the output, once a frame has needed it.
     written: Option<u32>,
 }
 
@@ -113,7 +112,7 @@ fn translate(data: &[u8], functions: &BTreeMap<usize, u64>, to: &mut Section) ->
     Ok(())
 }
 
-/// Reads a common information entry behind its id and translates it.
+/// Translates a common information entry; `entry` begins after its id.
 fn common(entry: &[u8]) -> Result<Common, Broken> {
     let mut rest = Reader(entry);
     let [version @ (1 | 3)] = *rest.take(1)? else {
@@ -139,7 +138,7 @@ fn common(entry: &[u8]) -> Result<Common, Broken> {
         for letter in &augmentation[1..] {
             match letter {
                 b'R' if *values.take(1)? == [DISTANCE_32] => {}
-                // A language's personality and what belongs to it: nothing to a debugger.
+                // A language's personality routine: a debugger does not call it.
                 b'P' => {
                     let [encoding] = *values.take(1)? else {
                         return Err(Broken);
@@ -171,7 +170,7 @@ fn common(entry: &[u8]) -> Result<Common, Broken> {
     })
 }
 
-/// Appends an entry, padded with instructions that do nothing, and returns where it begins.
+/// Appends an entry, padded with `DW_CFA_nop`, and returns its offset.
 fn write_entry(to: &mut Section, bytes: &[u8]) -> Result<u32, Broken> {
     let start = u32::try_from(to.data.len()).map_err(|_| Broken)?;
     let padded = (4 + bytes.len()).next_multiple_of(WORD) - 4;
@@ -187,7 +186,7 @@ fn u32_at(data: &[u8], at: usize) -> Result<u32, Broken> {
     bytes.map(u32::from_le_bytes).ok_or(Broken)
 }
 
-/// Bytes that are read from the front.
+/// Reads bytes from the front.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -204,7 +203,7 @@ impl<'a> Reader<'a> {
         Ok(string)
     }
 
-    /// The bytes of a number of variable length.
+    /// The bytes of a LEB128 number.
     fn leb128(&mut self) -> Result<&'a [u8], Broken> {
         let last = self.0.iter().position(|&byte| byte & 0x80 == 0).ok_or(Broken)?;
         self.take(last + 1)
@@ -224,7 +223,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    /// An entry that ends inside of its own first field.
+    /// An entry that ends within its own first field.
     #[test]
     fn entries_shorter_than_their_id_are_broken() {
         for length in 1_u8..4 {

@@ -1,13 +1,13 @@
-//! The debug_object of an image: what a debugger, a profiler or a person wants to know of it and what does not travel.
+//! The debug object of an image: names, lines and call frames for debuggers and profilers. It does not travel.
 //!
 //! It is an ELF relocatable file, as a just-in-time compiler hands it to a debugger: a section `.text` without bytes that
 //! stands for the read-execute part (an offset in it is one in the image's address space), a section `.data` that stands
 //! for the read-write part (offset 0 is the displacement that the image's header states), symbols for everything that
 //! the image is made of, and the DWARF sections of the objects that it came from. Where they name an address, a
-//! relocation of 64 bits against `.text` or `.data` is left; what did not become part of the image has the address 0.
-//! Whoever loads the image writes the addresses of both sections into their headers.
+//! relocation of 64 bits against `.text` or `.data` is left; code and data outside the image have the address 0.
+//! A loader of the image writes the addresses of both sections into their headers.
 //!
-//! It depends on the image and never the other way round. Debug information that does not make sense is left out.
+//! It depends on the image, never the reverse. Malformed debug information is left out.
 
 mod dwarf;
 mod frames;
@@ -26,7 +26,7 @@ use crate::layout::{Layout, WORD};
 use crate::merge::Piece;
 use crate::object_file::{SectionKind, Symbol};
 
-/// The debug_object of what was laid out; `None` for an architecture that it cannot be written for.
+/// The debug object of an image; `None` for an architecture that it cannot be written for.
 pub(crate) fn debug_object(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Option<Vec<u8>> {
     let architecture = match elf::Machine(graph.arch.machine()) {
         elf::EM_X86_64 => Architecture::X86_64,
@@ -115,7 +115,7 @@ impl Writer {
     }
 }
 
-/// A name of the image's.
+/// A named range of the image.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct NamedRange {
     name: String,
@@ -126,7 +126,7 @@ struct NamedRange {
 }
 
 impl NamedRange {
-    /// Something that has no name outside of the image.
+    /// A range that only the image itself names.
     fn local(name: impl Into<String>, size: u64, code: bool) -> Self {
         Self {
             name: name.into(),
@@ -218,14 +218,14 @@ fn symbols(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &Layout) -> Vec<(
     found.into_iter().map(|(at, named)| (named, at)).collect()
 }
 
-/// Not the sections' own symbols, and not the labels of an assembler.
+/// Whether a symbol names code or data: not a section's symbol, not a label of an assembler.
 fn has_useful_name(symbol: &Symbol<'_>) -> bool {
     matches!(symbol.kind, elf::STT_NOTYPE | elf::STT_OBJECT | elf::STT_FUNC)
         && !symbol.name.is_empty()
         && !symbol.name.starts_with(".L")
 }
 
-/// Where the objects' sections went.
+/// The addresses of the objects' sections.
 struct SectionAddresses {
     /// Size and address, by object and section. Of mergeable sections that were cut into pieces, the first: debug
     /// information does not say where such constants are.
@@ -253,7 +253,7 @@ impl SectionAddresses {
         self.sections.keys().map(|&(object, _)| object).collect()
     }
 
-    /// Address of an offset in a section; its end is the end of what became of it.
+    /// Address of an offset in a section, its end included.
     fn address(&self, object: usize, section: usize, offset: u64) -> Option<u64> {
         let (size, at) = self.sections.get(&(object, section))?;
         (offset <= *size).then(|| at + offset)

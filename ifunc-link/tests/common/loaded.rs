@@ -1,4 +1,4 @@
-//! A loader for tests: an image becomes a function, as the target's loader does it, without the target's care.
+//! A loader for tests: it turns an image into a function, without the checks of the target's loader.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
@@ -18,7 +18,7 @@ pub struct Loaded {
 type Main = unsafe extern "C" fn(*mut c_void, usize, *mut c_void, *mut c_void) -> u32;
 
 impl Loaded {
-    /// Loads an image; `resolve` says where imports are.
+    /// Loads an image; `resolve` returns the addresses of imports.
     pub fn new(image: &[u8], resolve: impl Fn(&str) -> Option<usize>) -> Result<Self, String> {
         let image = Image::parse(image).map_err(|e| e.to_string())?;
         let mut got = Vec::new();
@@ -39,7 +39,7 @@ impl Loaded {
         // SAFETY: a fresh mapping of our own, anywhere.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::PRIVATE) }
             .map_err(|e| e.to_string())?;
-        // SAFETY: the mapping has `len` bytes, nobody else knows it.
+        // SAFETY: the mapping has `len` bytes, and nothing else refers to it.
         let memory = unsafe { std::slice::from_raw_parts_mut(base.cast::<u8>(), len) };
         memory[..image.rx().len()].copy_from_slice(image.rx());
         memory[rw_at as usize..][..image.rw().len()].copy_from_slice(image.rw());
@@ -84,7 +84,7 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing runs in it any more.
+        // SAFETY: this value owns the mapping, and nothing runs in it any more.
         let _ = unsafe { munmap(self.base, self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! Sources that say in their first lines what is to come of them, and the compilers that turn them into objects.
+//! Sources with directives in their first lines, and the compilers that turn them into objects.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Compiler {
     pub cxx: &'static str,
 }
 
-/// What a source of what is linked may say of itself; `link.rs` says what it means.
+/// The directives of a source that is linked; `link.rs` explains them.
 const OF_LINKED: [&str; 16] = [
     "Archive",
     "Compilers",
@@ -53,7 +53,7 @@ const OF_LINKED: [&str; 16] = [
     "MaxBytes",
     "Object",
 ];
-/// And one of what is refused: `refused.rs`.
+/// The directives of a source that is refused; `refused.rs` explains them.
 const OF_REFUSED: [&str; 8] = [
     "Archive",
     "Compilers",
@@ -82,7 +82,7 @@ pub fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// Says what a test did not look at, where nobody captures it.
+/// Prints what a test did not compare; the test harness does not capture it.
 pub fn not_compared(what: &str) {
     let _ = writeln!(std::io::stderr(), "NOT COMPARED: {what}");
 }
@@ -92,8 +92,8 @@ pub fn compilers() -> &'static [Compiler] {
     static FOUND: OnceLock<Vec<Compiler>> = OnceLock::new();
     let found = FOUND.get_or_init(|| ALL.into_iter().filter(|cc| is_there(cc.name)).collect());
     assert!(!found.is_empty(), "neither gcc nor clang is there");
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| {
+    static PRINTED: Once = Once::new();
+    PRINTED.call_once(|| {
         for cc in ALL.iter().filter(|cc| !found.contains(cc)) {
             not_compared(&format!("{} is not there", cc.name));
         }
@@ -128,7 +128,7 @@ impl Compiler {
     }
 }
 
-/// What a source says of itself.
+/// A source and its directives.
 pub struct Source {
     /// The name of its ifunc: the file's.
     pub name: String,
@@ -137,7 +137,7 @@ pub struct Source {
     text: String,
 }
 
-/// An input of a link, by the name that messages have.
+/// An input of a link, by its name in messages.
 pub type Object = (String, Vec<u8>, Role);
 
 impl Source {
@@ -159,7 +159,7 @@ impl Source {
         source
     }
 
-    /// What is wrong with the directives, if something is: a misspelt one would be one that nobody looks at.
+    /// What is wrong with the directives, if anything: a misspelt directive would be ignored.
     fn check(&self, known: &[&str]) -> Result<(), String> {
         let mut seen = Vec::new();
         for line in self.directives() {
@@ -183,13 +183,13 @@ impl Source {
                 _ => value.is_empty(),
             };
             if bad {
-                return Err(format!("`{name}: {value}` says nothing"));
+                return Err(format!("`{name}: {value}` has no meaning"));
             }
         }
         Ok(())
     }
 
-    /// Everything that the source says of itself.
+    /// All directives of the source.
     fn directives(&self) -> impl Iterator<Item = &str> {
         let lines = self.text.lines();
         let values = lines.filter_map(|line| line.strip_prefix("//#").or_else(|| line.strip_prefix("##")));
@@ -203,7 +203,7 @@ impl Source {
         values.map(str::trim).collect()
     }
 
-    /// Of all ways to compile, those that the source is for: by `Configs:`, whose words each choose one.
+    /// The configurations that `Configs:` chooses, or all.
     pub fn configs<'c>(&self, all: &[&'c [&'c str]]) -> Vec<&'c [&'c str]> {
         let Some(only) = self.words("Configs") else {
             return all.to_vec();
@@ -235,7 +235,7 @@ impl Source {
             .is_none_or(|only| only.contains(&compiler.name))
     }
 
-    /// Compiles the source and what it asks for.
+    /// Compiles the source and its other inputs.
     pub fn objects(&self, compiler: Compiler, flags: &[&str], dir: &Path) -> Vec<Object> {
         let mut objects = Vec::new();
         let mut add = |file: &str, shown: String, role| {
@@ -289,7 +289,7 @@ fn support_library(compiler: Compiler) -> Vec<u8> {
 }
 
 #[test]
-fn directives_that_nobody_looks_at_are_told() {
+fn unknown_directives_are_errors() {
     let wrong = |text: &str| {
         let source = Source {
             name: "x".into(),
@@ -303,9 +303,9 @@ fn directives_that_nobody_looks_at_are_told() {
         ("//#ExpectImprots: a", "`ExpectImprots` is none of"),
         ("##Declared: a", "`Declared` is none of"),
         ("//#Flags -O2", "no `:`"),
-        ("//#Compilers: gc", "says nothing"),
-        ("//#ExpectSlot: true", "says nothing"),
-        ("//#MaxBytes:", "says nothing"),
+        ("//#Compilers: gc", "has no meaning"),
+        ("//#ExpectSlot: true", "has no meaning"),
+        ("//#MaxBytes:", "has no meaning"),
         ("//#MaxBytes: 1\n//#MaxBytes: 2", "is there twice"),
     ] {
         let wrong = wrong(text).unwrap_or_default();

@@ -8,7 +8,7 @@
 #else
 #define STRINGS "\"aMS\",@progbits,1"
 #define CONSTANTS(size) "\"aM\",@progbits," size
-// As a compiler itself does it, where somebody chose the section.
+// As compilers do it where the source chooses the section.
 #define NAMED __attribute__((section(".rodata.named.cst16,\"aM\",@progbits,16#")))
 #endif
 __asm__(".section .rodata.sized.cst16," CONSTANTS("16") "\n.p2align 4\n"

@@ -16,7 +16,7 @@ const MEMORY: usize = 16 << 20;
 pub(crate) enum Outcome {
     /// Relocated, in the arena, and its entry was reached.
     Installed,
-    /// Everything was in order, but it imports a name that nobody has.
+    /// Valid, but it imports a name that the target does not export.
     ImportMissing,
     /// It needs more memory than this target gives to an image.
     TooLarge,
@@ -32,7 +32,7 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Starts it. `names` may be imported; what they are does not matter, because nobody calls them.
+    /// Starts it. `names` may be imported; their addresses do not matter, because they are never called.
     pub(crate) fn start(names: &[String]) -> Self {
         static NOTHING: [u64; 8] = [0; 8];
         // SAFETY: what arrives here is made harmless below.

@@ -1,4 +1,4 @@
-//! How long the immediate operand behind a `[rip]` operand is: the distance to what is meant counts from its end.
+//! Lengths of the immediate operand after a `[rip]` operand: the distance to the target counts from its end.
 
 use super::Bytes;
 
@@ -20,9 +20,9 @@ pub(super) fn lengths(at: Bytes<'_>) -> &'static [i64] {
     };
     let escaped = before(3) == 0x0f || before(4) == 0xc5 || before(5) == 0xc4 || before(6) == 0x62;
     let short = before(3) == 0x66 || (before(4) == 0x66 && before(3) & 0xf0 == 0x40);
-    let tests = modrm >> 3 & 7 <= 1; // the others of this group have no immediate
+    let tests = modrm >> 3 & 7 <= 1; // the other instructions of this group have no immediate
     let one_map: &[i64] = match opcode {
-        0x8b | 0x8d => return &[0], // whatever stands before these
+        0x8b | 0x8d => return &[0], // with any prefix
         0x80 | 0x83 | 0xc6 | 0x70..=0x73 | 0xa4 | 0xac | 0xba | 0xc2 | 0xc4 | 0xc5 => &[1],
         0xc0 | 0xc1 | 0x6b => &[1],
         0xf6 if tests => &[1],
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_opcode_says_how_long_the_immediate_is() {
+    fn the_opcode_determines_the_length_of_the_immediate() {
         for (code, expected, what) in [
             (&[0x48, 0x8d, 0x05][..], &[0][..], "lea"),
             (&[0x66, 0x0f, 0x6f, 0x05], &[0], "movdqa"),

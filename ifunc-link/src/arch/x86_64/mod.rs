@@ -1,4 +1,4 @@
-//! x86-64: which relocations there are, what instructions they stand in, and how each is resolved.
+//! x86-64: the relocations, the instructions around them, and how each is resolved.
 //!
 //! | relocation | place | inside the image | import |
 //! |---|---|---|---|
@@ -138,13 +138,13 @@ impl Arch for X86_64 {
     }
 
     fn offsets_from_symbol(&self, kind: u32, at: Bytes<'_>, addend: i64) -> Vec<i64> {
-        let from = |behind: i64| addend.saturating_add(behind);
+        let from = |after: i64| addend.saturating_add(after);
         match elf::RelocationType(kind) {
             elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 if at.text => {
-                let behind = immediate::lengths(at).iter().map(|&immediate| 4 + immediate);
-                behind.map(from).collect()
+                let after = immediate::lengths(at).iter().map(|&immediate| 4 + immediate);
+                after.map(from).collect()
             }
-            // The field's own distance, or that of its table, whose place in the table the addend then counts.
+            // The distance from the field itself, or from the start of its table: the addend then is the field's offset.
             elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 => vec![0, addend],
             // The addend counts from the entry of the GOT, and the entry is the symbol's.
             elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => vec![0],

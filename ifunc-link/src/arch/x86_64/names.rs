@@ -60,8 +60,7 @@ pub(super) fn relocation(kind: u32) -> String {
     format!("R_X86_64_{name}")
 }
 
-/// The instruction whose `[rip]` operand's displacement is at `at`: as far as its opcode tells, which stands before the
-/// ModRM byte.
+/// The instruction whose `[rip]` operand has its displacement at `at`, by the opcode before the ModRM byte.
 pub(super) fn operand(at: Bytes<'_>) -> &'static str {
     let (Some(opcode), Some(modrm)) = (at.before(2), at.before(1)) else {
         return "data";
@@ -70,7 +69,7 @@ pub(super) fn operand(at: Bytes<'_>) -> &'static str {
         return "data";
     }
     match (at.before(3), opcode, modrm >> 3 & 7) {
-        // Whatever stands before these.
+        // With any prefix.
         (_, 0x8d, _) => "lea r64, [rip]",
         (_, 0x8b, _) => "mov r64, [rip]",
         (_, 0xff, 2) => "call *[rip]",
@@ -99,7 +98,7 @@ pub(super) fn operand(at: Bytes<'_>) -> &'static str {
     }
 }
 
-/// Whether the opcode stands behind a VEX or EVEX prefix, as far as a few bytes tell.
+/// Whether the opcode follows a VEX or EVEX prefix, as far as the bytes before it show.
 fn vex(at: Bytes<'_>) -> bool {
     at.before(4) == Some(0xc5) || at.before(5) == Some(0xc4) || at.before(6) == Some(0x62)
 }

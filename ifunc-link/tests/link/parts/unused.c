@@ -1,4 +1,4 @@
-/* Nobody asks for it: what is wrong with it does not matter. */
+/* Never extracted: its defects do not matter. */
 #include "../ifunc.h"
 __thread int local;
 uint64_t unused_member(uint64_t x) { return x + local; }

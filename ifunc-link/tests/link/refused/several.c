@@ -1,4 +1,4 @@
-// Every reason is told, and everybody who is concerned.
+// Every reason is shown, with all its referrers.
 #include "../ifunc.h"
 static __thread volatile uint64_t local;
 static uint64_t plain(uint64_t x) { return x; }

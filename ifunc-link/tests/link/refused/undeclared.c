@@ -1,6 +1,6 @@
 //#Configs: -O1 -O2 -O3 -Os -Og
 //#Declared: host_add
-// What compilers write on their own, what nobody has, and what is fine.
+// Symbols that compilers add, a symbol that nothing defines, and valid ones.
 #include "../ifunc.h"
 int printf(const char *, ...);
 double fmod(double, double);
