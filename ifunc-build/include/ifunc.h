@@ -1,8 +1,8 @@
 /* ifunc.h: for authors of injected functions in C (C11, gcc or clang) and for their headers in C++.
  *
- * `cargo ifunc build foo.c` finds this file by itself: `#include <ifunc.h>`. Nothing in it is needed: an ifunc is three
- * functions, and a file that includes nothing of ours builds the same. It says what those functions look like, so that
- * the compiler refuses those that look otherwise, and gives names to what an ifunc may ask of its target.
+ * `cargo ifunc build foo.c` finds this file by itself: `#include <ifunc.h>`. It is optional: an ifunc is three
+ * functions, and a file without this header builds the same. The header declares the prototypes of these functions, so
+ * that the compiler checks them, and the context through which an ifunc uses its target.
  *
  *     #include <ifunc.h>
  *
@@ -51,22 +51,22 @@ extern "C" {
 
 /* ---- The three functions. Two run on the source and write the payload; `NAME_main` travels. ---- */
 
-/* `payload_bound` and its `payload_init`. The first says how many bytes the payload takes at most; the second writes
- * it, makes `*payload_size` smaller where it took less, and returns 0, or another number if it cannot. */
+/* `payload_bound` and its `payload_init`. The first returns an upper bound of the payload's size in bytes. The second
+ * writes the payload, lowers `*payload_size` to its size, and returns 0, or another number on failure. */
 #define IFUNC_PAYLOAD_BOUND(name)                                                                                      \
     IFUNC_EXTERN size_t name##_payload_bound(void *source_args, size_t n);                                             \
     IFUNC_EXTERN int name##_payload_init(void *source_args, size_t n, void *payload, size_t *payload_size)
 
-/* The same in the argument order of the first UCX ifunc API. The payload has the size that was said first. */
+/* The same in the argument order of the first UCX ifunc API. The payload has the size that the first returned. */
 #define IFUNC_PAYLOAD_MAX_SIZE(name)                                                                                   \
     IFUNC_EXTERN size_t name##_payload_get_max_size(void *source_args, size_t n);                                      \
     IFUNC_EXTERN int name##_payload_init(void *payload, size_t payload_size, void *source_args, size_t n)
 
-/* A `main` that returns nothing: every invocation of it ends well. */
+/* A `main` that returns nothing: every invocation of it succeeds. */
 #define IFUNC_MAIN(name) IFUNC_EXTERN void name##_main(void *payload, size_t payload_size, void *target_args)
 
-/* A `main` that is given the context, and returns a status. What it returns counts because of this declaration: the
- * builder sees the mark that it leaves in the object. */
+/* A `main` that takes the context and returns a status. The declaration leaves a mark in the object, by which the
+ * builder knows that the result is a status. */
 #define IFUNC_MAIN_WITH_CONTEXT(name)                                                                                  \
     IFUNC_EXTERN uint32_t name##_main(void *payload, size_t payload_size, void *target_args,                           \
                                       struct ifunc_context *ctx);                                                      \
@@ -74,22 +74,22 @@ extern "C" {
     const char name##_main_returns_status = 1;                                                                         \
     IFUNC_EXTERN const char name##_main_returns_status
 
-/* Says that a `main` may run on several threads of its target at the same time: it changes the target's data by atomic
- * operations only, or by functions of the target that bear it, and so its own variables with static storage. A target that serves on
- * several threads refuses ifuncs without it. At file scope, once. */
+/* Declares that a `main` may run on several threads of its target at the same time: it changes the target's data and its
+ * own static variables only by atomic operations or by thread-safe functions of the target. A target that serves on
+ * several threads refuses ifuncs without this. At file scope, once. */
 #define IFUNC_SHAREABLE(name)                                                                                          \
     IFUNC_EXTERN __attribute__((weak)) const char name##_main_is_shareable;                                            \
     const char name##_main_is_shareable = 1;                                                                           \
     IFUNC_EXTERN const char name##_main_is_shareable
 
-/* What `main` returns: it ran to its end; */
+/* Results of `main`. It ran to its end: */
 #define IFUNC_OK UINT32_C(0)
-/* the payload is none of this ifunc's, and the source is told that it does not decode; */
+/* The payload does not decode; the source gets that error: */
 #define IFUNC_BAD_PAYLOAD UINT32_C(1)
-/* the answer does not fit or cannot be made. */
+/* The answer does not fit or cannot be made: */
 #define IFUNC_BAD_ANSWER UINT32_C(2)
 
-/* ---- The context: what an invocation may ask of its target beside its target arguments. ---- */
+/* ---- The context: what the target provides to an invocation beside its target arguments. ---- */
 
 /* Levels of `log`. */
 #define IFUNC_LOG_ERROR UINT32_C(1)
@@ -98,8 +98,8 @@ extern "C" {
 #define IFUNC_LOG_DEBUG UINT32_C(4)
 #define IFUNC_LOG_TRACE UINT32_C(5)
 
-/* Fields are only ever added at the end; `size` tells how many there are. A pointer to it may be null: then there is
- * nobody to answer. */
+/* Fields are only ever added at the end; `size` shows which exist. A pointer to it may be null: then no answer can be
+ * given. */
 struct ifunc_context {
     /* ABI version of the target. */
     uint32_t version;
@@ -107,9 +107,9 @@ struct ifunc_context {
     uint32_t size;
     /* The connection that the payload came over: a number that the target gives each connection, never reused. */
     uint64_t sender;
-    /* Where an answer goes; null when the source waits for none. */
+    /* Buffer for an answer; null when the source waits for none. */
     uint8_t *answer;
-    /* Room there, in bytes. */
+    /* Size of the buffer in bytes. */
     size_t answer_capacity;
     /* Bytes of the answer, set by the ifunc. More than the capacity: it did not fit. */
     size_t answer_len;
@@ -119,13 +119,13 @@ struct ifunc_context {
     void *host;
 };
 
-/* Whether the source waits for an answer: if it does not, one need not be made. */
+/* Whether the source waits for an answer. */
 static inline int ifunc_wants_answer(const struct ifunc_context *ctx)
 {
     return ctx && ctx->answer;
 }
 
-/* Answers `len` bytes, in place of what was answered before; returns what `main` may return. */
+/* Answers `len` bytes, replacing an earlier answer; returns the status that `main` returns. */
 static inline uint32_t ifunc_answer(struct ifunc_context *ctx, const void *bytes, size_t len)
 {
     if (!ifunc_wants_answer(ctx))
@@ -138,7 +138,7 @@ static inline uint32_t ifunc_answer(struct ifunc_context *ctx, const void *bytes
     return IFUNC_OK;
 }
 
-/* The connection that the payload came over; 0 if nobody knows. */
+/* The connection that the payload came over; 0 without a context. */
 static inline uint64_t ifunc_sender(const struct ifunc_context *ctx)
 {
     return ctx ? ctx->sender : 0;
@@ -153,18 +153,18 @@ static inline void ifunc_log(struct ifunc_context *ctx, uint32_t level, const ch
 
 /* ---- Functions of the target. ---- */
 
-/* Declares one: `IFUNC_IMPORT(int, compare, const void *a, const void *b);`. What a function that was exported in Rust
- * looks like in C, `cargo ifunc inspect` prints for an ifunc in Rust that imports it; in short: integers and floats are
+/* Declares one: `IFUNC_IMPORT(int, compare, const void *a, const void *b);`. `cargo ifunc
+ * inspect` prints the C prototype of a function that was exported in Rust, for a Rust ifunc that imports it: integers and floats are
  * themselves, `bool` is `uint8_t`, `&T` a pointer, `&[T]` and `&str` a pointer and a `size_t`. */
 #define IFUNC_IMPORT(result, name, ...) IFUNC_EXTERN result name(__VA_ARGS__)
 
-/* One that a target may lack: its address is null there. */
+/* Declares a function that a target may lack: its address is null there. */
 #define IFUNC_IMPORT_IF_THERE(result, name, ...) IFUNC_EXTERN __attribute__((weak)) result name(__VA_ARGS__)
 
 /* ---- Assertions at compile time. ---- */
 
 /* A function has this prototype: `IFUNC_ASSERT_PROTOTYPE(compare, int, const void *, const void *);`, with `void` for
- * no parameters. For declarations that come from headers of others. */
+ * no parameters. For declarations of other headers. */
 #define IFUNC_ASSERT_PROTOTYPE(function, result, ...)                                                                  \
     IFUNC_STATIC_ASSERT(IFUNC_SAME_TYPES(__typeof__(&function), result (*)(__VA_ARGS__)),                              \
                         "`" #function "` is not `" #result " " #function "(" #__VA_ARGS__ ")`")

@@ -1,4 +1,4 @@
-//! What a build yields.
+//! The result of a build.
 
 use std::path::PathBuf;
 
@@ -32,6 +32,6 @@ pub struct BuiltIfunc {
     pub fresh: bool,
     /// Language.
     pub language: Language,
-    /// What the linker did with the relocations of the image's code and data, each kind of case once.
+    /// How the linker resolved the image's relocations, each kind of case once.
     pub relocations: Vec<ifunc_link::RelocationUse>,
 }

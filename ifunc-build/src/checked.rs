@@ -1,17 +1,17 @@
-//! What a check finds.
+//! The result of a check.
 
 use std::path::PathBuf;
 
 use crate::BuildError;
 
-/// What a check looked at, and everything that a build would refuse.
+/// The packages and ifuncs of a check, and every reason why a build would fail.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// The packages that were looked at.
+    /// The packages that were checked.
     pub packages: Vec<String>,
     /// The ifuncs that were linked, in memory.
     pub ifuncs: Vec<CheckedIfunc>,
-    /// Everything that is wrong, in the order in which it was found.
+    /// Every error, in the order of the check.
     pub errors: Vec<BuildError>,
 }
 
@@ -29,7 +29,7 @@ pub struct CheckedIfunc {
 }
 
 impl Checked {
-    /// Adds what another check found.
+    /// Adds the result of another check.
     pub(crate) fn add(&mut self, other: Self) {
         self.packages.extend(other.packages);
         self.ifuncs.extend(other.ifuncs);

@@ -1,11 +1,10 @@
-//! What stops a build.
+//! Errors of a build.
 
 use std::path::PathBuf;
 
 use ifunc_link::{InputError, LinkError};
 
-/// What stops a build. The text says what was being done, what was found and, in lines that begin with `help: `,
-/// what to do.
+/// Why a build failed. The text states the action, the cause and, in lines that begin with `help: `, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -15,9 +14,9 @@ pub enum BuildError {
     /// No package of this name is in the workspace.
     #[error("package `{name}` is not a member of this workspace\nhelp: the ifunc packages are: {known}")]
     UnknownPackage {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// The ifunc packages there are.
+        /// The ifunc packages of the workspace.
         known: String,
     },
     /// A feature that no package has.
@@ -25,21 +24,21 @@ pub enum BuildError {
     UnknownFeature {
         /// The feature.
         feature: String,
-        /// Which packages have which.
+        /// The features of each package.
         help: String,
     },
     /// No example of this name, or several.
     #[error("there is not one example `{name}`\nhelp: {help}")]
     UnknownExample {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// The examples there are.
+        /// The examples of the packages.
         help: String,
     },
-    /// One package is wanted.
+    /// The command needs one package, and there are none or several.
     #[error("there is not one ifunc package here, but {}\nhelp: say which with `-p`{}", known.len(), known.iter().map(|name| format!(" `{name}`")).collect::<Vec<_>>().join(","))]
     NotOnePackage {
-        /// The ifunc packages there are.
+        /// The ifunc packages of the workspace.
         known: Vec<String>,
     },
     /// A package that was named has no ifuncs.
@@ -47,15 +46,15 @@ pub enum BuildError {
     NoIfuncs {
         /// The package.
         package: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// The manifest says something that we do not understand.
+    /// The manifest holds an invalid setting.
     #[error("`[package.metadata.ifunc]` of package `{package}`: {reason}")]
     Manifest {
         /// The package.
         package: String,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
     /// The compiler refused the package; its diagnostics went to [`Progress`](crate::Progress).
@@ -63,7 +62,7 @@ pub enum BuildError {
     Compile {
         /// The package.
         package: String,
-        /// What to do about what the compiler said, as far as we know it.
+        /// Remedies for the compiler's errors, as far as they are known.
         helps: Vec<String>,
     },
     /// The C compiler refused.
@@ -73,29 +72,29 @@ pub enum BuildError {
         file: PathBuf,
         /// The compiler.
         compiler: String,
-        /// What it wrote.
+        /// Its standard error.
         stderr: String,
     },
     /// C code for CPU features that an image cannot state.
     #[error(
-        "{flags} lets the compiler use what no level of x86-64 has ({macros}), so that no target could tell that it lacks them\nhelp: an image states a level, `-march={nearest}` is the nearest; code for more goes into functions with `__attribute__((target(..)))`, called where `__builtin_cpu_init()` and then `__builtin_cpu_supports(..)` say so"
+        "{flags} lets the compiler use what no level of x86-64 has ({macros}), so that no target could detect that it lacks them\nhelp: an image states a level, `-march={nearest}` is the nearest; code for more goes into functions with `__attribute__((target(..)))`, called where `__builtin_cpu_init()` and then `__builtin_cpu_supports(..)` say so"
     )]
     CpuFeatures {
-        /// The flags that ask for them, or the compiler.
+        /// The flags that enable the features, or the compiler.
         flags: String,
-        /// The macros that speak of them.
+        /// The macros that it predefines for them.
         macros: String,
-        /// The nearest level: that of the other features.
+        /// The nearest level: that of all other features.
         nearest: &'static str,
     },
-    /// What was named as a needed shared library cannot be one.
+    /// A setting of needed shared libraries is not a soname.
     #[error(
         "`{soname}` cannot name a shared library that a target needs: {reason}\nhelp: give its soname, such as `libz.so.1`; `readelf -d` prints that of a library"
     )]
     Needed {
-        /// What was named.
+        /// The setting.
         soname: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// A C file holds no ifunc, or half of one.
@@ -103,9 +102,9 @@ pub enum BuildError {
     CIfunc {
         /// The file.
         file: PathBuf,
-        /// What is missing or too much.
+        /// What is missing or superfluous.
         reason: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
     /// Two ifuncs of one name.
@@ -113,11 +112,11 @@ pub enum BuildError {
     DuplicateName {
         /// The name.
         name: String,
-        /// Where the first is.
+        /// Location of the first.
         first: String,
-        /// Where the second is.
+        /// Location of the second.
         second: String,
-        /// What to rename.
+        /// Ways to rename one of them.
         help: String,
     },
     /// A record in `.ifunc.meta` cannot be read.
@@ -158,7 +157,7 @@ pub enum BuildError {
         library: String,
         /// The compiler.
         compiler: String,
-        /// What it wrote.
+        /// Its standard error.
         stderr: String,
     },
     /// A program cannot be started.
@@ -168,13 +167,13 @@ pub enum BuildError {
         program: String,
         /// Why.
         source: std::io::Error,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
     /// A file cannot be read or written.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
         /// The file.
         path: PathBuf,

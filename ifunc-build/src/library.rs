@@ -1,4 +1,4 @@
-//! Reads the images back out of ifunc libraries.
+//! Reads the images out of ifunc libraries.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use ifunc_abi::about::About;
 use ifunc_abi::symbols::{ABOUT_SECTION, DEBUG_SECTION, IMAGE_SECTION};
 use object::{Object, ObjectSection};
 
-/// What an ifunc library holds.
+/// The contents of an ifunc library.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     /// The images, by name.
@@ -16,9 +16,9 @@ pub struct Library {
 /// One image of a library.
 #[derive(Clone, Debug)]
 pub struct LibraryImage {
-    /// Name of the ifunc, as the section says it.
+    /// Name of the ifunc, from the section's name.
     pub name: String,
-    /// The image. [`ifunc_abi::image::Image::parse`] judges it.
+    /// The image. [`ifunc_abi::image::Image::parse`] validates it.
     pub image: Vec<u8>,
     /// The text beside it; empty if there is none.
     pub about: String,
@@ -41,7 +41,7 @@ impl LibraryImage {
     }
 }
 
-/// Why a file is no ifunc library.
+/// Why a file is not an ifunc library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
@@ -53,7 +53,7 @@ pub enum LibraryError {
         /// Why.
         source: std::io::Error,
     },
-    /// It is no ELF file.
+    /// It is not an ELF file.
     #[error("`{}` is not an ELF file: {reason}", path.display())]
     NotElf {
         /// The file.
@@ -75,7 +75,7 @@ pub enum LibraryError {
 /// Reads the images and texts of an ifunc library.
 ///
 /// # Errors
-/// The file cannot be read, is no ELF file, or holds no image.
+/// The file cannot be read, is not an ELF file, or holds no image.
 pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
     let path = path.as_ref();
     let data = std::fs::read(path).map_err(|source| LibraryError::Io {

@@ -1,9 +1,9 @@
-//! Rules of makefiles, in which compilers tell what they read.
+//! Makefile rules, in which compilers list the files that they read.
 
 use std::path::PathBuf;
 
-/// The prerequisites of a rule `output: one two\ three \` as cargo, GCC and Clang write them. Later rules are left out: they
-/// are there for files that are gone.
+/// The prerequisites of a rule `output: one two\ three \` as cargo, GCC and Clang write them. Later rules are skipped:
+/// they stand for removed files.
 pub(crate) fn prerequisites(rule: &str) -> Vec<PathBuf> {
     let rule = rule.replace("\\\r\n", " ").replace("\\\n", " ");
     let line = rule.lines().next().unwrap_or_default();

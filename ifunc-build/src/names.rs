@@ -1,4 +1,4 @@
-//! Names of ifuncs: a library is found by its name, so that one name is one ifunc.
+//! Names of ifuncs. A source finds a library by its name, so each name is one ifunc.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use crate::{BuildError, BuiltIfunc, Progress};
 pub(crate) struct Names {
     folder: PathBuf,
     others: Others,
-    /// Name to where it is defined, and its language.
+    /// The location of each name's definition, and its language.
     claimed: BTreeMap<String, (String, Kind)>,
 }
 
-/// Packages that this build does not build: what is there of theirs is not to be replaced.
+/// Packages outside this build: their libraries are not replaced.
 #[derive(Debug)]
 enum Others {
     /// Every package: C files are built by themselves.
     All,
-    /// These ifunc packages of the workspace. What others left behind is nobody's.
+    /// These ifunc packages of the workspace. Libraries of packages that are gone may be replaced.
     These(BTreeSet<String>),
 }
 
@@ -30,11 +30,11 @@ enum Kind {
     C,
 }
 
-/// What a library says of its maker, in front of a package's name.
+/// Precedes a package's name in the origin of a library.
 const PACKAGE: &str = "package ";
 
 impl Names {
-    /// The names of a folder that packages also build into, for what belongs to none.
+    /// The names of a folder that packages also build into, for C files that belong to no package.
     pub(crate) fn beside_packages(folder: &Path) -> Self {
         Self {
             folder: folder.into(),
@@ -51,17 +51,17 @@ impl Names {
         }
     }
 
-    /// Where the libraries go.
+    /// The folder of the libraries.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What the library of a package says of its maker.
+    /// The origin in the library of a package.
     pub(crate) fn package_origin(package: &str) -> String {
         format!("{PACKAGE}{package}")
     }
 
-    /// What the library of a C file says of its maker.
+    /// The origin in the library of a C file.
     pub(crate) fn c_origin(package: Option<&str>, file: &Path) -> String {
         match package {
             Some(package) => Self::package_origin(package),
@@ -69,7 +69,7 @@ impl Names {
         }
     }
 
-    /// Removes the libraries of ifuncs that a package had and has no more: a source must not find them.
+    /// Removes the libraries of ifuncs that a package no longer has: a source must not find them.
     pub(crate) fn remove_vanished(
         &self,
         package: &str,
@@ -79,14 +79,14 @@ impl Names {
         let Ok(entries) = std::fs::read_dir(&self.folder) else {
             return Ok(());
         };
-        let ours = Self::package_origin(package);
+        let origin = Self::package_origin(package);
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else {
                 continue;
             };
             if path.extension().is_none_or(|extension| extension != "so")
                 || built.iter().any(|ifunc| ifunc.name == name)
-                || origin_of(&path, name).as_ref() != Some(&ours)
+                || origin_of(&path, name).as_ref() != Some(&origin)
             {
                 continue;
             }
@@ -96,12 +96,12 @@ impl Names {
         Ok(())
     }
 
-    /// Takes a name for a Rust ifunc.
+    /// Claims a name for a Rust ifunc.
     pub(crate) fn claim_rust(&mut self, name: &str, package: &str) -> Result<(), BuildError> {
         self.claim(name, format!("package `{package}`"), Kind::Rust)
     }
 
-    /// Takes a name for a C ifunc.
+    /// Claims a name for a C ifunc.
     pub(crate) fn claim_c(&mut self, name: &str, file: &Path) -> Result<(), BuildError> {
         self.claim(name, format!("`{}`", file.display()), Kind::C)
     }
@@ -144,7 +144,7 @@ impl Names {
         self.folder.join(format!("{name}.so"))
     }
 
-    /// The package whose library of this name is there and would be replaced.
+    /// The other package whose library of this name would be replaced.
     fn library_of_others(&self, name: &str) -> Option<String> {
         let origin = origin_of(&self.library(name), name)?;
         let package = origin.strip_prefix(PACKAGE)?;

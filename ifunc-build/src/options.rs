@@ -1,4 +1,4 @@
-//! What a build is asked for.
+//! The options of a build.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ pub enum Color {
     /// Never: for files and tests.
     #[default]
     Never,
-    /// Always: the caller found that it writes to a terminal.
+    /// Always: the caller writes to a terminal.
     Always,
 }
 
@@ -31,7 +31,7 @@ impl Cpu {
     /// Every level, the lowest first.
     pub const ALL: [Self; 4] = [Self::V1, Self::V2, Self::V3, Self::V4];
 
-    /// The level's name, as `--cpu` and manifests have it.
+    /// The level's name in `--cpu` and manifests.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Cpu {
         }
     }
 
-    /// The level of a name; `x86-64` is v1, as compilers have it.
+    /// The level of a name; `x86-64` is v1, as in compilers.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -51,7 +51,7 @@ impl Cpu {
         }
     }
 
-    /// The name that compilers know: v1 has no number there.
+    /// The compilers' name: v1 has no number there.
     #[must_use]
     pub(crate) const fn of_compilers(self) -> &'static str {
         match self {
@@ -60,14 +60,14 @@ impl Cpu {
         }
     }
 
-    /// What an image states: bit 0 is v2, bit 1 v3, bit 2 v4, each with those below it.
+    /// The feature bits of an image: bit 0 is v2, bit 1 v3, bit 2 v4, each with those below it.
     #[must_use]
     pub const fn features(self) -> u64 {
         (1 << self as u64) - 1
     }
 }
 
-/// How much the compiler optimises.
+/// The compiler's optimisation level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptLevel {
     /// `-O0`.
@@ -83,7 +83,7 @@ pub enum OptLevel {
 }
 
 impl OptLevel {
-    /// What stands behind `-Copt-level=`.
+    /// The value of `-Copt-level=`.
     #[must_use]
     pub(crate) const fn flag(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl OptLevel {
         }
     }
 
-    /// The value as a profile has it: a number, or a string in quotes.
+    /// The value in a profile: a number, or a string in quotes.
     #[must_use]
     pub(crate) const fn setting(self) -> &'static str {
         match self {
@@ -105,28 +105,26 @@ impl OptLevel {
     }
 }
 
-/// What [`build_packages`](crate::build_packages) builds, and how.
+/// The options of [`build_packages`](crate::build_packages).
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// Where `cargo` is run; the current directory if `None`.
+    /// The directory that `cargo` runs in; the current directory if `None`.
     pub current_dir: Option<PathBuf>,
     /// A `Cargo.toml` other than the nearest.
     pub manifest_path: Option<PathBuf>,
-    /// Names of packages. Empty: every ifunc package of the workspace. A package that is named and has no ifunc is
-    /// an error; one that is not named is passed over.
+    /// Names of packages. Empty: every ifunc package of the workspace. A named package without an ifunc is an error;
+    /// others without an ifunc are skipped.
     pub packages: Vec<String>,
-    /// Cargo profile that is built on. The library lands in the folder of this name; `dev` lands in `debug`, as
-    /// cargo does it.
+    /// The cargo profile. Libraries go to the folder of this name; those of `dev` go to `debug`, as in cargo.
     pub profile: String,
     /// Examples of the packages that hold ifuncs, built instead of the libraries.
     pub examples: Vec<String>,
-    /// The CPUs that Rust and C code is built for, at least: `[package.metadata.ifunc] cpu` of a package and its C
-    /// flags may ask for more.
+    /// The least CPU level that Rust and C code is built for: `[package.metadata.ifunc] cpu` of a package and its C
+    /// flags may raise it.
     pub cpu: Cpu,
     /// Optimisation of the Rust code, instead of the profile's.
     pub opt_level: Option<OptLevel>,
-    /// Link-time optimisation of the Rust code over all crates. On unless a test of the builder wants to see what is
-    /// without.
+    /// Link-time optimisation of the Rust code over all crates. On except in tests of the builder.
     pub lto: bool,
     /// Features of the packages.
     pub features: Vec<String>,
@@ -134,7 +132,7 @@ pub struct BuildOptions {
     pub all_features: bool,
     /// Without the default features.
     pub no_default_features: bool,
-    /// Where everything lands instead of `<workspace target directory>/ifunc`.
+    /// The target directory; `<workspace target directory>/ifunc` if `None`.
     pub target_dir: Option<PathBuf>,
     /// `--locked`.
     pub locked: bool,
@@ -169,24 +167,24 @@ impl Default for BuildOptions {
     }
 }
 
-/// How [`build_c`](crate::build_c) builds.
+/// The options of [`build_c`](crate::build_c).
 #[derive(Clone, Debug)]
 pub struct COptions {
-    /// Where the compiler is run, so that relative paths in `cflags` and `link_args` begin there; the current directory if
-    /// `None`. Files are named from the current directory in any case.
+    /// The directory that the compiler runs in, where relative paths in `cflags` and `link_args` begin; the current
+    /// directory if `None`. Paths of files always begin at the current directory.
     pub current_dir: Option<PathBuf>,
     /// Name of the folder below the target directory.
     pub profile: String,
-    /// Where libraries land instead of `<workspace target directory>/ifunc`, or `./target/ifunc` where there is no
+    /// The folder of the libraries; if `None`, `<workspace target directory>/ifunc`, or `./target/ifunc` outside a
     /// workspace.
     pub target_dir: Option<PathBuf>,
-    /// The C compiler and arguments that it always has, separated by blanks; `$CC` or `cc` if `None`.
+    /// The C compiler and its first arguments, separated by blanks; `$CC` or `cc` if `None`.
     pub compiler: Option<String>,
-    /// The CPUs that the code is built for; `cflags` may ask for more.
+    /// The CPU level that the code is built for; `cflags` may raise it.
     pub cpu: Cpu,
     /// Sonames of shared libraries that the ifuncs need on the target, such as `libz.so.1`.
     pub needed: Vec<String>,
-    /// More arguments for the compiler: `-I`, `-D`, `-march`. They stand behind our own.
+    /// More arguments for the compiler: `-I`, `-D`, `-march`. They follow the builder's own.
     pub cflags: Vec<String>,
     /// More arguments for the link of the source's library: `-lz` for a `payload_init` that compresses.
     pub link_args: Vec<String>,

@@ -1,10 +1,10 @@
-//! What a build tells while it works.
+//! The progress of a build.
 
 use std::path::Path;
 
 use crate::BuiltIfunc;
 
-/// Listens to a build. Every method does nothing unless it is written.
+/// Receives the progress of a build. Every method does nothing by default.
 pub trait Progress {
     /// A package or a C file is about to be compiled.
     fn compiling(&mut self, what: &str) {
@@ -26,7 +26,7 @@ pub trait Progress {
         let _ = rendered;
     }
 
-    /// A message of cargo as it writes it, in JSON, without its line end; only from a check that was asked for them.
+    /// A message of cargo, in JSON, without its line end; only from a check whose options ask for messages.
     fn message(&mut self, line: &str) {
         let _ = line;
     }
@@ -41,18 +41,18 @@ pub trait Progress {
         let _ = ifunc;
     }
 
-    /// A library was removed: its package has no such ifunc any more.
+    /// A library was removed: its package no longer has the ifunc.
     fn removed(&mut self, library: &Path) {
         let _ = library;
     }
 
-    /// A command line that is about to be run; only when the options say `verbose`.
+    /// A command line that is about to run; only with the option `verbose`.
     fn command(&mut self, line: &str) {
         let _ = line;
     }
 }
 
-/// Listens to nothing.
+/// Ignores all progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 

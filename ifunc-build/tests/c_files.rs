@@ -81,7 +81,7 @@ fn a_file_may_hold_several_ifuncs() {
 
     let mut target = 0_u64;
     let loaded = Loaded::new(&paper.image, process_symbol).unwrap();
-    // SAFETY: payload and target are what the function takes.
+    // SAFETY: payload and target have the types that the function takes.
     unsafe { loaded.run(&mut 1_000_000_i64.to_le_bytes(), &mut target) };
     assert_eq!(target, 1_000_000_000_000 / 9);
     extern "C" fn of_the_target(x: u64) -> u64 {
@@ -90,7 +90,7 @@ fn a_file_may_hold_several_ifuncs() {
     let loaded = Loaded::new(&slides.image, |s| {
         (s == "of_the_target").then_some(of_the_target as *const () as usize)
     });
-    // SAFETY: payload and target are what the function takes.
+    // SAFETY: payload and target have the types that the function takes.
     unsafe { loaded.unwrap().run(&mut 40_u64.to_le_bytes(), &mut target) };
     assert_eq!(target, 42);
 
@@ -133,7 +133,7 @@ fn libraries_open_without_the_target() {
     type MaxSize = unsafe extern "C" fn(*const u8, usize) -> usize;
     // SAFETY: the function has this type.
     let max_size = unsafe { library.get::<MaxSize>(b"paper_payload_get_max_size") }.unwrap();
-    // SAFETY: the arguments are not looked at.
+    // SAFETY: the function does not read its arguments.
     assert_eq!(unsafe { max_size(std::ptr::null(), 0) }, 16);
 }
 
@@ -156,7 +156,7 @@ fn what_did_not_change_is_not_written() {
         .map(|e| e.unwrap().file_name().into_string().unwrap())
         .filter(|name| !name.ends_with(".so"))
         .collect();
-    assert_eq!(left, [""; 0], "something was left behind");
+    assert_eq!(left, [""; 0], "temporary files remain");
 
     fs::write(&first[0].path, b"truncated").unwrap();
     assert!(
@@ -309,7 +309,7 @@ fn what_another_ifuncs_file_defines_is_there() {
     let built = files.build(&["one.c", "two.c"]);
     let mut target = 0_u64;
     let loaded = Loaded::new(&built[0].image, |_| None).unwrap();
-    // SAFETY: the target is what the function takes, the payload is not looked at.
+    // SAFETY: the target has the type that the function takes, and it does not read the payload.
     unsafe { loaded.run(&mut [0; 4], &mut target) };
     assert_eq!(target, 15);
     for ifunc in &built {
@@ -317,7 +317,7 @@ fn what_another_ifuncs_file_defines_is_there() {
         assert_eq!(exports(&ifunc.path).len(), 3);
     }
 
-    // By itself it is an import, as what any other object has.
+    // Built alone, it is an import, as a symbol of any other object.
     let built = files.build(&["one.c"]);
     let image = Image::parse(&built[0].image).unwrap();
     assert_eq!(image.imports().map(|i| i.symbol).collect::<Vec<_>>(), ["util"]);
@@ -436,7 +436,7 @@ fn what_init_shares_with_the_entry_is_pulled_out_of_archives() {
     };
     assert_eq!(payload(), 1007 ^ 7);
 
-    // An archive of the same name that holds something else is another library.
+    // Another archive of the same name yields another library.
     fs::write(
         files.path("crc.c"),
         "unsigned long my_crc(unsigned long x) { return x + 2000; }",
@@ -446,7 +446,7 @@ fn what_init_shares_with_the_entry_is_pulled_out_of_archives() {
     assert!(!again[0].fresh && again[0].id == built[0].id);
     assert_eq!(payload(), 2007 ^ 7);
 
-    // Arguments that are gone are gone from the library.
+    // Without the arguments the library loses their effect.
     let without = files.build(&["wk.c"]);
     assert!(!without[0].fresh && without[0].id == built[0].id);
     assert!(files.build(&["wk.c"])[0].fresh);

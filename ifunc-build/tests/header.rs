@@ -1,4 +1,4 @@
-//! `ifunc.h`: what it says is what the ABI has, and what does not look as it says does not compile.
+//! `ifunc.h`: its declarations match the ABI, and functions with other prototypes do not compile.
 
 mod common;
 
@@ -41,7 +41,7 @@ uint32_t headed_main(void *payload, size_t payload_size, void *target_args, stru
 }
 "#;
 
-/// The compilers that are there: `cc` always.
+/// The compilers of the machine; `cc` always.
 fn compilers() -> Vec<String> {
     let there = |compiler: &str| {
         let version = std::process::Command::new(compiler).arg("--version").output();
@@ -71,7 +71,7 @@ fn the_header_is_there_and_compiles_without_warnings() {
                 "what `main` returns counts, too"
             );
         }
-        // In C++ the same declarations have C's linkage. The front end alone: objects of C++ are no inputs of `build`.
+        // In C++ the same declarations have C's linkage. The front end alone: `build` takes no C++.
         let cpp = std::process::Command::new(&compiler)
             .args([
                 "-x",
@@ -88,12 +88,12 @@ fn the_header_is_there_and_compiles_without_warnings() {
             .arg(files.path("headed.c"))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&cpp.stderr);
+        let stderr = String::from_utf8_lossy(&cpp.stderr);
         // Debian's `gcc` by itself has no front end for C++.
-        let absent = said.contains("cannot execute") && said.contains("cc1plus");
-        assert!(cpp.status.success() || absent, "{compiler}: {said}");
+        let absent = stderr.contains("cannot execute") && stderr.contains("cc1plus");
+        assert!(cpp.status.success() || absent, "{compiler}: {stderr}");
     }
-    // A header of theirs is theirs.
+    // A header of the user with the same name wins.
     fs::create_dir(files.path("own")).unwrap();
     fs::write(files.path("own/ifunc.h"), "#error \"mine\"\n").unwrap();
     let options = COptions {
@@ -145,7 +145,7 @@ fn the_header_describes_the_context_of_the_abi() {
 
 #[test]
 fn what_does_not_look_as_declared_does_not_compile() {
-    let refused = |from: &str, to: &str, said: &[&str]| {
+    let refused = |from: &str, to: &str, reasons: &[&str]| {
         assert!(WITH_HEADER.contains(from), "{from}");
         let files = Files::new(&[("headed.c", &WITH_HEADER.replace(from, to))]);
         for compiler in compilers() {
@@ -156,7 +156,7 @@ fn what_does_not_look_as_declared_does_not_compile() {
             let refusal = build_c(&[files.path("headed.c")], &options, &mut Quiet)
                 .unwrap_err()
                 .to_string();
-            assert!(said.iter().any(|said| refusal.contains(said)), "{refusal}");
+            assert!(reasons.iter().any(|reason| refusal.contains(reason)), "{refusal}");
         }
     };
     for (from, to, function) in [

@@ -312,7 +312,7 @@ fn one_name_is_one_ifunc() {
     let refusal = workspace.build_only(&["twin-b"]).unwrap_err().to_string();
     assert!(refusal.contains("one in package `twin-a`"), "{refusal}");
 
-    // An ifunc that moved is none of two.
+    // An ifunc that moved does not count twice.
     workspace.package("twin-a", DEPENDS, "#![no_std]\npub use ifunc as _;\n");
     assert_eq!(workspace.build().unwrap().len(), 1);
 
@@ -351,7 +351,7 @@ fn a_c_file_does_not_take_the_name_of_a_package() {
     }
     assert_eq!(read_library(&owned[0].path).unwrap().images[0].id(), owned[0].id);
 
-    // What the message says to run, when the package has it no more.
+    // The command of the message, once the package no longer has the ifunc.
     fs::write(folder.join("src/lib.rs"), ADD.replace("fn add", "fn renamed")).unwrap();
     workspace.build_only(&["owner"]).unwrap();
     assert_eq!(build().unwrap()[0].name, "owned");

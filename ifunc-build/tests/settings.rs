@@ -1,4 +1,4 @@
-//! Optimisation, link-time optimisation and needed libraries of Rust packages: what is asked for is built.
+//! Optimisation, link-time optimisation and needed libraries of Rust packages.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::workspace::{DEPENDS, Workspace};
 use ifunc_abi::image::Image;
 use ifunc_build::{BuildOptions, OptLevel, Progress, Quiet, build_packages};
 
-/// One that calls itself out of line where nothing is optimised, and one that imports something.
+/// An ifunc that calls a function out of line without optimisation, and one with an import.
 const SOURCE: &str = "#![no_std]
 use ifunc::prelude::*;
 #[ifunc::import]
@@ -38,7 +38,7 @@ fn optimisation_is_what_is_asked_for() {
         let [checked, leveled] = &built[..] else {
             panic!("{built:?}")
         };
-        // Only what imports something needs the library that may have it.
+        // Only an image with an import needs the library that may define it.
         let needed = |image: &[u8]| {
             let image = Image::parse(image).unwrap();
             image.needed().map(str::to_owned).collect::<Vec<_>>()
@@ -56,17 +56,13 @@ fn optimisation_is_what_is_asked_for() {
         none.len(),
         best.len()
     );
-    // Without link-time optimisation another recipe makes an image of the same kind.
+    // Without link-time optimisation the image is of the same kind.
     let apart = built(None, false);
     assert!(Image::parse(&apart).is_ok() && apart.len() < none.len());
-    assert_eq!(
-        built(None, true),
-        best,
-        "one setting leaves nothing behind for another"
-    );
+    assert_eq!(built(None, true), best, "one setting does not affect another");
 }
 
-/// What a user sets for builds of his own. Only the linker and the compiler themselves are his to choose.
+/// A user's settings for other builds. Only the choice of linker and compiler affects images.
 const OF_THE_USER: &str = "[build]
 incremental = true
 rustflags = [\"--cfg=leaked\"]
@@ -140,15 +136,15 @@ fn what_the_user_sets_for_builds_of_his_own_is_not_in_images() {
             ("RUSTC_BOOTSTRAP", "1"),
         ]);
     let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        said.contains(&expected),
-        "the environment: {said}\n{}",
+        stdout.contains(&expected),
+        "the environment: {stdout}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
 }
 
-/// The images of the workspace in a folder, built as others are.
+/// The images of the workspace in a folder, built with the default options.
 fn ids(like: &Workspace, folder: &Path) -> String {
     let options = BuildOptions {
         current_dir: Some(folder.into()),
@@ -192,19 +188,23 @@ fn relative_paths_in_a_manifest_begin_at_the_package() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let mut heard = Heard::default();
-    let built = build_packages(&workspace.options(), &mut heard).unwrap_or_else(|error| panic!("{error}"));
-    // Where the package lies is not in the image.
+    let mut received = Received::default();
+    let built = build_packages(&workspace.options(), &mut received).unwrap_or_else(|error| panic!("{error}"));
+    // The path of the package is not in the image.
     let text = b"scale near c/relative.c\0";
     let image = &built[0].image;
     assert!(image.windows(text.len()).any(|bytes| bytes == text), "{image:?}");
-    assert!(heard.said.contains("near.h:3:"), "{}", heard.said);
+    assert!(
+        received.diagnostics.contains("near.h:3:"),
+        "{}",
+        received.diagnostics
+    );
     let read = ["c/relative.c", "include/scale.h", "near.h"].map(|path| folder.join(path));
     for path in read {
-        assert!(heard.read.contains(&path), "{path:?} {:?}", heard.read);
+        assert!(received.read.contains(&path), "{path:?} {:?}", received.read);
     }
     let of_the_system = |path: &PathBuf| !path.starts_with(&folder);
-    assert!(!heard.read.iter().any(of_the_system), "{:?}", heard.read);
+    assert!(!received.read.iter().any(of_the_system), "{:?}", received.read);
 
     // In memory, too.
     let options = ifunc_build::CheckOptions {
@@ -215,16 +215,16 @@ fn relative_paths_in_a_manifest_begin_at_the_package() {
     assert!(checked.errors.is_empty(), "{checked:?}");
 }
 
-/// What the C compiler says and reads.
+/// The diagnostics of the C compiler, and the files that it reads.
 #[derive(Default)]
-struct Heard {
-    said: String,
+struct Received {
+    diagnostics: String,
     read: Vec<PathBuf>,
 }
 
-impl Progress for Heard {
+impl Progress for Received {
     fn diagnostic(&mut self, rendered: &str) {
-        self.said += rendered;
+        self.diagnostics += rendered;
     }
 
     fn read(&mut self, file: &Path) {

@@ -1,4 +1,4 @@
-//! Packages that cannot travel for a crate that they depend on: the chain that brings it is named, and where to cut it.
+//! Packages that cannot travel because of a dependency: the error names the chain that brings it, and where to cut it.
 
 mod common;
 
@@ -11,7 +11,7 @@ use ifunc::prelude::*;
 pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter }
 ";
 
-/// Builds `chained`, which uses `first`, and what that uses; says why not.
+/// Builds `chained`, which uses the first crate, and returns the error.
 fn refusal_of_chain(features: &str, crates: &[(&str, &str, &str)]) -> String {
     let workspace = Workspace::new(&["chained"]);
     let (first, _, _) = crates[0];
@@ -67,7 +67,7 @@ fn a_crate_that_uses_std_is_named_with_the_chain_that_brings_it() {
             "help: the manifest of `chained` asks for the feature `std` of `asked-for`: leave it out of `features`",
         ],
     );
-    // Two behind each other; the first has a feature that switches the second's on.
+    // A chain of two crates; a feature of the first switches on that of the second.
     let passes_on = "[features]\ndefault = [\"std\"]\nstd = [\"deep/std\"]\n[dependencies]\ndeep = { path = \"../deep\", default-features = false }\n";
     let refusal = refusal_of_chain(
         "",
@@ -83,7 +83,7 @@ fn a_crate_that_uses_std_is_named_with_the_chain_that_brings_it() {
             "help: `std` is a default feature of `passes-on`: write `passes-on = { .., default-features = false }`",
         ],
     );
-    // The same, by a feature of another name; and by the manifest of a crate that is not ours to change.
+    // The same, by a feature of another name; and by the manifest of a crate of another author.
     let by_feature = "[features]\nfast = [\"deep/std\"]\n[dependencies]\ndeep = { path = \"../deep\", default-features = false }\n";
     let refusal = refusal_of_chain(
         ", features = [\"fast\"]",
@@ -107,13 +107,13 @@ fn a_crate_that_uses_std_is_named_with_the_chain_that_brings_it() {
     says(
         &refusal,
         &[
-            "the manifest of `of-others` would have to say `deep = { .., default-features = false }`",
+            "the manifest of `of-others` would need `deep = { .., default-features = false }`",
             "leave `of-others` out of `chained`",
         ],
     );
 }
 
-/// Like [`refusal_of_chain`], with two crates `deep`: one of its own, one by way of `between`.
+/// Like [`refusal_of_chain`], with two crates `deep`: a direct one, and one through `between`.
 fn refusal_of_two(nearer: &str, farther: &str) -> String {
     let workspace = Workspace::new(&["chained-twice"]);
     // A workspace has one member of a name.
@@ -151,7 +151,7 @@ fn of_several_versions_the_one_that_uses_std_is_named() {
     let says = format!("help: {far}: `deep` uses std, which cannot travel");
     assert!(refusal.contains(&says) && !refusal.contains(near), "{refusal}");
 
-    // Where neither says that it does not, both are named.
+    // If neither has `#![no_std]`, both are named.
     let refusal = refusal_of_two(STD, STD);
     for text in [
         format!("help: {near}, and {far}: at least one of these crates `deep` uses std"),
@@ -170,7 +170,7 @@ fn what_only_the_sdk_may_bring_is_named_with_the_crate_that_brings_it_too() {
         "help: `chained` → `handler 0.1.0`: `handler` has a `#[panic_handler]` of its own: leave it out";
     assert!(refusal.contains(says), "{refusal}");
 
-    // Macros run while compiling, with std as ever.
+    // Macros run at compile time and may use std.
     let workspace = Workspace::new(&["with-macro"]);
     let manifest = format!("{DEPENDS}\nlittle-macro = {{ path = \"../little-macro\" }}\n");
     let source = ADD

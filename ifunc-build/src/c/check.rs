@@ -1,4 +1,4 @@
-//! Why C files, objects and archives would be refused.
+//! Checks C files, objects and archives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ struct Part {
     ifuncs: Vec<String>,
 }
 
-/// Looks for every reason why C files (`.c`), relocatable objects (`.o`) and archives (`.a`) that belong together would be
-/// refused: everything is compiled and linked in memory, once for each `X_main`.
+/// Finds every reason why a build of C files (`.c`), relocatable objects (`.o`) and archives (`.a`) would fail:
+/// compiles and links them together in memory, once for each `X_main`.
 ///
 /// An archive that rustc made may hold Rust ifuncs; their imports are those that they declare.
 pub(crate) fn check_files(
@@ -42,7 +42,7 @@ pub(crate) fn check_files(
     let is_c = |file: &Path| file.extension().is_some_and(|extension| extension == "c");
     let cpu_features = match files.iter().any(|file| is_c(file)) {
         true => compiler.cpu_features(options),
-        // What objects were compiled for, nothing says.
+        // Objects do not state their CPU level.
         false => Ok(0),
     };
     let cpu_features = cpu_features.unwrap_or_else(|error| {
@@ -53,7 +53,7 @@ pub(crate) fn check_files(
         .support_library()
         .and_then(|path| std::fs::read(path).ok())
         .unwrap_or_default();
-    // The first of each name, and the file of each other.
+    // The file of the last ifunc of each name.
     let mut names: BTreeMap<&str, &Path> = BTreeMap::new();
     let mut link_errors = Vec::new();
     for (number, part) in parts.iter().enumerate() {
@@ -118,7 +118,7 @@ fn part(
             };
             for member in archive.members() {
                 let member = member.map_err(malformed)?.data(&*data).map_err(malformed)?;
-                // Members that are no objects hold metadata of rustc.
+                // Members that are not objects hold metadata of rustc.
                 if object::File::parse(member).is_ok() {
                     names.extend(ifuncs::find(file, member)?.into_iter().map(|ifunc| ifunc.name));
                 }

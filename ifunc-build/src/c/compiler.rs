@@ -1,4 +1,4 @@
-//! The C compiler, and what it is told.
+//! The C compiler and its flags.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +9,9 @@ use crate::make_rule::prerequisites;
 use crate::shared_library::io;
 use crate::{BuildError, COptions, Color, Progress};
 
-/// What every C ifunc is compiled with. Position-independent through the GOT, one section per function; calls stay
-/// `PLT32`, which needs no rewriting. No fortified functions: `__memcpy_chk` is nothing that targets provide. Large
-/// frames are probed page by page, so that a target's guard page catches them.
+/// The flags of every C ifunc. Position-independent through the GOT, one section per function; calls stay `PLT32`,
+/// which needs no rewriting. No fortified functions: targets do not provide `__memcpy_chk`. Large frames are probed
+/// page by page, so that a target's guard page catches them.
 const FLAGS: [&str; 11] = [
     "-O2",
     "-g1",
@@ -26,25 +26,25 @@ const FLAGS: [&str; 11] = [
     "-U_FORTIFY_SOURCE",
 ];
 
-/// What `#include <ifunc.h>` gives.
+/// The contents of `ifunc.h`.
 const HEADER: &str = include_str!("../../include/ifunc.h");
 
-/// The C compiler: the one that was asked for, `$CC`, or `cc`.
+/// The C compiler: the one of the options, `$CC`, or `cc`.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
     program: String,
     /// More words of `$CC`: `CC="ccache gcc"`.
     args: Vec<String>,
-    /// What it says of itself.
+    /// The output of `--version`.
     version: OnceLock<String>,
-    /// What it compiles for.
+    /// Its target machine.
     machine: OnceLock<String>,
-    /// Where our headers are.
+    /// The folder of `ifunc.h`.
     headers: Option<PathBuf>,
 }
 
 impl Compiler {
-    /// The compiler that was asked for, or that of the environment.
+    /// The compiler of the options, or that of the environment.
     pub(crate) fn new(asked: Option<&str>) -> Self {
         let cc = match asked {
             Some(asked) => asked.to_owned(),
@@ -60,10 +60,10 @@ impl Compiler {
         }
     }
 
-    /// Puts our headers into `include` beside a folder of libraries, for what is compiled from now on, and for editors.
+    /// Writes `ifunc.h` into `include` beside a folder of libraries, for later compilations and for editors.
     pub(crate) fn write_headers(&mut self, folder: &Path) -> Result<(), BuildError> {
         let include = folder.parent().unwrap_or(folder).join("include");
-        // The compiler finds it from wherever it runs.
+        // An absolute path works in every working directory.
         let include = std::path::absolute(&include).map_err(io("find", &include))?;
         write_header(&include)?;
         self.headers = Some(include);
@@ -79,7 +79,7 @@ impl Compiler {
             .join(" ")
     }
 
-    /// What `--version` says: another compiler under the same name is another compiler. Asked once.
+    /// The output of `--version`, read once: it distinguishes compilers of one name.
     pub(crate) fn version(&self) -> &str {
         self.version.get_or_init(|| self.output_of("--version"))
     }
@@ -91,12 +91,12 @@ impl Compiler {
         command
     }
 
-    /// A command that runs it in a folder, or where we are.
+    /// A command that runs it in a folder, or in the current directory.
     pub(crate) fn command_in(&self, folder: Option<&Path>) -> Command {
         let Some(folder) = folder else {
             return self.command();
         };
-        // `CC=./wrapper` means the one that lies here, whatever folder it is run in.
+        // `CC=./wrapper` is relative to the current directory, whatever folder it runs in.
         let program = match self.program.contains('/') {
             true => std::path::absolute(&self.program).unwrap_or_else(|_| (&self.program).into()),
             false => (&self.program).into(),
@@ -107,7 +107,7 @@ impl Compiler {
         command
     }
 
-    /// It could not be started.
+    /// The error for a compiler that cannot be started.
     pub(crate) fn spawn_error(&self, source: std::io::Error) -> BuildError {
         BuildError::Spawn {
             program: self.name(),
@@ -125,7 +125,7 @@ impl Compiler {
         progress: &mut dyn Progress,
     ) -> Result<Vec<u8>, BuildError> {
         let work = tempfile::tempdir().map_err(io("create a directory in", &std::env::temp_dir()))?;
-        // The compiler may run somewhere else.
+        // The compiler may run in another directory.
         let work_path = std::path::absolute(work.path()).map_err(io("find", work.path()))?;
         let (object, rule) = (work_path.join("object.o"), work_path.join("object.d"));
         let folder = options.current_dir.as_deref();
@@ -135,7 +135,7 @@ impl Compiler {
             command.arg("-fdiagnostics-color=always");
         }
         command.args(self.flags(options));
-        // Behind what the user names: a header of theirs that has the same name is theirs.
+        // After the user's own folders: a header of the user with the same name wins.
         let headers = match &self.headers {
             Some(include) => include.clone(),
             None => {
@@ -145,7 +145,7 @@ impl Compiler {
             }
         };
         command.arg("-isystem").arg(headers);
-        // The compilation itself says what it read: what is included depends on macros.
+        // The compilation itself lists the files: macros decide what is included.
         command.args(["-MMD", "-MF"]).arg(&rule);
         command.arg("-o").arg(&object).arg(seen_from(folder, file)?);
         if options.verbose {
@@ -181,8 +181,8 @@ impl Compiler {
         (output.status.success() && path.is_absolute()).then_some(path)
     }
 
-    /// The CPU that is asked for and the user's own flags, in this order: the last `-march` wins. One in `$CC` is the
-    /// user's own too. An architecture that has no levels is asked for none.
+    /// The flag for the CPU level and the user's own flags, in this order: the last `-march` wins. One in `$CC` counts
+    /// as the user's own. An architecture without levels gets no flag.
     fn flags(&self, options: &COptions) -> Vec<String> {
         let chosen = self.args.iter().any(|arg| arg.starts_with("-march="));
         let mut flags = Vec::new();
@@ -193,12 +193,12 @@ impl Compiler {
         flags
     }
 
-    /// The machine it compiles for, such as `x86_64-linux-gnu`. Asked once.
+    /// The target machine, such as `x86_64-linux-gnu`, read once.
     fn machine(&self) -> &str {
         self.machine.get_or_init(|| self.output_of("-dumpmachine"))
     }
 
-    /// What it writes, asked with one argument; nothing if it cannot be run, which compiling will tell.
+    /// Its standard output with one argument; empty if it cannot run, which the compilation reports.
     fn output_of(&self, argument: &str) -> String {
         let output = self.command().arg(argument).output();
         output.map_or_else(
@@ -238,7 +238,7 @@ fn seen_from(folder: Option<&Path>, file: &Path) -> Result<PathBuf, BuildError> 
     Ok(file.strip_prefix(folder).map_or(file.clone(), Path::to_owned))
 }
 
-/// Writes our header, unless it is there; builds that run at the same time see all of it or nothing.
+/// Writes `ifunc.h` unless it is up to date. The write is atomic for concurrent builds.
 fn write_header(include: &Path) -> Result<(), BuildError> {
     let header = include.join("ifunc.h");
     if std::fs::read(&header).is_ok_and(|found| found == HEADER.as_bytes()) {

@@ -1,11 +1,11 @@
-//! For which CPUs C code was compiled, by the macros that the compiler predefines.
+//! The CPU level that C code is compiled for, from the macros that the compiler predefines.
 //!
-//! An image states a level of the x86-64 psABI, and a target has it or has not. What is in no level cannot be stated, and
-//! a target without it would run into an illegal instruction: it is refused here.
+//! An image states a level of the x86-64 psABI, which a target has or lacks. A feature of no level cannot be stated,
+//! and would be an illegal instruction on a target without it: it is refused here.
 
 use crate::BuildError;
 
-/// Macros of what the levels have, beginning with v2.
+/// Macros of the features of each level, from v2.
 const LEVELS: [&[&str]; 3] = [
     &[
         "__SSE3__",
@@ -39,7 +39,7 @@ const LEVELS: [&[&str]; 3] = [
 ];
 const NAMES: [&str; 4] = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"];
 
-/// Macros of what no level has. Families that still grow stand in [`OTHER_FAMILIES`].
+/// Macros of features of no level. Families that still grow are in [`OTHER_FAMILIES`].
 const OTHERS: [&str; 51] = [
     "__3dNOW__",
     "__3dNOW_A__",
@@ -94,14 +94,14 @@ const OTHERS: [&str; 51] = [
     "__XSAVES__",
 ];
 const OTHER_FAMILIES: [&str; 6] = ["__AVX", "__AMX_", "__APX_", "__SHA", "__SM3", "__SM4"];
-/// Looks like one of a family, and is none: instructions of shadow stacks do nothing where there are none.
+/// Macros that look like members of a family. Shadow-stack instructions do nothing on CPUs without shadow stacks.
 const NO_FEATURES: [&str; 1] = ["__SHSTK__"];
 
-/// CPU features that no level has.
+/// CPU features of no level.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unknown {
     macros: Vec<String>,
-    /// The level of everything else.
+    /// The level of all other features.
     nearest: &'static str,
 }
 
@@ -125,7 +125,7 @@ impl Unknown {
     }
 }
 
-/// The x86-64 levels that predefined macros speak of, as an image states them: bit 0 is v2, bit 1 v3, bit 2 v4.
+/// The x86-64 levels of the predefined macros, as an image states them: bit 0 is v2, bit 1 v3, bit 2 v4.
 pub(super) fn levels(macros: &str) -> Result<u64, Unknown> {
     let defined: Vec<&str> = macros
         .lines()

@@ -1,4 +1,4 @@
-//! Which ifuncs a C object holds, by its symbols.
+//! The ifuncs of a C object, by its symbols.
 
 use std::path::Path;
 
@@ -37,13 +37,13 @@ impl Convention {
 pub(crate) struct CIfunc {
     pub(crate) name: String,
     pub(crate) convention: Convention,
-    /// `ifunc.h` was told that `X_main` returns a status; otherwise what is in the result register is no code.
+    /// `X_main` is declared with `IFUNC_MAIN_WITH_CONTEXT`, so that its result is a status.
     pub(crate) returns_status: bool,
-    /// Its author says that it may run on several threads at once.
+    /// It is declared with `IFUNC_SHAREABLE`: it may run on several threads at once.
     pub(crate) shareable: bool,
 }
 
-/// The ifuncs of an object; none: it is a helper of other files.
+/// The ifuncs of an object. An object without ifuncs is a helper of other files.
 pub(crate) fn find(file: &Path, data: &[u8]) -> Result<Vec<CIfunc>, BuildError> {
     if let Some(what) = ifunc_link::intermediate_code(data) {
         return Err(BuildError::CIfunc {
@@ -84,7 +84,7 @@ fn from_symbols(file: &Path, defined: &[&str]) -> Result<Vec<CIfunc>, BuildError
             return Err(error(
                 format!("`{name}{MAIN_SUFFIX}` is there, `{name}{INIT_SUFFIX}` is not"),
                 format!(
-                    "an ifunc needs `int {name}{INIT_SUFFIX}(const void *source_args, size_t n, void *payload, size_t *payload_size)`; a function that is none must not end in `{MAIN_SUFFIX}`, or be `static`"
+                    "an ifunc needs `int {name}{INIT_SUFFIX}(const void *source_args, size_t n, void *payload, size_t *payload_size)`; another function must not end in `{MAIN_SUFFIX}`, or be `static`"
                 ),
             ));
         }
@@ -94,7 +94,7 @@ fn from_symbols(file: &Path, defined: &[&str]) -> Result<Vec<CIfunc>, BuildError
             (true, true) => {
                 return Err(error(
                     format!("both `{name}{BOUND_SUFFIX}` and `{name}{MAX_SIZE_SUFFIX}` are there"),
-                    "keep one: it tells the argument order of `payload_init`, `(source_args, n, payload, *size)` with `payload_bound`, `(payload, size, source_args, n)` with `payload_get_max_size`".into(),
+                    "keep one: it selects the argument order of `payload_init`, `(source_args, n, payload, *size)` with `payload_bound`, `(payload, size, source_args, n)` with `payload_get_max_size`".into(),
                 ));
             }
             (false, false) => {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_symbol_tells_the_argument_order() {
+    fn the_other_symbol_selects_the_argument_order() {
         let all = found(&[
             "a_main",
             "a_payload_init",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_say_what_main_returns_and_who_may_run_it() {
+    fn marks_state_the_result_and_shareability_of_main() {
         let symbols = |mark| ["a_main", "a_payload_init", "a_payload_bound", mark];
         let marked = |mark| {
             let found = from_symbols(Path::new("x.c"), &symbols(mark)).unwrap();

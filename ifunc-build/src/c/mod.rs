@@ -1,4 +1,4 @@
-//! C ifuncs: one per `X_main`.
+//! The C driver: one ifunc per `X_main`.
 
 mod check;
 mod compiler;
@@ -19,11 +19,12 @@ pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
 use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
 
-/// Alignment of the payload of a C ifunc: what `malloc` gives.
+/// Alignment of the payload of a C ifunc: that of `malloc`.
 const PAYLOAD_ALIGN: u32 = 16;
 
 /// Builds every ifunc of the C files. Files without an `X_main` are helpers: they are linked into the ifuncs of the
-/// other files. What a file with ifuncs defines is there for the others too; an image holds what its entry reaches.
+/// other files. Definitions in a file with ifuncs are available to the other files too; an image holds only what its
+/// entry reaches.
 ///
 /// # Errors
 /// The first file that does not build.
@@ -45,8 +46,8 @@ pub fn build_c(
     Ok(built)
 }
 
-/// Looks for every reason why C files (`.c`), relocatable objects (`.o`) and archives (`.a`) that belong together would
-/// be refused: everything is compiled and linked in memory, once for each `X_main`, and no file is written.
+/// Finds every reason why a build of C files (`.c`), relocatable objects (`.o`) and archives (`.a`) would fail:
+/// compiles and links them together in memory, once for each `X_main`, and writes no file.
 pub fn check_c(files: &[PathBuf], options: &COptions, progress: &mut dyn Progress) -> Checked {
     check::check_files(files, None, options, progress)
 }
@@ -109,7 +110,7 @@ pub(crate) fn build_files(
         let inputs = inputs_of(number, parts, &support);
         let linker = Linker::open(&inputs)?;
         let images = link_unit(unit, &linker, cpu_features, &needed, names, progress)?;
-        // What every C library has stays strong: it binds the library to the one that is there.
+        // Symbols of every C library stay strong: they bind the library to the C library of the machine.
         let mut weaken = imports_of(images.values().map(|linked| &linked.image));
         weaken.retain(|symbol| !COMPILER_IMPORTS.contains(&&**symbol));
         linked.push((unit, linker, images, weaken, Names::c_origin(package, &unit.file)));
@@ -196,7 +197,7 @@ fn link_unit(
     }
 }
 
-/// One of the files that a link is about.
+/// One of the files of a link.
 struct Part<'a> {
     name: &'a str,
     data: &'a [u8],
@@ -204,8 +205,8 @@ struct Part<'a> {
     is_helper: bool,
 }
 
-/// What the ifuncs of file `number` are linked from. The file itself and the helpers are one; what only another ifunc's
-/// file has is taken from there, as from an archive: functions of one name may be in both.
+/// The inputs of the ifuncs of file `number`. The file itself and the helpers come first; the files of other ifuncs are
+/// searched as archives are, because functions of one name may be in both.
 fn inputs_of<'a>(number: usize, parts: impl Iterator<Item = Part<'a>>, support: &'a [u8]) -> Vec<Input<'a>> {
     let mut inputs: Vec<Input<'_>> = parts
         .enumerate()
@@ -228,7 +229,7 @@ fn inputs_of<'a>(number: usize, parts: impl Iterator<Item = Part<'a>>, support: 
     inputs
 }
 
-/// What images leave to their target.
+/// The imports of images.
 pub(crate) fn imports_of<'i>(images: impl Iterator<Item = &'i Vec<u8>>) -> Vec<String> {
     let mut symbols: Vec<String> = images
         .filter_map(|image| Image::parse(image).ok())
@@ -249,7 +250,7 @@ pub(crate) fn arch_of(image: &[u8]) -> u16 {
     Image::parse(image).map_or(0, |image| image.arch())
 }
 
-/// Names of the objects, for messages; that of the file where two would be the same.
+/// Names of the objects, for messages; the path of the file where two would be equal.
 fn shown(units: &[Unit]) -> Vec<String> {
     let stem = |unit: &Unit| unit.file.file_stem().unwrap_or_default().to_owned();
     units

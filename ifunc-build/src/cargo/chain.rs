@@ -1,4 +1,4 @@
-//! Which crates bring a crate into an ifunc package, and what keeps its std out.
+//! The dependency chains that bring a crate into an ifunc package, and where to switch its std off.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,7 +7,7 @@ use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Node
 use super::command::Job;
 use super::workspace::Package;
 
-/// What an ifunc package depends on, as cargo resolves it.
+/// The dependency graph of an ifunc package, as cargo resolves it.
 #[derive(Debug)]
 pub(super) struct Graph {
     root: PackageId,
@@ -15,14 +15,14 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// Asks cargo, with the features of the build; `None` if cargo does not say.
+    /// Runs `cargo metadata` with the features of the build; `None` if it fails.
     pub(super) fn read(job: &Job<'_>, package: &Package) -> Option<Self> {
         let mut command = MetadataCommand::new();
         if let Some(directory) = &job.options.current_dir {
             command.current_dir(directory);
         }
         command.manifest_path(&package.manifest_path);
-        // What a manifest has for other builds only is not there in an image.
+        // Dependencies for other builds alone are not part of an image.
         command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg=ifunc_image");
         let mut flags = vec!["--filter-platform".to_owned(), job.workspace.host.clone()];
         for feature in job.features.get(&package.name).into_iter().flatten() {
@@ -46,8 +46,8 @@ impl Graph {
         })
     }
 
-    /// What to do about `culprit`, a crate that uses std: the chain of crates that brings it, and where to cut it. Several
-    /// versions of one crate are one name to the compiler, which does not say which it is.
+    /// The remedy for `culprit`, a crate that uses std: the chain of crates that brings it, and where to cut the chain.
+    /// The compiler does not distinguish versions of one crate.
     pub(super) fn about_std(&self, culprit: &str) -> Option<Vec<String>> {
         let paths = self.paths(culprit);
         let chains = self.all_rendered(&paths)?;
@@ -67,7 +67,7 @@ impl Graph {
         Some(helps)
     }
 
-    /// The chains of crates that bring `culprit`, for people.
+    /// The chains of crates that bring `culprit`, for a message.
     pub(super) fn chain(&self, culprit: &str) -> Option<String> {
         self.all_rendered(&self.paths(culprit))
     }
@@ -86,9 +86,9 @@ impl Graph {
         names.collect::<Vec<_>>().join(" → ")
     }
 
-    /// The shortest path from the package to each crate of this name, both included. Those that say `#![no_std]` themselves
-    /// are left out where another does not. What only runs while compiling (macros, build scripts) may use std, and is
-    /// none.
+    /// The shortest path from the package to each crate of this name, both included. Crates with `#![no_std]` are left
+    /// out if another crate lacks it. Crates that only run at compile time (macros, build scripts) may use std and do
+    /// not count.
     fn paths(&self, culprit: &str) -> Vec<Vec<&cargo_metadata::Package>> {
         let mut before: BTreeMap<&PackageId, &PackageId> = BTreeMap::new();
         let mut seen: BTreeSet<&PackageId> = BTreeSet::new();
@@ -156,7 +156,7 @@ impl Graph {
                         "`std` is a default feature of `{name}`: write {line} in the manifest of `{root}`"
                     ),
                     false => format!(
-                        "`std` is a default feature of `{name}`: the manifest of `{}` would have to say {line}; if that is not yours, leave `{}` out of `{root}`",
+                        "`std` is a default feature of `{name}`: the manifest of `{}` would need {line}; if you cannot change it, leave `{}` out of `{root}`",
                         parent.name, path[1].name
                     ),
                 });
@@ -175,7 +175,7 @@ impl Graph {
                     parent.name
                 ),
                 None => format!(
-                    "the feature `std` of `{name}` is on; `cargo tree -p {root} -e features -i {name}` says who asks for it"
+                    "the feature `std` of `{name}` is on; `cargo tree -p {root} -e features -i {name}` shows which crate enables it"
                 ),
             });
         }
@@ -199,8 +199,7 @@ impl Graph {
     }
 }
 
-/// Whether the source of a library has nothing of std by its own words: an attribute without a condition, and no
-/// `extern crate` that takes it back.
+/// Whether the source of a library excludes std: an unconditional `#![no_std]`, and no `extern crate std`.
 fn is_no_std(package: &cargo_metadata::Package) -> bool {
     let source = library(package).and_then(|library| std::fs::read_to_string(&library.src_path).ok());
     source.is_some_and(|text| {
@@ -209,7 +208,7 @@ fn is_no_std(package: &cargo_metadata::Package) -> bool {
     })
 }
 
-/// Name of the library crate that a package has for the code of others; macros are none.
+/// Name of the library crate of a package, unless it is a macro crate.
 fn library_of(package: &cargo_metadata::Package) -> Option<String> {
     library(package).map(|library| library.name.replace('-', "_"))
 }

@@ -1,4 +1,4 @@
-//! Why packages would be refused, without building anything that stays.
+//! Checks packages without leaving libraries.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use crate::c::check_files;
 use crate::{BuildError, BuildOptions, Checked, CheckedIfunc, Progress};
 use ifunc_link::Linked;
 
-/// How packages are checked.
+/// The options of [`check_packages`].
 #[derive(Clone, Debug, Default)]
 pub struct CheckOptions {
     /// Which packages, with which features, for which CPUs.
     pub build: BuildOptions,
-    /// Compile and link as a build does. Without it no code is made of Rust, so that what only the linker sees is not
-    /// seen. Cargo compiles where builds compile, so that what is there is not compiled again, and a build waits for it;
-    /// images stay in memory.
+    /// Compile and link as a build does. Without it, Rust is checked without generating code, and errors of the linker
+    /// are not found. Cargo compiles in the folder of builds, so that nothing is compiled twice, and a build waits for
+    /// the check; images stay in memory.
     pub link: bool,
-    /// Messages of cargo are handed to [`Progress::message`] in this format (`json`, `json-diagnostic-rendered-ansi`).
+    /// Cargo's messages go to [`Progress::message`] in this format (`json`, `json-diagnostic-rendered-ansi`).
     pub messages: Option<String>,
 }
 
-/// Looks for every reason why the ifunc packages of a workspace would be refused. Nothing is written but what cargo keeps
-/// for itself: in a folder that builds do not use, so that an editor's checks and a build do not wait for each other, and,
-/// if it is to [`link`](CheckOptions::link), where builds compile.
+/// Finds every reason why a build of the ifunc packages of a workspace would fail. Only cargo writes files: in a folder
+/// that builds do not use, so that an editor's checks and a build do not wait for each other, and with
+/// [`link`](CheckOptions::link) in the folder of builds.
 ///
 /// # Errors
-/// The workspace cannot be read or cargo cannot be run. What is wrong with the packages stands in the answer.
+/// The workspace cannot be read or cargo cannot be run. Errors of the packages are in the result.
 pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Result<Checked, BuildError> {
     let build = &options.build;
     let plan = Plan::read(build)?;
     let mut checked = Checked::default();
-    // Packages of the same flags are one run of cargo.
+    // Packages with the same flags share one run of cargo.
     let mut groups: BTreeMap<_, Vec<&Package>> = BTreeMap::new();
     for package in plan.packages() {
         groups
@@ -75,7 +75,7 @@ pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Re
     Ok(checked)
 }
 
-/// Compiles and links what is in Rust.
+/// Compiles and links the Rust ifuncs.
 fn link(
     plan: &Plan,
     options: &BuildOptions,

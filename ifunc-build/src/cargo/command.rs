@@ -1,5 +1,5 @@
-//! The command lines of cargo. Everything that an image build needs stands on them or in their environment, so that the
-//! user's manifest needs nothing, and nothing that the user's manifest or configuration says gets into images by accident.
+//! The command lines of cargo. All settings of an image build are on the command line or in its environment: the user's
+//! manifest needs none, and no setting of the user's manifest or configuration affects images by accident.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -10,19 +10,19 @@ use super::features::Features;
 use super::workspace::{Example, Package, Workspace};
 use crate::{BuildError, BuildOptions, Color, OptLevel};
 
-/// What cargo is to do.
+/// A task for cargo.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task<'a> {
     /// A static library of the package's library.
     Library,
-    /// A static library of an example. Where the manifest does not say that it is a library, the compiler is called
-    /// through this script, because cargo knows examples only as programs.
+    /// A static library of an example. For an example that the manifest declares as a program, cargo calls the compiler
+    /// through this script.
     Example(&'a Example, &'a Path),
-    /// Errors and warnings, no code. The messages are of this format of cargo's.
+    /// Errors and warnings, no code. Messages have this format of cargo's.
     Check(&'a str),
-    /// The source text of the library behind all macros, as an image build sees it, or as every other.
+    /// The source text of the library after macro expansion.
     Expand {
-        /// As an image build sees it.
+        /// For an image build; otherwise for other builds.
         image: bool,
     },
 }
@@ -31,7 +31,7 @@ pub(super) enum Task<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'a> {
     pub(super) workspace: &'a Workspace,
-    /// Never empty; several only for [`Task::Check`], and of the same flags.
+    /// Never empty; several only for [`Task::Check`], all with the same flags.
     pub(super) packages: &'a [&'a Package],
     pub(super) features: &'a Features,
     /// The folder that cargo builds in.
@@ -41,7 +41,7 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The first package, and where its flags come from.
+    /// The first package, which determines the flags.
     pub(super) fn package(&self) -> &Package {
         self.packages[0]
     }
@@ -60,7 +60,7 @@ impl Job<'_> {
                 command.args(["--profile", "check"]);
                 match image {
                     true => self.add_image_flags(&mut command),
-                    // So that both views have the same macros, compiled once.
+                    // Both views then share macros, compiled once.
                     false => drop(command.arg("--target").arg(&self.workspace.host)),
                 }
             }
@@ -89,15 +89,15 @@ impl Job<'_> {
                 command.arg(flag);
             }
         }
-        // Within a build script: what cargo told that script is no news of the packages that are built now.
+        // In a build script, cargo's variables describe the script's package and not the packages that are built now.
         crate::script::remove_script_variables(&mut command);
-        // An own directory: the user's builds, which have other flags, are never invalidated. For what lies between, too:
-        // a cargo around us has the lock of the directory that the user's configuration names.
+        // A separate directory, so that the user's builds, which have other flags, are never invalidated. The build
+        // directory is separate as well: an outer cargo holds the lock of the one in the user's configuration.
         command.env("CARGO_TARGET_DIR", self.target);
         command.env("CARGO_BUILD_BUILD_DIR", self.target);
-        // Beats `[build] incremental`, which beats the profile. Code that is compiled in parts comes out different.
+        // Overrides `[build] incremental`, which overrides the profile. Incremental compilation changes the code.
         command.env("CARGO_INCREMENTAL", "0");
-        // A `cargo clippy` or `cargo check` around us (a build script) must not replace the compiler.
+        // An outer `cargo clippy` or `cargo check` (in a build script) must not replace the compiler.
         command
             .env_remove("RUSTC_WORKSPACE_WRAPPER")
             .env_remove("CARGO_BUILD_TARGET");
@@ -109,10 +109,10 @@ impl Job<'_> {
             }
             Task::Expand { image } => {
                 if image {
-                    // The profile of a check unwinds.
+                    // The check profile would unwind.
                     command.args(["--config", "profile.dev.panic=\"abort\""]);
                 }
-                // What the compiler prints for people alone; nothing that is built depends on it.
+                // Affects only what the compiler prints.
                 command.args(["--", "-Zunpretty=expanded"]);
                 command.env("RUSTC_BOOTSTRAP", "1");
             }
@@ -131,7 +131,7 @@ impl Job<'_> {
                 }
             }
             Task::Check(_) => {
-                // As much as can be said: an error in one package hides none in the others.
+                // Reports every package: an error in one does not hide errors in others.
                 command.args(["check", "--lib", "--keep-going"]);
                 for package in self.packages {
                     command.args(["--package", &package.name]);
@@ -141,7 +141,7 @@ impl Job<'_> {
         }
     }
 
-    /// Whether code is made, or only looked at.
+    /// Whether code is generated.
     fn makes_images(&self) -> bool {
         matches!(self.task, Task::Library | Task::Example(..))
     }
@@ -167,7 +167,7 @@ impl Job<'_> {
             "codegen-units=1".into(),
             "panic=\"abort\"".into(),
             "debug=\"line-tables-only\"".into(),
-            // Of macros and build scripts, which take most of a first build.
+            // For macros and build scripts, which take most of a first build.
             "build-override.debug=false".into(),
             "strip=\"none\"".into(),
             "split-debuginfo=\"off\"".into(),
@@ -186,7 +186,7 @@ impl Job<'_> {
         for package in self.packages {
             let none = BTreeSet::new();
             for name in self.features.get(&package.name).unwrap_or(&none) {
-                // A feature of a dependency cannot be asked of one of several packages; it is asked of all.
+                // Cargo cannot enable a feature of a dependency for one of several packages; it is enabled for all.
                 match several && !name.contains('/') {
                     true => command.arg("--features").arg(format!("{}/{name}", package.name)),
                     false => command.args(["--features", name]),
@@ -201,7 +201,7 @@ impl Job<'_> {
         }
     }
 
-    /// The flags of an image build, encoded as cargo wants them. They replace what the user's configuration says.
+    /// The flags of an image build, in cargo's encoding. They replace those of the user's configuration.
     fn rustflags(&self) -> OsString {
         let mut flags: Vec<OsString> = vec![
             "--cfg=ifunc_image".into(),
@@ -209,7 +209,7 @@ impl Job<'_> {
             format!("--cfg=ifunc_panic=\"{}\"", self.package().panic).into(),
             "--check-cfg=cfg(ifunc_panic,values(\"message\",\"location\",\"minimal\"))".into(),
         ];
-        // Flags beat `[profile.release.package.X]` of the user, which a profile that inherits would take over.
+        // Flags override `[profile.release.package.X]` of the user, which an inheriting profile would inherit.
         if self.makes_images() {
             flags.push("-Ccodegen-units=1".into());
             if self.options.profile == "release" {
@@ -221,7 +221,7 @@ impl Job<'_> {
             flags.push(format!("-Copt-level={}", level.flag()).into());
         }
         if self.workspace.host.starts_with("x86_64-") {
-            // What the image states, whatever the toolchain takes for granted.
+            // The level that the image states, whatever the toolchain's default.
             let cpu = self.package().cpu_of(self.options).of_compilers();
             flags.push(format!("-Ctarget-cpu={cpu}").into());
         }
@@ -235,7 +235,7 @@ impl Job<'_> {
     }
 }
 
-/// Images of the release profile are optimised, whatever the manifest says of that profile.
+/// Images of the release profile are optimised, whatever the manifest sets for that profile.
 fn release_settings(options: &BuildOptions) -> Vec<String> {
     let mut settings = match &*options.profile {
         "release" => vec!["overflow-checks=false".into(), "debug-assertions=false".into()],
@@ -247,7 +247,7 @@ fn release_settings(options: &BuildOptions) -> Vec<String> {
     settings
 }
 
-/// The optimisation that is ours to choose; otherwise the profile's own.
+/// The optimisation level that the builder sets; `None` keeps the profile's.
 fn opt_level(options: &BuildOptions) -> Option<OptLevel> {
     let release = (options.profile == "release").then_some(OptLevel::O3);
     options.opt_level.or(release)
@@ -257,7 +257,7 @@ fn program(variable: &str, default: &str) -> OsString {
     std::env::var_os(variable).unwrap_or_else(|| default.into())
 }
 
-/// The target that rustc compiles for by itself; which rustc, the directory may say.
+/// The default target of rustc. The directory may select the toolchain.
 pub(super) fn host_target(options: &BuildOptions) -> Result<String, BuildError> {
     let mut command = Command::new(program("RUSTC", "rustc"));
     if let Some(directory) = &options.current_dir {

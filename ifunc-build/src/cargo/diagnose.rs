@@ -1,4 +1,4 @@
-//! What to do about the errors that ifunc authors meet: rustc speaks of lang items, the author of a dependency.
+//! Remedies for errors of rustc that ifunc authors meet: rustc names lang items, the remedy names a dependency.
 
 use cargo_metadata::diagnostic::Diagnostic;
 
@@ -6,10 +6,10 @@ use super::chain::Graph;
 use super::command::Job;
 use super::workspace::Package;
 
-/// What link-time optimisation says of two functions of one name.
+/// The error of link-time optimisation for two functions of one name.
 const DEFINED_TWICE: &str = "symbol multiply defined";
 
-/// Collects what the compiler says.
+/// Collects the compiler's errors.
 #[derive(Debug, Default)]
 pub(super) struct Diagnosis {
     /// Errors with their notes, as text.
@@ -17,7 +17,7 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Whether anything is wrong.
+    /// Whether there is an error.
     pub(super) fn has_errors(&self) -> bool {
         !self.errors.is_empty()
     }
@@ -25,7 +25,7 @@ impl Diagnosis {
     /// A message of the compiler.
     pub(super) fn compiler(&mut self, message: &Diagnostic) {
         use cargo_metadata::diagnostic::DiagnosticLevel::{Error, Ice};
-        // The error behind this warning says only that something cannot be loaded.
+        // The error that follows this warning only states that something cannot be loaded.
         let twice = message.message.contains(DEFINED_TWICE);
         if matches!(message.level, Error | Ice) || twice {
             let code = message.code.as_ref().map_or("", |code| &code.code);
@@ -38,12 +38,12 @@ impl Diagnosis {
         }
     }
 
-    /// Whether the compiler asks for the panic handler, which `ifunc` brings where something of it is used.
+    /// Whether the compiler misses a panic handler, which `ifunc` provides where the package uses it.
     pub(super) fn is_about_the_panic_handler(message: &Diagnostic) -> bool {
         message.message.contains("`#[panic_handler]` function required")
     }
 
-    /// Whether that is all that is wrong. Cargo's last line only repeats it.
+    /// Whether that is the only error. Cargo's last line only repeats it.
     pub(super) fn misses_only_the_panic_handler(&self) -> bool {
         let (about_it, others): (Vec<_>, Vec<_>) = self
             .errors
@@ -64,9 +64,9 @@ impl Diagnosis {
         }
     }
 
-    /// What to do, as far as we know it.
+    /// The remedies, as far as they are known.
     pub(super) fn helps(&self, job: &Job<'_>, package: &Package) -> Vec<String> {
-        // Cargo is asked only where the answer has a chain of crates.
+        // Cargo runs only for remedies that name a chain of crates.
         let has_chain = |error: &String| {
             ["lang item", "global allocator"]
                 .iter()
@@ -101,7 +101,7 @@ fn help(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> 
     about_other_errors(error, package, graph).into_iter().collect()
 }
 
-/// Two panic handlers: std's, or one that is written beside `ifunc`'s.
+/// Two panic handlers: `ifunc`'s and std's, or one that the package defines.
 fn about_panic_handlers(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> Vec<String> {
     if let Some(culprit) = between(error, "crate `std` (which `", "` depends on)") {
         if culprit == crate_name {
@@ -136,7 +136,7 @@ fn about_panic_handlers(error: &str, package: &str, crate_name: &str, graph: Opt
         });
     vec![of_another.unwrap_or_else(|| {
         format!(
-            "`{package}` has a `#[panic_handler]` of its own: remove it, `ifunc` brings one (choose what it tells by `[package.metadata.ifunc] panic`)"
+            "`{package}` has a `#[panic_handler]` of its own: remove it, `ifunc` brings one (choose what it reports by `[package.metadata.ifunc] panic`)"
         )
     })]
 }
@@ -206,7 +206,7 @@ mod tests {
         let twice = "E0152 duplicate lang item in crate `ifunc`: `panic_impl`\nthe lang item is first defined in crate `std` (which `NAME` depends on)";
         says(&twice.replace("NAME", "my_ifuncs"), "#![no_std]");
         says(&twice.replace("NAME", "regex"), "`regex` uses std");
-        // Which of the two the compiler meets first, their names decide.
+        // The names of the two decide which one the compiler meets first.
         says(
             "E0152 duplicate lang item in crate `std` (which `regex` depends on): `panic_impl`\nthe lang item is first defined in crate `ifunc` (which `my_ifuncs` depends on)",
             "`regex` uses std",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stands in front of the compiler where an example is built whose manifest says that it is a program: of the example, and
-# of nothing else, a static library is made, and put where cargo looks for the program.
+# Compiler wrapper for an example that the manifest declares as a program: compiles the example, and nothing else, to a
+# static library at the path where cargo expects the program.
 compiler=$1
 shift
 name='' kind='' folder='' extra='' before=''

@@ -8,10 +8,10 @@ use super::workspace::{Example, Package};
 use crate::BuildError;
 use crate::shared_library::io;
 
-/// Stands in front of the compiler.
+/// The compiler wrapper.
 const WRAPPER: &str = include_str!("example.sh");
 
-/// The package of each example that is asked for, and the example.
+/// The package of each requested example, and the example.
 pub(super) fn find<'a>(
     asked: &[String],
     packages: &[&'a Package],
@@ -52,15 +52,15 @@ pub(super) fn find<'a>(
     Ok(found)
 }
 
-/// Writes the script to `target`, unless it is there, and returns its path. Cargo takes another path for another
-/// compiler, and a changed file for a changed one.
+/// Writes the script to `target`, unless it exists, and returns its path. Cargo takes another path for another
+/// compiler, and a changed file for a changed compiler.
 pub(super) fn wrapper(target: &Path) -> Result<PathBuf, BuildError> {
     let path = target.join("example-as-library.sh");
     if fs::read_to_string(&path).is_ok_and(|there| there == WRAPPER) {
         return Ok(path);
     }
     fs::create_dir_all(target).map_err(io("create", target))?;
-    // In one step: another build may be about to run it.
+    // Atomic, because another build may be about to run it.
     let new = tempfile::NamedTempFile::new_in(target).map_err(io("create a file in", target))?;
     fs::write(new.path(), WRAPPER).map_err(io("write", new.path()))?;
     fs::set_permissions(new.path(), fs::Permissions::from_mode(0o755)).map_err(io("write", new.path()))?;

@@ -1,19 +1,19 @@
-//! The source text of a package behind all macros.
+//! The source text of a package after macro expansion.
 
 use super::command::{Job, Task};
 use super::units::Plan;
 use crate::{BuildError, BuildOptions, Progress};
 
-/// Whose view of a package is shown.
+/// The build that a package is expanded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// That of programs which depend on the package: the typed handles.
+    /// A build of a program that depends on the package: the typed handles.
     Host,
-    /// That of an image build: also the entries, and nothing for the host alone.
+    /// An image build: also the entries, and no code for the host alone.
     Image,
 }
 
-/// The source text of one ifunc package's library behind all macros, as the compiler prints it: unformatted.
+/// The source text of one ifunc package's library after macro expansion, unformatted, as the compiler prints it.
 ///
 /// # Errors
 /// The options select no package or several, or the package does not compile.

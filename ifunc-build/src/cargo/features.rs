@@ -1,4 +1,4 @@
-//! Which features are requested of which package.
+//! The features that are requested of each package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::BuildError;
 /// The features of each package, by its name.
 pub(super) type Features = BTreeMap<String, BTreeSet<String>>;
 
-/// Gives each feature to the packages that have it. `requested` are arguments as cargo takes them: names separated by blanks
-/// or commas. A feature of one package is not requested of the others.
+/// Assigns each feature to the packages that have it. `requested` are arguments in cargo's syntax: names separated by
+/// blanks or commas. A feature of one package is not requested of the others.
 pub(super) fn assign(requested: &[String], packages: &[&Package]) -> Result<Features, BuildError> {
     let mut features = Features::new();
     let words = requested
@@ -23,7 +23,7 @@ pub(super) fn assign(requested: &[String], packages: &[&Package]) -> Result<Feat
                 Some((of, name)) if of == package.name => {
                     Some(name).filter(|n| package.features.contains(*n))
                 }
-                // A feature of a dependency: `postcard/alloc`. Whether the dependency has it, cargo says.
+                // A feature of a dependency: `postcard/alloc`. Cargo checks whether the dependency has it.
                 Some((of, _)) => {
                     Some(word).filter(|_| package.dependencies.contains(of.trim_end_matches('?')))
                 }
@@ -47,7 +47,7 @@ pub(super) fn assign(requested: &[String], packages: &[&Package]) -> Result<Feat
     Ok(features)
 }
 
-/// What there is to choose from.
+/// The available features.
 fn known(packages: &[&Package]) -> String {
     let lines = packages.iter().map(|package| {
         let names: Vec<String> = package.features.iter().map(|name| format!("`{name}`")).collect();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_of_nobody_is_an_error() {
+    fn an_unknown_feature_is_an_error() {
         for (requested, missing) in [("a,c", "`c`"), ("two/a", "`two/a`"), ("serde/std", "`serde/std`")] {
             let error = assigned(&[requested]).unwrap_err();
             assert!(error.contains(missing), "{error}");

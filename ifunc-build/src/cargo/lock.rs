@@ -1,4 +1,4 @@
-//! A lock of a folder between processes, as cargo has one.
+//! A file lock of a folder between processes, as in cargo.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::shared_library::io;
 use crate::{BuildError, Progress};
 
-/// Waits for the lock, for as long as it takes, and says so. Who holds it lets go when the file is dropped or the process
-/// ends, however it ends.
+/// Waits for the lock without a limit, and reports the wait. The lock is released when the file is dropped or the
+/// process ends.
 pub(super) fn acquire(path: &Path, progress: &mut dyn Progress) -> Result<Option<File>, BuildError> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(io("create", folder))?;
@@ -34,7 +34,7 @@ pub(super) fn acquire(path: &Path, progress: &mut dyn Progress) -> Result<Option
     }
 }
 
-/// Some file systems of networks know no locks. Cargo builds there without, and so do we.
+/// Some network file systems have no locks. Cargo builds there without a lock; so does this builder.
 fn without(error: std::io::Error, path: &Path) -> Result<Option<File>, BuildError> {
     match error.kind() {
         ErrorKind::Unsupported => Ok(None),
@@ -63,15 +63,20 @@ mod tests {
         let path = folder.path().join("target/.release.lock");
         let first = acquire(&path, &mut Quiet).unwrap();
         assert!(first.is_some());
-        let (send, said) = mpsc::channel();
+        let (send, reported) = mpsc::channel();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| acquire(&path, &mut Said(send)).unwrap());
-            // It has found the lock taken, and says nothing more before it has it.
-            assert!(said.recv().unwrap().contains("Blocking waiting for file lock"));
+            // The second thread waits for the lock and reports nothing until it holds it.
+            assert!(
+                reported
+                    .recv()
+                    .unwrap()
+                    .contains("Blocking waiting for file lock")
+            );
             assert!(!second.is_finished());
             drop(first);
             assert!(second.join().unwrap().is_some());
         });
-        assert!(said.recv().is_err());
+        assert!(reported.recv().is_err());
     }
 }

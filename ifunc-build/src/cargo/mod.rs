@@ -1,5 +1,5 @@
-//! How the ifunc packages of a workspace are built: one `cargo rustc --crate-type staticlib` per package, whose archive
-//! holds the records of its ifuncs and the code that they reach.
+//! The cargo driver: builds the ifunc packages of a workspace with one `cargo rustc --crate-type staticlib` per
+//! package, whose archive holds the records of its ifuncs and the code that they reach.
 
 mod chain;
 mod check;
@@ -69,7 +69,7 @@ pub fn build_packages(
     for unit in plan.units(options)? {
         let Unit { package, example } = unit;
         let before = built.len();
-        // What the compiler of the libraries is, it says while cargo compiles.
+        // The C compiler reports its version while cargo compiles.
         let archive = std::thread::scope(|scope| {
             scope.spawn(|| compiler.version());
             plan.archive(unit, options, progress)
@@ -110,7 +110,7 @@ fn no_ifuncs(unit: Unit<'_>) -> BuildError {
     }
 }
 
-/// How the C files of a package are compiled.
+/// The options for the C files of a package.
 fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     COptions {
         current_dir: package.manifest_path.parent().map(Path::to_owned),
@@ -124,7 +124,7 @@ fn c_options(package: &Package, options: &BuildOptions) -> COptions {
     }
 }
 
-/// Makes images and libraries out of a package's archive.
+/// Makes images and libraries from a package's archive.
 fn build_rust(
     unit: Unit<'_>,
     archive: &Archive,
@@ -206,7 +206,7 @@ fn link_archive(
     Ok(all.collect())
 }
 
-/// What an archive of rustc's declares as imports; `None` for archives of others.
+/// The imports that an archive of rustc declares; `None` for other archives.
 pub(crate) fn declared_imports(
     archive: &[u8],
     of: &str,

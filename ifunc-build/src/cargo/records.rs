@@ -25,18 +25,18 @@ pub(super) struct Ifunc {
     pub(super) shared: bool,
 }
 
-/// What an archive says.
+/// The records of an archive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
-    /// The package's own ifuncs, by name; those of crates that it depends on are theirs.
+    /// The package's own ifuncs, by name, without those of its dependencies.
     pub(super) ifuncs: Vec<Ifunc>,
     /// Symbol to signature, from every crate.
     pub(super) imports: BTreeMap<String, String>,
 }
 
 impl Records {
-    /// Reads every member of an archive that is an object. `of` names where it comes from; with `crate_name`, the
-    /// ifuncs of other crates are passed over.
+    /// Reads every member of an archive that is an object. `of` names its package; with `crate_name`, the ifuncs of
+    /// other crates are skipped.
     pub(super) fn read(archive: &[u8], of: &str, crate_name: Option<&str>) -> Result<Self, BuildError> {
         let malformed = |e: object::Error| {
             BuildError::Input(InputError {
@@ -47,7 +47,7 @@ impl Records {
         let mut all = Self::default();
         for member in ArchiveFile::parse(archive).map_err(malformed)?.members() {
             let data = member.map_err(malformed)?.data(archive).map_err(malformed)?;
-            // Members that are no objects hold metadata of rustc.
+            // Members that are not objects hold metadata of rustc.
             let Ok(object) = object::File::parse(data) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! One run of cargo: what it says is heard and passed on.
+//! One run of cargo, and the processing of its messages.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::command::{Job, Task};
 use super::diagnose::Diagnosis;
 use crate::{BuildError, Progress};
 
-/// What a reader thread hands over.
+/// A message of a reader thread.
 enum Event {
     /// A line of standard output.
     Stdout(String),
@@ -21,27 +21,27 @@ enum Event {
 
 impl Job<'_> {
     /// Compiles a package, or its example, to a static library and returns its path; `None` for a package that depends
-    /// on `ifunc` and uses nothing of it: whose ifuncs, if any, are in C.
+    /// on `ifunc` without using it: its ifuncs, if any, are in C.
     pub(super) fn compile(&self, progress: &mut dyn Progress) -> Result<Option<PathBuf>, BuildError> {
         let package = self.package();
         progress.compiling(&package.name);
         let mut archive = None;
-        // What is said for want of a panic handler is no news to a package that has no Rust ifunc.
+        // The error about a missing panic handler does not concern a package without Rust ifuncs.
         let mut withheld = Vec::new();
         let mut diagnosis = Diagnosis::default();
         let status = self.run(progress, |event, progress| match event {
             Event::Stdout(line) => match serde_json::from_str(&line) {
                 Ok(Message::CompilerArtifact(artifact)) => {
-                    let ours = artifact.manifest_path == package.manifest_path
+                    let is_requested = artifact.manifest_path == package.manifest_path
                         && match self.task {
                             Task::Example(example, _) => {
                                 artifact.target.is_example() && artifact.target.name == example.name
                             }
                             _ => !artifact.target.is_example(),
                         };
-                    // An example that cargo takes for a program lies where the program would.
+                    // The archive of an example that cargo takes for a program has the program's path.
                     let program = matches!(self.task, Task::Example(example, _) if !example.library);
-                    if ours
+                    if is_requested
                         && let Some(file) = artifact
                             .filenames
                             .iter()
@@ -73,7 +73,7 @@ impl Job<'_> {
             Some(archive) if status.success() => Ok(Some(archive)),
             None if diagnosis.misses_only_the_panic_handler() => Ok(None),
             _ => {
-                withheld.iter().for_each(|said| progress.diagnostic(said));
+                withheld.iter().for_each(|lines| progress.diagnostic(lines));
                 Err(BuildError::Compile {
                     package: package.name.clone(),
                     helps: diagnosis.helps(self, package),
@@ -82,8 +82,8 @@ impl Job<'_> {
         }
     }
 
-    /// Checks the packages and returns an error for each that has one. With `verbatim`, messages are passed on as cargo
-    /// writes them; otherwise what the compiler has to say is.
+    /// Checks the packages and returns an error for each that has one. With `verbatim`, cargo's messages are passed on
+    /// unchanged; otherwise the compiler's rendered diagnostics are.
     pub(super) fn check(
         &self,
         verbatim: bool,
@@ -124,10 +124,10 @@ impl Job<'_> {
             })
             .collect();
         if errors.is_empty() && !status.success() {
-            // Cargo itself, or a dependency.
-            withheld.iter().for_each(|said| {
-                progress.diagnostic(said);
-                of_cargo.cargo(said);
+            // The error is cargo's own, or in a dependency.
+            withheld.iter().for_each(|lines| {
+                progress.diagnostic(lines);
+                of_cargo.cargo(lines);
             });
             errors.push(BuildError::Compile {
                 package: self.package().name.clone(),
@@ -142,22 +142,23 @@ impl Job<'_> {
         let package = self.package();
         progress.compiling(&package.name);
         let mut text = String::new();
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         let status = self.run(progress, |event, progress| match event {
             Event::Stdout(line) => {
                 text.push_str(&line);
                 text.push('\n');
             }
-            // The compiler's words come between cargo's, and only matter if it fails.
+            // The compiler's lines come between cargo's, and only matter if it fails.
             Event::Stderr(line) => {
                 progress.cargo(&line);
-                said.push(line);
+                lines.push(line);
             }
         })?;
         if status.success() {
             return Ok(text);
         }
-        said.iter()
+        lines
+            .iter()
             .for_each(|line| progress.diagnostic(&format!("{line}\n")));
         Err(BuildError::Compile {
             package: package.name.clone(),
@@ -169,7 +170,7 @@ impl Job<'_> {
     fn run(
         &self,
         progress: &mut dyn Progress,
-        mut hear: impl FnMut(Event, &mut dyn Progress),
+        mut handle: impl FnMut(Event, &mut dyn Progress),
     ) -> Result<ExitStatus, BuildError> {
         let mut command = self.command();
         if self.options.verbose {
@@ -187,7 +188,7 @@ impl Job<'_> {
             scope.spawn(move || lines(stdout).try_for_each(|line| second.send(Event::Stdout(line))));
             scope.spawn(move || lines(stderr).try_for_each(|line| send.send(Event::Stderr(line))));
             for event in events {
-                hear(event, progress);
+                handle(event, progress);
             }
         });
         child.wait().map_err(cargo_missing)

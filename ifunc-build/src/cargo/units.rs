@@ -1,4 +1,4 @@
-//! What a build builds: the libraries of packages, or examples of theirs.
+//! The units of a build: the libraries of packages, or their examples.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::names::Names;
 use crate::shared_library::io;
 use crate::{BuildError, BuildOptions, Progress};
 
-/// The library of a package, or an example: what becomes one archive.
+/// The library of a package, or an example: one archive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit<'a> {
     pub(super) package: &'a Package,
@@ -19,7 +19,7 @@ pub(super) struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// What messages and libraries call it: `hello-ifuncs`, or `hello-ifuncs example greet`.
+    /// Its name in messages and libraries: `hello-ifuncs`, or `hello-ifuncs example greet`.
     pub(super) fn name(&self) -> String {
         match self.example {
             None => self.package.name.clone(),
@@ -27,7 +27,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The crate whose ifuncs are its own.
+    /// The crate that defines its ifuncs.
     pub(super) fn crate_name(&self) -> &'a str {
         match self.example {
             None => &self.package.crate_name,
@@ -35,7 +35,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Where it comes from.
+    /// Its source.
     pub(super) fn source(&self) -> &'a Path {
         match self.example {
             None => &self.package.manifest_path,
@@ -44,18 +44,18 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// What a unit was compiled to.
+/// The archive of a unit.
 pub(super) struct Archive {
     /// Its file's name, for messages.
     pub(super) name: String,
     pub(super) data: Vec<u8>,
 }
 
-/// A build: what of which workspace, into which folder.
+/// A build: workspace, packages and folders.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) workspace: Workspace,
-    /// Indices of the packages that were asked for.
+    /// Indices of the selected packages.
     selected: Vec<usize>,
     pub(super) features: Features,
     /// The folder that cargo builds in.
@@ -67,7 +67,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Asks cargo about the workspace.
+    /// Reads the workspace from cargo.
     pub(super) fn read(options: &BuildOptions) -> Result<Self, BuildError> {
         let workspace = Workspace::read(options)?;
         let selected = workspace.select(&options.packages)?;
@@ -91,7 +91,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The packages that were asked for.
+    /// The selected packages.
     pub(super) fn packages(&self) -> Vec<&Package> {
         self.selected
             .iter()
@@ -99,7 +99,7 @@ impl Plan {
             .collect()
     }
 
-    /// What is built, in order.
+    /// The units, in order.
     pub(super) fn units(&self, options: &BuildOptions) -> Result<Vec<Unit<'_>>, BuildError> {
         let packages = self.packages();
         if options.examples.is_empty() {
@@ -117,7 +117,7 @@ impl Plan {
         Ok(found.into_iter().map(unit).collect())
     }
 
-    /// The names in the folder of the libraries, beside those of every unit that this build does not build.
+    /// The names in the folder of the libraries, and the units that this build does not build.
     pub(super) fn names(&self) -> Names {
         let all = self.workspace.packages.iter().flat_map(|package| {
             let examples = package.examples.iter().map(Some);
@@ -129,10 +129,10 @@ impl Plan {
         Names::beside(&self.folder, others)
     }
 
-    /// Compiles a unit to an archive, if it has anything of Rust.
+    /// Compiles a unit to an archive, if it has Rust ifuncs.
     ///
-    /// Builds of other flags put theirs into the same file, and cargo lets go of its lock before that is read: all of it is
-    /// done under a lock of ours.
+    /// Builds with other flags write the same file, and cargo releases its lock before the file is read: the builder
+    /// holds its own lock meanwhile.
     pub(super) fn archive(
         &self,
         unit: Unit<'_>,

@@ -1,4 +1,4 @@
-//! Which packages of a workspace hold ifuncs, and what their manifests say.
+//! The ifunc packages of a workspace, and the settings in their manifests.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::needed;
 use crate::shared_library::io;
 use crate::{BuildError, BuildOptions, Cpu};
 
-/// Our own crates: they depend on `ifunc` and hold none.
+/// Crates of this project: they depend on `ifunc` and hold no ifuncs.
 const OWN: [&str; 6] = [
     "ifunc",
     "ifunc-abi",
@@ -18,10 +18,10 @@ const OWN: [&str; 6] = [
     "ifunc-build",
     "cargo-ifunc",
 ];
-/// What a panicking ifunc may tell.
+/// What a panicking ifunc may report.
 const PANIC_POLICIES: [&str; 3] = ["message", "location", "minimal"];
 
-/// What `[package.metadata.ifunc]` may say.
+/// The keys of `[package.metadata.ifunc]`.
 const KEYS: [&str; 5] = ["panic", "cpu", "needed", "cflags", "link-args"];
 
 /// An ifunc package.
@@ -35,11 +35,11 @@ pub(super) struct Package {
     /// Its examples, which may hold ifuncs of their own.
     pub(super) examples: Vec<Example>,
     pub(super) features: BTreeSet<String>,
-    /// What it depends on, by the names it uses.
+    /// Its dependencies, by the names that it uses.
     pub(super) dependencies: BTreeSet<String>,
     /// `[package.metadata.ifunc] panic`.
     pub(super) panic: String,
-    /// `[package.metadata.ifunc] cpu`: the CPUs that its code is built for, at least.
+    /// `[package.metadata.ifunc] cpu`: the least CPU level that its code is built for.
     pub(super) cpu: Cpu,
     /// `[package.metadata.ifunc] needed`: sonames of shared libraries that its ifuncs need on the target.
     pub(super) needed: Vec<String>,
@@ -55,11 +55,11 @@ pub(super) struct Example {
     pub(super) name: String,
     pub(super) crate_name: String,
     pub(super) path: PathBuf,
-    /// The manifest says that it is a library.
+    /// The manifest declares it as a library.
     pub(super) library: bool,
 }
 
-/// What cargo says of the workspace.
+/// The workspace, as cargo reports it.
 #[derive(Debug)]
 pub(super) struct Workspace {
     pub(super) target_directory: PathBuf,
@@ -89,7 +89,8 @@ impl Workspace {
             flags.push("--offline".to_owned());
         }
         command.other_options(flags);
-        // Two questions at once: neither answer depends on the other, and together they take as long as compiling.
+        // Both commands run at the same time: neither depends on the other, and together they would take as long as
+        // compiling.
         let (metadata, host) = std::thread::scope(|scope| {
             let host = scope.spawn(|| super::command::host_target(options));
             (command.exec(), host.join())
@@ -126,7 +127,7 @@ impl Workspace {
         })
     }
 
-    /// The packages of these names; all if there are none.
+    /// The packages of these names; all if there are no names.
     pub(super) fn select(&self, names: &[String]) -> Result<Vec<&Package>, BuildError> {
         if names.is_empty() {
             return Ok(self.packages.iter().collect());
@@ -156,7 +157,7 @@ impl Workspace {
 }
 
 impl Package {
-    /// The CPUs that the package is built for.
+    /// The CPU level that the package is built for.
     pub(super) fn cpu_of(&self, options: &BuildOptions) -> Cpu {
         self.cpu.max(options.cpu)
     }
@@ -181,7 +182,7 @@ impl Package {
     }
 }
 
-/// The package as we need it, if it is an ifunc package.
+/// The settings of a package, if it is an ifunc package.
 fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, BuildError> {
     let depends_on = |name: &str| {
         package

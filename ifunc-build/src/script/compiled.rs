@@ -1,4 +1,4 @@
-//! What compilers and build scripts left word of in the folder that the inner cargo built in.
+//! The dependencies that compilers and build scripts recorded in the target directory of the inner cargo.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 use super::environment::is_set_for_scripts;
 use crate::make_rule::prerequisites;
 
-/// What compilations depend on.
+/// The dependencies of compilations.
 #[derive(Debug, Default)]
 pub(super) struct Compiled {
     pub(super) files: BTreeSet<PathBuf>,
     pub(super) variables: BTreeSet<String>,
-    /// Packages, as `NAME`, whose build script says of nothing when it is to run again: cargo looks at all their files.
+    /// Packages whose build script prints no `rerun-if`: cargo then watches all their files.
     pub(super) silent: BTreeSet<String>,
 }
 
-/// Reads what lies in a target directory. What an earlier build left there is looked at too: too much is watched then,
-/// never too little. `folders_of` says where packages of a name lie: paths of their build scripts begin there.
+/// Reads the records in a target directory. Records of earlier builds count too: that can only add watched files.
+/// `folders_of` returns the folders of the packages of a name, to which paths of their build scripts are relative.
 pub(super) fn read(target: &Path, folders_of: impl Fn(&str) -> Vec<PathBuf>) -> Compiled {
     let mut compiled = Compiled::default();
-    // `PROFILE` for what runs while compiling, `TRIPLE/PROFILE` for what travels.
+    // `PROFILE` holds what runs at compile time, `TRIPLE/PROFILE` what travels.
     let outer = children(target);
     let inner = outer.iter().flat_map(|folder| children(folder));
     for profile in outer.iter().cloned().chain(inner) {
-        // `libNAME.d`: every file of the workspace and of folders that the archive was made of, as cargo says it.
-        // `deps/NAME-HASH.d`: what the compiler read of one crate, and the variables.
+        // `libNAME.d`: every local file that the archive was made of, from cargo. `deps/NAME-HASH.d`: the files and
+        // variables that the compiler read for one crate.
         for file in children(&profile) {
             if is_rule(&file) {
                 compiled.files.extend(prerequisites(&text(&file)));
@@ -50,7 +50,7 @@ pub(super) fn read(target: &Path, folders_of: impl Fn(&str) -> Vec<PathBuf>) -> 
 }
 
 impl Compiled {
-    /// `# env-dep:NAME=VALUE`, without `=VALUE` if it was not set: what `env!` and `option_env!` asked for.
+    /// `# env-dep:NAME=VALUE`, without `=VALUE` if it was not set: the variables of `env!` and `option_env!`.
     fn variables(&mut self, rule: &str) {
         for line in rule.lines() {
             if let Some(asked) = line.strip_prefix("# env-dep:") {
@@ -60,21 +60,21 @@ impl Compiled {
         }
     }
 
-    /// What cargo sets for one crate is no news from outside.
+    /// Variables that cargo sets for one crate are not inputs.
     fn variable(&mut self, name: &str) {
         if !is_set_for_scripts(name) {
             self.variables.insert(name.into());
         }
     }
 
-    /// What a build script told cargo.
+    /// The output of a build script for cargo.
     fn script(&mut self, package: &str, output: &str, folders: &[PathBuf]) {
         let mut silent = true;
         for line in output.lines() {
-            let said = line
+            let instruction = line
                 .strip_prefix("cargo::")
                 .or_else(|| line.strip_prefix("cargo:"));
-            let Some((key, value)) = said.and_then(|said| said.split_once('=')) else {
+            let Some((key, value)) = instruction.and_then(|instruction| instruction.split_once('=')) else {
                 continue;
             };
             match key {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compilers_and_scripts_say_is_heard() {
+    fn records_of_compilers_and_scripts_are_read() {
         let target = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = target.path().join(path);
@@ -138,7 +138,7 @@ mod tests {
             "cargo::rerun-if-changed=table.csv\ncargo:rerun-if-env-changed=SIZE\ncargo::rustc-cfg=big\n",
         );
         write("ifunc/build/two-words-0123/output", "cargo::rustc-cfg=x\nhello\n");
-        // The script itself, compiled: it has no output.
+        // The compiled script itself has no output.
         write("ifunc/build/other-0123/build-script-build", "");
 
         let compiled = super::read(target.path(), |name| match name {

@@ -1,18 +1,18 @@
-//! What cargo tells a build script, and what of it the cargo that a script runs must not hear.
+//! The variables that cargo sets for a build script, and their removal for the inner cargo.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::ScriptError;
 
-/// Where this build script works.
+/// The surroundings of this build script.
 #[derive(Debug)]
 pub(super) struct Environment {
     /// Name of the package whose script this is.
     pub(super) package: String,
     /// Its manifest.
     pub(super) manifest: PathBuf,
-    /// Our folder in `OUT_DIR`.
+    /// The builder's folder in `OUT_DIR`.
     pub(super) out: PathBuf,
 }
 
@@ -27,15 +27,15 @@ impl Environment {
     }
 }
 
-/// Takes from a command what cargo told the build script around us, which the build scripts and macros of the ifunc's
-/// crates would take for news of themselves; and every wrapper that is there to replace the compiler.
+/// Removes from a command's environment the variables of this build script, which build scripts and macros of the
+/// ifunc's crates would take for their own, and every compiler wrapper.
 pub(crate) fn remove_script_variables(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(is_set_for_scripts) {
             command.env_remove(name);
         }
     }
-    // rust-analyzer's answers in the compiler's place while it looks for build scripts.
+    // rust-analyzer's wrapper replaces the compiler while it collects build scripts.
     if std::env::var_os("RA_RUSTC_WRAPPER").is_some() {
         command.env_remove("RUSTC_WRAPPER");
     }

@@ -1,14 +1,14 @@
-//! What stops a build script.
+//! Errors of a build script.
 
 use std::path::{Path, PathBuf};
 
 use crate::BuildError;
 
-/// What stops a build script. The text says what was found and, in lines that begin with `help: `, what to do.
+/// Why a build script failed. The text states the cause and, in lines that begin with `help: `, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
-    /// Cargo sets variables for build scripts; one of them is not there.
+    /// A variable that cargo sets for build scripts is missing.
     #[error(
         "`{variable}` is not set: this is no build script\nhelp: call it in the `main` of a package's build.rs; elsewhere, `ifunc_build::build_packages` builds"
     )]
@@ -21,10 +21,10 @@ pub enum ScriptError {
     Metadata {
         /// The manifest.
         manifest: PathBuf,
-        /// Cargo's words.
+        /// Cargo's message.
         reason: String,
     },
-    /// What was named is nothing that the program depends on.
+    /// The program does not depend on a named package.
     #[error(
         "package `{package}` does not depend on `{name}`, which its build script names\nhelp: {}\nhelp: a package is named as in `[dependencies]`; the typed handles come from there: `{name} = {{ path = \"..\" }}`",
         known(dependencies)
@@ -32,9 +32,9 @@ pub enum ScriptError {
     NotADependency {
         /// The package whose script this is.
         package: String,
-        /// What was named.
+        /// The name that was given.
         name: String,
-        /// The ifunc packages that there are to name.
+        /// The ifunc packages among its dependencies.
         dependencies: Vec<String>,
     },
     /// An ifunc package without a folder to build in.
@@ -54,7 +54,7 @@ pub enum ScriptError {
     NotAnIfuncPackage {
         /// The dependency.
         name: String,
-        /// What it lacks.
+        /// The reason.
         reason: String,
     },
     /// There is nothing to build.
@@ -77,13 +77,13 @@ pub enum ScriptError {
         /// The manifest or C file of the second.
         second: PathBuf,
     },
-    /// Something does not build.
+    /// A build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// A file cannot be read or written.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
         /// The file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! Images that are built by a build script: a program that carries its ifuncs, in one file.
+//! Images built by a build script, for a program that carries its ifuncs in one file.
 //!
 //! ```toml
 //! # Cargo.toml of the program that sends
@@ -22,12 +22,12 @@
 //! let add = source.register_image(ifunc_rt::include_image!(hello_ifuncs::add))?;
 //! ```
 //!
-//! An image is built of the very package that the program takes the typed handle from, whenever cargo finds that
-//! something of it changed: there is no second copy that could be older.
+//! An image is built from the package that the program takes the typed handle from, whenever that package changes: no
+//! second copy can be out of date.
 //!
-//! The build goes into cargo's `OUT_DIR`, under a lock of its own, and with nothing of the flags and wrappers that the
-//! cargo around it was told to use. So it works within `cargo build`, `check`, `clippy`, `test` and `install`, and in
-//! rust-analyzer; for every target directory and profile. Images themselves are always built optimised.
+//! The build goes into cargo's `OUT_DIR`, under a lock of its own, without the flags and wrappers of the outer cargo.
+//! So it works within `cargo build`, `check`, `clippy`, `test` and `install`, and in rust-analyzer; for every target
+//! directory and profile. Images themselves are always built optimised.
 
 mod compiled;
 mod environment;
@@ -46,8 +46,8 @@ pub use error::ScriptError;
 use packages::Group;
 use watch::Watched;
 
-/// The images that a program carries. What [`build`](Self::build) made, `ifunc_rt::include_image!` finds. Once per build
-/// script.
+/// The images that a program carries. `ifunc_rt::include_image!` finds those that [`build`](Self::build) made. Use it
+/// once per build script.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
     packages: Vec<String>,
@@ -66,16 +66,16 @@ impl Images {
         Self::default()
     }
 
-    /// Those of this package and of others that are named, and of no more. The name is that of a dependency in the
-    /// program's manifest.
+    /// The images of this package and of other named ones alone. The name is that of a dependency in the program's
+    /// manifest.
     #[must_use]
     pub fn package(mut self, name: impl Into<String>) -> Self {
         self.packages.push(name.into());
         self
     }
 
-    /// A feature of the ifunc packages, for their images. (Features that the program asks of its dependency are for the
-    /// typed handle: types that differ by a feature are refused when the handle is registered.)
+    /// A feature of the ifunc packages, for their images. (Features that the program enables for its dependency apply
+    /// to the typed handle: registering a handle whose types differ by a feature fails.)
     #[must_use]
     pub fn feature(mut self, name: impl Into<String>) -> Self {
         self.features.push(name.into());
@@ -104,20 +104,21 @@ impl Images {
         self
     }
 
-    /// The CPUs that the images are for, whatever the program itself is compiled for.
+    /// The CPU level of the images, whatever the program itself is compiled for.
     #[must_use]
     pub fn cpu(mut self, cpu: Cpu) -> Self {
         self.cpu = cpu;
         self
     }
 
-    /// Builds the images and tells cargo about them. If that fails, says why and ends the build script.
+    /// Builds the images and reports their dependencies to cargo. On failure it prints the error and ends the build
+    /// script.
     pub fn build(&self) {
         if let Err(error) = self.try_build() {
             for line in error.to_string().lines() {
                 println!("cargo::error={line}");
             }
-            // No panic: where the script stands is of no interest to who reads the error.
+            // No panic: the location in the script would not help the reader of the error.
             std::process::exit(1);
         }
     }
@@ -125,13 +126,13 @@ impl Images {
     /// As [`build`](Self::build), for scripts that handle errors themselves.
     ///
     /// # Errors
-    /// Not in a build script, nothing to build, or something that does not build.
+    /// Called outside a build script, nothing to build, or a build that fails.
     pub fn try_build(&self) -> Result<Vec<BuiltIfunc>, ScriptError> {
         let environment = Environment::read()?;
         let mut watched = Watched::new();
         watched.file(&environment.manifest);
         let target = environment.out.join("target");
-        // Libraries of ifuncs that were renamed or moved since would be in the way; each is linked in no time.
+        // Removes libraries of renamed or moved ifuncs; linking the others again is fast.
         let libraries = target.join("release");
         match std::fs::remove_dir_all(&libraries) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -184,7 +185,7 @@ impl Images {
         while !options.packages.is_empty() {
             match build_packages(&options, listener) {
                 Ok(built) => return Ok(built),
-                // A package of types that program and ifuncs share depends on the SDK, too, and has none.
+                // A package of shared types also depends on the SDK, without ifuncs.
                 Err(BuildError::NoIfuncs { package, .. })
                     if self.packages.is_empty() && options.packages.contains(&package) =>
                 {
@@ -197,7 +198,7 @@ impl Images {
     }
 }
 
-/// Passes on what the compilers say, which cargo shows when the script fails, and writes down what they read.
+/// Prints the compilers' diagnostics, which cargo shows when the script fails, and records the files that they read.
 struct Listener<'w>(&'w mut Watched);
 
 impl Progress for Listener<'_> {

@@ -1,4 +1,4 @@
-//! What a build script leaves for `ifunc_rt::include_image!`.
+//! The output of a build script for `ifunc_rt::include_image!`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use super::ScriptError;
 use crate::{BuiltIfunc, read_library};
 
-/// The variable that tells the compiler of the program where the index is.
+/// The variable that holds the path of the index for the program's compiler.
 pub(super) const VARIABLE: &str = "IFUNC_IMAGES";
 
-/// Writes every image, what its library says about it, and an index: an array of (name, image, about) as a Rust
-/// expression. Files that are as they should be are not touched.
+/// Writes every image, its about text, and an index: an array of (name, image, about) as a Rust expression. Files with
+/// the right contents are not written.
 pub(super) fn write(folder: &Path, built: &[BuiltIfunc]) -> Result<PathBuf, ScriptError> {
     let images = folder.join("images");
     fs::create_dir_all(&images).map_err(ScriptError::io("create", &images))?;
@@ -29,7 +29,7 @@ pub(super) fn write(folder: &Path, built: &[BuiltIfunc]) -> Result<PathBuf, Scri
         }
         replace(&images.join(format!("{name}.image")), &ifunc.image)?;
         replace(&images.join(format!("{name}.about")), about(ifunc).as_bytes())?;
-        // Beside the index: `include_bytes!` looks there. A name is a C identifier.
+        // `include_bytes!` resolves paths relative to the index. A name is a C identifier.
         let _ = writeln!(
             index,
             "    (\"{name}\", include_bytes!(\"{name}.image\") as &[u8], include_bytes!(\"{name}.about\") as &[u8]),"

@@ -1,4 +1,4 @@
-//! Which of the program's dependencies are ifunc packages, and where.
+//! The ifunc packages among the program's dependencies.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ impl Group {
     }
 }
 
-/// The packages that the script names; all that hold ifuncs if it names none.
+/// The packages that the script names; all ifunc packages if it names none.
 pub(super) fn find(environment: &Environment, wanted: &[String]) -> Result<Vec<Group>, ScriptError> {
-    // Without its dependencies: that is all in the manifest, so that nothing is looked for, locked or downloaded.
+    // The manifest alone, without resolving dependencies: cargo then searches, locks and downloads nothing.
     let metadata = metadata(&environment.manifest, true)?;
     let program = package_at(&metadata, &environment.manifest)?;
     let dependencies: Vec<&Dependency> = program
@@ -75,7 +75,7 @@ pub(super) fn find(environment: &Environment, wanted: &[String]) -> Result<Vec<G
     Ok(groups.into_values().collect())
 }
 
-/// A dependency that lies in a folder.
+/// A local dependency.
 struct Found {
     root: PathBuf,
     package: Package,
@@ -91,7 +91,7 @@ impl Found {
         })
     }
 
-    /// Why it is no ifunc package, if it is none.
+    /// Why it is not an ifunc package; `None` if it is one.
     fn why_not(&self) -> Option<&'static str> {
         let depends_on = |name: &str| {
             let mut normal = self.package.dependencies.iter();
@@ -102,7 +102,7 @@ impl Found {
         };
         match () {
             () if !self.package.targets.iter().any(is_library) => Some("it has no library"),
-            // It depends on `ifunc` because it speaks of handles.
+            // The runtime depends on `ifunc` for the handle types.
             () if *self.package.name == "ifunc-rt" => Some("it is the runtime"),
             () if depends_on("ifunc-rt") => Some("it depends on `ifunc-rt`"),
             () if !depends_on("ifunc") => Some("it does not depend on `ifunc`"),
@@ -123,7 +123,7 @@ impl Found {
     }
 }
 
-/// The dependencies that could have been named.
+/// The dependencies that the script can name.
 fn known(dependencies: &[&Dependency]) -> Vec<String> {
     dependencies
         .iter()
@@ -136,7 +136,7 @@ fn known(dependencies: &[&Dependency]) -> Vec<String> {
         .collect()
 }
 
-/// What cargo says of a manifest; with all that it depends on unless `alone`.
+/// Cargo's metadata of a manifest, with all dependencies unless `alone`.
 pub(super) fn metadata(manifest: &Path, alone: bool) -> Result<Metadata, ScriptError> {
     let mut command = MetadataCommand::new();
     command.manifest_path(manifest);

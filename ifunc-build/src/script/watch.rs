@@ -1,4 +1,4 @@
-//! What cargo is to look at before it runs the build script again.
+//! The files and variables whose change runs the build script again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,7 @@ use cargo_metadata::{DependencyKind, Metadata, Package, PackageId};
 use super::packages::{Group, metadata};
 use super::{ScriptError, compiled};
 
-/// What the C compiler is told by the environment: itself, where it looks, and what time it is. (Which rustc there is,
-/// cargo knows by itself.)
+/// Variables that select the C compiler, its search paths and its date. (Cargo itself detects another rustc.)
 const OF_C: [&str; 7] = [
     "CC",
     "COMPILER_PATH",
@@ -28,7 +27,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Nothing but what every build depends on.
+    /// Only what every build depends on.
     pub(super) fn new() -> Self {
         Self {
             paths: BTreeSet::new(),
@@ -40,8 +39,8 @@ impl Watched {
         self.paths.insert(path.into());
     }
 
-    /// The packages, and every package that they depend on and that lies in a folder: one from a registry or from git does
-    /// not change, but by the lock file.
+    /// The packages and their local dependencies. A package from a registry or from git changes only with the lock
+    /// file.
     pub(super) fn packages(&mut self, group: &Group, target: &Path) -> Result<(), ScriptError> {
         let metadata = metadata(&group.manifest, false)?;
         self.file(&group.root.join("Cargo.toml"));
@@ -67,7 +66,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Configuration that cargo reads where it builds: `[env]`, among others, is the compiler's environment.
+    /// The configuration files of cargo: their `[env]`, for example, is the compiler's environment.
     fn configuration(&mut self, root: &Path) {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let folders = root.ancestors().map(|folder| folder.join(".cargo")).chain(home);
@@ -77,21 +76,21 @@ impl Watched {
         }
     }
 
-    /// All of a package but what was built of it.
+    /// All files of a package except build output.
     fn folder(&mut self, folder: &Path) {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let hidden = path
                 .file_name()
                 .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            // Cargo puts it into every target directory.
+            // Cargo writes this file into every target directory.
             if !hidden && !path.join("CACHEDIR.TAG").exists() {
                 self.file(&path);
             }
         }
     }
 
-    /// The folders of a package's sources: what is new there counts, too.
+    /// The source folders of a package: new files count too.
     fn package(&mut self, package: &Package) {
         let manifest = package.manifest_path.as_std_path();
         self.file(manifest);
@@ -101,19 +100,19 @@ impl Watched {
             }
             let source = target.src_path.as_std_path();
             match source.parent() {
-                // The package's folder itself may hold a target directory.
+                // The package's folder may hold a target directory.
                 Some(folder) if Some(folder) != manifest.parent() => self.file(folder),
                 _ => self.file(source),
             }
         }
     }
 
-    /// The folder of an ifunc package's C files: what is new there counts. What they include, the compiler says.
+    /// The folder of an ifunc package's C files: new files count. The compiler reports the included files.
     fn c_of(&mut self, package: &Package) {
         self.file(&folder_of(package).join("c"));
     }
 
-    /// Tells cargo. A path that is not there would have it run the script every time.
+    /// Prints the list for cargo. A missing path would make cargo run the script every time.
     pub(super) fn print(&self) {
         for path in self.paths.iter().filter(|path| path.exists()) {
             println!("cargo::rerun-if-changed={}", path.display());
@@ -124,7 +123,7 @@ impl Watched {
     }
 }
 
-/// The packages of the group and what they depend on, as far as it lies in folders.
+/// The packages of the group and their local dependencies.
 fn local<'m>(metadata: &'m Metadata, group: &Group) -> Vec<&'m Package> {
     let nodes = metadata.resolve.as_ref().map(|resolve| &resolve.nodes[..]);
     let nodes = nodes.unwrap_or_default();

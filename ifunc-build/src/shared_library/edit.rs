@@ -1,6 +1,6 @@
-//! Copies of objects in which undefined symbols are weak and definitions have other names. Done in place, so that
-//! every section keeps its offset: a symbol's binding is half a byte, and new names go into a new string table at the
-//! end of the file.
+//! Copies of objects with undefined symbols made weak and definitions renamed. The edit is in place, so that every
+//! section keeps its offset: a symbol's binding is half a byte, and new names go into a new string table at the end of
+//! the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use object::LittleEndian as LE;
 use object::elf;
 use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
 
-/// What is changed.
+/// The changes to make.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edits {
     /// Undefined symbols that become weak.
     pub(crate) weaken: BTreeSet<String>,
-    /// Definitions that get another name.
+    /// Definitions and their new names.
     pub(crate) rename: BTreeMap<String, String>,
 }
 

@@ -8,16 +8,16 @@ use object::{
     elf,
 };
 
-/// Section that tells what a library was made from: this prefix and the ifunc's name. Lines `key HEX` and
-/// `origin TEXT`.
+/// Section that records what a library was made from: this prefix and the ifunc's name. Lines `key HEX` and `origin
+/// TEXT`.
 pub(crate) const BUILD_SECTION: &str = ".ifunc.build.";
 
-/// Symbols at the starts of the sections: what names them keeps the sections from being dropped.
+/// Symbols at the starts of the sections: a reference to them keeps the sections in the link.
 pub(crate) fn anchors(name: &str) -> [String; 4] {
     ["image", "about", "debug", "build"].map(|part| format!("__ifunc_{part}_of_{name}"))
 }
 
-/// What a library carries of its ifunc.
+/// The contents of an ifunc's sections.
 pub(crate) struct Parts<'p> {
     pub(crate) image: &'p [u8],
     pub(crate) about: &'p str,
@@ -27,7 +27,7 @@ pub(crate) struct Parts<'p> {
     pub(crate) name_symbol: Option<&'p str>,
 }
 
-/// An object with the sections of one ifunc. They are in no segment: whoever wants them reads the file, and a process
+/// An object with the sections of one ifunc. They are in no segment: readers take them from the file, and a process
 /// that opens the library does not map them.
 pub(crate) fn embed(arch: u16, name: &str, parts: &Parts<'_>) -> Result<Vec<u8>, object::write::Error> {
     let Parts {
@@ -86,7 +86,7 @@ pub(crate) fn embed(arch: u16, name: &str, parts: &Parts<'_>) -> Result<Vec<u8>,
             flags: SymbolFlags::None,
         });
     }
-    // Without it, linkers take the object for one that needs an executable stack.
+    // Without this section, linkers assume that the object needs an executable stack.
     object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Other);
     object.write()
 }

@@ -1,4 +1,4 @@
-//! The links of libraries: as many at a time as there are CPUs.
+//! Links libraries in parallel, one per CPU.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use super::{Library, io};
 use crate::c::Compiler;
 use crate::{BuildError, Progress};
 
-/// What is to be done for a library.
+/// The work for a library.
 pub(super) struct Job {
-    /// Where the library is, or will be.
+    /// Path of the library.
     pub(super) path: PathBuf,
     /// Its link; none if it is up to date.
     pub(super) link: Option<Link>,
@@ -22,16 +22,16 @@ pub(super) struct Job {
 /// A link that is ready to run.
 pub(super) struct Link {
     pub(super) command: Command,
-    /// What the command writes, in `work`.
+    /// The output of the command, in `work`.
     pub(super) result: PathBuf,
-    /// What is linked. It goes when this does.
+    /// The folder of the inputs, removed when dropped.
     pub(super) work: TempDir,
 }
 
-/// Makes the libraries that are not up to date. Returns for each, in their order, its path and whether it was.
+/// Makes the libraries that are not up to date. Returns for each, in order, its path and whether it was up to date.
 ///
 /// # Errors
-/// The first that cannot be made. Those before it are in their places.
+/// The first library that cannot be made. Those before it are in place.
 pub(crate) fn make_all(
     libraries: &[Library<'_, '_>],
     folder: &Path,
@@ -39,7 +39,7 @@ pub(crate) fn make_all(
     progress: &mut dyn Progress,
 ) -> Result<Vec<(PathBuf, bool)>, BuildError> {
     let mut made = Vec::new();
-    // A few at a time: each has copies of its objects.
+    // A few at a time: each holds copies of its objects.
     let at_once = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     for libraries in libraries.chunks(at_once) {
         let mut jobs = Vec::new();

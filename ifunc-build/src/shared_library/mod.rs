@@ -1,9 +1,9 @@
 //! The library of an ifunc: an ordinary shared library for the source that carries the image.
 //!
-//! `cc -shared` makes it of the objects that the image was linked from. In copies of them, what only `X_main` needs is
-//! weak, so that the library opens where the target's functions do not exist; what the source runs stays strong, so that
-//! it is pulled out of the archives of the link. The entries of Rust ifuncs get other names, because the small C runtime
-//! that stands under them provides the real ones and catches panics.
+//! `cc -shared` links copies of the objects that the image was linked from. Symbols that only `X_main` needs are weak
+//! in the copies, so that the library opens where the target's functions do not exist. Symbols that the source's
+//! functions need stay strong, so that the link extracts them from archives. The entries of Rust ifuncs are renamed:
+//! the C runtime defines functions of the original names, which catch panics and call them.
 
 mod edit;
 mod embed;
@@ -26,7 +26,7 @@ use ifunc_link::{InputError, Linker, SharedLibrary};
 pub(crate) use job::make_all;
 use job::{Job, Link};
 
-/// Changes when libraries made of the same parts come out different.
+/// Version of the library format: bump it when the same parts yield another library.
 const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 4");
 
 /// A library to be made.
@@ -37,22 +37,22 @@ pub(crate) struct Library<'l, 'a> {
     pub(crate) arch: u16,
     pub(crate) image: &'l [u8],
     pub(crate) about: String,
-    /// The companion of the image, for debuggers.
+    /// The debug object of the image.
     pub(crate) debug: &'l [u8],
-    /// Whose it is: `rust PACKAGE` or `c PATH`.
+    /// Its origin: `rust PACKAGE` or `c PATH`.
     pub(crate) origin: &'l str,
-    /// Symbols that the target may provide: weak in the library, unless what the source runs needs them too.
+    /// Symbols that the target may provide: weak in the library, unless the source's functions need them too.
     pub(crate) weaken: Vec<String>,
     /// The linker that made the image.
     pub(crate) linker: &'l Linker<'a>,
     /// More arguments for the link.
     pub(crate) link_args: &'l [String],
-    /// Where relative paths in them begin; where we are if `None`.
+    /// The base of relative paths in `link_args`; the current directory if `None`.
     pub(crate) current_dir: Option<&'l Path>,
     pub(crate) verbose: bool,
 }
 
-/// Who made a library that is there already.
+/// The origin of an existing library.
 pub(crate) fn origin_of(path: &Path, name: &str) -> Option<String> {
     build_lines(path, name)?.remove("origin")
 }
@@ -71,7 +71,7 @@ fn build_lines(path: &Path, name: &str) -> Option<BTreeMap<String, String>> {
 }
 
 impl Library<'_, '_> {
-    /// Gets ready to make `FOLDER/NAME.so`, unless the one that is there was made from the same parts.
+    /// Prepares the link of `FOLDER/NAME.so`, unless the existing one was made from the same parts.
     fn prepare(
         &self,
         folder: &Path,
@@ -84,7 +84,7 @@ impl Library<'_, '_> {
         let parts = self.linker.shared_library(&exports);
         let edits = self.edits(&parts, &entries);
         let key = self.key(&parts, &exports, &edits, compiler);
-        // What stands behind the link's arguments is not looked at: with any, the library is made again.
+        // Files named by link arguments are not compared: a library with link arguments is always made again.
         if self.link_args.is_empty()
             && build_lines(&path, self.name)
                 .and_then(|mut lines| lines.remove("key"))
@@ -151,7 +151,7 @@ impl Library<'_, '_> {
         Ok(Job { path, link })
     }
 
-    /// Passes on what the link had to say.
+    /// Reports errors and warnings of the link.
     fn report_diagnostics(
         &self,
         output: &Output,
@@ -190,13 +190,13 @@ impl Library<'_, '_> {
         edits
     }
 
-    /// What the library exports. Some linkers refuse names that are not there.
+    /// The exports of the library. Some linkers refuse undefined names here.
     fn exports(&self, entries: &[String]) -> Vec<String> {
         let main = format!("{}{MAIN_SUFFIX}", self.name);
         std::iter::once(main).chain(entries.iter().cloned()).collect()
     }
 
-    /// What the source calls.
+    /// The functions that the source calls.
     fn entries(&self) -> Vec<String> {
         [BOUND_SUFFIX, MAX_SIZE_SUFFIX, INIT_SUFFIX]
             .map(|suffix| format!("{}{suffix}", self.name))
@@ -205,7 +205,7 @@ impl Library<'_, '_> {
             .collect()
     }
 
-    /// What the library is made from, as a hash.
+    /// A hash of everything that the library is made from.
     fn key(
         &self,
         parts: &SharedLibrary<'_, '_>,
@@ -272,7 +272,7 @@ fn version_script(exports: &[String]) -> String {
     format!("{{ global: {}; local: *; }};\n", exports.join("; "))
 }
 
-/// Makes an I/O error of ours.
+/// Wraps an I/O error with the action and the path.
 pub(crate) fn io<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(std::io::Error) -> BuildError + 'p {
     move |source| BuildError::Io {
         action,

@@ -1,7 +1,7 @@
-/* What the library of a Rust ifunc needs on the source: the imports that every target provides, and the two functions
-   of the C interface with a net under them. It is compiled once for all ifuncs: in the copy of the object that goes into
-   a library, the two functions get the names of the ifunc's; the functions behind them have these names there, and the
-   ifunc's name as a text lies beside the image. */
+/* The source-side runtime of a Rust ifunc: the imports that every target provides, and the two functions of the C
+   interface, which catch panics. It is compiled once for all ifuncs. In the copy of the object for one library, the two
+   functions have the names of the ifunc's functions, and the functions that they call have the names below. The ifunc's
+   name is a string beside the image. */
 
 #include <setjmp.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 /* The name of the ifunc. */
 extern HIDDEN const char __ifunc_runtime_name[];
 
-/* Where a panic of this thread returns to; null: nobody waits. */
+/* Where a panic of this thread returns to; null outside the two functions. */
 static __thread jmp_buf *net;
 
 HIDDEN _Noreturn void __ifunc_panic(const char *message, size_t message_len, const char *file, size_t file_len,
@@ -57,7 +57,7 @@ HIDDEN void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_si
     return moved;
 }
 
-/* Referred to by landing pads that panic=abort left without a caller. */
+/* Landing pads refer to these. With panic=abort they never run. */
 HIDDEN _Noreturn void _Unwind_Resume(void *exception)
 {
     (void)exception;

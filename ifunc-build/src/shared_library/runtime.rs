@@ -1,5 +1,5 @@
-//! The C runtime under Rust ifuncs: compiled once for each compiler and kept, because compiling it takes longer than all
-//! else that is done for a library. In the copy for one ifunc its functions have that ifunc's names.
+//! The C runtime of Rust ifuncs, compiled once per compiler and kept, because compiling it takes longer than all other
+//! steps for a library. In the copy for one ifunc its functions have that ifunc's names.
 
 use std::path::{Path, PathBuf};
 
@@ -10,15 +10,15 @@ use super::io;
 use crate::c::Compiler;
 use crate::{BuildError, Progress};
 
-/// Its text.
+/// Its source text.
 pub(super) const TEXT: &str = include_str!("runtime.c");
-/// How it is compiled.
+/// Its compiler flags.
 const FLAGS: [&str; 4] = ["-c", "-O2", "-g0", "-fPIC"];
-/// A text that it refers to: the ifunc's name.
+/// The symbol of the ifunc's name, to which the runtime refers.
 pub(super) const NAME_SYMBOL: &str = "__ifunc_runtime_name";
 
-/// For each function of the C interface: its suffix, what the runtime calls its own, and what it calls that of the
-/// objects.
+/// For each function of the C interface: its suffix, the name of the runtime's function, and the runtime's name for
+/// that of the objects.
 const FUNCTIONS: [(&str, &str, &str); 2] = [
     (BOUND_SUFFIX, "__ifunc_runtime_bound", "__ifunc_inner_bound"),
     (INIT_SUFFIX, "__ifunc_runtime_init", "__ifunc_inner_init"),
@@ -42,12 +42,12 @@ pub(super) fn object(
     let edits = Edits {
         rename: FUNCTIONS
             .into_iter()
-            .map(|(suffix, ours, _)| (ours.to_owned(), format!("{name}{suffix}")))
+            .map(|(suffix, runtime, _)| (runtime.to_owned(), format!("{name}{suffix}")))
             .collect(),
         ..Edits::default()
     };
     let kept = place(folder, compiler);
-    // What cannot be read is made again.
+    // An unreadable object is compiled again.
     if let Some(object) = std::fs::read(&kept)
         .ok()
         .and_then(|kept| edit(&kept, &edits).ok())
@@ -63,7 +63,7 @@ pub(super) fn object(
     })
 }
 
-/// Where the object of this text and this compiler is kept.
+/// The path of the object for this text and this compiler.
 fn place(folder: &Path, compiler: &Compiler) -> PathBuf {
     let mut hasher = blake3::Hasher::new();
     for part in [TEXT, &FLAGS.join(" "), &compiler.name(), compiler.version()] {
@@ -74,7 +74,7 @@ fn place(folder: &Path, compiler: &Compiler) -> PathBuf {
     folder.parent().unwrap_or(folder).join("runtime").join(file)
 }
 
-/// Compiles the runtime and puts it into its place; builds that run at the same time see all of it or nothing.
+/// Compiles the runtime and moves it into place atomically, for concurrent builds.
 fn compile(
     kept: &Path,
     compiler: &Compiler,

@@ -1,4 +1,4 @@
-//! What several tests of the builder need.
+//! Helpers that several tests of the builder share.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
@@ -7,7 +7,7 @@ pub mod files;
 pub mod loaded;
 pub mod workspace;
 
-/// Opens a library as a source does: everything that is not weak has to be there.
+/// Opens a library as a source does: every strong symbol must resolve.
 pub fn open_now(path: &std::path::Path) -> libloading::os::unix::Library {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
     // SAFETY: libraries of these tests have no constructors.

@@ -27,12 +27,12 @@ impl Workspace {
             .join(", ");
         let manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [{members}]\n");
         fs::write(dir.path().join("Cargo.toml"), manifest).unwrap();
-        // The versions of the checkout: what it builds with is there.
+        // The versions of the checkout, which are available offline.
         let lock = sdk().with_file_name("Cargo.lock");
         if lock.exists() {
             fs::copy(lock, dir.path().join("Cargo.lock")).unwrap();
         }
-        // One for all tests: what `ifunc` depends on is compiled once. Every test has its own names.
+        // One for all tests: the dependencies of `ifunc` are compiled once. Every test has its own names.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ifunc");
         Self { dir, target }
     }
@@ -74,7 +74,7 @@ impl Workspace {
         }
     }
 
-    /// Where a library lands; what an earlier run left is removed.
+    /// Path of a library, after removing that of an earlier run.
     pub fn library(&self, name: &str) -> PathBuf {
         let path = self.target.join(format!("release/{name}.so"));
         let _ = fs::remove_file(&path);
@@ -97,7 +97,7 @@ impl Workspace {
         )
     }
 
-    /// Builds, and says why that failed.
+    /// Returns the error of a build that must fail.
     pub fn refusal(&self) -> String {
         self.build().expect_err("the build is to fail").to_string()
     }

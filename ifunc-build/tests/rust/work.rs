@@ -1,6 +1,6 @@
 // The same text is compiled into an image and into the test that compares the two.
 
-/// Something of everything that makes compilers reach for tables, constants and helpers.
+/// Code that makes compilers emit tables, constants and calls of helpers.
 pub(crate) fn work(seed: u64) -> u64 {
     use alloc::collections::BTreeMap;
     use alloc::format;

@@ -1,4 +1,4 @@
-//! What several tests of the linker need.
+//! Helpers that several tests of the linker share.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
