@@ -22,6 +22,8 @@
 //!
 //! [`script`] does all that in a build script, for programs that carry their images.
 
+#![forbid(unsafe_code)]
+
 mod built;
 mod c;
 mod cargo;

@@ -89,7 +89,7 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
     let file = object::File::parse(&*data).map_err(not_elf)?;
     let mut images = Vec::new();
     let mut texts = Vec::new();
-    let mut companions = Vec::new();
+    let mut debug_objects = Vec::new();
     for section in file.sections() {
         let Ok(section_name) = section.name() else {
             continue;
@@ -106,7 +106,7 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
             let text = String::from_utf8_lossy(section.data().map_err(not_elf)?).into_owned();
             texts.push((name.to_owned(), text));
         } else if let Some(name) = section_name.strip_prefix(DEBUG_SECTION) {
-            companions.push((name.to_owned(), section.data().map_err(not_elf)?.to_vec()));
+            debug_objects.push((name.to_owned(), section.data().map_err(not_elf)?.to_vec()));
         }
     }
     if images.is_empty() {
@@ -117,7 +117,7 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
             image.about = text;
         }
     }
-    for (name, debug) in companions {
+    for (name, debug) in debug_objects {
         if let Some(image) = images.iter_mut().find(|image| image.name == name) {
             image.debug = debug;
         }
