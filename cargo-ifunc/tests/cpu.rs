@@ -114,7 +114,7 @@ fn a_package_may_ask_for_more() {
     ran(&mut wrong.command(&[])).failed(
         1,
         &[
-            "`cpu = \"native\"` is no level of x86-64",
+            "`cpu = \"native\"` is not a level of x86-64",
             "help: the levels are \"x86-64-v1\", \"x86-64-v2\"",
         ],
     );
@@ -181,7 +181,7 @@ fn the_march_of_the_user_wins_and_is_stated() {
         ran.failed(
             1,
             &[
-                "`-march=native` lets the compiler use what no level of x86-64 has",
+                "`-march=native` enables CPU features of no x86-64 level",
                 "help: ",
             ],
         );

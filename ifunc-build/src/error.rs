@@ -28,7 +28,7 @@ pub enum BuildError {
         help: String,
     },
     /// No example of this name, or several.
-    #[error("there is not one example `{name}`\nhelp: {help}")]
+    #[error("example `{name}` not found or ambiguous\nhelp: {help}")]
     UnknownExample {
         /// The name that was given.
         name: String,
@@ -36,7 +36,7 @@ pub enum BuildError {
         help: String,
     },
     /// The command needs one package, and there are none or several.
-    #[error("there is not one ifunc package here, but {}\nhelp: say which with `-p`{}", known.len(), known.iter().map(|name| format!(" `{name}`")).collect::<Vec<_>>().join(","))]
+    #[error("expected one ifunc package, found {}\nhelp: choose one with `-p`{}", known.len(), known.iter().map(|name| format!(" `{name}`")).collect::<Vec<_>>().join(","))]
     NotOnePackage {
         /// The ifunc packages of the workspace.
         known: Vec<String>,
@@ -77,7 +77,7 @@ pub enum BuildError {
     },
     /// C code for CPU features that an image cannot state.
     #[error(
-        "{flags} lets the compiler use what no level of x86-64 has ({macros}), so that no target could detect that it lacks them\nhelp: an image states a level, `-march={nearest}` is the nearest; code for more goes into functions with `__attribute__((target(..)))`, called where `__builtin_cpu_init()` and then `__builtin_cpu_supports(..)` say so"
+        "{flags} enables CPU features of no x86-64 level ({macros}), so that no target could detect that it lacks them\nhelp: an image states a level, `-march={nearest}` is the nearest; code for more goes into functions with `__attribute__((target(..)))`, called where `__builtin_cpu_init()` and then `__builtin_cpu_supports(..)` say so"
     )]
     CpuFeatures {
         /// The flags that enable the features, or the compiler.

@@ -128,7 +128,7 @@ impl Names {
             // `PACKAGE example NAME` is what an example is called.
             let arguments = package.replace(" example ", " --example ");
             help += &format!(
-                "\nhelp: if there is only this one any more, `{}` is left over: `cargo ifunc build -p {arguments}` builds what `{package}` has now and removes what it has not",
+                "\nhelp: if the other ifunc no longer exists, `{}` is out of date: `cargo ifunc build -p {arguments}` builds the ifuncs that `{package}` has now and removes the libraries of others",
                 library.display()
             );
         }

@@ -345,7 +345,7 @@ fn a_c_file_does_not_take_the_name_of_a_package() {
     for text in [
         "two ifuncs are named `owned`: one in package `owner`",
         "c_owned.c`, give the functions `owned_*` another prefix",
-        "release/owned.so` is left over: `cargo ifunc build -p owner`",
+        "release/owned.so` is out of date: `cargo ifunc build -p owner`",
     ] {
         assert!(refusal.contains(text), "`{text}` is not in:\n{refusal}");
     }
@@ -499,7 +499,7 @@ pub fn panicky(index: u64, table: &mut [u64; 4]) -> u64 { table[index as usize] 
     println!("message {message}, location {location}, minimal {minimal}");
     assert!(minimal < location && location < message);
     let refusal = size("loud").unwrap_err().to_string();
-    assert!(refusal.contains("`panic = \"loud\"` is none of"), "{refusal}");
+    assert!(refusal.contains("`panic = \"loud\"` is not one of"), "{refusal}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ pub(crate) const CONSTRUCTOR: &str =
     "an image runs no constructors: initialise the data with a constant, or on the first call of the ifunc";
 pub(crate) const CPU_SUPPORTS: &str = "`__builtin_cpu_supports` and `__builtin_cpu_is` read what a constructor of the compiler's library fills in, and an image runs no constructors: call `__builtin_cpu_init()` first";
 pub(crate) const SUPPORT_CONSTRUCTOR: &str =
-    "the compiler's library fills this in when a program starts, which an image never does: do without it";
+    "the compiler's library initialises this when a program starts, which an image never does: remove its use";
 pub(crate) const GNU_IFUNC: &str = "this is GNU C's load-time dispatch, another thing than an injected function: call one implementation directly, or choose it in the function (`__builtin_cpu_init()` first, then `__builtin_cpu_supports`)";
 pub(crate) const PIC: &str = "compile with `-fPIC`, without `-fno-pic`, `-fno-pie` and `-mcmodel=kernel`";
 pub(crate) const DIRECT_EXTERNAL: &str = "compile with `-fPIC` (not `-fPIE`), and do not declare what the target provides with hidden visibility or as `static`";
@@ -21,7 +21,7 @@ pub(crate) const ABSOLUTE: &str =
     "use a constant (`enum`, `#define`, `const`) instead of an assembler symbol";
 pub(crate) const SECTION: &str =
     "put code into a section that is not writable, and data into one that is loaded and not executable";
-pub(crate) const HIDDEN: &str = "what the target provides is declared with default visibility (`__attribute__((visibility(\"default\")))`, no `#pragma GCC visibility`); what the image should have itself is in none of its objects";
+pub(crate) const HIDDEN: &str = "declare functions and data of the target with default visibility (`__attribute__((visibility(\"default\")))`, no `#pragma GCC visibility`); a hidden symbol must be defined in an object of the image";
 pub(crate) const UNWINDING: &str = "nothing unwinds through an image, so nothing can be thrown in it: compile with `-fno-exceptions`, and return errors";
 pub(crate) const ALIGNMENT: &str = "an image is aligned to at most a page: use an alignment of 4096 or less";
 pub(crate) const TOO_LARGE: &str = "make the static data smaller, or let the target allocate it";
@@ -39,7 +39,7 @@ pub(crate) const DUPLICATE: &str = "remove one of them, give it another name, or
 pub(crate) const SECTION_BOUNDS: &str =
     "an image keeps no list of sections: put what the section collects into an array";
 pub(crate) const LINKER_SYMBOL: &str =
-    "the linker of a program defines it for the program's own file, which an image is not in: do without it";
+    "the linker of a program defines it for the program's own file, of which an image is no part: remove its use";
 
 /// Help for an undefined symbol of a Rust image.
 pub(crate) fn undeclared(symbol: &str) -> String {

@@ -82,7 +82,7 @@ fn it_names_what_the_image_is_made_of_and_changes_nothing() {
         }
         assert!(!names.iter().any(|(name, _)| name == "unused"), "{names:?}");
     }
-    // Call frames, of which the image has none: of both functions, whichever way the compiler describes them.
+    // Call frames, of which the image has none: of both functions, in either format of the compiler.
     for flags in [
         ["-g", "-fno-asynchronous-unwind-tables"],
         ["-g0", "-fasynchronous-unwind-tables"],

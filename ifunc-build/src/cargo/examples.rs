@@ -42,7 +42,7 @@ pub(super) fn find<'a>(
                 return Err(BuildError::UnknownExample {
                     name: name.clone(),
                     help: format!(
-                        "`{}` and `{}` have one each: say which with `-p`",
+                        "`{}` and `{}` have one each: choose one with `-p`",
                         first.name, second.name
                     ),
                 });

@@ -217,7 +217,7 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         serde_json::Value::String(policy) if PANIC_POLICIES.contains(&&**policy) => policy.clone(),
         other => {
             return Err(error(format!(
-                "`panic = {other}` is none of \"message\", \"location\" and \"minimal\""
+                "`panic = {other}` is not one of \"message\", \"location\" and \"minimal\""
             )));
         }
     };
@@ -226,7 +226,7 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         other => other.as_str().and_then(Cpu::from_name).ok_or_else(|| {
             let names = Cpu::ALL.map(|level| format!("\"{}\"", level.name())).join(", ");
             error(format!(
-                "`cpu = {other}` is no level of x86-64\nhelp: the levels are {names}"
+                "`cpu = {other}` is not a level of x86-64\nhelp: the levels are {names}"
             ))
         })?,
     };

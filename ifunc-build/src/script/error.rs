@@ -10,7 +10,7 @@ use crate::BuildError;
 pub enum ScriptError {
     /// A variable that cargo sets for build scripts is missing.
     #[error(
-        "`{variable}` is not set: this is no build script\nhelp: call it in the `main` of a package's build.rs; elsewhere, `ifunc_build::build_packages` builds"
+        "`{variable}` is not set: this is not a build script\nhelp: call it in the `main` of a package's build.rs; elsewhere, `ifunc_build::build_packages` builds"
     )]
     NotAScript {
         /// The variable.
@@ -49,7 +49,7 @@ pub enum ScriptError {
     },
     /// A dependency that holds no ifuncs.
     #[error(
-        "`{name}` is no ifunc package: {reason}\nhelp: an ifunc package has a library, depends on `ifunc`, and does not depend on `ifunc-rt`"
+        "`{name}` is not an ifunc package: {reason}\nhelp: an ifunc package has a library, depends on `ifunc`, and does not depend on `ifunc-rt`"
     )]
     NotAnIfuncPackage {
         /// The dependency.

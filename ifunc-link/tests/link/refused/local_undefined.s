@@ -1,4 +1,4 @@
-## Every relocation is of a kind that is refused; each is told, and who uses it.
+## Every relocation is of a kind that is refused; each is shown with its referrer.
         .section .text.local_undefined_main,"ax",@progbits
         .globl local_undefined_main
         .type local_undefined_main,@function

@@ -1,4 +1,4 @@
-## A thread-local variable, the general way.
+## A thread-local variable, general-dynamic model.
         .section .text.reloc_tlsgd_main,"ax",@progbits
         .globl reloc_tlsgd_main
         .type reloc_tlsgd_main,@function

@@ -1,5 +1,5 @@
 //#Declared: host_add
-// A closure behind a trait object: the way to it goes through a vtable.
+// A closure behind a trait object: the reference chain goes through a vtable.
 #![no_std]
 unsafe extern "C" {
     fn host_log(level: u64) -> u64;

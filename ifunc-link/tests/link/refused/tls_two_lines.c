@@ -1,4 +1,4 @@
-// One function, several lines: each is told.
+// One function, several lines: each is shown.
 #include "../ifunc.h"
 static __thread volatile uint64_t first, second;
 ENTRY(tls_two_lines)
