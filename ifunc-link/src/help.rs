@@ -5,8 +5,7 @@ pub(crate) const THREAD_LOCAL: &str = "an image has no thread-local storage: use
 pub(crate) const CONSTRUCTOR: &str =
     "an image runs no constructors: initialise the data with a constant, or on the first call of the ifunc";
 pub(crate) const CPU_SUPPORTS: &str = "`__builtin_cpu_supports` and `__builtin_cpu_is` read what a constructor of the compiler's library fills in, and an image runs no constructors: call `__builtin_cpu_init()` first";
-pub(crate) const SUPPORT_CONSTRUCTOR: &str =
-    "the compiler's library initialises this when a program starts, which an image never does: remove its use";
+pub(crate) const SUPPORT_CONSTRUCTOR: &str = "the compiler's library initialises this when a program starts, which an image never does: remove its use";
 pub(crate) const GNU_IFUNC: &str = "this is GNU C's load-time dispatch, another thing than an injected function: call one implementation directly, or choose it in the function (`__builtin_cpu_init()` first, then `__builtin_cpu_supports`)";
 pub(crate) const PIC: &str = "compile with `-fPIC`, without `-fno-pic`, `-fno-pie` and `-mcmodel=kernel`";
 pub(crate) const DIRECT_EXTERNAL: &str = "compile with `-fPIC` (not `-fPIE`), and do not declare what the target provides with hidden visibility or as `static`";
@@ -38,8 +37,7 @@ pub(crate) const THIN_ARCHIVE: &str =
 pub(crate) const DUPLICATE: &str = "remove one of them, give it another name, or make it `static`";
 pub(crate) const SECTION_BOUNDS: &str =
     "an image keeps no list of sections: put what the section collects into an array";
-pub(crate) const LINKER_SYMBOL: &str =
-    "the linker of a program defines it for the program's own file, of which an image is no part: remove its use";
+pub(crate) const LINKER_SYMBOL: &str = "the linker of a program defines it for the program's own file, of which an image is no part: remove its use";
 
 /// Help for an undefined symbol of a Rust image.
 pub(crate) fn undeclared(symbol: &str) -> String {

@@ -7,14 +7,14 @@ use object::{
     Object as _, ObjectSection as _, ObjectSymbol as _, RelocationKind, RelocationTarget, SectionFlags,
 };
 
-type Reader = EndianArcSlice<LittleEndian>;
+type DwarfReader = EndianArcSlice<LittleEndian>;
 
 /// Assumed address of the first section of code. Readers of DWARF take addresses around zero for dropped code.
 const FIRST: u64 = 0x1_0000;
 
 /// The line table of an object.
 pub(crate) struct Lines {
-    context: addr2line::Context<Reader>,
+    context: addr2line::Context<DwarfReader>,
     /// Assumed address of each section; 0 if it holds no code.
     bases: Vec<u64>,
 }
@@ -27,9 +27,9 @@ impl Lines {
     pub(crate) fn read(data: &[u8]) -> Option<Self> {
         let file = ElfFile64::<object::LittleEndian>::parse(data).ok()?;
         let bases = lay_out(&file)?;
-        let section = |id: SectionId| -> Result<Reader, gimli::Error> {
+        let section = |id: SectionId| -> Result<DwarfReader, gimli::Error> {
             let bytes = relocated(&file, id.name(), &bases).unwrap_or_default();
-            Ok(Reader::new(bytes.into(), LittleEndian))
+            Ok(DwarfReader::new(bytes.into(), LittleEndian))
         };
         let dwarf = gimli::Dwarf::load(section).ok()?;
         let context = addr2line::Context::from_dwarf(dwarf).ok()?;

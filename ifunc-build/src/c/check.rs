@@ -13,7 +13,7 @@ use crate::{BuildError, COptions, Checked, CheckedIfunc, Progress};
 use ifunc_link::{Imports, InputError, LinkError, Linker, Request};
 
 /// A file that was read or compiled.
-struct Part {
+struct CheckedFile {
     file: PathBuf,
     /// An object or an archive.
     data: Vec<u8>,
@@ -75,8 +75,8 @@ pub(crate) fn check_files(
                     source: part.file.clone(),
                     image_bytes,
                 }),
-                Err(Refused::Input(error)) => checked.errors.push(error),
-                Err(Refused::Link(error)) => link_errors.push(error),
+                Err(CheckError::Input(error)) => checked.errors.push(error),
+                Err(CheckError::Link(error)) => link_errors.push(error),
             }
         }
     }
@@ -89,7 +89,7 @@ pub(crate) fn check_files(
     checked
 }
 
-enum Refused {
+enum CheckError {
     Input(BuildError),
     Link(LinkError),
 }
@@ -100,7 +100,7 @@ fn part(
     compiler: &Compiler,
     options: &COptions,
     progress: &mut dyn Progress,
-) -> Result<Part, BuildError> {
+) -> Result<CheckedFile, BuildError> {
     std::fs::metadata(file).map_err(io("read", file))?;
     progress.compiling(&file.display().to_string());
     let data = match file.extension().is_some_and(|extension| extension == "c") {
@@ -126,7 +126,7 @@ fn part(
         }
         Err(_) => names.extend(ifuncs::find(file, &data)?.into_iter().map(|ifunc| ifunc.name)),
     }
-    Ok(Part {
+    Ok(CheckedFile {
         file: file.to_owned(),
         data,
         ifuncs: names.into_iter().collect(),
@@ -137,19 +137,19 @@ fn part(
 fn link(
     name: &str,
     number: usize,
-    parts: &[Part],
+    parts: &[CheckedFile],
     support: &[u8],
     cpu_features: u64,
-) -> Result<usize, Refused> {
+) -> Result<usize, CheckError> {
     let shown: Vec<String> = parts.iter().map(|part| part.file.display().to_string()).collect();
-    let all = parts.iter().zip(&shown).map(|(part, name)| super::Part {
+    let all = parts.iter().zip(&shown).map(|(part, name)| super::LinkFile {
         name,
         data: &part.data,
         is_helper: part.ifuncs.is_empty(),
     });
     let inputs = super::inputs_of(number, all, support);
-    let linker = Linker::open(&inputs).map_err(|e| Refused::Input(e.into()))?;
-    let declared = declared_imports(&parts[number].data, &shown[number]).map_err(Refused::Input)?;
+    let linker = Linker::open(&inputs).map_err(|e| CheckError::Input(e.into()))?;
+    let declared = declared_imports(&parts[number].data, &shown[number]).map_err(CheckError::Input)?;
     let imports = match &declared {
         Some(imports) => {
             let imports = imports.iter();
@@ -166,5 +166,5 @@ fn link(
     linker
         .link(&request)
         .map(|image| image.len())
-        .map_err(Refused::Link)
+        .map_err(CheckError::Link)
 }

@@ -13,7 +13,7 @@ use ifunc_abi::symbols::COMPILER_IMPORTS;
 
 use crate::names::Names;
 use crate::needed;
-use crate::shared_library::{Library, io, make_all};
+use crate::shared_library::{LibraryPlan, io, make_all};
 use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
@@ -62,7 +62,7 @@ fn no_ifunc(files: &[PathBuf]) -> BuildError {
 }
 
 /// A compiled file.
-struct Unit {
+struct CompiledFile {
     file: PathBuf,
     object: Vec<u8>,
     ifuncs: Vec<ifuncs::CIfunc>,
@@ -85,7 +85,7 @@ pub(crate) fn build_files(
         progress.compiling(&file.display().to_string());
         let object = compiler.compile(file, options, progress)?;
         let ifuncs = ifuncs::find(file, &object)?;
-        units.push(Unit {
+        units.push(CompiledFile {
             file: file.clone(),
             object,
             ifuncs,
@@ -102,7 +102,7 @@ pub(crate) fn build_files(
         if unit.ifuncs.is_empty() {
             continue;
         }
-        let parts = units.iter().zip(&shown).map(|(unit, name)| Part {
+        let parts = units.iter().zip(&shown).map(|(unit, name)| LinkFile {
             name,
             data: &unit.object,
             is_helper: unit.ifuncs.is_empty(),
@@ -124,7 +124,7 @@ pub(crate) fn build_files(
                 relocations,
                 debug,
             } = &images[&ifunc.name];
-            libraries.push(Library {
+            libraries.push(LibraryPlan {
                 name: &ifunc.name,
                 language: Language::C,
                 arch: arch_of(image),
@@ -162,7 +162,7 @@ pub(crate) fn build_files(
 
 /// The images of a file, by name.
 fn link_unit(
-    unit: &Unit,
+    unit: &CompiledFile,
     linker: &Linker<'_>,
     cpu_features: u64,
     needed: &[&str],
@@ -198,7 +198,7 @@ fn link_unit(
 }
 
 /// One of the files of a link.
-struct Part<'a> {
+struct LinkFile<'a> {
     name: &'a str,
     data: &'a [u8],
     /// It has no ifunc of its own.
@@ -207,7 +207,11 @@ struct Part<'a> {
 
 /// The inputs of the ifuncs of file `number`. The file itself and the helpers come first; the files of other ifuncs are
 /// searched as archives are, because functions of one name may be in both.
-fn inputs_of<'a>(number: usize, parts: impl Iterator<Item = Part<'a>>, support: &'a [u8]) -> Vec<Input<'a>> {
+fn inputs_of<'a>(
+    number: usize,
+    parts: impl Iterator<Item = LinkFile<'a>>,
+    support: &'a [u8],
+) -> Vec<Input<'a>> {
     let mut inputs: Vec<Input<'_>> = parts
         .enumerate()
         .map(|(other, part)| Input {
@@ -251,8 +255,8 @@ pub(crate) fn arch_of(image: &[u8]) -> u16 {
 }
 
 /// Names of the objects, for messages; the path of the file where two would be equal.
-fn shown(units: &[Unit]) -> Vec<String> {
-    let stem = |unit: &Unit| unit.file.file_stem().unwrap_or_default().to_owned();
+fn shown(units: &[CompiledFile]) -> Vec<String> {
+    let stem = |unit: &CompiledFile| unit.file.file_stem().unwrap_or_default().to_owned();
     units
         .iter()
         .map(

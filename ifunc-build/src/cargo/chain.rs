@@ -9,12 +9,12 @@ use super::workspace::Package;
 
 /// The dependency graph of an ifunc package, as cargo resolves it.
 #[derive(Debug)]
-pub(super) struct Graph {
+pub(super) struct DependencyGraph {
     root: PackageId,
     metadata: Metadata,
 }
 
-impl Graph {
+impl DependencyGraph {
     /// Runs `cargo metadata` with the features of the build; `None` if it fails.
     pub(super) fn read(job: &Job<'_>, package: &Package) -> Option<Self> {
         let mut command = MetadataCommand::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command::{Job, Task};
-use super::units::{Plan, Unit};
+use super::units::{BuildPlan, Unit};
 use super::{Package, c_options, link_archive, no_ifuncs};
 use crate::c::check_files;
 use crate::{BuildError, BuildOptions, Checked, CheckedIfunc, Progress};
@@ -30,7 +30,7 @@ pub struct CheckOptions {
 /// The workspace cannot be read or cargo cannot be run. Errors of the packages are in the result.
 pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Result<Checked, BuildError> {
     let build = &options.build;
-    let plan = Plan::read(build)?;
+    let plan = BuildPlan::read(build)?;
     let mut checked = Checked::default();
     // Packages with the same flags share one run of cargo.
     let mut groups: BTreeMap<_, Vec<&Package>> = BTreeMap::new();
@@ -77,7 +77,7 @@ pub fn check_packages(options: &CheckOptions, progress: &mut dyn Progress) -> Re
 
 /// Compiles and links the Rust ifuncs.
 fn link(
-    plan: &Plan,
+    plan: &BuildPlan,
     options: &BuildOptions,
     checked: &mut Checked,
     progress: &mut dyn Progress,

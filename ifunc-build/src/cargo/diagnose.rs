@@ -2,7 +2,7 @@
 
 use cargo_metadata::diagnostic::Diagnostic;
 
-use super::chain::Graph;
+use super::chain::DependencyGraph;
 use super::command::Job;
 use super::workspace::Package;
 
@@ -73,7 +73,7 @@ impl Diagnosis {
                 .any(|what| error.contains(what))
         };
         let graph = match self.errors.iter().any(has_chain) {
-            true => Graph::read(job, package),
+            true => DependencyGraph::read(job, package),
             false => None,
         };
         let mut helps = Vec::new();
@@ -94,7 +94,7 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
     rest.split_once(after).map(|(found, _)| found)
 }
 
-fn help(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> Vec<String> {
+fn help(error: &str, package: &str, crate_name: &str, graph: Option<&DependencyGraph>) -> Vec<String> {
     if error.contains("lang item") && error.contains("panic_impl") {
         return about_panic_handlers(error, package, crate_name, graph);
     }
@@ -102,7 +102,12 @@ fn help(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> 
 }
 
 /// Two panic handlers: `ifunc`'s and std's, or one that the package defines.
-fn about_panic_handlers(error: &str, package: &str, crate_name: &str, graph: Option<&Graph>) -> Vec<String> {
+fn about_panic_handlers(
+    error: &str,
+    package: &str,
+    crate_name: &str,
+    graph: Option<&DependencyGraph>,
+) -> Vec<String> {
     if let Some(culprit) = between(error, "crate `std` (which `", "` depends on)") {
         if culprit == crate_name {
             return vec![format!(
@@ -141,7 +146,7 @@ fn about_panic_handlers(error: &str, package: &str, crate_name: &str, graph: Opt
     })]
 }
 
-fn about_other_errors(error: &str, package: &str, graph: Option<&Graph>) -> Option<String> {
+fn about_other_errors(error: &str, package: &str, graph: Option<&DependencyGraph>) -> Option<String> {
     if let Some((first, second)) = error.split_once(" conflicts with global allocator in: ") {
         let (_, first) = first.rsplit_once(" in ")?;
         let second = second.lines().next()?.trim();

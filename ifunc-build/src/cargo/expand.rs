@@ -1,7 +1,7 @@
 //! The source text of a package after macro expansion.
 
 use super::command::{Job, Task};
-use super::units::Plan;
+use super::units::BuildPlan;
 use crate::{BuildError, BuildOptions, Progress};
 
 /// The build that a package is expanded for.
@@ -22,7 +22,7 @@ pub fn expand_package(
     view: View,
     progress: &mut dyn Progress,
 ) -> Result<String, BuildError> {
-    let plan = Plan::read(options)?;
+    let plan = BuildPlan::read(options)?;
     let packages = plan.packages();
     let [_] = packages[..] else {
         return Err(BuildError::NotOnePackage {

@@ -23,11 +23,11 @@ use ifunc_abi::image::ImageFlags;
 use crate::c::{Compiler, arch_of, build_files, imports_of};
 use crate::names::Names;
 use crate::needed;
-use crate::shared_library::{Library, make_all};
+use crate::shared_library::{LibraryPlan, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
 use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
 use records::{Records, about_text, fingerprint};
-use units::{Archive, Plan, Unit};
+use units::{Archive, BuildPlan, Unit};
 use workspace::Package;
 
 pub use check::{CheckOptions, check_packages};
@@ -62,7 +62,7 @@ pub fn build_packages(
     options: &BuildOptions,
     progress: &mut dyn Progress,
 ) -> Result<Vec<BuiltIfunc>, BuildError> {
-    let plan = Plan::read(options)?;
+    let plan = BuildPlan::read(options)?;
     let mut names = plan.names();
     let compiler = Compiler::new(None);
     let mut built = Vec::new();
@@ -144,11 +144,11 @@ fn build_rust(
     let declared: Vec<String> = records.imports.keys().cloned().collect();
     let images = link_all(unit, &records, options, &linker, names, progress)?;
     let origin = Names::package_origin(&unit.name());
-    let libraries: Vec<Library<'_, '_>> = records
+    let libraries: Vec<LibraryPlan<'_, '_>> = records
         .ifuncs
         .iter()
         .zip(&images)
-        .map(|(ifunc, linked)| Library {
+        .map(|(ifunc, linked)| LibraryPlan {
             name: &ifunc.name,
             language: Language::Rust,
             arch: arch_of(&linked.image),

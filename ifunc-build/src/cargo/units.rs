@@ -53,7 +53,7 @@ pub(super) struct Archive {
 
 /// A build: workspace, packages and folders.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct BuildPlan {
     pub(super) workspace: Workspace,
     /// Indices of the selected packages.
     selected: Vec<usize>,
@@ -66,7 +66,7 @@ pub(super) struct Plan {
     building: BTreeSet<String>,
 }
 
-impl Plan {
+impl BuildPlan {
     /// Reads the workspace from cargo.
     pub(super) fn read(options: &BuildOptions) -> Result<Self, BuildError> {
         let workspace = Workspace::read(options)?;

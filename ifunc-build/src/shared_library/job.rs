@@ -7,12 +7,12 @@ use std::thread;
 
 use tempfile::TempDir;
 
-use super::{Library, io};
+use super::{LibraryPlan, io};
 use crate::c::Compiler;
 use crate::{BuildError, Progress};
 
 /// The work for a library.
-pub(super) struct Job {
+pub(super) struct LinkJob {
     /// Path of the library.
     pub(super) path: PathBuf,
     /// Its link; none if it is up to date.
@@ -33,7 +33,7 @@ pub(super) struct Link {
 /// # Errors
 /// The first library that cannot be made. Those before it are in place.
 pub(crate) fn make_all(
-    libraries: &[Library<'_, '_>],
+    libraries: &[LibraryPlan<'_, '_>],
     folder: &Path,
     compiler: &Compiler,
     progress: &mut dyn Progress,
@@ -65,7 +65,7 @@ pub(crate) fn make_all(
             ended.collect()
         });
         for ((library, job), output) in libraries.iter().zip(jobs).zip(outputs) {
-            let Job { path, link } = job;
+            let LinkJob { path, link } = job;
             let fresh = link.is_none();
             if let (Some(link), Some(output)) = (link, output) {
                 let output = output.map_err(|source| compiler.spawn_error(source))?;

@@ -24,13 +24,13 @@ use edit::{Edits, edit};
 use embed::{BUILD_SECTION, Parts, anchors, embed};
 use ifunc_link::{InputError, Linker, SharedLibrary};
 pub(crate) use job::make_all;
-use job::{Job, Link};
+use job::{Link, LinkJob};
 
 /// Version of the library format: bump it when the same parts yield another library.
 const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 4");
 
 /// A library to be made.
-pub(crate) struct Library<'l, 'a> {
+pub(crate) struct LibraryPlan<'l, 'a> {
     pub(crate) name: &'l str,
     pub(crate) language: Language,
     /// ELF `e_machine` of the image.
@@ -70,14 +70,14 @@ fn build_lines(path: &Path, name: &str) -> Option<BTreeMap<String, String>> {
     )
 }
 
-impl Library<'_, '_> {
+impl LibraryPlan<'_, '_> {
     /// Prepares the link of `FOLDER/NAME.so`, unless the existing one was made from the same parts.
     fn prepare(
         &self,
         folder: &Path,
         compiler: &Compiler,
         progress: &mut dyn Progress,
-    ) -> Result<Job, BuildError> {
+    ) -> Result<LinkJob, BuildError> {
         let path = folder.join(format!("{}.so", self.name));
         let entries = self.entries();
         let exports = self.exports(&entries);
@@ -91,7 +91,7 @@ impl Library<'_, '_> {
                 .as_deref()
                 == Some(&key)
         {
-            return Ok(Job { path, link: None });
+            return Ok(LinkJob { path, link: None });
         }
         let mut objects = edited(&parts, &edits)?;
         let build = format!("key {key}\norigin {}\n", self.origin);
@@ -148,7 +148,7 @@ impl Library<'_, '_> {
             result,
             work,
         });
-        Ok(Job { path, link })
+        Ok(LinkJob { path, link })
     }
 
     /// Reports errors and warnings of the link.

@@ -12,7 +12,7 @@ use object::{
     RelocationTarget, SectionIndex, SectionKind as Kind, elf,
 };
 
-use super::{Writer, frames};
+use super::{DebugObject, frames};
 
 /// An object.
 pub(super) type File<'a> = ElfFile64<'a, LE>;
@@ -49,7 +49,7 @@ impl From<object::Error> for Broken {
 
 /// A section under construction.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Section {
+pub(super) struct DebugSection {
     pub(super) data: Vec<u8>,
     /// Offsets of fields of eight bytes, and the addresses in the image that they hold.
     pub(super) addresses: Vec<(u64, u64)>,
@@ -58,12 +58,12 @@ pub(super) struct Section {
 
 /// The sections, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sections(BTreeMap<&'static str, Section>);
+pub(super) struct DebugSections(BTreeMap<&'static str, DebugSection>);
 
 /// Finds the address of an offset in one of the object's sections; `None`: it is not in the image.
 pub(super) type Locate<'l> = &'l dyn Fn(usize, u64) -> Option<u64>;
 
-impl Sections {
+impl DebugSections {
     /// Adds the sections of an object. An error undoes all of it.
     pub(super) fn add(&mut self, file: &File<'_>, locate: Locate<'_>) -> Result<(), Broken> {
         let before: Vec<_> = self
@@ -154,17 +154,17 @@ impl Sections {
     }
 
     /// Writes the sections into the debug object.
-    pub(super) fn write(self, writer: &mut Writer) -> Option<()> {
+    pub(super) fn write(self, output: &mut DebugObject) -> Option<()> {
         for (name, section) in self.0 {
             if section.data.is_empty() {
                 continue;
             }
-            let id = writer.object.add_section(Vec::new(), name.into(), Kind::Debug);
-            writer
+            let id = output.object.add_section(Vec::new(), name.into(), Kind::Debug);
+            output
                 .object
                 .append_section_data(id, &section.data, section.align.max(1));
             for (offset, address) in section.addresses {
-                let (symbol, addend) = writer.place(address);
+                let (symbol, addend) = output.place(address);
                 let relocation = Relocation {
                     offset,
                     symbol,
@@ -175,7 +175,7 @@ impl Sections {
                         size: 64,
                     },
                 };
-                writer.object.add_relocation(id, relocation).ok()?;
+                output.object.add_relocation(id, relocation).ok()?;
             }
         }
         Some(())
@@ -194,7 +194,7 @@ enum Value {
     Nothing,
 }
 
-impl Section {
+impl DebugSection {
     fn put(&mut self, name: &str, at: u64, value: Value) -> Result<(), Broken> {
         // In a list of ranges, two zeros are the end of the list and two equal addresses are an empty range.
         let gone = u64::from(matches!(name, ".debug_ranges" | ".debug_loc"));

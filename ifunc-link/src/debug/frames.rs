@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, elf};
 
-use super::dwarf::{Broken, File, Locate, Section};
+use super::dwarf::{Broken, DebugSection, File, Locate};
 
 /// Marks a common information entry in `.debug_frame`.
 const COMMON: [u8; 4] = [0xff; 4];
@@ -17,7 +17,7 @@ const WORD: usize = 8;
 const DISTANCE_32: u8 = 0x1b;
 
 /// Adds the frames that an object describes.
-pub(super) fn add(file: &File<'_>, locate: Locate<'_>, to: &mut Section) -> Result<(), Broken> {
+pub(super) fn add(file: &File<'_>, locate: Locate<'_>, to: &mut DebugSection) -> Result<(), Broken> {
     for section in file.sections() {
         if section.name() != Ok(".eh_frame") {
             continue;
@@ -61,7 +61,7 @@ struct Common {
     written: Option<u32>,
 }
 
-fn translate(data: &[u8], functions: &BTreeMap<usize, u64>, to: &mut Section) -> Result<(), Broken> {
+fn translate(data: &[u8], functions: &BTreeMap<usize, u64>, to: &mut DebugSection) -> Result<(), Broken> {
     let mut commons: BTreeMap<usize, Common> = BTreeMap::new();
     let mut at = 0;
     while at + 4 <= data.len() {
@@ -90,7 +90,7 @@ fn translate(data: &[u8], functions: &BTreeMap<usize, u64>, to: &mut Section) ->
             .and_then(|common| commons.get_mut(&common))
             .ok_or(Broken)?;
         let size = u32_at(entry, 4)?;
-        let mut rest = Reader(entry.get(8..).ok_or(Broken)?);
+        let mut rest = ByteReader(entry.get(8..).ok_or(Broken)?);
         if common.augmented {
             let skip = rest.uleb128()?;
             rest.take(skip)?;
@@ -114,7 +114,7 @@ fn translate(data: &[u8], functions: &BTreeMap<usize, u64>, to: &mut Section) ->
 
 /// Translates a common information entry; `entry` begins after its id.
 fn common(entry: &[u8]) -> Result<Common, Broken> {
-    let mut rest = Reader(entry);
+    let mut rest = ByteReader(entry);
     let [version @ (1 | 3)] = *rest.take(1)? else {
         return Err(Broken);
     };
@@ -134,7 +134,7 @@ fn common(entry: &[u8]) -> Result<Common, Broken> {
     let augmented = augmentation.first() == Some(&b'z');
     if augmented {
         let len = rest.uleb128()?;
-        let mut values = Reader(rest.take(len)?);
+        let mut values = ByteReader(rest.take(len)?);
         for letter in &augmentation[1..] {
             match letter {
                 b'R' if *values.take(1)? == [DISTANCE_32] => {}
@@ -171,7 +171,7 @@ fn common(entry: &[u8]) -> Result<Common, Broken> {
 }
 
 /// Appends an entry, padded with `DW_CFA_nop`, and returns its offset.
-fn write_entry(to: &mut Section, bytes: &[u8]) -> Result<u32, Broken> {
+fn write_entry(to: &mut DebugSection, bytes: &[u8]) -> Result<u32, Broken> {
     let start = u32::try_from(to.data.len()).map_err(|_| Broken)?;
     let padded = (4 + bytes.len()).next_multiple_of(WORD) - 4;
     let length = u32::try_from(padded).map_err(|_| Broken)?;
@@ -187,9 +187,9 @@ fn u32_at(data: &[u8], at: usize) -> Result<u32, Broken> {
 }
 
 /// Reads bytes from the front.
-struct Reader<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], Broken> {
         let (taken, rest) = self.0.split_at_checked(n).ok_or(Broken)?;
         self.0 = rest;
@@ -228,7 +228,7 @@ mod tests {
     fn entries_shorter_than_their_id_are_broken() {
         for length in 1_u8..4 {
             let data = [length, 0, 0, 0, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0];
-            let result = translate(&data, &BTreeMap::new(), &mut Section::default());
+            let result = translate(&data, &BTreeMap::new(), &mut DebugSection::default());
             assert!(result.is_err(), "{length}");
         }
     }

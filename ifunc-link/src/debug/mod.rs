@@ -33,12 +33,12 @@ pub(crate) fn debug_object(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &
         elf::EM_AARCH64 => Architecture::Aarch64,
         _ => return None,
     };
-    let mut writer = Writer::new(architecture, graph, layout);
+    let mut output = DebugObject::new(architecture, graph, layout);
     for (symbol, at) in symbols(inputs, graph, layout) {
-        writer.symbol(&symbol, at);
+        output.symbol(&symbol, at);
     }
     let addresses = SectionAddresses::new(graph, layout);
-    let mut sections = dwarf::Sections::default();
+    let mut sections = dwarf::DebugSections::default();
     for object in addresses.objects() {
         if let Ok(file) = dwarf::File::parse(inputs.data(object)) {
             // An object whose debug information is broken has none.
@@ -47,19 +47,19 @@ pub(crate) fn debug_object(inputs: &Inputs<'_>, graph: &Graph<'_, '_>, layout: &
             });
         }
     }
-    sections.write(&mut writer)?;
-    writer.object.write().ok()
+    sections.write(&mut output)?;
+    output.object.write().ok()
 }
 
 /// The file that is written, and the sections that stand for the image's parts.
-struct Writer {
+struct DebugObject {
     object: write::Object<'static>,
     rx: SymbolId,
     /// Where the read-write part begins, and its section's symbol.
     rw: Option<(u64, SymbolId)>,
 }
 
-impl Writer {
+impl DebugObject {
     fn new(architecture: Architecture, graph: &Graph<'_, '_>, layout: &Layout) -> Self {
         let mut object = write::Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
         let mut section = |name: &str, size: u64, align: u64, flags: elf::SectionFlags| {
