@@ -140,6 +140,22 @@ impl OpenBatch {
         })
     }
 
+    /// The handle of the last entry in the first `end` bytes that wants no completion.
+    pub(crate) fn last_send_before(&self, end: usize) -> Option<u32> {
+        if end == self.len {
+            self.last_send
+        } else {
+            self.find_last_send(end)
+        }
+    }
+
+    #[cold]
+    fn find_last_send(&self, end: usize) -> Option<u32> {
+        let entries = self.entries().take_while(|&(at, _)| at < end);
+        let sends = entries.filter(|(_, entry)| entry.token == 0);
+        sends.last().map(|(_, entry)| entry.code.get())
+    }
+
     /// The payload of an entry that [`entries`](Self::entries) returned.
     pub(crate) fn payload(&self, at: usize, entry: EntryHead) -> &[u8] {
         &self.bytes.as_slice()[at + EntryHead::SIZE..][..entry.len.get() as usize]
@@ -149,6 +165,9 @@ impl OpenBatch {
     pub(crate) fn remove_first(&mut self, end: usize) {
         self.bytes.as_mut_slice().copy_within(end..self.len, 0);
         self.len -= end;
+        if self.len > 0 {
+            self.last_send = self.find_last_send(self.len);
+        }
     }
 
     /// Keeps the entries for which `keep` is true.
@@ -163,6 +182,7 @@ impl OpenBatch {
             }
         }
         self.len = kept;
+        self.last_send = self.find_last_send(kept);
     }
 }
 

@@ -114,9 +114,21 @@ impl<I> Handle<I> {
 
     /// Whether the peer of this link has the image.
     fn is_installed(&self, generation: u64) -> bool {
-        self.installed & !Self::RESEND == generation
+        generation != 0 && self.installed & !Self::RESEND == generation
     }
 }
+
+/// An image whose handle was bound to another one. The peer may still report on its invocations.
+#[derive(Debug)]
+struct Former<I> {
+    handle: u32,
+    image: I,
+    /// Sequence number of the frame that installed the other image; `None`: it was not sent.
+    until: Option<u32>,
+}
+
+/// Former images kept.
+const MAX_FORMER: usize = 64;
 
 /// The calling half.
 #[derive(Debug)]
@@ -125,6 +137,8 @@ pub(crate) struct Caller<I, U> {
     generation: u64,
     limits: Limits,
     handles: Vec<Handle<I>>,
+    /// Oldest first.
+    former: VecDeque<Former<I>>,
     /// Something waits to be sent: `outgoing`, `resend`, `unbind`, or a batch that is closing.
     has_backlog: bool,
     is_duplex: bool,
@@ -153,8 +167,6 @@ struct Outgoing {
     body: Vec<u8>,
     sent: usize,
     number: u32,
-    /// It was sent before, over a link that died.
-    is_retry: bool,
 }
 
 impl<I: Image, U> Caller<I, U> {
@@ -167,6 +179,7 @@ impl<I: Image, U> Caller<I, U> {
                 max_answer: 0,
             },
             handles: Vec::new(),
+            former: VecDeque::new(),
             has_backlog: false,
             is_duplex: false,
             calls: Calls::default(),
@@ -182,11 +195,13 @@ impl<I: Image, U> Caller<I, U> {
         }
     }
 
-    /// Continues over a new link: no image is installed over it.
-    pub(crate) fn relink(&mut self, limits: Limits, max_body: usize, is_duplex: bool) {
+    /// Continues over a new link: no image is installed over it. Without limits the peer does not serve, and everything
+    /// waits for the next link.
+    pub(crate) fn relink(&mut self, limits: Option<Limits>, max_body: usize, is_duplex: bool) {
         self.generation += 1;
-        self.limits = limits;
+        self.limits = limits.unwrap_or(self.limits);
         self.is_duplex = is_duplex;
+        self.former.clear();
         self.unbind.clear();
         self.batch.set_limit(self.batch_size, max_body);
         self.close_batch_soon();
@@ -199,15 +214,34 @@ impl<I: Image, U> Caller<I, U> {
             .handles
             .iter()
             .position(|handle| handle.users > 0 && handle.image.id() == image.id());
-        let unused = || self.handles.iter().position(|handle| handle.users == 0);
+        // A call that may be sent again still names its handle.
+        let mut handles = self.handles.iter().enumerate();
+        let unused = || {
+            handles
+                .find(|(index, handle)| handle.users == 0 && !self.calls.has_retry_of(*index as u32))
+                .map(|(index, _)| index)
+        };
         let index = match same.or_else(unused) {
             Some(index) => {
                 let handle = &mut self.handles[index];
-                if handle.image.id() != image.id() {
-                    handle.installed = 0;
-                }
-                handle.image = image;
+                let is_other = handle.image.id() != image.id();
+                let former = std::mem::replace(&mut handle.image, image);
                 handle.users += 1;
+                // A peer that has another image of the handle is still told to release it.
+                if !is_other && handle.is_installed(self.generation) {
+                    self.unbind.retain(|&handle| handle as usize != index);
+                }
+                if is_other {
+                    handle.installed = 0;
+                    if self.former.len() == MAX_FORMER {
+                        self.former.pop_front();
+                    }
+                    self.former.push_back(Former {
+                        handle: index as u32,
+                        image: former,
+                        until: None,
+                    });
+                }
                 index
             }
             None => {
@@ -220,7 +254,6 @@ impl<I: Image, U> Caller<I, U> {
                 self.handles.len() - 1
             }
         };
-        self.unbind.retain(|&handle| handle as usize != index);
         index as u32
     }
 
@@ -280,6 +313,14 @@ impl<I: Image, U> Caller<I, U> {
         !self.reports.is_empty()
     }
 
+    pub(crate) fn reports_len(&self) -> usize {
+        self.reports.len()
+    }
+
+    pub(crate) fn batch_len(&self) -> usize {
+        self.batch.len()
+    }
+
     pub(crate) fn take_report(&mut self) -> Option<Report<I>> {
         self.reports.pop_front()
     }
@@ -288,12 +329,33 @@ impl<I: Image, U> Caller<I, U> {
         std::mem::take(&mut self.reports)
     }
 
-    fn report(&mut self, handle: u32, outcome: Outcome) {
+    /// Reports on an invocation of a handle. `is_former`: whether it is one of an image whose handle was bound to another
+    /// one, which was installed by this frame, or is not installed yet.
+    fn report(&mut self, handle: u32, outcome: Outcome, is_former: impl Fn(Option<u32>) -> bool) {
+        let mut former = self.former.iter();
+        let former = former.find(|former| former.handle == handle && is_former(former.until));
+        let former = former.map(|former| &former.image);
+        let current = || self.handles.get(handle as usize).map(|slot| &slot.image);
         if self.reports.len() < MAX_REPORTS
-            && let Some(slot) = self.handles.get(handle as usize)
+            && let Some(image) = former.or_else(current).cloned()
         {
-            let image = slot.image.clone();
             self.reports.push_back(Report { image, outcome });
+        }
+    }
+
+    /// Reports on an invocation that was sent in this frame.
+    fn report_sent(&mut self, handle: u32, sequence: u32, outcome: Outcome) {
+        self.report(handle, outcome, |until| {
+            until.is_none_or(|until| (sequence.wrapping_sub(until) as i32) < 0)
+        });
+    }
+
+    /// The image of a handle was sent: invocations before this frame are of former images.
+    fn installed(&mut self, handle: u32, sequence: u32) {
+        for former in &mut self.former {
+            if former.handle == handle {
+                former.until.get_or_insert(sequence);
+            }
         }
     }
 
@@ -388,8 +450,9 @@ impl<I: Image, U> Caller<I, U> {
         } else {
             0
         };
-        self.start(Header::new(Kind::Exec, handle, token), body, false);
-        self.drive(tx)?;
+        self.start(Header::new(Kind::Exec, handle, token), body);
+        // The invocation is accepted. If the link is dead, the next attempt to use it finds that.
+        let _ = self.drive(tx);
         Ok(Some(token))
     }
 
@@ -445,7 +508,7 @@ impl<I: Image, U> Caller<I, U> {
             let mut body = head.as_bytes().to_vec();
             body.extend_from_slice(image);
             slot.installed = self.generation;
-            self.start(header, body, false);
+            self.start(header, body);
             return Ok(true);
         }
         let Some(memory) = tx.reserve(len, 8)? else {
@@ -455,21 +518,21 @@ impl<I: Image, U> Caller<I, U> {
         let (to_head, to_image) = memory[..len].split_at_mut(InstallHead::SIZE);
         to_head.copy_from_slice(head.as_bytes());
         to_image.copy_from_slice(image);
-        tx.commit(header, len);
+        let sequence = tx.commit(header, len);
         slot.installed = self.generation;
+        self.installed(handle, sequence);
         failpoint!("source.installed");
         Ok(true)
     }
 
     /// Begins to send a body in fragments.
-    fn start(&mut self, header: Header, body: Vec<u8>, is_retry: bool) {
+    fn start(&mut self, header: Header, body: Vec<u8>) {
         self.bodies = self.bodies.wrapping_add(1);
         self.outgoing = Some(Outgoing {
             header,
             body,
             sent: 0,
             number: self.bodies,
-            is_retry,
         });
         self.has_backlog = true;
     }
@@ -489,9 +552,9 @@ impl<I: Image, U> Caller<I, U> {
 
     /// A report arrived.
     #[cold]
-    pub(crate) fn reported(&mut self, completion: &Completion) {
+    pub(crate) fn reported(&mut self, sequence: u32, completion: &Completion) {
         let (handle, detail) = completion.split_report();
-        self.report(handle, Ok(detail));
+        self.report_sent(handle, sequence, Ok(detail));
     }
 
     /// The caller of a token dropped it.
@@ -507,41 +570,29 @@ impl<I: Image, U> Caller<I, U> {
     /// consumed a frame.
     #[cold]
     pub(crate) fn lose(&mut self, why: &str, is_unconsumed: impl FnOnce(u32) -> bool) {
-        // What was sent once may have run, however little of it was sent again.
-        let unsent = self
-            .outgoing
-            .take()
-            .filter(|outgoing| !outgoing.is_retry)
-            .map(|outgoing| outgoing.header);
         if let Some((sequence, handle)) = self.last_send.take()
             && is_unconsumed(sequence)
         {
-            self.report(handle, Err(Box::new(Lost::Indeterminate)));
+            self.report_sent(handle, sequence, Err(Box::new(Lost::Indeterminate)));
         }
-        if let Some(header) = unsent
+        if let Some(Outgoing { header, .. }) = self.outgoing.take()
             && header.kind == Kind::Exec
             && header.token == 0
         {
             let why = why.to_owned();
-            self.report(header.handle, Err(Box::new(Lost::NotSent { why })));
+            let outcome = Err(Box::new(Lost::NotSent { why }));
+            self.report(header.handle, outcome, |until| until.is_none());
         }
-        let unsent = unsent.map_or(0, |header| header.token);
-        let retries = self.calls.lose(|token| {
-            if token == unsent {
-                Lost::NotSent { why: why.to_owned() }
-            } else {
-                Lost::Indeterminate
-            }
-        });
-        self.resend = retries.into();
+        self.resend = self.calls.lose(why).into();
         self.has_backlog = true;
     }
 
-    /// No other link will be made. What would be sent again may have run; what is in the open batch was never sent.
+    /// No other link will be made. What was sent once may have run; what is in the open batch was never sent.
     #[cold]
     pub(crate) fn give_up(&mut self, why: &str) {
         while let Some(token) = self.resend.pop_front() {
-            self.calls.fail(token, Lost::Indeterminate);
+            let lost = Lost::of_dead_link(self.calls.was_sent(token), why);
+            self.calls.fail(token, lost);
         }
         self.fail_batch(|_| Some(Lost::NotSent { why: why.to_owned() }));
     }

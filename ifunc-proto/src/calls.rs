@@ -60,7 +60,7 @@ enum State {
         request: Request,
         /// How many tokens were issued before it.
         age: u64,
-        /// Sequence number of its frame.
+        /// Sequence number of its frame; 0: it was never sent.
         sequence: u32,
         /// Boxed: it is rare, and the state is moved.
         retry: Option<Box<Retry>>,
@@ -128,8 +128,14 @@ impl<U> Calls<U> {
     #[inline]
     pub(crate) fn sent(&mut self, token: u64, number: u32) {
         if let Some(State::Pending { sequence, .. }) = self.state(token) {
-            *sequence = number;
+            // 0 follows the largest number. The numbers compared with it are those of other frames: 1 stands for it.
+            *sequence = number.max(1);
         }
+    }
+
+    /// Whether the call's frame was sent, over whatever link.
+    pub(crate) fn was_sent(&mut self, token: u64) -> bool {
+        matches!(self.state(token), Some(State::Pending { sequence: 1.., .. }))
     }
 
     /// Records whether the invocation lies in the open batch.
@@ -198,6 +204,17 @@ impl<U> Calls<U> {
         }
     }
 
+    /// Whether a call that may be sent again invokes this handle.
+    #[cold]
+    pub(crate) fn has_retry_of(&self, handle: u32) -> bool {
+        self.slots.iter().any(|slot| match &slot.state {
+            State::Pending {
+                retry: Some(retry), ..
+            } => retry.handle == handle,
+            _ => false,
+        })
+    }
+
     /// Takes what may be sent again. A call is sent again once.
     pub(crate) fn take_retry(&mut self, token: u64) -> Option<Box<Retry>> {
         match self.state(token)? {
@@ -236,8 +253,8 @@ impl<U> Calls<U> {
     }
 
     /// The link died: no completion of what was sent will arrive. Returns the calls that may be sent again, in the order in
-    /// which they were first sent; every other call that was sent ends with `verdict`.
-    pub(crate) fn lose(&mut self, mut verdict: impl FnMut(u64) -> Lost) -> Vec<u64> {
+    /// which they were submitted; every other call that is not in the open batch ends.
+    pub(crate) fn lose(&mut self, why: &str) -> Vec<u64> {
         let mut retries = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.in_batch {
@@ -248,8 +265,13 @@ impl<U> Calls<U> {
                 State::Pending {
                     retry: Some(_), age, ..
                 } => retries.push((*age, token)),
-                State::Pending { retry: None, .. } => {
-                    slot.state = State::Done(Err(Box::new(verdict(token))));
+                &State::Pending {
+                    retry: None,
+                    sequence,
+                    ..
+                } => {
+                    let lost = Lost::of_dead_link(sequence != 0, why);
+                    slot.state = State::Done(Err(Box::new(lost)));
                     self.in_flight -= 1;
                     self.ended.extend(slot.user.take());
                 }
@@ -333,9 +355,13 @@ mod tests {
         assert_ne!(other as u32, abandoned as u32);
         calls.complete(abandoned, Completion::executed());
         assert_eq!(calls.begin(Request::Flush, None) as u32, abandoned as u32);
+        calls.sent(other, 1);
+        let unsent = calls.begin(Request::Flush, None);
         let retry = calls.begin(Request::Invocation(0), Some(Retry::new(0, &[1])));
-        assert_eq!(calls.lose(|_| Lost::Indeterminate), [retry]);
+        assert!(calls.has_retry_of(0));
+        assert_eq!(calls.lose("it died"), [retry]);
         assert!(matches!(calls.take(other), Some(Err(lost)) if *lost == Lost::Indeterminate));
+        assert!(matches!(calls.take(unsent), Some(Err(lost)) if matches!(*lost, Lost::NotSent { .. })));
         assert!(calls.take_retry(retry).is_some());
         assert!(calls.take_retry(retry).is_none());
     }

@@ -106,5 +106,16 @@ pub enum Lost {
     },
 }
 
+impl Lost {
+    /// How a request ends whose link died and that is not sent again.
+    pub(crate) fn of_dead_link(was_sent: bool, why: &str) -> Self {
+        if was_sent {
+            Self::Indeterminate
+        } else {
+            Self::NotSent { why: why.to_owned() }
+        }
+    }
+}
+
 /// How a request ended. The error is boxed because it is rare and outcomes are moved.
 pub type Outcome = Result<Completion, Box<Lost>>;

@@ -11,6 +11,7 @@ use crate::caller::{Caller, Image, Report, Submission, SubmitError};
 use crate::calls::Request;
 use crate::closed::Closed;
 use crate::completion::{Completion, Outcome};
+use crate::footprint::Footprint;
 use crate::host::{Event, Host};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::{Order, Turn};
@@ -32,7 +33,8 @@ pub struct Config {
 /// What the peer stated in its hello.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// What it accepts; `None`: it does not serve.
+    /// What it accepts; `None`: it does not serve, or this node does not invoke. A node that never invokes states `None`:
+    /// otherwise both sides of the link disagree on how many calls may be under way.
     pub limits: Option<Limits>,
     /// Whether it invokes.
     pub invokes: bool,
@@ -48,7 +50,7 @@ pub struct Connection<I, U, B> {
     caller: Caller<I, U>,
     order: Order,
     server: Option<Server<B>>,
-    /// The peer serves: it may send completions.
+    /// There is a link, and the peer serves: requests may be sent, and completions may arrive.
     is_served: bool,
     is_linked: bool,
     /// The last poll found a request that waits for the send window.
@@ -91,9 +93,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
         let is_duplex = server.is_some() && peer.limits.is_some();
         self.server = server.map(|config| Server::new(config, tx.max_body(), is_duplex));
         self.is_served = peer.limits.is_some();
-        if let Some(limits) = peer.limits {
-            self.caller.relink(limits, tx.max_body(), is_duplex);
-        }
+        self.caller.relink(peer.limits, tx.max_body(), is_duplex);
         self.order = Order::new();
         self.is_stalled = false;
         self.closed = None;
@@ -138,8 +138,8 @@ impl<I: Image, U, B> Connection<I, U, B> {
         self.caller.resend_image(handle);
     }
 
-    /// Sends an invocation. `Ok(None)`: the send window is closed, or the link died. With a completion the result is its
-    /// token, otherwise 0.
+    /// Sends an invocation. `Ok(None)`: the send window is closed, the link died, or the peer does not serve. With a
+    /// completion the result is its token, otherwise 0.
     ///
     /// # Errors
     /// The invocation was not sent and will not be.
@@ -155,7 +155,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
         if !submission.wants_completion && (self.caller.has_reports() || !rx.is_empty()) {
             self.take_earlier(link)?;
         }
-        if !self.is_linked {
+        if !self.is_served {
             return Ok(None);
         }
         let (tx, _) = link.split();
@@ -204,7 +204,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
         {
             return Err(SubmitError::Earlier(Box::new(report)));
         }
-        if !self.is_linked {
+        if !self.is_served {
             return Ok(None);
         }
         let (tx, _) = link.split();
@@ -239,7 +239,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
 
     fn request<L: Link>(&mut self, link: &mut L, kind: Kind, handle: u32, request: Request) -> Option<u64> {
         self.receive(link, 0);
-        if !self.is_linked {
+        if !self.is_served {
             return None;
         }
         let (tx, _) = link.split();
@@ -260,7 +260,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
 
     #[cold]
     fn drive_backlog<L: Link>(&mut self, link: &mut L) -> bool {
-        if !self.is_linked {
+        if !self.is_served {
             return false;
         }
         let (tx, _) = link.split();
@@ -359,6 +359,20 @@ impl<I: Image, U, B> Connection<I, U, B> {
         self.caller.calls.in_use()
     }
 
+    /// What the connection holds.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        let server = self.server.as_ref();
+        Footprint {
+            parked: self.order.parked(),
+            replies: server.map_or(0, |server| server.replies.kept()),
+            batch: self.caller.batch_len(),
+            assembled: server.map_or(0, Server::assembled),
+            calls: self.calls_in_use(),
+            reports: self.caller.reports_len(),
+        }
+    }
+
     /// The oldest report that was not taken.
     pub fn take_report(&mut self) -> Option<Report<I>> {
         self.caller.take_report()
@@ -398,7 +412,10 @@ impl<I: Image, U, B> Connection<I, U, B> {
                 continue;
             }
             let Some(frame) = rx.peek()? else {
-                rx.settle();
+                // While a frame is missing its successors keep their credits, so that no more are parked than there are.
+                if !self.order.has_parked() {
+                    rx.settle();
+                }
                 return Ok(());
             };
             let mut is_last = false;
@@ -452,7 +469,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
             Kind::Report => {
                 let completion = Completion::new(status(header.handle)?, frame.body);
                 self.received += 1;
-                self.caller.reported(&completion);
+                self.caller.reported(header.token as u32, &completion);
                 Ok(())
             }
             Kind::Completions => self.read_completions(frame.body),
@@ -490,7 +507,8 @@ impl<I: Image, U, B> Connection<I, U, B> {
     }
 
     /// Processes what has arrived: runs a fair quantum of invocations on `host`, and receives completions. Returns how many
-    /// requests and entries of batches were processed.
+    /// requests and entries of batches were processed. A driver sleeps only after a poll that returned 0: that one has
+    /// returned all credits.
     ///
     /// # Errors
     /// The connection is over. If the poll processed something before, the next poll returns the error.
@@ -564,7 +582,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
         {
             self.is_stalled = !server.replies.flush(tx)?;
         }
-        if !quantum.is_exhausted() {
+        if !quantum.is_exhausted() && !self.order.has_parked() {
             rx.settle();
         }
         Ok(())
@@ -722,6 +740,8 @@ impl<I: Image, U, B> Connection<I, U, B> {
         if !std::mem::take(&mut self.is_linked) {
             return;
         }
+        self.is_served = false;
+        self.order = Order::new();
         let (tx, _) = link.split();
         self.caller.lose(why, |sequence| tx.is_unconsumed(sequence));
         self.server = None;

@@ -30,6 +30,7 @@ mod calls;
 mod closed;
 pub mod completion;
 pub mod connection;
+mod footprint;
 mod gathered;
 pub mod host;
 pub mod link;
@@ -43,5 +44,6 @@ pub use closed::Closed;
 pub use connection::{Config, Connection, Peer};
 #[cfg(feature = "failpoints")]
 pub use failpoint::set_hook as set_failpoint_hook;
+pub use footprint::Footprint;
 pub use replies::DUPLEX_CALLS;
 pub use server::ServerConfig;

@@ -59,6 +59,17 @@ impl Order {
         self.next
     }
 
+    /// Number of parked frames, and bytes of their bodies.
+    pub(crate) fn parked(&self) -> (usize, usize) {
+        (self.parked.len(), self.bytes)
+    }
+
+    /// Whether frames are parked.
+    #[inline]
+    pub(crate) fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     /// Whether the next expected frame is parked.
     #[inline]
     pub(crate) fn is_next_parked(&self) -> bool {

@@ -124,6 +124,11 @@ impl Replies {
         self.owes
     }
 
+    /// Number of replies in the outbox.
+    pub(crate) fn kept(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// Whether the window is still closed for what waits. Asked before this side sleeps.
     pub(crate) fn is_blocked(&mut self, tx: &mut impl Outbound) -> bool {
         let len = match (self.outbox.front(), self.gathered.next(), &self.report) {
@@ -331,8 +336,9 @@ impl Replies {
             self.outbox.push_back((header, body.to_vec()));
             self.gathered.sent();
         }
+        let is_report = |(header, _): &&(Header, Vec<u8>)| header.kind == Kind::Report;
         if let Some(report) = self.report.take()
-            && self.outbox.len() < DUPLEX_CALLS + DUPLEX_REPORTS
+            && self.outbox.iter().filter(is_report).count() < DUPLEX_REPORTS
         {
             self.outbox.push_back(report);
         }

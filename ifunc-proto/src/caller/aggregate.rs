@@ -74,7 +74,8 @@ impl<I: Image, U> Caller<I, U> {
         }
         // An entry of the same size would not fit any more.
         if is_eager || self.batch.len() + size > self.batch.limit() {
-            self.close_batch(tx)?;
+            // The invocation is accepted. If the link is dead, the next attempt to use it finds that.
+            let _ = self.close_batch(tx);
         }
         Ok(Some(token))
     }
@@ -131,7 +132,7 @@ impl<I: Image, U> Caller<I, U> {
                 calls.sent(entry.token.get(), sequence);
             }
         }
-        if let Some(handle) = self.batch.last_send {
+        if let Some(handle) = self.batch.last_send_before(part) {
             self.last_send = Some((sequence, handle));
         }
         self.batch.remove_first(part);
@@ -149,7 +150,7 @@ impl<I: Image, U> Caller<I, U> {
         let token = entry.token.get();
         self.calls.set_in_batch(token, false);
         self.batch.remove_first(size_of_entry(entry));
-        self.start(Header::new(Kind::Exec, entry.code.get(), token), payload, false);
+        self.start(Header::new(Kind::Exec, entry.code.get(), token), payload);
         self.end_batch();
     }
 
@@ -225,7 +226,8 @@ impl<I: Image, U> Caller<I, U> {
         for (entry, lost) in failed {
             let token = entry.token.get();
             if token == 0 {
-                self.report(entry.code.get(), Err(Box::new(lost)));
+                // The batch is a user of the handle: it was not bound to another image.
+                self.report(entry.code.get(), Err(Box::new(lost)), |_| false);
             } else {
                 self.calls.set_in_batch(token, false);
                 self.calls.fail(token, lost);

@@ -68,7 +68,9 @@ impl<I: Image, U> Caller<I, U> {
         };
         self.outgoing = None;
         let sequence = tx.commit(header, len);
-        if header.kind == Kind::Exec && header.token == 0 {
+        if header.kind == Kind::Install {
+            self.installed(header.handle, sequence);
+        } else if header.token == 0 {
             self.last_send = Some((sequence, header.handle));
         } else {
             self.calls.sent(header.token, sequence);
@@ -89,6 +91,10 @@ impl<I: Image, U> Caller<I, U> {
                     return Ok(true);
                 }
             }
+            // The driver gave the handle back meanwhile: the image was sent for this call alone.
+            if self.handles[handle as usize].users == 0 && !self.unbind.contains(&handle) {
+                self.unbind.push(handle);
+            }
             if self.outgoing.is_some() {
                 // The image is sent in fragments first.
                 return Ok(true);
@@ -99,7 +105,7 @@ impl<I: Image, U> Caller<I, U> {
                     let lost = self.payload_too_large(payload.len());
                     self.calls.fail(token, lost);
                 } else {
-                    self.start(Header::new(Kind::Exec, handle, token), payload, true);
+                    self.start(Header::new(Kind::Exec, handle, token), payload);
                 }
             }
         }

@@ -1,0 +1,230 @@
+//! A node of the tests: a connection, and a host whose invocations answer with their own payload.
+
+use ifunc_abi::ImageId;
+use ifunc_abi::frame::Limits;
+use ifunc_abi::status::{Failure, Rejection, Status};
+use ifunc_proto::caller::{Image, Submission, SubmitError};
+use ifunc_proto::completion::Outcome;
+use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal};
+use ifunc_proto::link::Body;
+use ifunc_proto::{Config, Connection, Peer, ServerConfig};
+
+use crate::pipe::Pipe;
+
+/// An image: one letter, repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Letter {
+    id: ImageId,
+    bytes: Vec<u8>,
+    is_idempotent: bool,
+}
+
+impl Letter {
+    pub(crate) fn new(letter: u8, len: usize) -> Self {
+        Self {
+            id: [letter; 32],
+            bytes: vec![letter; len],
+            is_idempotent: false,
+        }
+    }
+
+    pub(crate) fn idempotent(self) -> Self {
+        Self {
+            is_idempotent: true,
+            ..self
+        }
+    }
+}
+
+impl Image for Letter {
+    fn id(&self) -> &ImageId {
+        &self.id
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.is_idempotent
+    }
+}
+
+/// Invocations that ran: the letter of the image, and the payload.
+#[derive(Debug, Default)]
+pub(crate) struct Echo {
+    pub(crate) runs: Vec<(u8, Vec<u8>)>,
+}
+
+impl Host for Echo {
+    type Image = u8;
+
+    fn install(&mut self, install: &Install<'_>) -> Result<u8, Refusal> {
+        let letter = install.id[0];
+        assert!(install.image.iter().all(|&byte| byte == letter));
+        if letter == b'x' {
+            return Err(Refusal::new(Rejection::Policy, "no x"));
+        }
+        Ok(letter)
+    }
+
+    fn has_id(&mut self, image: &u8, id: &ImageId) -> bool {
+        *id == [*image; 32]
+    }
+
+    fn invoke<B: Body>(
+        &mut self,
+        image: &u8,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let mut payload = Vec::new();
+        match invocation.payload {
+            Payload::InPlace(body) => body.append_to(&mut payload),
+            Payload::Private(bytes) => payload.extend_from_slice(bytes),
+        }
+        self.runs.push((*image, payload.clone()));
+        if payload == b"fail" {
+            return Err(Box::new(Failed {
+                status: Status::Failed(Failure::Payload),
+                detail: payload,
+            }));
+        }
+        Ok(answer.map_or(0, |answer| {
+            let len = payload.len().min(answer.len());
+            answer[..len].copy_from_slice(&payload[..len]);
+            len
+        }))
+    }
+
+    fn stats(&mut self, _: u32, _: usize) -> (Status, Vec<u8>) {
+        (Status::Executed, Vec::new())
+    }
+
+    fn observe(&mut self, _: Event) {}
+}
+
+/// A node with one connection, on one side of a pipe.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) connection: Connection<Letter, (), u8>,
+    pub(crate) host: Echo,
+    side: usize,
+}
+
+/// A submission's result: the token, or `None`.
+pub(crate) type Submitted = Result<Option<u64>, SubmitError<Letter, ()>>;
+
+impl Node {
+    pub(crate) fn new(side: usize, serves: bool) -> Self {
+        let limits = Limits {
+            max_payload: 10_000,
+            max_image: 10_000,
+            max_answer: 100,
+        };
+        let server = ServerConfig {
+            limits,
+            max_handles: 10,
+            has_private_answers: false,
+        };
+        let config = Config {
+            batch_size: 1000,
+            server: serves.then_some(server),
+        };
+        Self {
+            connection: Connection::new(config),
+            host: Echo::default(),
+            side,
+        }
+    }
+
+    pub(crate) fn submission(handle: u32, len: usize, wants_completion: bool) -> Submission {
+        Submission {
+            handle,
+            bound: len,
+            align: 1,
+            wants_completion,
+            carries_code: false,
+        }
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        pipe: &mut Pipe,
+        handle: u32,
+        payload: &[u8],
+        wants_completion: bool,
+    ) -> Submitted {
+        let submission = Self::submission(handle, payload.len(), wants_completion);
+        let mut encode = encoder(payload);
+        self.connection
+            .submit(&mut pipe.side(self.side), &submission, &mut encode)
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        pipe: &mut Pipe,
+        handle: u32,
+        payload: &[u8],
+        is_eager: bool,
+    ) -> Submitted {
+        let submission = Self::submission(handle, payload.len(), true);
+        let mut encode = encoder(payload);
+        self.connection
+            .append(&mut pipe.side(self.side), &submission, is_eager, &mut encode)
+    }
+
+    pub(crate) fn poll(&mut self, pipe: &mut Pipe) -> usize {
+        let mut side = pipe.side(self.side);
+        self.connection.drive(&mut side);
+        if !self.connection.is_linked() {
+            return 0;
+        }
+        let processed = self.connection.poll(&mut side, &mut self.host);
+        self.connection.drive(&mut side);
+        processed.unwrap_or(0)
+    }
+
+    pub(crate) fn take(&mut self, token: u64) -> Option<Outcome> {
+        self.connection.take(token)
+    }
+}
+
+fn encoder(payload: &[u8]) -> impl FnMut(&mut [u8]) -> Result<usize, ()> {
+    move |memory| {
+        memory[..payload.len()].copy_from_slice(payload);
+        Ok(payload.len())
+    }
+}
+
+/// Connects two nodes. `invokes`: whether each invokes.
+pub(crate) fn connect(pipe: &mut Pipe, nodes: [&mut Node; 2], serves: [bool; 2], invokes: [bool; 2]) {
+    let limits = Limits {
+        max_payload: 10_000,
+        max_image: 10_000,
+        max_answer: 100,
+    };
+    for (here, node) in nodes.into_iter().enumerate() {
+        let there = 1 - here;
+        let peer = Peer {
+            limits: (serves[there] && invokes[here]).then_some(limits),
+            invokes: invokes[there],
+        };
+        node.connection.connect(&mut pipe.side(here), peer);
+    }
+}
+
+/// Polls both nodes until nothing happens.
+pub(crate) fn settle(pipe: &mut Pipe, first: &mut Node, second: &mut Node) {
+    let mut idle = 0;
+    while idle < 4 {
+        let before = first.connection.received() + second.connection.received();
+        let processed = first.poll(pipe) + second.poll(pipe);
+        let after = first.connection.received() + second.connection.received();
+        idle = if processed == 0 && before == after {
+            idle + 1
+        } else {
+            0
+        };
+    }
+}
