@@ -1,4 +1,4 @@
-/* What `count` of `ifunc-bench-ifuncs` does, as a function of a shared library. */
+/* `count` of `ifunc-bench-ifuncs`, as a function of a shared library. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -7,7 +7,7 @@ struct tally {
     uint64_t sum;
 };
 
-/* As many bytes as the image has; behind the mark is the number that makes each library another one. */
+/* Padding to the size of the image. The number after the mark makes each library distinct. */
 const struct {
     uint64_t mark[2];
     uint64_t number;

@@ -1,4 +1,4 @@
-/* What `next_step` of the host does, as a function of a shared library. */
+/* `next_step` of the host, as a function of a shared library. */
 #include <stdint.h>
 
 uint64_t next_step(uint64_t x) {

@@ -1,4 +1,4 @@
-/* What `steps` of `ifunc-bench-ifuncs` does, with a function that an ordinary GOT leads to. */
+/* `steps` of `ifunc-bench-ifuncs`, calling a function through an ordinary GOT. */
 #include <stdint.h>
 
 uint64_t next_step(uint64_t x);

@@ -25,7 +25,7 @@ pub(crate) struct Libraries(TempDir);
 
 impl Libraries {
     pub(crate) fn new() -> Result<Self> {
-        let folder = tempfile::tempdir().context("making a folder for libraries")?;
+        let folder = tempfile::tempdir().context("creating a folder for libraries")?;
         Ok(Self(folder))
     }
 

@@ -22,7 +22,9 @@ impl Cores {
         let siblings = siblings(source);
         let apart = others.iter().find(|cpu| !siblings.contains(cpu));
         let Some(&target) = apart.or(others.first()) else {
-            bail!("two processors are needed, this process may use one; help: taskset")
+            bail!(
+                "two processors are needed, but this process may use only one; help: widen its set with `taskset`"
+            )
         };
         Ok(Self { source, target })
     }

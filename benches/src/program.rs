@@ -160,8 +160,8 @@ impl Starter {
     /// ends.
     pub(crate) fn new() -> Result<Self> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        let cpu = std::env::var("BENCH_CPU").context("BENCH_CPU names the processor of a role")?;
-        crate::cores::pin(cpu.parse().context("BENCH_CPU is a number")?)?;
+        let cpu = std::env::var("BENCH_CPU").context("BENCH_CPU must name the processor of the role")?;
+        crate::cores::pin(cpu.parse().context("BENCH_CPU must be a number")?)?;
         Ok(Self {
             requests: BufReader::new(std::io::stdin()),
         })

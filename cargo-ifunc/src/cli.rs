@@ -93,7 +93,7 @@ pub(crate) struct BuildArgs {
         requires = "files"
     )]
     pub(crate) cflags: Vec<String>,
-    /// One argument for the C compiler, taken literally, such as --cflag='-DTEXT=\"two words\"'; it follows
+    /// One argument for the C compiler, taken literally, such as --cflag='-DTEXT="two words"'; it follows
     /// those of --cflags (repeatable)
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true, requires = "files")]
     pub(crate) cflag: Vec<String>,
@@ -409,7 +409,7 @@ it. On a terminal, the tables are redrawn in place; elsewhere they follow each o
 all counters, as `ifunc_rt::stats::Stats` describes them; durations have `mean_ns`, `p50_ns`, `p90_ns`, \
 `p99_ns` and `max_ns`.
 
-A target that was built with `share_stats(false)` does not tell.
+A target that was built with `share_stats(false)` refuses the request.
 
 Examples:
   cargo ifunc top shm:counter                    # until Ctrl-C

@@ -45,7 +45,7 @@ pub(crate) enum Failure {
     Output(#[from] std::io::Error),
     /// Any other error, as text.
     #[error("{0}")]
-    Said(String),
+    Message(String),
     /// A usage error, as text.
     #[error("{0}")]
     Usage(String),

@@ -46,7 +46,7 @@ impl Workspace {
 
     /// The error for a workspace without ifunc packages.
     pub(crate) fn no_ifunc_package(&self) -> Failure {
-        Failure::Said(format!(
+        Failure::Message(format!(
             "no package of the workspace at `{}` depends on `ifunc`\n{HOW_TO_START}",
             self.root().display(),
         ))
@@ -126,17 +126,17 @@ impl Workspace {
             .members()
             .find(|p| p.name.as_str() == name || *p.name.as_str() == example)
         {
-            return Err(Failure::Said(format!(
+            return Err(Failure::Message(format!(
                 "package `{}` is not a host package\nhelp: `run` needs a library with `target(addr)` and \
                  `source(addr)`, the binaries {}, and a dependency on `ifunc-rt`{}",
                 package.name,
                 HOST_BINS.map(|bin| format!("`{bin}`")).join(", "),
-                known(&hosts),
+                available(&hosts),
             )));
         }
-        Err(Failure::Said(format!(
+        Err(Failure::Message(format!(
             "no example or host package is named `{name}`{}",
-            known(&hosts)
+            available(&hosts)
         )))
     }
 
@@ -144,7 +144,7 @@ impl Workspace {
         let here = std::env::current_dir().unwrap_or_default();
         let around = |host: &&&Package| here.starts_with(directory(host));
         match hosts {
-            [] => Err(Failure::Said(format!(
+            [] => Err(Failure::Message(format!(
                 "the workspace at `{}` has no host package\n{HOW_TO_START}",
                 self.root().display()
             ))),
@@ -152,7 +152,7 @@ impl Workspace {
             several => several.iter().find(around).copied().ok_or_else(|| {
                 Failure::Usage(format!(
                     "the workspace has several host packages{}",
-                    known(several)
+                    available(several)
                 ))
             }),
         }
@@ -190,7 +190,7 @@ pub(crate) fn short_name(package: &Package) -> &str {
     name.strip_prefix("example-").unwrap_or(name)
 }
 
-fn known(hosts: &[&Package]) -> String {
+fn available(hosts: &[&Package]) -> String {
     if hosts.is_empty() {
         return format!("\n{HOW_TO_START}");
     }

@@ -25,7 +25,7 @@ fn help_names_every_subcommand() {
         assert!(own.contains(&format!("Usage: cargo ifunc {name}")), "{own}");
     }
     let run = ifunc(&here, &["run", "--help"]).succeeded().out;
-    for said in [
+    for text in [
         "--transport",
         "--timeout",
         "[-- <ARGS>...]",
@@ -33,7 +33,7 @@ fn help_names_every_subcommand() {
         "loopback",
         "default: 300",
     ] {
-        assert!(run.contains(said), "{said} in\n{run}");
+        assert!(run.contains(text), "{text} in\n{run}");
     }
 }
 

@@ -55,13 +55,13 @@ fn a_missing_requirement_fails() {
         .env("IFUNC_LIB_DIR", folder.path());
     let doctor = ran(&mut without);
     assert_eq!(doctor.code, Some(1), "{}", doctor.out);
-    for said in [
+    for text in [
         "missing  C compiler         `there-is-no-such-compiler` does not start",
         "apt-get install gcc",
         "warning  IFUNC_LIB_DIR",
         "required and missing: 1",
     ] {
-        assert!(doctor.out.contains(said), "{said} in\n{}", doctor.out);
+        assert!(doctor.out.contains(text), "{text} in\n{}", doctor.out);
     }
     let report = ran(without.arg("--json")).out;
     let report: Value = serde_json::from_str(&report).expect("JSON");

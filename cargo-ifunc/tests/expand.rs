@@ -26,13 +26,13 @@ fn both_views_and_single_items() {
         )
     };
     let all = expand(&[]).succeeded().out;
-    for said in [
+    for text in [
         "impl ::ifunc::Ifunc for add",
         "impl ::ifunc::Ifunc for sub",
         "for Counters",
         "pub enum add {}",
     ] {
-        assert!(all.contains(said), "{said} in\n{all}");
+        assert!(all.contains(text), "{text} in\n{all}");
     }
     assert!(
         !all.contains("counters.one += delta"),
@@ -51,8 +51,8 @@ fn both_views_and_single_items() {
     );
 
     let image = expand(&["add", "--image", "--color", "always"]).succeeded().out;
-    for said in ["add_main", "add_payload_init", "\x1b["] {
-        assert!(image.contains(said), "{said} in\n{image}");
+    for text in ["add_main", "add_payload_init", "\x1b["] {
+        assert!(image.contains(text), "{text} in\n{image}");
     }
     let whole = expand(&["--all"]).succeeded().out;
     assert!(whole.contains("counters.one += delta"), "{whole}");

@@ -132,13 +132,13 @@ fn top_shows_what_sources_sent() {
         .succeeded()
         .out;
         assert_eq!(shown.matches("Target ").count(), 2, "{shown}");
-        for said in [
+        for text in [
             "fine ",
             "(refused)",
             "rejected: 5 Policy; images refused: 1 Policy; failed: 7 Payload",
             &id[..12],
         ] {
-            assert!(shown.contains(said), "`{said}` is not in\n{shown}");
+            assert!(shown.contains(text), "`{text}` is not in\n{shown}");
         }
         assert!(!shown.contains('\x1b'), "no terminal is there");
         if address.starts_with("ucx") {
@@ -196,7 +196,7 @@ fn a_target_that_comes_back_is_shown_again() {
         .expect("it starts");
     let mut top = Killed(child);
     let mut lines = BufReader::new(top.0.stdout.take().expect("piped")).lines();
-    let mut said = BufReader::new(top.0.stderr.take().expect("piped")).lines();
+    let mut messages = BufReader::new(top.0.stderr.take().expect("piped")).lines();
     let mut most_images = || {
         let line = lines.next().expect("another sample").expect("a line");
         let sample: serde_json::Value = serde_json::from_str(&line).expect("JSON");
@@ -205,10 +205,10 @@ fn a_target_that_comes_back_is_shown_again() {
     let first = most_images();
     assert_eq!(most_images(), first);
     serving.stop().expect("the target");
-    let line = said.next().expect("a word").expect("a line");
+    let line = messages.next().expect("a message").expect("a line");
     assert!(line.contains("went away; waiting up to 30 s"), "{line}");
     let _serving = start(builder().code_cache(1 << 20, 7), &address);
-    let line = said.next().expect("a word").expect("a line");
+    let line = messages.next().expect("a message").expect("a line");
     assert!(line.contains("Back"), "{line}");
     // Samples from before the restart may still be in the pipe.
     while most_images() != 7 {}

@@ -3,12 +3,12 @@
 
 static uint16_t heads[4096];
 
-static size_t pack(const uint8_t *in, size_t n, uint8_t *out, size_t room)
+static size_t pack(const uint8_t *in, size_t n, uint8_t *out, size_t capacity)
 {
     size_t at = 0, to = 0;
 
     memset(heads, 0, sizeof heads);
-    while (at < n && to + 4 < room) {
+    while (at < n && to + 4 < capacity) {
         size_t length = 0, from = 0;
         if (at + 4 < n) {
             uint32_t four;

@@ -64,7 +64,7 @@ reasons! {
         HostPanic = 6, "a host function panicked";
         /// The answer is larger than the connection allows, or does not encode.
         Answer = 7, "the answer does not fit";
-        /// `X_main` returned a code that this version does not know.
+        /// `X_main` returned a code that this version does not define.
         UnknownResult = 8, "the ifunc returned an unknown code";
     }
 }

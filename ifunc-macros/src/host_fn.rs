@@ -449,7 +449,7 @@ fn refuse(at: &Type, ty: &Type, errors: &mut Errors) {
     let what = match ty {
         Type::Tuple(_) => "a tuple has no fixed layout",
         Type::Slice(_) => "a slice has no size of its own",
-        Type::ImplTrait(_) => "`impl Trait` cannot cross: both sides must know the type",
+        Type::ImplTrait(_) => "`impl Trait` cannot cross: both sides must name the same type",
         Type::TraitObject(_) => "a trait object cannot cross: its vtable exists on one side only",
         Type::FnPtr(_) => "a function pointer does not cross yet",
         Type::Ptr(_) => "a raw pointer does not cross: its type does not state what it points to",

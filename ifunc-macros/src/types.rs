@@ -116,7 +116,7 @@ pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
             match ty {
                 Type::ImplTrait(ty) => errors.at(
                     ty,
-                    format_args!("{what} cannot be `impl Trait`: both processes must know the type"),
+                    format_args!("{what} cannot be `impl Trait`: both processes must name the same type"),
                     "name the type",
                 ),
                 Type::TraitObject(ty) => errors.at(
@@ -141,7 +141,7 @@ pub(crate) fn refuse_unportable(ty: &Type, what: &str, errors: &mut Errors) {
                 ),
                 Type::Infer(ty) => errors.at(
                     ty,
-                    format_args!("{what} cannot be inferred: both processes must know the type"),
+                    format_args!("{what} cannot be inferred: both processes must name the same type"),
                     "name the type",
                 ),
                 Type::Macro(ty) => errors.at(

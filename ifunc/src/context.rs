@@ -132,8 +132,8 @@ impl<const N: usize> LineBuffer<N> {
 
 impl<const N: usize> fmt::Write for LineBuffer<N> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        let room = N - self.len;
-        let mut take = s.len().min(room);
+        let free = N - self.len;
+        let mut take = s.len().min(free);
         while !s.is_char_boundary(take) {
             take -= 1;
         }

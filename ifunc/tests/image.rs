@@ -71,7 +71,7 @@ fn check(sdk: &Path, case: &Path, name: &str, dependency: &str, image: bool) -> 
         )
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.success(), !said.contains("error"), "{said}");
-    said
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.success(), !stderr.contains("error"), "{stderr}");
+    stderr
 }

@@ -102,7 +102,7 @@ pub(crate) fn count(check: bool) -> Result<ExitCode, Box<dyn Error>> {
 /// The help for an exceeded budget.
 const HELP: &str = "\
 help: the path of a cached message of 8 bytes over `shm` became longer: a check, a call that is no longer inlined,
-      a copy. The counts are exact, and do not depend on how busy the machine is.
-      `cargo xtask instructions` counts again; on the commit before yours it says what it was.
+      a copy. The counts are exact and do not depend on the load of the machine.
+      Compare `cargo xtask instructions` with its result on the previous commit.
       What is rare belongs into a `#[cold]` function. What is worth its instructions raises the budget, with a word why in the
       commit: `benches/instructions/src/budget.rs`. A new compiler may need a few more, too.";

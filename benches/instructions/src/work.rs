@@ -54,7 +54,7 @@ pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
     }
     clock::stop()?;
     for _ in 0..TIMES {
-        // Once per clock tick, a source checks whether its target is alive, and a target looks for other
+        // Once per clock tick, a source checks whether its target is alive, and a target checks for other
         // work.
         clock::pass(TICKS);
         once(&mut both, what, turns)?;

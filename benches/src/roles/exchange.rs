@@ -132,13 +132,13 @@ fn lead(node: &mut impl Node, pattern: Pattern, slot: Slot) -> Result<Done> {
         }
     }
     let took = started.elapsed();
-    let ways = if pattern == Pattern::PingPong { 2.0 } else { 1.0 };
+    let directions = if pattern == Pattern::PingPong { 2.0 } else { 1.0 };
     Ok(Done {
         sample: Some(Sample {
-            ns: took.as_nanos() as f64 / slot.operations as f64 / ways,
+            ns: took.as_nanos() as f64 / slot.operations as f64 / directions,
             percentiles: ticks
                 .and_then(|ticks| ticks.percentiles(took))
-                .map(|all| all.map(|ns| ns / ways)),
+                .map(|all| all.map(|ns| ns / directions)),
         }),
         sent: sent.0,
         received: node.received(),

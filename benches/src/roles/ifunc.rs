@@ -28,7 +28,7 @@ const AM_ID: u16 = 7;
 /// `BENCH_CODE`, every message carries its code, in an image of that many bytes. With `BENCH_COPY_PAYLOADS`,
 /// the target copies payloads before use, as it does for other users.
 pub(super) fn run(starter: Starter) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS is the address to listen on")?;
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS must be the address to listen on")?;
     exchange::run(starter, Ifuncs::listen(&address)?)
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &TestArgs, shell: &mut Shell) -> Result<(), Failure> {
                 .iter()
                 .map(|package| format!("`{}`", package.name))
                 .collect();
-            Failure::Said(format!(
+            Failure::Message(format!(
                 "package `{name}` is not a member of this workspace\nhelp: the ifunc packages are: {}",
                 known.join(", ")
             ))

@@ -48,9 +48,9 @@ impl Ran {
         self
     }
 
-    /// Asserts that the command failed with `code` and that standard error contains all of `said`.
+    /// Asserts that the command failed with `code` and that standard error contains all of `texts`.
     #[track_caller]
-    pub(crate) fn failed(self, code: i32, said: &[&str]) -> Self {
+    pub(crate) fn failed(self, code: i32, texts: &[&str]) -> Self {
         assert_eq!(
             self.code,
             Some(code),
@@ -58,8 +58,8 @@ impl Ran {
             self.err,
             self.out
         );
-        for said in said {
-            assert!(self.err.contains(said), "`{said}` is not in\n{}", self.err);
+        for text in texts {
+            assert!(self.err.contains(text), "`{text}` is not in\n{}", self.err);
         }
         self
     }

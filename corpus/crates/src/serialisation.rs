@@ -95,14 +95,14 @@ struct Header {
 pub fn zerocopy_headers(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = input;
-    while let Ok((header, behind)) = Header::ref_from_prefix(rest) {
+    while let Ok((header, after)) = Header::ref_from_prefix(rest) {
         let mut changed = *header;
         changed
             .number
             .set(header.number.get().wrapping_mul(world.seed as u32 | 1));
         changed.length = U16::new(header.length.get().rotate_left(3));
         out.extend_from_slice(changed.as_bytes());
-        rest = behind;
+        rest = after;
     }
     out.put(rest.len());
     out.put(<[U16<BigEndian>]>::ref_from_bytes(input).is_ok());

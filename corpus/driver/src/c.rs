@@ -198,8 +198,12 @@ fn build(
         .arg("-lm")
         .output()?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("`{}` cannot link it for direct calls:\n{said}", setting.compiler).into());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "`{}` cannot link it for direct calls:\n{stderr}",
+            setting.compiler
+        )
+        .into());
     }
     Ok((built, library))
 }

@@ -91,8 +91,8 @@ impl Library {
             .output()
             .map_err(|error| format!("cannot run `cc`: {error}\nhelp: install a C compiler"))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("`{}` does not compile:\n{said}", source.display()).into());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("`{}` does not compile:\n{stderr}", source.display()).into());
         }
         Ok(Self {
             _opened: open(&path)?,

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn every_difference_is_reported() {
         assert_eq!(ran(b"ab", b"c").difference(&ran(b"ab", b"c")), None);
-        for (other, says) in [
+        for (other, text) in [
             (
                 ran(b"ax", b"c"),
                 "the answer differs at byte 1: 0x62, called directly 0x78",
@@ -127,7 +127,7 @@ mod tests {
             (panicked("a.rs", 1), "called directly, it panicked at a.rs:1: why"),
         ] {
             let difference = ran(b"ab", b"c").difference(&other).unwrap();
-            assert!(difference.contains(says), "{difference}");
+            assert!(difference.contains(text), "{difference}");
         }
         let here = panicked("lib/src/a.rs", 3);
         assert_eq!(here.difference(&panicked("/somewhere/lib/src/a.rs", 3)), None);

@@ -49,11 +49,11 @@ pub(crate) fn run(
                 options.no_default_features = true;
             }
         }
-        let mut said = Diagnostics::default();
-        let built = match build_packages(&options, &mut said) {
+        let mut diagnostics = Diagnostics::default();
+        let built = match build_packages(&options, &mut diagnostics) {
             Ok(built) => built,
             Err(error) => {
-                println!("{}{error}", said.0);
+                println!("{}{error}", diagnostics.0);
                 let why = "the packages do not build";
                 for (case, _) in cases.iter().filter(|_| all) {
                     report.line(case.name, case.features, setting, None, Err(why.into()));

@@ -139,18 +139,18 @@ pub fn format_arguments(input: &[u8], world: &mut World) -> Vec<u8> {
     fn print(to: &mut dyn Write, what: fmt::Arguments<'_>) -> bool {
         to.write_fmt(what).is_ok()
     }
-    let mut room = [0_u8; 200];
-    let mut room = FixedBuffer(&mut room, 0);
+    let mut buffer = [0_u8; 200];
+    let mut buffer = FixedBuffer(&mut buffer, 0);
     let mut out = Vec::new();
     for (index, word) in words(input).chain([world.seed]).enumerate().take(50) {
         let fits = print(
-            &mut room,
+            &mut buffer,
             format_args!("{index}: {word:x}, {:?}; ", input.first()),
         );
         out.put(fits);
     }
-    out.put(room.1);
-    out.extend_from_slice(&room.0[..room.1]);
+    out.put(buffer.1);
+    out.extend_from_slice(&buffer.0[..buffer.1]);
     out
 }
 

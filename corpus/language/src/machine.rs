@@ -74,13 +74,13 @@ pub fn inline_assembly(input: &[u8], world: &mut World) -> Vec<u8> {
 #[ifunc]
 pub fn raw_memory(input: &[u8], world: &mut World) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut room: [MaybeUninit<u64>; 32] = [const { MaybeUninit::uninit() }; 32];
+    let mut buffer: [MaybeUninit<u64>; 32] = [const { MaybeUninit::uninit() }; 32];
     let mut filled = 0;
-    for (place, word) in room.iter_mut().zip(words(input)) {
+    for (place, word) in buffer.iter_mut().zip(words(input)) {
         place.write(word);
         filled += 1;
     }
-    for place in &room[..filled] {
+    for place in &buffer[..filled] {
         // SAFETY: the first `filled` elements are initialised.
         out.put(unsafe { place.assume_init() });
     }

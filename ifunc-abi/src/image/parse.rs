@@ -53,7 +53,7 @@ pub enum ImageError {
         bits: u64,
     },
     /// The length in the header, the sum of the parts and the number of bytes given differ.
-    #[error("the header says {stated} bytes, its parts make {parts}, {found} are there")]
+    #[error("the header states {stated} bytes, its parts add up to {parts}, but the image has {found}")]
     Length {
         /// `total_len`.
         stated: u64,

@@ -40,12 +40,12 @@ fn a_page_is_rendered_from_results_and_remarks() {
 #[test]
 fn invalid_results_and_unknown_figures_are_reported() {
     let error = |json, remarks| Page::of(json, remarks).err().map(|error| format!("{error:#}"));
-    let said = error("[{}]", "").unwrap_or_default();
-    assert!(said.contains("these are not results"), "{said}");
-    let said = error("[]", "\n## lat-amm\n\nIt is late.\n").unwrap_or_default();
+    let message = error("[{}]", "").unwrap_or_default();
+    assert!(message.contains("these are not results"), "{message}");
+    let message = error("[]", "\n## lat-amm\n\nIt is late.\n").unwrap_or_default();
     assert!(
-        said.contains("has a heading `lat-amm`, which is not a figure"),
-        "{said}"
+        message.contains("has a heading `lat-amm`, which is not a figure"),
+        "{message}"
     );
     assert_eq!(error("[]", ""), None);
 }

@@ -122,10 +122,10 @@ async fn ask(channel: Channel, next: Arc<AtomicU64>, end: u64) -> Result<()> {
         client.ready().await?;
         let path = PathAndQuery::from_static("/bench.Oracle/Ask");
         let codec = ProstCodec::<Number, Number>::default();
-        let said = client
+        let response = client
             .unary(tonic::Request::new(Number { number }), path, codec)
             .await?;
-        ensure!(said.get_ref().number == answer(number), "a wrong answer");
+        ensure!(response.get_ref().number == answer(number), "a wrong answer");
     }
 }
 

@@ -33,14 +33,14 @@ pub(in crate::roles) fn stream(starter: Starter) -> Result<()> {
 }
 
 fn run(mut starter: Starter, pace: Pace) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS is the target's address")?;
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS must be the target's address")?;
     let source = Source::connect(&address)?;
-    let known = source.register::<count>()?;
+    let installed = source.register::<count>()?;
     let mut arrivals = Arrivals {
-        images: Images::of(known.image(), std::process::id())?,
-        counted: known.call(&0)?.wait()?,
+        images: Images::of(installed.image(), std::process::id())?,
+        counted: installed.call(&0)?.wait()?,
         source,
-        known,
+        installed,
     };
     while let Some(slot) = starter.next::<Slot>()? {
         let mut took = Vec::with_capacity(slot.operations as usize);
@@ -62,7 +62,7 @@ struct Arrivals {
     source: Source,
     images: Images,
     /// The installed ifunc.
-    known: Registered<count>,
+    installed: Registered<count>,
     /// The target's expected counter.
     counted: u64,
 }
@@ -76,7 +76,7 @@ impl Arrivals {
         match pace {
             Pace::Calls => {
                 let there = (0..images)
-                    .map(|_| Ok(self.call(|this| &this.known)?.as_nanos() as f64))
+                    .map(|_| Ok(self.call(|this| &this.installed)?.as_nanos() as f64))
                     .collect::<Result<Vec<_>>>()?;
                 let there = median(there);
                 for fresh in &fresh {
@@ -91,7 +91,7 @@ impl Arrivals {
                 self.source.flush()?;
                 took.push(begin.elapsed().as_nanos() as f64 / images as f64);
                 self.counted += images;
-                self.call(|this| &this.known)?;
+                self.call(|this| &this.installed)?;
             }
         }
         Ok(())

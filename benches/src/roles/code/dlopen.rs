@@ -30,24 +30,24 @@ pub(in crate::roles) fn plain(starter: Starter) -> Result<()> {
 pub(in crate::roles) fn hashed(starter: Starter) -> Result<()> {
     let mut id = None;
     run(starter, move |bytes| match bytes {
-        Bytes::Made(bytes) => {
+        Bytes::Sent(bytes) => {
             id = Some(blake3::hash(bytes));
             true
         }
-        Bytes::Came(bytes) => id == Some(blake3::hash(bytes)),
+        Bytes::Received(bytes) => id == Some(blake3::hash(bytes)),
     })
 }
 
 /// The bytes to check.
 enum Bytes<'a> {
     /// As sent.
-    Made(&'a [u8]),
+    Sent(&'a [u8]),
     /// As received.
-    Came(&'a [u8]),
+    Received(&'a [u8]),
 }
 
 fn run(mut starter: Starter, mut are_right: impl FnMut(Bytes<'_>) -> bool) -> Result<()> {
-    let path = std::env::var("BENCH_LIBRARY").context("BENCH_LIBRARY is the library")?;
+    let path = std::env::var("BENCH_LIBRARY").context("BENCH_LIBRARY must be the library")?;
     let mut bytes = std::fs::read(path)?;
     let mark: Vec<u8> = MARK.iter().flat_map(|word| word.to_le_bytes()).collect();
     let at = bytes.windows(mark.len()).position(|window| window == mark);
@@ -58,10 +58,10 @@ fn run(mut starter: Starter, mut are_right: impl FnMut(Bytes<'_>) -> bool) -> Re
         for _ in 0..slot.operations {
             let expected = tally.count + 1;
             bytes[number..number + 8].copy_from_slice(&expected.to_le_bytes());
-            are_right(Bytes::Made(&bytes));
+            are_right(Bytes::Sent(&bytes));
             let begin = Instant::now();
             ensure!(
-                are_right(Bytes::Came(&bytes)),
+                are_right(Bytes::Received(&bytes)),
                 "the library's bytes are not those that were sent"
             );
             let (library, file) = open(&bytes)?;

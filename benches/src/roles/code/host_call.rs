@@ -50,7 +50,7 @@ pub(in crate::roles) fn out_of_an_ifunc(starter: Starter) -> Result<()> {
 /// A function of `BENCH_LIBRARY` calls a function of `BENCH_PROVIDER`; the dynamic loader opens both.
 pub(in crate::roles) fn through_a_got(starter: Starter) -> Result<()> {
     let open = |name: &str| -> Result<Library> {
-        let path = std::env::var_os(name).with_context(|| format!("{name} is a library"))?;
+        let path = std::env::var_os(name).with_context(|| format!("{name} must be a library"))?;
         // SAFETY: compiled from `c/step.c` and `c/steps.c`, which have no constructors.
         Ok(unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL)? })
     };

@@ -24,7 +24,7 @@ const COUNT: &[u8] = &[
     0x06, 0x06, 0x01, 0x7e, 0x01, 0x42, 0x00, 0x0b, // globals: (mut i64) 0
     0x07, 0x09, 0x01, 0x05, b'c', b'o', b'u', b'n', b't', 0x00, 0x00, // exports: count
     0x0a, 0x0d, 0x01, 0x0b, 0x00, // code: one body of 11 bytes, no locals
-    0x23, 0x00, 0x20, 0x00, 0x7c, 0x24, 0x00, 0x23, 0x00, 0x0b, // it
+    0x23, 0x00, 0x20, 0x00, 0x7c, 0x24, 0x00, 0x23, 0x00, 0x0b, // its instructions
 ];
 
 /// The `size` of a slot is that of the module. An ignored custom section pads it.
@@ -37,13 +37,13 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
             number += 1;
             let bytes = padded(slot.size, number)?;
             let begin = Instant::now();
-            let module = Module::new(&engine, &bytes).map_err(told)?;
+            let module = Module::new(&engine, &bytes).map_err(into_anyhow)?;
             let mut store = Store::new(&engine, ());
-            let instance = Instance::new(&mut store, &module, &[]).map_err(told)?;
+            let instance = Instance::new(&mut store, &module, &[]).map_err(into_anyhow)?;
             let count = instance
                 .get_typed_func::<i64, i64>(&mut store, "count")
-                .map_err(told)?;
-            let counted = count.call(&mut store, 1).map_err(told)?;
+                .map_err(into_anyhow)?;
+            let counted = count.call(&mut store, 1).map_err(into_anyhow)?;
             took.push(begin.elapsed().as_nanos() as f64);
             ensure!(counted == 1, "the module counted {counted}, not 1");
         }
@@ -56,7 +56,7 @@ pub(in crate::roles) fn run(mut starter: Starter) -> Result<()> {
 }
 
 /// Converts wasmtime's error type.
-fn told(error: wasmtime::Error) -> anyhow::Error {
+fn into_anyhow(error: wasmtime::Error) -> anyhow::Error {
     anyhow::anyhow!("{error:?}")
 }
 

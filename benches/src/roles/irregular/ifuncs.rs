@@ -14,14 +14,14 @@ const WINDOW: [usize; 2] = [64, 2048];
 
 /// `BENCH_ADDRESS` is the address to listen on: `shm:` (with a generated name), or `ucx://127.0.0.1:0`.
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
-    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS is the address to listen on")?;
+    let address = std::env::var("BENCH_ADDRESS").context("BENCH_ADDRESS must be the address to listen on")?;
     let address = match address.as_str() {
         "shm:" => format!("shm:ifunc-bench-table-{}", std::process::id()),
         address => address.to_owned(),
     };
     let words: Box<[u64]> = initial(number("BENCH_PART")?)?.collect();
     let Ok(table) = Box::<Table>::try_from(words) else {
-        anyhow::bail!("a table has another length")
+        anyhow::bail!("the table has a wrong length")
     };
     // SAFETY: the benchmark sends the code of `ifunc-bench-ifuncs`; only processes of this user can reach the
     // address.

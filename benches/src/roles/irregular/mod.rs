@@ -140,7 +140,7 @@ fn reads() -> Result<bool> {
     match std::env::var("BENCH_WORK").as_deref() {
         Ok("reads") => Ok(true),
         Ok("updates") => Ok(false),
-        _ => bail!("BENCH_WORK is `reads` or `updates`"),
+        _ => bail!("BENCH_WORK must be `reads` or `updates`"),
     }
 }
 
@@ -151,8 +151,8 @@ fn is_aggregated() -> bool {
 
 /// `BENCH_PART` is the index of a part, `BENCH_PARTS` their number.
 fn number(name: &str) -> Result<usize> {
-    let number = std::env::var(name).with_context(|| format!("{name} is needed"))?;
-    number.parse().with_context(|| format!("{name} is a number"))
+    let number = std::env::var(name).with_context(|| format!("{name} must be set"))?;
+    number.parse().with_context(|| format!("{name} must be a number"))
 }
 
 /// The initial words of a part: zeros for updates, known values for reads.

@@ -106,10 +106,10 @@ fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> CheckOp
 
 fn files(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
     for file in &args.files {
-        let known = file
+        let is_supported = file
             .extension()
             .is_some_and(|extension| ["c", "o", "a"].iter().any(|known| extension == *known));
-        if !known {
+        if !is_supported {
             return Err(Failure::Usage(format!(
                 "`{}` is not a C file (`.c`), object (`.o`) or archive (`.a`)\nhelp: check a Rust package with `cargo ifunc check -p PACKAGE`; show a library (`.so`) with `cargo ifunc inspect`",
                 file.display()

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ExpandArgs, shell: &mut Shell) -> Result<(), Failure> {
     };
     let text = expand_package(&options, view, &mut BuildProgress::new(shell))?;
     let mut file = items::parse(&text).map_err(|e| {
-        Failure::Said(format!(
+        Failure::Message(format!(
             "cannot parse rustc's expansion of package `{package}`: {e}\nhelp: `cargo rustc -p {package} --lib --profile check -- -Zunpretty=expanded` with RUSTC_BOOTSTRAP=1 prints it"
         ))
     })?;
@@ -69,7 +69,7 @@ fn only_package(args: &ExpandArgs) -> Result<String, Failure> {
 
 fn nothing(package: &str, item: Option<&str>, there: &[String]) -> Failure {
     let names: Vec<String> = there.iter().map(|name| format!("`{name}`")).collect();
-    Failure::Said(match (item, &names[..]) {
+    Failure::Message(match (item, &names[..]) {
         (_, []) => format!(
             "the library of package `{package}` uses no attribute of ifunc\nhelp: `cargo ifunc inspect` shows ifuncs in C; `--all` prints the whole library"
         ),

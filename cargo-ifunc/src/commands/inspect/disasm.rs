@@ -33,7 +33,7 @@ pub(super) fn print(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if image.arch() != ARCH_X86_64 {
-        return Err(Failure::Said(format!(
+        return Err(Failure::Message(format!(
             "the image of `{}` is not for x86-64, the only architecture that can be disassembled\nhelp: `cargo ifunc inspect` without --disasm shows the rest",
             image.name()
         )));

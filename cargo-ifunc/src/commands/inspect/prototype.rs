@@ -9,13 +9,13 @@
 pub(super) fn of(symbol: &str, signature: &str) -> Option<String> {
     let rest = signature.strip_prefix("fn ")?;
     let open = rest.find('(')?;
-    let (params, behind) = enclosed(&rest[open..])?;
+    let (params, rest) = enclosed(&rest[open..])?;
     let mut c_params = Vec::new();
     for param in split(params) {
         parameter(param, &mut c_params)?;
     }
-    let result = match behind.trim().strip_prefix("->") {
-        None if behind.trim().is_empty() => "void".into(),
+    let result = match rest.trim().strip_prefix("->") {
+        None if rest.trim().is_empty() => "void".into(),
         None => return None,
         Some(result) => result_type(result.trim(), &mut c_params)?,
     };

@@ -97,11 +97,11 @@ impl Size {
     /// Counts the bytes of `image`, of `len` bytes, whose debug object is `debug_object`.
     pub(super) fn new(image: &Image<'_>, len: usize, debug_object: &[u8]) -> Self {
         let symbols = symbols::of_debug_object(debug_object, image);
-        let known = !symbols.is_empty();
+        let has_symbols = !symbols.is_empty();
         let mut items = tables(image.header());
         let rx = image.rx().len() as u64;
         let locations = Locations::of(image);
-        let symbols = match known {
+        let symbols = match has_symbols {
             true => symbols,
             // Without symbols, the whole part is one item.
             false => vec![Symbol {
@@ -131,7 +131,7 @@ impl Size {
         Self {
             name: image.name().to_owned(),
             image_bytes: len as u64,
-            symbols: known,
+            symbols: has_symbols,
             by_kind,
             by_crate,
             items,

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &NewArgs, shell: &mut Shell) -> Result<(), Failure> {
         .unwrap_or_default();
     name::check(name)?;
     if root.exists() {
-        return Err(Failure::Said(format!(
+        return Err(Failure::Message(format!(
             "`{}` already exists\nhelp: choose another name, or remove it first",
             root.display()
         )));

@@ -43,7 +43,7 @@ pub(super) fn build(
     }
     let own = |bin: &str| match built.iter().any(|(name, _)| name == bin) {
         true => Ok(folder.join(bin)),
-        false => Err(Failure::Said(format!(
+        false => Err(Failure::Message(format!(
             "cargo built no binary `{bin}` of package `{}`",
             host.name
         ))),
@@ -104,7 +104,7 @@ fn executables(host: &Package, cargo: &CargoArgs, shell: &Shell) -> Result<Vec<(
     match child.wait().map_err(spawn)?.success() {
         true => Ok(found),
         // Cargo has already reported the errors.
-        false => Err(Failure::Said(format!(
+        false => Err(Failure::Message(format!(
             "could not compile host package `{}`",
             host.name
         ))),

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
         ..cargo.options()
     };
     let libraries = images::build(options, shell)?.ok_or_else(|| {
-        Failure::Said(format!(
+        Failure::Message(format!(
             "the host package depends on no package with an ifunc\n{HOW_TO_START}"
         ))
     })?;
@@ -82,5 +82,5 @@ pub(crate) fn run(args: &RunArgs, shell: &mut Shell) -> Result<(), Failure> {
 fn free_port(scheme: &str) -> Result<String, Failure> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     port.map(|address| format!("{scheme}://{address}"))
-        .map_err(|error| Failure::Said(format!("this host has no free port: {error}")))
+        .map_err(|error| Failure::Message(format!("this host has no free port: {error}")))
 }

@@ -30,7 +30,7 @@ const ANSWER: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(args: &TopArgs, shell: &mut Shell) -> Result<(), Failure> {
     if args.address.starts_with("loopback:") {
-        return Err(Failure::Said(
+        return Err(Failure::Message(
             "a `loopback:` address is reachable from its own process only\n\
              help: use `Target::stats` or `Target::stats_handle` in that process"
                 .into(),
@@ -105,7 +105,7 @@ fn sample(source: &Source, args: &TopArgs, screen: &mut Screen, shell: &mut Shel
                 }
                 std::thread::sleep(PAUSE);
             }
-            Err(error) => return Err(Failure::Said(explain(address, &error))),
+            Err(error) => return Err(Failure::Message(explain(address, &error))),
         }
     }
 }
@@ -144,7 +144,7 @@ fn escape(character: char) -> impl Iterator<Item = char> {
 /// The message for a failed connection.
 fn unreachable(error: &SourceError) -> Failure {
     let message = error.to_string().replace("; help: ", "\nhelp: ");
-    Failure::Said(match error {
+    Failure::Message(match error {
         SourceError::Address(_) | SourceError::Connect(ConnectError::NobodyListens { .. }) => {
             format!(
                 "{message}\nhelp: `Target::address` and the target's line `ifunc: ready ADDRESS` state its address"

@@ -113,8 +113,8 @@ impl Screen {
 
     /// Moves the cursor to the start of the previous sample.
     fn top(&mut self, size: (usize, usize)) -> String {
-        let known = self.size.replace(size);
-        if known.is_none_or(|known| known == size) {
+        let old_size = self.size.replace(size);
+        if old_size.is_none_or(|old_size| old_size == size) {
             return up(self.drawn);
         }
         // A resize has moved the lines to unknown positions.

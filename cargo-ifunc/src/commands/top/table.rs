@@ -189,15 +189,15 @@ fn sources(stats: &Stats, rates: &Rates, rows: usize, columns: usize, lines: &mu
     for source in sorted.iter().take(rows) {
         let counts = &source.counts;
         let number = source.connection;
-        let known = |id: Option<String>| id.unwrap_or_else(|| "-".into());
+        let or_dash = |id: Option<String>| id.unwrap_or_else(|| "-".into());
         let us = if number == stats.asked_by { " (top)" } else { "" };
         let stalls = count(counts.stalls as f64);
         table.row(
             PLAIN,
             [
                 format!("{number}{us}"),
-                known(source.pid.map(|pid| pid.to_string())),
-                known(source.uid.map(|uid| uid.to_string())),
+                or_dash(source.pid.map(|pid| pid.to_string())),
+                or_dash(source.uid.map(|uid| uid.to_string())),
                 count(rate(source)),
                 bytes(rates.source_bytes.get(&number).copied().unwrap_or(0.0)),
                 count(counts.executed as f64),

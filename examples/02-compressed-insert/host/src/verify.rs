@@ -36,14 +36,14 @@ pub fn verify(folder: &Path, database: &Path) -> Result<Verified, Box<dyn Error>
     for path in files::below(folder)?.files {
         let mut file = File::open(folder.join(&path))?;
         for piece in Piece::all(&path) {
-            let said = |what| format!("`{}` {what}", path.display());
+            let error = |what| format!("`{}` {what}", path.display());
             let mut bytes = Vec::new();
             file.by_ref().take(MAX_VALUE as u64).read_to_end(&mut bytes)?;
             let record = records
                 .get(&*piece.key())?
-                .ok_or_else(|| said("is not in the database"))?;
+                .ok_or_else(|| error("is not in the database"))?;
             if record.value() != bytes {
-                return Err(said("differs from the database").into());
+                return Err(error("differs from the database").into());
             }
             verified.bytes += bytes.len() as u64;
             if bytes.len() < MAX_VALUE {

@@ -95,14 +95,14 @@ pub enum Dfa<'a> {
 /// Selects the lines that match a regular expression.
 #[ifunc(codec = postcard, idempotent)]
 pub fn search(wanted: Search<'_>, document: &Document, ctx: &mut Context) -> Page {
-    let (read, room) = (reader(document), ctx.answer_capacity());
+    let (read, capacity) = (reader(document), ctx.answer_capacity());
     match wanted.dfa {
         Dfa::Dense(bytes) => {
             let words = pattern::aligned(bytes);
             let mut pattern = pattern::dense(&words, bytes.len());
-            page::choose(read, wanted.from, room, &mut pattern)
+            page::choose(read, wanted.from, capacity, &mut pattern)
         }
-        Dfa::Sparse(bytes) => page::choose(read, wanted.from, room, &mut pattern::sparse(bytes)),
+        Dfa::Sparse(bytes) => page::choose(read, wanted.from, capacity, &mut pattern::sparse(bytes)),
     }
 }
 
