@@ -118,7 +118,7 @@ impl<'a, Image> Invocation<'a, Image> {
 /// Why an invocation has no answer, and the detail that the source is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// What the status of the completion says.
+    /// The status of the completion.
     pub why: Failure,
     /// As `ifunc_abi::status` defines it for the status.
     pub detail: Vec<u8>,

@@ -65,7 +65,7 @@ struct Gate {
     stack_top: usize,
     stack_low: usize,
     side: Cell<Side>,
-    /// Boxed: every invocation looks whether there is one.
+    /// Boxed: every invocation checks whether there is one.
     escape: UnsafeCell<Option<Box<Escape>>>,
 }
 
@@ -267,7 +267,7 @@ const SAME: GateToken = GateToken::new(0);
 
 impl FloatControl {
     /// The ifunc's, while a host function runs: MXCSR in bits 0–31, the control word of the x87 in 32–47, and a
-    /// bit that says that they are present.
+    /// bit that is always set.
     fn remember(self) -> GateToken {
         let (mxcsr, x87) = self.words();
         GateToken::new(1 << 48 | u64::from(x87) << 32 | u64::from(mxcsr))
@@ -461,7 +461,7 @@ mod tests {
         let mut thread = ExecThread::new(1 << 20).unwrap();
         let mut seen = 0;
         assert_eq!(run(&mut thread, rounds, &mut seen), Ok(1));
-        // All exceptions masked, to nearest, x87 in extended precision: what a thread begins with.
+        // All exceptions masked, to nearest, x87 in extended precision: a thread's initial state.
         assert_eq!(seen, 0x1f80 << 16 | 0x037f);
     }
 

@@ -71,7 +71,7 @@ extern "C" fn stack_chk_fail() -> ! {
 /// `abort` of the C library, where a host allows it: it ends the invocation, not the target.
 pub(crate) extern "C" fn abort() -> ! {
     // SAFETY: as in `stack_chk_fail`; a function of the C library that called back (`qsort`) loses at most memory, which
-    // is what the C standard says of leaving it by `longjmp`.
+    // is what the C standard allows for leaving it by `longjmp`.
     unsafe { escape_with_panic(b"abort() was called", b"", 0, 0) }
 }
 

@@ -34,7 +34,7 @@ pub use arch::{ARCH, cpu_features};
 pub use debug::DebugInfo;
 pub use executor::{Executor, Failed, Invocation, Observer};
 pub use gate::{ExecThread, Session};
-pub use image::{GotEntry, ImageProperties, InstalledImage, SharedBytes, ValidImage};
+pub use image::{GotEntry, IdHasher, IdMap, ImageProperties, InstalledImage, SharedBytes, ValidImage};
 pub use in_process::{InProcess, InProcessOptions};
 pub use refusal::Refusal;
 pub use symbols::{DuplicateExport, HostSymbols, InvalidSoname, NamedSet};

@@ -7,7 +7,7 @@ use ifunc_abi::status::Rejection;
 /// An image is not installed: the reason, and the detail that the source is sent beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the status of the completion says.
+    /// The status of the completion.
     pub reason: Rejection,
     /// Shared: every frame that names the refused image completes with it.
     pub detail: Arc<str>,

@@ -227,7 +227,7 @@ pub(crate) struct FloatControl {
 }
 
 impl FloatControl {
-    /// Bits of MXCSR that only say what has happened.
+    /// Bits of MXCSR that only record exceptions.
     const STATUS: u32 = 0x3f;
 
     /// As it is now.

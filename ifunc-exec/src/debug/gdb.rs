@@ -1,8 +1,8 @@
-//! The interface by which a just-in-time compiler tells gdb (and lldb) of its code: a list of symbol files in memory, and
-//! a function that is called whenever the list changed, at which a debugger sets a breakpoint. See "JIT Compilation
+//! The interface by which a just-in-time compiler registers code with gdb (and lldb): a list of symbol files in memory, and
+//! a function that is called after every change of the list. A debugger sets a breakpoint there. See "JIT Compilation
 //! Interface" in gdb's manual.
 //!
-//! List and function are weak symbols, so that a process that also has LLVM or another such compiler in it has one list.
+//! List and function are weak symbols, so that a process that also holds LLVM or another such compiler has one list.
 
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,8 +61,7 @@ unsafe extern "C" {
     static mut __jit_debug_descriptor: Descriptor;
 }
 
-/// Held by whoever changes the list. Others in this process that have the list too (see above) have locks of their own:
-/// that is how the interface is.
+/// Held to change the list. Other compilers in this process have locks of their own: the interface defines none.
 static LIST: Mutex<()> = Mutex::new(());
 
 fn lock() -> MutexGuard<'static, ()> {
@@ -103,9 +102,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // At UNREGISTER gdb forgets the file, but looks over its breakpoints only at the next REGISTER: then it writes
-        // into the code what was there before a breakpoint. That must be while this code is still there, not when
-        // another image lies at its address. So there is a next one now, of a file in which nothing is.
+        // At UNREGISTER gdb forgets the file, but updates its breakpoints only at the next REGISTER: then it restores the
+        // code under a breakpoint. That must happen while this code is still mapped, before another image lies at its
+        // address. So a file without contents is registered now.
         let nothing = symfile::empty();
         let mut last = Entry {
             next: ptr::null_mut(),
@@ -125,7 +124,7 @@ impl Drop for Registration {
     }
 }
 
-/// Puts an entry at the front of the list and lets a debugger look.
+/// Puts an entry at the front of the list and notifies a debugger.
 ///
 /// # Safety
 /// The lock must be held; the entry must stay alive until it [`leave`]s, as every other in the list does.
@@ -139,11 +138,11 @@ unsafe fn enter(entry: *mut Entry) {
             (*first).previous = entry;
         }
         (*descriptor).first = entry;
-        tell(descriptor, entry, REGISTER);
+        notify(descriptor, entry, REGISTER);
     }
 }
 
-/// Takes an entry out of the list and lets a debugger look.
+/// Takes an entry out of the list and notifies a debugger.
 ///
 /// # Safety
 /// The lock must be held and the entry be in the list.
@@ -159,17 +158,17 @@ unsafe fn leave(entry: *mut Entry) {
         if !next.is_null() {
             (*next).previous = previous;
         }
-        tell(descriptor, entry, UNREGISTER);
+        notify(descriptor, entry, UNREGISTER);
     }
 }
 
-/// Lets a debugger look.
+/// Notifies a debugger.
 ///
 /// # Safety
 /// The lock must be held.
-unsafe fn tell(descriptor: *mut Descriptor, entry: *mut Entry, action: u32) {
-    // SAFETY: the lock is held. What is behind the pointers is written before the call: the compiler knows nothing of
-    // the function.
+unsafe fn notify(descriptor: *mut Descriptor, entry: *mut Entry, action: u32) {
+    // SAFETY: the lock is held. The fields are written before the call, because the compiler does not know what the function
+    // reads.
     unsafe {
         (*descriptor).relevant = entry;
         (*descriptor).action = action;

@@ -1,6 +1,6 @@
 //! The code cache: what is installed, by id, and what is evicted when room is needed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
@@ -9,7 +9,7 @@ use ifunc_abi::status::Rejection;
 
 use super::install::install;
 use super::validate::memory_of;
-use super::{InstalledImage, ValidImage};
+use super::{IdMap, InstalledImage, ValidImage};
 use crate::arena::{Arena, ArenaError};
 use crate::debug::DebugRegistry;
 use crate::{Observer, Refusal};
@@ -20,7 +20,7 @@ use crate::{Observer, Refusal};
 pub(crate) struct CodeCache {
     arena: Arena,
     debug: DebugRegistry,
-    images: HashMap<ImageId, Entry>,
+    images: IdMap<Entry>,
     /// When they were last bound → which: the one bound longest ago is first.
     ages: BTreeMap<u64, ImageId>,
     /// Most bytes that images take, their originals included.
@@ -48,7 +48,7 @@ impl CodeCache {
         Ok(Self {
             arena: Arena::new(max_bytes)?,
             debug,
-            images: HashMap::new(),
+            images: IdMap::default(),
             ages: BTreeMap::new(),
             max_bytes,
             bytes: 0,

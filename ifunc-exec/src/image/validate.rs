@@ -29,7 +29,7 @@ impl<'a> ValidImage<'a> {
         self.bytes
     }
 
-    /// What they say.
+    /// The bytes, parsed.
     #[must_use]
     pub fn image(&self) -> &Image<'a> {
         &self.image

@@ -1,6 +1,7 @@
-//! What is counted while frames are dealt with: a load, an addition and a store each, because only one thread at a time
-//! deals with a connection. Whoever reads adds up what all have counted.
+//! The counters of a connection: a load, an addition and a store each, because one thread at a time polls a connection.
+//! A snapshot adds them up.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use ifunc_abi::ImageId;
 use ifunc_abi::stats::{Counts, DurationHistogram, IfuncCounts, Reason, Tally, Timing};
 use ifunc_abi::status::{Failure, Rejection};
 
-/// A number that one thread at a time adds to, and any may read.
+/// A count that one thread at a time adds to, and that any thread may read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -56,14 +57,14 @@ impl Reasons {
     }
 }
 
-/// What a connection counts of everything that no image runs for.
+/// What a connection counts apart from invocations.
 #[derive(Debug, Default)]
 pub(crate) struct LinkCounters {
-    /// Frames that no image ran for.
+    /// Frames that ran no image.
     pub(crate) other_frames: Counter,
-    /// Bytes of images, and of payloads that were not run.
+    /// Bytes of images, and of payloads of rejected invocations.
     pub(crate) bytes_in: Counter,
-    /// Bytes of reasons.
+    /// Bytes of details.
     pub(crate) bytes_out: Counter,
     pub(crate) installs: Counter,
     pub(crate) failed: Reasons,
@@ -74,7 +75,7 @@ pub(crate) struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Its next frame has to wait, or no longer.
+    /// Whether its next frame has to wait.
     pub(crate) fn stalled(&self, now: bool) {
         if now && !self.stalled.load(Relaxed) {
             self.stalls.add(1);
@@ -97,7 +98,7 @@ impl LinkCounters {
     }
 }
 
-/// What a connection counts of the image that a handle stands for. In one cache line, which nobody else writes.
+/// What a connection counts of the image that a handle is bound to, in one cache line that only its thread writes.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct HandleCounters {
@@ -112,12 +113,12 @@ pub(crate) struct HandleCounters {
     next_timed: Counter,
     timing: Timing,
     times: std::sync::Arc<SharedTimes>,
-    /// Installs of what the handle stood for already.
+    /// Installs of the image that the handle was bound to already.
     installs: Counter,
     pub(super) id: ImageId,
 }
 
-/// Invocations of a handle that are all timed, when they are sampled; and how many of the later ones are one sample.
+/// When invocations are sampled, the first so many of a handle are timed, and then one in so many.
 const SAMPLE: u64 = 64;
 
 impl HandleCounters {
@@ -146,7 +147,7 @@ impl HandleCounters {
         self.hits.get() >= self.next_timed.get()
     }
 
-    /// An invocation has ended well.
+    /// An invocation ended with an answer.
     #[inline]
     pub(crate) fn executed(&self, payload: usize, answer: usize) {
         self.hits.add(1);
@@ -156,18 +157,18 @@ impl HandleCounters {
         }
     }
 
-    /// An invocation has ended, and not well.
+    /// An invocation failed.
     pub(crate) fn failed(&self, payload: usize) {
         self.executed(payload, 0);
         self.failed.add(1);
     }
 
-    /// The image came once more.
+    /// The image was installed once more.
     pub(super) fn installed_again(&self) {
         self.installs.add(1);
     }
 
-    /// The next invocation is no frame of its own. Told before it is counted.
+    /// The next invocation is no frame of its own. Called before that is counted.
     #[inline]
     pub(crate) fn batched(&self) {
         self.batched.add(1);
@@ -178,7 +179,7 @@ impl HandleCounters {
         self.hits.get().saturating_sub(self.batched.get())
     }
 
-    /// An invocation that began has ended. Told before it is counted.
+    /// Records the duration of an invocation. Called before that is counted.
     #[cold]
     pub(crate) fn time(&self, took: Duration) {
         self.times
@@ -191,7 +192,7 @@ impl HandleCounters {
             .add(self.hits.get() + next - self.next_timed.get());
     }
 
-    /// Without the times, which are the image's, and the first install, which is counted elsewhere.
+    /// Without the times, which belong to the image, and the first install, which `Metrics` counts.
     pub(super) fn counts(&self) -> IfuncCounts {
         IfuncCounts {
             hits: self.hits.get(),
@@ -204,34 +205,42 @@ impl HandleCounters {
     }
 }
 
-/// The times of an image's invocations, of all connections and threads: few are timed, so they can share.
+/// The durations of an image's invocations, of all connections and threads: few are timed, so they can share.
+#[derive(Debug, Default)]
+pub(super) struct SharedTimes(OnceLock<Box<Histogram>>);
+
+/// Made by the first invocation that is timed, so that an install pays nothing for it.
 #[derive(Debug)]
-pub(super) struct SharedTimes {
+struct Histogram {
     buckets: [AtomicU64; DurationHistogram::BUCKETS],
     sum_ns: AtomicU64,
     max_ns: AtomicU64,
 }
 
-impl Default for SharedTimes {
-    fn default() -> Self {
-        Self {
-            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-            sum_ns: AtomicU64::new(0),
-            max_ns: AtomicU64::new(0),
-        }
-    }
-}
-
 impl SharedTimes {
     fn record(&self, ns: u64) {
-        self.buckets[DurationHistogram::bucket(ns)].fetch_add(1, Relaxed);
-        self.sum_ns.fetch_add(ns, Relaxed);
-        self.max_ns.fetch_max(ns, Relaxed);
+        let histogram = self.0.get_or_init(|| {
+            Box::new(Histogram {
+                buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+                sum_ns: AtomicU64::new(0),
+                max_ns: AtomicU64::new(0),
+            })
+        });
+        histogram.buckets[DurationHistogram::bucket(ns)].fetch_add(1, Relaxed);
+        histogram.sum_ns.fetch_add(ns, Relaxed);
+        histogram.max_ns.fetch_max(ns, Relaxed);
     }
 
     pub(super) fn times(&self) -> DurationHistogram {
-        let counts = self.buckets.iter().map(|bucket| bucket.load(Relaxed));
-        DurationHistogram::from_counts(counts, self.sum_ns.load(Relaxed), self.max_ns.load(Relaxed))
+        let Some(histogram) = self.0.get() else {
+            return DurationHistogram::default();
+        };
+        let counts = histogram.buckets.iter().map(|bucket| bucket.load(Relaxed));
+        DurationHistogram::from_counts(
+            counts,
+            histogram.sum_ns.load(Relaxed),
+            histogram.max_ns.load(Relaxed),
+        )
     }
 }
 

@@ -1,7 +1,7 @@
-//! Who counts what, and what those that are gone had counted.
+//! The metrics of a target: what its connections count, and what closed ones had counted.
 //!
-//! Connections count for themselves, without a lock. The metrics knows their counters, and takes over what they have counted when a handle is given
-//! back or a connection ends: under one lock, so that whoever reads finds everything once.
+//! A connection counts into counters of its own, without a lock. The metrics know these counters, and add up what they hold
+//! when a handle is released or a connection ends. Both happen under one lock, so that a reader finds every count once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,13 +11,13 @@ use std::time::Instant;
 use ifunc_abi::ImageId;
 use ifunc_abi::stats::{Counts, IfuncCounts, Timing};
 use ifunc_abi::status::Rejection;
+use ifunc_exec::{IdMap, InstalledImage, Observer};
 
 use super::counters::{HandleCounters, LinkCounters, SharedTimes};
 use crate::policy::SourceInfo;
-use ifunc_exec::{InstalledImage, Observer};
 
-/// Most ifuncs that are remembered of those that are not installed.
-const REMEMBERED: usize = 1024;
+/// Most ifuncs that are kept of those that are not installed.
+const MAX_UNINSTALLED: usize = 1024;
 
 /// What a target has counted.
 #[derive(Debug)]
@@ -27,51 +27,53 @@ pub(crate) struct Metrics {
     pub(super) timing: Timing,
     pub(super) code_bytes: u64,
     pub(super) max_images: u64,
-    /// Snapshots taken so far: a number for each.
+    /// Number of the last snapshot.
     pub(super) snapshots: AtomicU64,
-    ledger: Mutex<Ledger>,
+    tables: Mutex<Tables>,
 }
 
+/// What is counted by connection and by ifunc.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    pub(super) sources: BTreeMap<u64, SourceEntry>,
-    pub(super) ifuncs: HashMap<ImageId, IfuncEntry>,
+pub(super) struct Tables {
+    pub(super) sources: BTreeMap<u64, SourceRecord>,
+    pub(super) ifuncs: IdMap<IfuncRecord>,
+    /// Connections so far.
     pub(super) connected: u64,
-    /// What the connections counted that are over.
-    pub(super) departed: Counts,
-    /// What was counted of ifuncs that are not remembered.
+    /// The sum of closed connections.
+    pub(super) closed: Counts,
+    /// The sum of ifuncs whose records were dropped.
     pub(super) forgotten: IfuncCounts,
-    /// Entries of `ifuncs` that are not installed, by when they were touched: the one touched longest ago is first.
-    gone: BTreeMap<u64, ImageId>,
+    /// Records of `ifuncs` that are not installed, by when they were touched: the one touched longest ago is first.
+    uninstalled: BTreeMap<u64, ImageId>,
     clock: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct SourceEntry {
+pub(super) struct SourceRecord {
     pub(super) info: SourceInfo,
     pub(super) since: Instant,
     pub(super) lanes: Vec<String>,
     pub(super) link: Arc<LinkCounters>,
     pub(super) handles: HashMap<u32, Arc<HandleCounters>>,
-    /// What handles counted that were given back.
-    pub(super) past: Counts,
+    /// The sum of released handles.
+    pub(super) released: Counts,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct IfuncEntry {
+pub(super) struct IfuncRecord {
     pub(super) name: String,
     pub(super) size: u64,
     /// 0: not installed.
     pub(super) memory: u64,
-    /// What handles counted that were given back; and installs and refusals.
-    pub(super) past: IfuncCounts,
+    /// The sum of released handles, with installs and refusals.
+    pub(super) released: IfuncCounts,
     pub(super) times: Arc<SharedTimes>,
-    /// Handles that stand for it.
+    /// Handles that it is bound to.
     pub(super) bound: u64,
     touched: u64,
 }
 
-/// What an image says of itself.
+/// An image by its own account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About<'a> {
     pub(crate) id: &'a ImageId,
@@ -88,16 +90,16 @@ impl Metrics {
             code_bytes: code_bytes as u64,
             max_images: max_images as u64,
             snapshots: AtomicU64::new(0),
-            ledger: Mutex::default(),
+            tables: Mutex::default(),
         })
     }
 
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // Numbers: those of a thread that panicked are as good as any.
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Counts stay usable after a panic.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which snapshot this is.
+    /// The number of a new snapshot.
     pub(crate) fn next_snapshot(&self) -> u64 {
         self.snapshots.fetch_add(1, Relaxed) + 1
     }
@@ -105,20 +107,20 @@ impl Metrics {
     /// A source has connected.
     pub(crate) fn connected(self: &Arc<Self>, info: SourceInfo, lanes: Vec<String>) -> SourceMetrics {
         let link = Arc::<LinkCounters>::default();
-        let mut ledger = self.ledger();
-        ledger.connected += 1;
-        ledger.sources.insert(
+        let mut tables = self.tables();
+        tables.connected += 1;
+        tables.sources.insert(
             info.connection,
-            SourceEntry {
+            SourceRecord {
                 info,
                 since: Instant::now(),
                 lanes,
                 link: link.clone(),
                 handles: HashMap::new(),
-                past: Counts::default(),
+                released: Counts::default(),
             },
         );
-        drop(ledger);
+        drop(tables);
         SourceMetrics {
             metrics: self.clone(),
             number: info.connection,
@@ -128,72 +130,78 @@ impl Metrics {
 }
 
 impl Observer for Metrics {
-    /// An image was written into code memory.
     fn installed(&self, image: &InstalledImage) {
-        let mut ledger = self.ledger();
-        let entry = ledger.ifunc(&image.id, &image.name, 0);
-        // At least 1: nothing that is installed takes nothing.
-        entry.memory = image.footprint().max(1) as u64;
-        let touched = entry.touched;
-        ledger.gone.remove(&touched);
+        let mut tables = self.tables();
+        // At least 1: 0 says that it is not installed.
+        let memory = image.footprint().max(1) as u64;
+        let touched = tables.ifunc(&image.id, &image.name, |record| {
+            record.memory = memory;
+            record.touched
+        });
+        tables.uninstalled.remove(&touched);
     }
 
-    /// An image was taken out of code memory.
     fn evicted(&self, id: &ImageId) {
-        let mut guard = self.ledger();
-        let ledger = &mut *guard;
-        if let Some(entry) = ledger.ifuncs.get_mut(id).filter(|entry| entry.memory != 0) {
-            entry.memory = 0;
-            ledger.gone.insert(entry.touched, *id);
-            ledger.forget(REMEMBERED);
+        let mut guard = self.tables();
+        let tables = &mut *guard;
+        if let Some(record) = tables.ifuncs.get_mut(id).filter(|record| record.memory != 0) {
+            record.memory = 0;
+            tables.uninstalled.insert(record.touched, *id);
+            tables.forget(MAX_UNINSTALLED);
         }
     }
 }
 
-impl Ledger {
-    /// The entry of an image, made if there is none.
-    fn ifunc(&mut self, id: &ImageId, name: &str, size: usize) -> &mut IfuncEntry {
+impl Tables {
+    /// Changes the record of an image, which is made if there is none, and touches it.
+    fn ifunc<R>(&mut self, id: &ImageId, name: &str, change: impl FnOnce(&mut IfuncRecord) -> R) -> R {
         self.clock += 1;
-        if !self.ifuncs.contains_key(id) {
-            // It takes a place, as long as it is not installed.
-            self.forget(REMEMBERED - 1);
+        if let Some(record) = self.ifuncs.get_mut(id) {
+            if record.memory == 0 {
+                self.uninstalled.remove(&record.touched);
+                self.uninstalled.insert(self.clock, *id);
+            }
+            record.touched = self.clock;
+            return change(record);
         }
-        let entry = self.ifuncs.entry(*id).or_insert_with(|| IfuncEntry {
+        let mut record = IfuncRecord {
             name: name.to_owned(),
-            ..IfuncEntry::default()
-        });
-        if entry.memory == 0 {
-            self.gone.remove(&entry.touched);
-            self.gone.insert(self.clock, *id);
+            touched: self.clock,
+            ..IfuncRecord::default()
+        };
+        let result = change(&mut record);
+        // Room for it when it is evicted, if it is installed now.
+        self.forget(MAX_UNINSTALLED - 1);
+        if record.memory == 0 {
+            self.uninstalled.insert(self.clock, *id);
         }
-        entry.touched = self.clock;
-        entry.size = entry.size.max(size as u64);
-        entry
+        self.ifuncs.insert(*id, record);
+        result
     }
 
-    /// Makes what is remembered of the ifuncs that are not installed fit.
+    /// Drops records of ifuncs that are not installed until there are at most `most`.
     fn forget(&mut self, most: usize) {
-        while self.gone.len() > most {
+        while self.uninstalled.len() > most {
             let is_free = |id: &ImageId| self.ifuncs.get(id).is_none_or(|entry| entry.bound == 0);
-            let Some((&touched, &id)) = self.gone.iter().find(|(_, id)| is_free(id)) else {
+            let Some((&touched, &id)) = self.uninstalled.iter().find(|(_, id)| is_free(id)) else {
                 return;
             };
-            self.gone.remove(&touched);
+            self.uninstalled.remove(&touched);
             let Some(entry) = self.ifuncs.remove(&id) else {
                 continue;
             };
-            self.forgotten.merge(&entry.past);
+            self.forgotten.merge(&entry.released);
             self.forgotten.times.merge(&entry.times.times());
         }
     }
 }
 
-/// What a connection writes into the metrics. Dropped, the connection is over.
+/// What a connection counts. Dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct SourceMetrics {
     metrics: Arc<Metrics>,
     number: u64,
-    /// What it counts by itself.
+    /// Its own counters.
     pub(crate) link: Arc<LinkCounters>,
 }
 
@@ -205,16 +213,18 @@ impl SourceMetrics {
     /// An image was bound to a handle that was free.
     pub(crate) fn bound(&self, handle: u32, about: About<'_>) -> HandleMetrics {
         self.link.installs.add(1);
-        let mut ledger = self.metrics.ledger();
-        let entry = ledger.ifunc(about.id, about.name, about.size);
-        entry.past.installs += 1;
-        entry.bound += 1;
-        let times = entry.times.clone();
+        let mut tables = self.metrics.tables();
+        let times = tables.ifunc(about.id, about.name, |record| {
+            record.size = record.size.max(about.size as u64);
+            record.released.installs += 1;
+            record.bound += 1;
+            record.times.clone()
+        });
         let counters = Arc::new(HandleCounters::new(*about.id, times, self.metrics.timing));
-        if let Some(source) = ledger.sources.get_mut(&self.number) {
+        if let Some(source) = tables.sources.get_mut(&self.number) {
             source.handles.insert(handle, counters.clone());
         }
-        drop(ledger);
+        drop(tables);
         HandleMetrics {
             metrics: self.metrics.clone(),
             source: self.number,
@@ -223,35 +233,37 @@ impl SourceMetrics {
         }
     }
 
-    /// A handle was bound to what it already stands for.
+    /// A handle was bound once more to the image that it is bound to.
     pub(crate) fn bound_again(&self, handle: &HandleMetrics) {
         self.link.installs.add(1);
         handle.counters.installed_again();
     }
 
-    /// An image was not installed. What it says of itself is worth nothing before its bytes were compared with its id.
+    /// An image was refused. `about` is `None` until its bytes were compared with its id.
     pub(crate) fn refused(&self, reason: Rejection, about: Option<About<'_>>) {
         self.link.refused.count(reason);
         if let Some(about) = about {
-            let mut ledger = self.metrics.ledger();
-            let entry = ledger.ifunc(about.id, about.name, about.size);
-            entry.past.refused.add(reason, 1);
+            let mut tables = self.metrics.tables();
+            tables.ifunc(about.id, about.name, |record| {
+                record.size = record.size.max(about.size as u64);
+                record.released.refused.add(reason, 1);
+            });
         }
     }
 }
 
 impl Drop for SourceMetrics {
     fn drop(&mut self) {
-        let mut ledger = self.metrics.ledger();
-        if let Some(source) = ledger.sources.remove(&self.number) {
+        let mut tables = self.metrics.tables();
+        if let Some(source) = tables.sources.remove(&self.number) {
             let mut counts = source.link.counts();
-            counts.merge(&source.past);
-            ledger.departed.merge(&counts);
+            counts.merge(&source.released);
+            tables.closed.merge(&counts);
         }
     }
 }
 
-/// What a handle counts. Dropped, it is given back.
+/// What a handle counts. Dropping it releases the handle.
 #[derive(Debug)]
 pub(crate) struct HandleMetrics {
     metrics: Arc<Metrics>,
@@ -263,23 +275,23 @@ pub(crate) struct HandleMetrics {
 impl Drop for HandleMetrics {
     fn drop(&mut self) {
         let (counted, frames) = (self.counters.counts(), self.counters.frames());
-        let mut guard = self.metrics.ledger();
-        let ledger = &mut *guard;
-        if let Some(entry) = ledger.ifuncs.get_mut(&self.counters.id) {
-            entry.past.merge(&counted);
+        let mut guard = self.metrics.tables();
+        let tables = &mut *guard;
+        if let Some(entry) = tables.ifuncs.get_mut(&self.counters.id) {
+            entry.released.merge(&counted);
             entry.bound -= 1;
         }
-        let mut past = &mut ledger.departed;
-        if let Some(source) = ledger.sources.get_mut(&self.source) {
+        let mut released = &mut tables.closed;
+        if let Some(source) = tables.sources.get_mut(&self.source) {
             source.handles.remove(&self.handle);
-            past = &mut source.past;
+            released = &mut source.released;
         }
-        add_invocations(past, &counted, frames);
+        add_invocations(released, &counted, frames);
     }
 }
 
-/// Adds what a handle counted to what its connection did, and how many of the invocations were `frames` of their own. Why
-/// they failed, the connection counts itself.
+/// Adds a handle's invocations to its connection's counts; `frames` of them were frames of their own. The connection itself
+/// counts why invocations failed.
 pub(super) fn add_invocations(counts: &mut Counts, of_handle: &IfuncCounts, frames: u64) {
     counts.frames += frames;
     counts.executed += of_handle.hits.saturating_sub(of_handle.failed);

@@ -1,4 +1,4 @@
-//! A snapshot on its way to a source that asked, page by page.
+//! A snapshot that a source reads page by page.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use zerocopy::IntoBytes;
 
 use super::metrics::Metrics;
 
-/// Least time between two snapshots of one connection: whoever asks sooner is told the one before again.
+/// Least time between two snapshots of one connection: a request before that gets the previous one again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A pause is at least so many times as long as the snapshot before it took.
+/// A pause is at least this many times as long as the previous snapshot took.
 const SHARE: u32 = 20;
 
-/// The snapshot that a source is reading: one per connection, the last that it asked for.
+/// The snapshot that a source reads: one per connection, the last that it requested.
 #[derive(Debug)]
 pub(crate) struct Pages {
     number: u64,
@@ -68,13 +68,13 @@ impl Pages {
         let bytes = match &self.bytes {
             Ok(bytes) => bytes,
             Err(Rejection::TooLarge) => {
-                return rejected(Rejection::TooLarge, "what was counted is too much to be told");
+                return rejected(Rejection::TooLarge, "the metrics are too large to be sent");
             }
             Err(why) => return rejected(*why, ""),
         };
         let part = &bytes[offset..];
         let part = &part[..part.len().min(room)];
-        // Not 0 as long as it is told again.
+        // Not 0 while the same snapshot is served again.
         let micros = cached_for.as_nanos().div_ceil(1000);
         let head = PageHead {
             version: VERSION.into(),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_too_often_is_told_the_same_again() {
+    fn a_request_that_comes_too_early_gets_the_same_snapshot() {
         let metrics = Metrics::new("shm:x".into(), Timing::Off, 1, 1);
         let mut pages = Pages::default();
         let began = Instant::now();
@@ -127,18 +127,18 @@ mod tests {
         let room = PageHead::SIZE + 10;
         let (first, offset, cached_for, len, total) = ask(0, room, millis(0));
         assert_eq!((offset, cached_for, len), (0, 0, 10));
-        // Its further pages are there at once, and as often as they are asked for.
+        // Its further pages are served at once, and as often as they are requested.
         for _ in 0..3 {
             let rest = total - 10;
             assert_eq!(ask(10, 1 << 16, millis(1)), (first, 10, 0, rest as usize, total));
         }
-        // From its beginning, or behind its end: the same one, as long as it is too soon.
+        // From its beginning, or past its end: the same one, as long as it is too early.
         for offset in [0, total, u32::MAX, 0] {
             let (same, offset, cached_for, ..) = ask(offset, room, millis(2));
             assert_eq!((same, offset), (first, 0));
             assert!(cached_for >= 48_000, "{cached_for}");
         }
-        // However long the first one took on a machine that is busy.
+        // However long the first one took on a busy machine.
         let later = millis(3_600_000);
         let (second, _, cached_for, ..) = ask(0, room, later);
         assert_eq!((second, cached_for), (first + 1, 0));
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not_tried_at_every_question() {
+    fn a_snapshot_that_is_too_large_is_not_taken_at_every_request() {
         let metrics = Metrics::new("x".repeat(MAX_BYTES), Timing::Off, 1, 1);
         let mut pages = Pages::default();
         let now = Instant::now();
         for _ in 0..3 {
             let (status, why) = pages.page(&metrics, 1, 0, 1 << 16, now);
             assert_eq!(status, Status::Rejected(Rejection::TooLarge));
-            assert_eq!(why, b"what was counted is too much to be told");
+            assert_eq!(why, b"the metrics are too large to be sent");
         }
         assert_eq!(metrics.next_snapshot(), 2, "one was taken");
         let (status, why) = pages.page(&metrics, 1, 0, PageHead::SIZE, now);

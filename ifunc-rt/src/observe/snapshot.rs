@@ -1,4 +1,4 @@
-//! Adding up.
+//! A snapshot: the sum of all counters.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,18 +11,18 @@ use ifunc_abi::stats::{CodeMemory, IfuncCounts, IfuncStats, SourceStats, Stats};
 use super::metrics::{Metrics, add_invocations};
 
 impl Metrics {
-    /// What was counted so far, as connection `asked_by` is told it.
+    /// What was counted so far, for connection `asked_by`.
     pub(super) fn snapshot(&self, asked_by: u64) -> Stats {
-        let guard = self.ledger();
-        let ledger = &*guard;
+        let guard = self.tables();
+        let tables = &*guard;
         let now = Instant::now();
         let since = |then: Instant| u64::try_from((now - then).as_nanos()).unwrap_or(u64::MAX);
-        let mut total = ledger.departed.clone();
+        let mut total = tables.closed.clone();
         let mut of_ifuncs: HashMap<ImageId, IfuncCounts> = HashMap::new();
-        let mut sources = Vec::with_capacity(ledger.sources.len());
-        for source in ledger.sources.values() {
+        let mut sources = Vec::with_capacity(tables.sources.len());
+        for source in tables.sources.values() {
             let mut counts = source.link.counts();
-            counts.merge(&source.past);
+            counts.merge(&source.released);
             for handle in source.handles.values() {
                 let counted = handle.counts();
                 add_invocations(&mut counts, &counted, handle.frames());
@@ -45,10 +45,10 @@ impl Metrics {
             max_images: self.max_images,
             ..CodeMemory::default()
         };
-        let mut ifuncs = Vec::with_capacity(ledger.ifuncs.len());
-        for (id, entry) in &ledger.ifuncs {
+        let mut ifuncs = Vec::with_capacity(tables.ifuncs.len());
+        for (id, entry) in &tables.ifuncs {
             let mut counts = of_ifuncs.remove(id).unwrap_or_default();
-            counts.merge(&entry.past);
+            counts.merge(&entry.released);
             counts.times = entry.times.times();
             code.used += entry.memory;
             code.images += u64::from(entry.memory != 0);
@@ -67,21 +67,21 @@ impl Metrics {
             address: self.address.clone(),
             pid: std::process::id(),
             uptime_ns: since(self.since),
-            connected: ledger.connected,
+            connected: tables.connected,
             asked_by,
             code,
             timing: self.timing,
             total,
             sources,
             ifuncs,
-            forgotten: ledger.forgotten.clone(),
+            forgotten: tables.forgotten.clone(),
         };
         drop(guard);
         sorted(stats)
     }
 }
 
-/// Those with the most hits first.
+/// Sorts the ifuncs, most hits first.
 fn sorted(mut stats: Stats) -> Stats {
     stats.ifuncs.sort_by(|a, b| {
         (Reverse(a.counts.hits), &a.name, a.id).cmp(&(Reverse(b.counts.hits), &b.name, b.id))

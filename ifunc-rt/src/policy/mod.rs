@@ -7,13 +7,13 @@ use ifunc_abi::Fingerprint;
 
 use crate::transport::Peer;
 
-/// A connected source, as far as the kernel vouches for it.
+/// A connected source, as far as the kernel identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceInfo {
-    /// Number of the connection on this target: what [`Context::sender`](ifunc_abi::context::Context::sender) says.
+    /// Number of the connection on this target: the value of [`Context::sender`](ifunc_abi::context::Context::sender).
     pub connection: u64,
-    /// Its user id; `None` where the transport cannot know.
+    /// Its user id; `None` if the transport does not know it.
     pub uid: Option<u32>,
     /// Its process id.
     pub pid: Option<i32>,

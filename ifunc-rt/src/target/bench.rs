@@ -1,4 +1,4 @@
-//! For tests: a target without a listener, that looks at whatever frames it is given.
+//! For tests: a target without a listener, which polls the frames that it is given.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,7 +19,7 @@ pub(crate) struct Bench {
     thread: ExecThread,
 }
 
-/// A connection that is looked at by hand.
+/// A connection that is polled by hand.
 pub(crate) struct Looked {
     connection: Connection,
     /// What its invocations run on.
@@ -27,12 +27,12 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    /// Whether a look would find something.
+    /// Whether a poll would find something.
     pub(crate) fn has_work(&mut self) -> bool {
         self.connection.has_work()
     }
 
-    /// Whether there is nothing to do before something happens.
+    /// Whether there is nothing to do until something arrives.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.connection.is_quiet()
     }
@@ -94,7 +94,7 @@ impl Bench {
         StatsHandle::new(self.host.metrics.clone()).read()
     }
 
-    /// Looks at every frame of `rx`; an error says why the connection was closed before the last.
+    /// Polls every frame of `rx`; an error says why the connection was closed before the last.
     pub(crate) fn look(&mut self, tx: impl Into<Outgoing>, rx: impl Into<Incoming>) -> Result<(), String> {
         let mut looked = self.connect(tx, rx, rustix::process::geteuid().as_raw());
         while self.turn(&mut looked)? > 0 {}
@@ -120,7 +120,7 @@ impl Bench {
         }
     }
 
-    /// A turn of it: how much was dealt with, or why it is over.
+    /// Polls it once: how much was handled, or why it ended.
     pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
         let target_type = TargetType {
             fingerprint: fingerprint::of("u64"),

@@ -1,7 +1,7 @@
-//! Sizes that the environment gives to targets whose program chose none: `IFUNC_CREDITS` and `IFUNC_RING`.
+//! Sizes from the environment, for targets whose program sets none: `IFUNC_CREDITS` and `IFUNC_RING`.
 //!
-//! With the smallest that can be, 2 and 65536, every test of a program waits for credits, wraps around and travels in
-//! fragments where it otherwise hardly ever does.
+//! With the smallest sizes, 2 and 65536, every test of a program waits for credits, wraps around and sends fragments, which
+//! otherwise happens rarely.
 
 use super::TargetError;
 
@@ -10,10 +10,10 @@ pub(super) const CREDITS: &str = "IFUNC_CREDITS";
 /// What [`ring`](crate::TargetBuilder::ring) sets.
 pub(super) const RING: &str = "IFUNC_RING";
 
-/// What the variable says; `None` if it is not set.
+/// The variable's number; `None` if it is not set.
 ///
 /// # Errors
-/// It is no number of 32 bits. Whether a ring of that size can be is judged where the builder's own numbers are.
+/// It is no number of 32 bits. The builder checks later whether a ring may have that size.
 pub(super) fn number(name: &'static str) -> Result<Option<u32>, TargetError> {
     std::env::var_os(name)
         .map(|value| parse(name, &value.to_string_lossy()))
@@ -36,8 +36,8 @@ mod tests {
         assert_eq!(parse(CREDITS, "2").unwrap(), 2);
         assert_eq!(parse(RING, " 65536\n").unwrap(), 65536);
         for value in ["", "two", "-2", "4294967296", "64k"] {
-            let said = parse(CREDITS, value).unwrap_err().to_string();
-            assert!(said.contains(&format!("IFUNC_CREDITS={value}")), "{said}");
+            let message = parse(CREDITS, value).unwrap_err().to_string();
+            assert!(message.contains(&format!("IFUNC_CREDITS={value}")), "{message}");
         }
     }
 }

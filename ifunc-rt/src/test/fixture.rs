@@ -15,8 +15,8 @@ use super::{Error, age};
 use crate::source::search;
 use crate::{Call, Loaded, Registered, Source, Target, TargetBuilder};
 
-/// How long nothing may happen. Whoever polls runs the ifunc itself, so this is not a bound on how long that takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long nothing may happen. The polling thread runs the ifunc itself, so this does not bound how long that takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A target within the test, for several calls in a row: images stay installed, and their statics with them.
 ///
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Everything happens on the thread that calls.
 #[derive(Debug)]
 pub struct Fixture {
-    // Handles say goodbye over the connection, which the target has to be there for.
+    // Handles are released over the connection, so they are dropped before the target.
     registered: HashMap<TypeId, Box<dyn Any>>,
     loaded: HashMap<String, Loaded>,
     source: Source,
@@ -41,7 +41,7 @@ pub struct Fixture {
     accepted: Accepted,
 }
 
-/// The images that a fixture loaded: it runs no others, whoever connects to it.
+/// The images that a fixture loaded: it runs no others, of no source.
 #[derive(Clone, Debug, Default)]
 struct Accepted(Arc<Mutex<HashSet<ImageId>>>);
 
@@ -135,7 +135,7 @@ impl Fixture {
     /// answers.
     ///
     /// # Safety
-    /// As for [`Source::load`], and `target` must be what the ifunc takes it for: a C ifunc says nothing of it.
+    /// As for [`Source::load`], and `target` must have the type that the ifunc takes: a C ifunc does not declare it.
     ///
     /// # Errors
     /// As [`run`](super::run).
@@ -214,26 +214,26 @@ impl Fixture {
         &mut self,
         name: &str,
         target: &mut T,
-        mut look: impl FnMut() -> Option<Result<R, crate::Error>>,
+        mut attempt: impl FnMut() -> Option<Result<R, crate::Error>>,
     ) -> Result<R, Error> {
         let mut since = Instant::now();
         loop {
-            if let Some(result) = look() {
+            if let Some(result) = attempt() {
                 return Ok(result?);
             }
             if self.target.poll(target) > 0 {
                 since = Instant::now();
-            } else if since.elapsed() > PATIENCE {
+            } else if since.elapsed() > TIMEOUT {
                 return Err(Error::Call(crate::Error::Timeout {
                     what: name.to_owned(),
-                    waited: PATIENCE,
+                    waited: TIMEOUT,
                 }));
             }
         }
     }
 }
 
-/// The library of an ifunc, with a word in the test's output if it is old.
+/// The library of an ifunc. Prints a note if it is older than the sources.
 fn find(name: &str) -> Result<impl AsRef<Path>, Error> {
     let path = search::find(name)?;
     if let Some(source) = age::newer_source(&path) {
@@ -255,10 +255,10 @@ mod tests {
     use crate::tests::images::{self, Add};
 
     #[test]
-    fn nobody_elses_code_is_run() {
+    fn code_of_another_source_is_not_run() {
         let mut fixture = Fixture::new().unwrap();
-        let stranger = Source::connect(&fixture.target.address()).unwrap();
-        let add = stranger
+        let other = Source::connect(&fixture.target.address()).unwrap();
+        let add = other
             .register_bytes::<Add>(&images::add().encode().unwrap())
             .unwrap();
         let mut counter = 0u64;

@@ -13,14 +13,13 @@
 //! ```
 //!
 //! `cargo ifunc test` builds the images and runs the tests. Plain `cargo test` does as well, if the images are there: they
-//! are looked for where a source looks for them ([`Source::register`](crate::Source::register)). One that was built from
-//! other types is an error; of one that is older than the sources of the package, the test's output says so.
+//! are looked for where a source looks for them ([`Source::register`](crate::Source::register)). An image that was built from
+//! other types is an error. If one is older than the sources of the package, the test prints a note.
 //!
-//! What runs is code that lies in a folder: where `IFUNC_LIB_DIR` says, else in the build output of the checkout. That it is
-//! the developer's own is taken for granted, as `cargo test` takes it for granted of the test that it finds in such a
-//! folder and runs. This is the one exception to the rule that only `unsafe` makes a process run what it was not compiled
-//! with; it is meant for tests, and a program that is no test uses a [`Target`](crate::Target). A fixture runs nothing but
-//! the images that it loaded itself.
+//! The code comes from a folder: the one that `IFUNC_LIB_DIR` names, else the build output of the checkout. A fixture assumes
+//! that it is the developer's own, as `cargo test` assumes it of the test that it finds in such a folder and runs. This is
+//! the one exception to the rule that only `unsafe` makes a process run code that it was not compiled with. It is meant for
+//! tests; a program that is no test uses a [`Target`](crate::Target). A fixture runs only the images that it loaded itself.
 //!
 //! Images may import what the process exports (`#[ifunc::export]`), as on any target. For more, for several calls on one
 //! installed image, and for C, there is [`Fixture`].

@@ -173,7 +173,7 @@ pub(crate) fn counts() -> ImageParts {
     }
 }
 
-/// Answers as many bytes as the payload says, each the lowest byte of that number: `mov rax, [rdi] ; …`.
+/// Answers as many bytes as the payload's number, each the lowest byte of that number: `mov rax, [rdi] ; …`.
 pub(crate) fn fills() -> ImageParts {
     let rx = vec![
         0x48, 0x8b, 0x07, // mov rax, [rdi]
@@ -254,7 +254,7 @@ pub(crate) fn everything() -> ImageParts {
     }
 }
 
-/// Calls [`tell`] with the payload, and answers the payload: `call [rax]` with the GOT's address from the slot.
+/// Calls [`tell_test`] with the payload, and answers the payload: `call [rax]` with the GOT's address from the slot.
 pub(crate) fn tells() -> ImageParts {
     let mut rx = vec![
         0x53, 0x41, 0x54, // push rbx ; push r12
@@ -290,7 +290,7 @@ pub(crate) fn tells() -> ImageParts {
     }
 }
 
-/// Who is told by [`tells`], by the upper half of the payload: the lower half.
+/// Receives the lower half of a payload of [`tells`]; the upper half is its index.
 type Told = Arc<dyn Fn(u32) + Send + Sync>;
 
 static TOLD: RwLock<Vec<Told>> = RwLock::new(Vec::new());

@@ -1,4 +1,4 @@
-//! What a target says in its log of what a source makes it do.
+//! What a target logs of what a source makes it do.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -77,7 +77,7 @@ impl Subscriber for Log {
 }
 
 fn finish<A>(target: &mut Target, mut call: Call<A>) -> Result<A, Error> {
-    // Each look deals with everything that has arrived.
+    // Each poll handles everything that has arrived.
     for _ in 0..100 {
         target.poll(&mut 0u64);
         if let Some(result) = call.try_wait() {

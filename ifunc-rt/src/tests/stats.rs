@@ -95,7 +95,7 @@ fn every_frame_is_counted_once() {
         let counted = &add_stats.counts;
         assert_eq!((counted.hits, counted.failed, counted.installs), (103, 2, 1));
         assert_eq!(counted.payload_bytes, (101 * 8 + 3 + large.len()) as u64);
-        assert_eq!(counted.answer_bytes, 8, "who does not wait is not answered");
+        assert_eq!(counted.answer_bytes, 8, "a send has no answer");
         assert_eq!(counted.times.count(), 103);
         assert_eq!((of("panics").counts.hits, of("panics").counts.failed), (1, 1));
         let lacking_stats = of("lacking");
@@ -115,7 +115,7 @@ fn every_frame_is_counted_once() {
         let carrying = add.carrying_code();
         for _ in 0..20 {
             carrying.send(&0).unwrap();
-            // Who carries nothing carries nothing because of it.
+            // Other handles are not affected.
             add.send(&0).unwrap();
         }
         carrying.message(&0).unwrap().call().unwrap().wait().unwrap();
@@ -162,7 +162,7 @@ fn evicted_images_and_many_refused_ones_are_remembered_up_to_a_limit() {
     let address = unique("loopback");
     let mut target = accepting().code_cache(64 << 10, 1).listen(&address).unwrap();
     let source = source(&address);
-    let look = |target: &mut crate::Target| while target.poll(&mut 0u64) > 0 {};
+    let poll = |target: &mut crate::Target| while target.poll(&mut 0u64) > 0 {};
     const OTHERS: u64 = 1500;
     for number in 0..OTHERS {
         let mut image = images::add();
@@ -172,9 +172,9 @@ fn evicted_images_and_many_refused_ones_are_remembered_up_to_a_limit() {
         assert!(add.is_err());
         let add = source.load_bytes(&image.encode().unwrap()).unwrap();
         add.try_send(&1u64.to_le_bytes()).unwrap();
-        look(&mut target);
+        poll(&mut target);
         drop(add);
-        look(&mut target);
+        poll(&mut target);
     }
     let stats = target.stats();
     assert_eq!(
@@ -195,7 +195,7 @@ fn evicted_images_and_many_refused_ones_are_remembered_up_to_a_limit() {
 }
 
 #[test]
-fn who_does_not_share_says_so_and_is_asked_for_nothing_else() {
+fn a_target_that_does_not_share_its_metrics_reports_that() {
     let address = unique("loopback");
     let _target = Running::start(&address, accepting().share_stats(false));
     let source = source(&address);
@@ -209,7 +209,7 @@ fn who_does_not_share_says_so_and_is_asked_for_nothing_else() {
     assert_eq!(add.call(&5).unwrap().wait().unwrap(), 5);
 }
 
-/// A way back that nobody takes anything from.
+/// A way back without credits.
 struct Deaf;
 
 impl Outbound for Deaf {
@@ -227,7 +227,7 @@ impl Outbound for Deaf {
 }
 
 #[test]
-fn who_takes_in_no_answers_is_seen_to_stall() {
+fn a_source_that_takes_no_answers_is_counted_as_stalled() {
     let mut bench = Bench::new();
     let wants = |sequence, kind| honest(sequence, Header::new(kind, 0, 7), Vec::new());
     let frames = vec![
