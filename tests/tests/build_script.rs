@@ -59,7 +59,7 @@ impl Carried {
             .current_dir(self.path("host"))
             .env("CARGO_TARGET_DIR", self.path("target"))
             .env("CARGO_BUILD_BUILD_DIR", self.path("build"))
-            // Nobody debugs it.
+            // Debug information would only cost time.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("RUSTFLAGS", "--cfg=leaked --check-cfg=cfg(leaked)");
         command

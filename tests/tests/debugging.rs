@@ -177,7 +177,7 @@ fn an_image_has_a_name_where_nothing_else_is_known_of_it() {
     let names = frames(start);
     assert_eq!(names[0], "t_deep_main");
     assert!(in_order(&names, &HOST), "{names:?}");
-    // All that the image has on the stack is one frame: nobody knows better.
+    // Without debug information the image is one frame on the stack.
     let names = frames(host);
     assert!(in_order(&names, &["t_deep_main"]), "{names:?}");
     assert!(in_order(&names, &HOST), "{names:?}");
@@ -379,7 +379,7 @@ fn a_breakpoint_is_found_again_in_the_next_target() {
     assert!(behind.contains("t_again_main in section .text"), "{said}");
 }
 
-/// A library is looked into for the function that panicked when somebody asks, and once.
+/// The runtime reads a library for the name of the function that panicked only if the application asks, and once.
 #[test]
 fn a_library_is_read_once_and_only_for_who_asks() {
     let Some(address) = unique_shm(WHY) else { return };

@@ -99,7 +99,7 @@ fn every_kind_of_payload_and_answer() {
     let remember = source.register_path::<t_remember>(library("t_remember")).unwrap();
     assert_eq!(remember.call(&1).unwrap().wait().unwrap(), 7);
     assert_eq!(remember.call(&2).unwrap().wait().unwrap(), 1);
-    // Statics live as long as the image is installed, once per target, whoever asks.
+    // Statics live as long as the image is installed, once per target, for all of its connections.
     let other = connect(&address);
     let other = other.register_path::<t_remember>(library("t_remember")).unwrap();
     assert_eq!(other.call(&3).unwrap().wait().unwrap(), 2);

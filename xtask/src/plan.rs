@@ -183,6 +183,9 @@ fn only<'a>(parts: &[&'a Part], options: &[String]) -> Result<Option<Vec<&'a Par
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
     use super::{PARTS, Part, Tier, When, only};
 
     fn find(name: &str) -> Option<&'static Part> {
@@ -202,6 +205,50 @@ mod tests {
                 When::Nightly => unreachable!("filtered"),
             }
         }
+    }
+
+    /// The reasons that `docs/testing.md` allows: no test is left out by both tiers.
+    #[test]
+    fn ignored_tests_are_nightly() {
+        let mut others = Vec::new();
+        for (path, text) in sources() {
+            for line in text.lines().map(str::trim_start) {
+                let Some(rest) = line.strip_prefix("#[ignore") else {
+                    continue;
+                };
+                let reason = rest.strip_prefix(" = \"").unwrap_or_default();
+                if !reason.starts_with("nightly: ") && !reason.starts_with("role: ") {
+                    others.push(format!("{}: {line}", path.display()));
+                }
+            }
+        }
+        assert!(
+            others.is_empty(),
+            "neither `nightly: …` nor `role: …`:\n{}",
+            others.join("\n")
+        );
+    }
+
+    /// Every Rust file of the checkout.
+    fn sources() -> Vec<(PathBuf, String)> {
+        let mut folders = vec![crate::root().to_owned()];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+                let path = entry.path();
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if entry.file_type().unwrap().is_dir() {
+                    let is_cargos = folder == crate::root() && name.starts_with("target");
+                    if !is_cargos && !name.starts_with('.') {
+                        folders.push(path);
+                    }
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    files.push((path.clone(), fs::read_to_string(path).unwrap()));
+                }
+            }
+        }
+        assert!(files.len() > 100, "the checkout has more files");
+        files
     }
 
     #[test]

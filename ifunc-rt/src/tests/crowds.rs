@@ -214,7 +214,7 @@ fn hundreds_of_sources_come_speak_rest_and_leave() {
 
 /// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture a_look`
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "nightly: a measurement"]
 fn a_look_with_idle_connections() {
     const LOOKS: u32 = 200_000;
     for idle in [0, 64, 500] {

@@ -48,7 +48,7 @@ impl Drop for Other {
 
 /// What the other process does.
 #[test]
-#[ignore = "a part of the measurement here"]
+#[ignore = "role: a part of the measurement here"]
 fn child() {
     let (Ok(role), Ok(here)) = (std::env::var(ROLE), std::env::var(HERE)) else {
         return;
@@ -134,7 +134,7 @@ fn floor(lines: &'static [Line; 2], there: usize, back: usize) -> f64 {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "nightly: a measurement"]
 fn figures() {
     static LINES: [Line; 2] = [Line(AtomicU64::new(0)), Line(AtomicU64::new(0))];
     let only = std::env::var("IFUNC_SPEED_ONLY").unwrap_or_default();

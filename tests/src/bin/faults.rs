@@ -51,7 +51,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         stop: if quick { SHORT_STOP } else { STOP },
     };
     let failed = run(&cells, &setting, side_by_side);
-    // What is in it is of use to nobody: what failed has said why.
+    // Failed cells have printed why: its files are not needed.
     std::fs::remove_dir_all(&setting.scratch)?;
     Ok(if failed == 0 {
         ExitCode::SUCCESS

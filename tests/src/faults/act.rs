@@ -56,7 +56,7 @@ fn kill_source(scene: &mut Scene<'_>, place: Place) -> Result<Duration, String> 
     Ok(noticed)
 }
 
-/// Another source takes the place of one that was killed: it is somebody else, and its code comes again.
+/// Starts a source in the place of one that was killed. To the target it is another one, and its code comes again.
 fn replace_source(scene: &mut Scene<'_>) -> Result<(), String> {
     scene.restart_source()?;
     for ifunc in ["t_fault", "t_fault_late", "t_fault_again"] {
@@ -245,7 +245,9 @@ fn hears(scene: &mut Scene<'_>, place: Place, under_way: UnderWay, mark: usize) 
             let wait = format!("wait {id} {}", within.as_millis());
             let said = scene.source.ask(&wait, &format!("done {id}"), within * 2)?;
             if said != "indeterminate" {
-                return Err(format!("call {id}, which nobody is left to run again: `{said}`"));
+                return Err(format!(
+                    "call {id}, which no target is left to run again: `{said}`"
+                ));
             }
         }
     }

@@ -185,7 +185,7 @@ impl Ledger {
         wrong.extend(
             counts
                 .iter()
-                .map(|(id, count)| format!("{id} ran {count} times; nobody sent it")),
+                .map(|(id, count)| format!("{id} ran {count} times; no source sent it")),
         );
         if wrong.is_empty() {
             Ok(())

@@ -9,7 +9,7 @@ pub(super) const IFUNCS: [&str; 3] = ["t_fault", "t_fault_again", "t_fault_late"
 
 /// What both roles begin with.
 pub(super) fn begin() -> Result<(), Box<dyn std::error::Error>> {
-    // Whoever started this process may be killed, and this process be standing still.
+    // The parent may be killed while this process waits at a failpoint.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     tracing_subscriber::fmt()
         .with_ansi(false)
@@ -22,7 +22,7 @@ pub(super) fn begin() -> Result<(), Box<dyn std::error::Error>> {
 /// A line on standard output, at once.
 pub(super) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody is left to be told that nobody listens.
+    // A closed standard output does not end the role.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

@@ -94,7 +94,7 @@ fn print(cell: Cell, row: &Row) {
     for wrong in &row.wrong {
         text.push_str(&format!("    {}\n", wrong.replace('\n', "\n    ")));
     }
-    // Nobody is left to be told that standard output is closed.
+    // A closed standard output does not end the run.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

@@ -118,7 +118,7 @@ pub struct Scene<'a> {
     pub target: Process,
     /// The source.
     pub source: Process,
-    /// Somebody else.
+    /// Another source of the target, or another target of the source.
     pub bystander: Process,
     /// The source before, which was killed.
     past: Vec<Vec<String>>,
@@ -261,10 +261,10 @@ impl<'a> Scene<'a> {
         self.next
     }
 
-    /// The survivor has to do with somebody else as before.
+    /// The survivor still works with the bystander.
     ///
     /// # Errors
-    /// Not so.
+    /// It does not.
     pub fn serves_others(&mut self) -> Result<(), String> {
         let id = self.id();
         let other = match self.cell.victim {

@@ -35,7 +35,7 @@ impl Transport {
         Self::asked_for().unwrap_or(Self::Shm)
     }
 
-    /// An address that nobody else has.
+    /// An address that no other test has.
     fn unique(self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl Transport {
             Self::Loopback => format!("loopback:{name}"),
             Self::Shm => format!("shm:{name}"),
             Self::Ucx(scheme) => match std::env::var("E2E_HOST") {
-                // Nobody else is on that host.
+                // No other program listens on that host.
                 Ok(host) => format!("{scheme}://{host}:{}", port(number)),
                 Err(_) => format!("{scheme}://127.0.0.1:{}", free_port()),
             },
@@ -52,8 +52,8 @@ impl Transport {
     }
 }
 
-/// A port below those that the kernel gives to whoever asks for any: one of ours that is free for a moment, while its target
-/// is killed and started again, nobody else is given.
+/// A port below the range from which the kernel chooses ports. While a target is killed and started again, its port is free,
+/// and the kernel gives it to no other process.
 fn port(number: u32) -> u16 {
     let many = std::process::id().wrapping_mul(37).wrapping_add(number) % 12_000;
     20_000 + u16::try_from(many).unwrap()

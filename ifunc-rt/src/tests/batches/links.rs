@@ -208,7 +208,7 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
 
 /// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture an_entry`
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "nightly: a measurement"]
 fn an_entry_beside_a_frame() {
     const ROUNDS: u32 = 2000;
     let mut target = accepting().listen(&unique("shm")).unwrap();

@@ -140,7 +140,7 @@ impl Example {
 }
 
 /// Two processes of a job, one on each host, that find each other through a directory that both hosts see, and call each
-/// other: `ifunc-rt/examples/launcher`, as somebody starts it who has no launcher.
+/// other: `ifunc-rt/examples/launcher`, started without a launcher.
 ///
 /// # Errors
 /// They do not find each other, or something was lost.

@@ -24,7 +24,7 @@ pub(crate) struct Host {
 pub(crate) const NAMESPACES: [&str; 4] = ["--net", "--mount", "--ipc", "--uts"];
 
 impl Host {
-    /// A host that reaches nobody.
+    /// A host without a network.
     ///
     /// # Errors
     /// The kernel makes no namespaces for this user.

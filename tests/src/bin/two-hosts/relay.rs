@@ -77,7 +77,7 @@ fn open(interface: &str) -> io::Result<OwnedFd> {
         )
     };
     checked(fd)?;
-    // SAFETY: just opened, and nobody else's.
+    // SAFETY: the descriptor was just opened, and only this function has it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // The kernel's note comes with each frame; what this socket sends does not come back.
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_IGNORE_OUTGOING] {

@@ -26,7 +26,7 @@ pub(crate) struct Ledger {
 /// # Errors
 /// The address cannot be listened on.
 pub(crate) fn run(address: &str) -> Result<(), Failure> {
-    // SAFETY: whoever reaches these hosts is this program.
+    // SAFETY: these hosts are namespaces that only this program reaches.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(address)?;
     println!("ifunc: ready {}", target.address());

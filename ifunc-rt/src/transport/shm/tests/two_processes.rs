@@ -81,7 +81,7 @@ impl Drop for Other {
 
 /// What the other process does.
 #[test]
-#[ignore = "a part of the other tests here"]
+#[ignore = "role: a part of the other tests here"]
 fn child() {
     let (Ok(role), Ok(name)) = (std::env::var(ROLE), std::env::var(NAME)) else {
         return;

@@ -9,7 +9,7 @@ use super::process::{Role, value};
 
 /// Rounds in which a side did not sleep prove nothing. At least one in so many must have been with sleep.
 const SLEPT: u64 = 10;
-/// Without progress for so long, somebody sleeps for ever; the caller gives up before.
+/// Without progress for so long, a side sleeps for ever; the caller gives up before.
 const STUCK: Duration = Duration::from_secs(60);
 
 /// Over UCX, both sides look by themselves now and then, and UCX does. Not before the caller gives up.

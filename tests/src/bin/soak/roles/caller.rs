@@ -12,7 +12,7 @@ use crate::book::words;
 /// The target looks for work so long before it sleeps, and the source for answers: calls and answers come on either side
 /// of it.
 const RACE: u64 = 400_000;
-/// A round that takes longer is one that nobody was woken for.
+/// A round that takes longer has lost a wake-up.
 const LOST: Duration = Duration::from_secs(5);
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         let mut call = spin.call(&turns.to_le_bytes())?;
         let answer = match call.wait_timeout(LOST) {
             Err(Error::Timeout { .. }) => {
-                return Err(format!("round {done}: nobody woke up within {LOST:?}").into());
+                return Err(format!("round {done}: no side woke up within {LOST:?}").into());
             }
             other => other?,
         };

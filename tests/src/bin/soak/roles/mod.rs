@@ -54,7 +54,7 @@ impl Arguments<'_> {
     }
 }
 
-/// A connection. One that is lost is an error here: nobody goes away unasked.
+/// A connection. A lost one is an error here: no target closes it by itself.
 fn connect(args: &Arguments<'_>) -> Result<Source> {
     let options = SourceOptions::default()
         .timeout(PATIENCE)
