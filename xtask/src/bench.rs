@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the runner and the ifuncs, and runs it. What it does is in `benches`.
+//! `cargo xtask bench`: builds the runner and the ifuncs, and runs it. The runner itself is in `benches`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -6,54 +6,54 @@ use std::process::{Command, ExitCode, Stdio};
 use crate::process::{built, cargo, end, ifunc, last_line, output, status};
 use crate::steps::Steps;
 
-/// What a whole run leaves behind, and the page is made of.
+/// The file that a whole run writes; the page is rendered from it.
 const RESULTS: &str = "docs/performance/results.json";
 
-/// What is asked for.
+/// What the command line requests.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
-    /// To measure, with these options of the runner's.
+enum Request {
+    /// Measure, with these options of the runner.
     Run { options: Vec<String>, quick: bool },
-    /// To make the page, of these results or those that it has.
+    /// Render the page from this file, or from [`RESULTS`].
     Render { results: Option<PathBuf> },
 }
 
 /// The command.
 pub(crate) fn command(options: &[String]) -> ExitCode {
-    end(judge(options).and_then(|asked| match asked {
-        Asked::Run { options, quick } => run(&options, quick, status),
-        Asked::Render { results } => render(results.as_deref()),
+    end(parse(options).and_then(|request| match request {
+        Request::Run { options, quick } => run(&options, quick, status),
+        Request::Render { results } => render(results.as_deref()),
     }))
 }
 
-/// Whether the runner and one figure work.
+/// Runs one figure, to see that the runner works.
 pub(crate) fn one_figure(steps: &mut Steps) {
     steps.step("a figure, briefly", || quick(&["--only", "lat-am"]));
 }
 
-/// Whether every figure works, and every peer builds.
+/// Runs every figure, and builds the runner with every peer.
 pub(crate) fn every_figure(steps: &mut Steps) {
     steps.step("every figure, briefly", || quick(&[]));
     steps.step("the runner with every peer", || release().map(|_| String::new()));
 }
 
-/// A quick run; what it says last.
+/// A quick run. Returns its last line.
 fn quick(options: &[&str]) -> Result<String, String> {
-    let mut said = String::new();
+    let mut last = String::new();
     let options: Vec<String> = ["--quick"]
         .iter()
         .chain(options)
         .map(|&option| option.into())
         .collect();
     run(&options, true, |bench| {
-        said = last_line(&output(bench)?);
+        last = last_line(&output(bench)?);
         Ok(())
     })?;
-    Ok(said)
+    Ok(last)
 }
 
-/// The runner takes a while to be built.
-fn judge(args: &[String]) -> Result<Asked, String> {
+/// Parses the options before anything is built.
+fn parse(args: &[String]) -> Result<Request, String> {
     let mut options = Vec::new();
     let (mut quick, mut is_kept) = (false, true);
     let mut left = args.iter();
@@ -62,7 +62,7 @@ fn judge(args: &[String]) -> Result<Asked, String> {
             "--render" => {
                 let results = left.next().map(PathBuf::from);
                 return match options.is_empty() && left.next().is_none() {
-                    true => Ok(Asked::Render { results }),
+                    true => Ok(Request::Render { results }),
                     false => Err("`--render` stands alone, or with the file to render".into()),
                 };
             }
@@ -81,11 +81,11 @@ fn judge(args: &[String]) -> Result<Asked, String> {
         let results = crate::root().join(RESULTS);
         options.extend(["--record".into(), results.to_string_lossy().into_owned()]);
     }
-    Ok(Asked::Run { options, quick })
+    Ok(Request::Run { options, quick })
 }
 
-/// A quick run is of the program as the tests have built it, with the features of the whole workspace, and without the peers
-/// that are features; ifuncs are always optimised.
+/// Builds the runner and the ifuncs, and starts it. A quick run takes the runner that the tests have built, without the peers
+/// that are features. Ifuncs are always optimised.
 fn run(
     options: &[String],
     quick: bool,
@@ -143,32 +143,32 @@ fn runner() -> Result<PathBuf, String> {
 mod tests {
     use std::path::Path;
 
-    use super::{Asked, judge};
+    use super::{Request, parse};
 
     #[test]
-    fn options_are_judged_before_anything_is_built() {
-        let judge = |text: &str| judge(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    fn options_are_parsed_before_anything_is_built() {
+        let parse = |text: &str| parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(
-            judge("--quick --only lat-am --json x.json"),
-            Ok(Asked::Run {
+            parse("--quick --only lat-am --json x.json"),
+            Ok(Request::Run {
                 options: ["--quick", "--only", "lat-am", "--json", "x.json"]
                     .map(str::to_owned)
                     .into(),
                 quick: true,
             })
         );
-        // What is not written elsewhere is kept for the page, if it is whole: the runner judges that.
-        let Ok(Asked::Run { options, .. }) = judge("") else {
+        // Without `--json` the runner keeps a whole run for the page.
+        let Ok(Request::Run { options, .. }) = parse("") else {
             panic!("to measure")
         };
         assert!(options[0] == "--record" && options[1].ends_with("docs/performance/results.json"));
-        assert_eq!(judge("--render"), Ok(Asked::Render { results: None }));
-        let Ok(Asked::Render { results: Some(file) }) = judge("--render /tmp/x.json") else {
+        assert_eq!(parse("--render"), Ok(Request::Render { results: None }));
+        let Ok(Request::Render { results: Some(file) }) = parse("--render /tmp/x.json") else {
             panic!("to render a file")
         };
         assert_eq!(file, Path::new("/tmp/x.json"));
-        assert!(judge("--json").unwrap_err().contains("needs a value"));
-        assert!(judge("--quick --render").unwrap_err().contains("stands alone"));
-        assert!(judge("--fast").unwrap_err().contains("no option `--fast`"));
+        assert!(parse("--json").unwrap_err().contains("needs a value"));
+        assert!(parse("--quick --render").unwrap_err().contains("stands alone"));
+        assert!(parse("--fast").unwrap_err().contains("no option `--fast`"));
     }
 }

@@ -3,11 +3,11 @@
 /// A fenced block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block<'a> {
-    /// What stands behind the fence: `sh`, `rust`, `sh no_run`.
+    /// The info string after the fence: `sh`, `rust`, `sh no_run`.
     pub(crate) info: &'a str,
     /// Line of the fence, from 1.
     pub(crate) line: usize,
-    /// What stands between the fences.
+    /// The text between the fences.
     pub(crate) text: String,
 }
 
@@ -17,7 +17,7 @@ impl Block<'_> {
         self.info.split_whitespace().next().unwrap_or_default()
     }
 
-    /// Only to be read: a command that a clone cannot run on itself.
+    /// The block is for readers only: a clone cannot run it on itself.
     pub(crate) fn is_only_read(&self) -> bool {
         self.info.split_whitespace().any(|word| word == "no_run")
     }

@@ -1,14 +1,15 @@
 //! `cargo xtask build-time`: how long the build of a trivial ifunc takes after its dependencies are built, beside
-//! `cargo build --release` of the same crate in the same run. It is printed and never judged. Beside the time that
-//! passed stands the time that all processes used: on a busy machine that is the one to compare.
+//! `cargo build --release` of the same crate in the same run. It is printed and never a failure.
+//! On a busy machine, compare the processor time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::process::{cargo, status};
 use crate::steps::Steps;
+use crate::usage::{Stopwatch, Usage};
 
 /// Builds of each kind; the median counts.
 const TIMES: usize = 5;
@@ -32,20 +33,12 @@ const RELEASE: Profile = Profile {
     said: "the command as it is installed",
 };
 
-/// What a build took.
-#[derive(Clone, Copy)]
-struct Taken {
-    passed: Duration,
-    /// By all processes, to ten milliseconds: means over several builds say more.
-    used: Duration,
-}
-
-/// Measures both, with the command as the checkout's alias builds it, which is there after the tests.
+/// Measures both with the unoptimised command, which the tests have built.
 pub(crate) fn run(steps: &mut Steps) {
     steps.step("build time of a trivial ifunc", || measure(DEV));
 }
 
-/// Measures both, with the command as users install it, which takes minutes to be compiled.
+/// Measures both with the command as users install it.
 pub(crate) fn release(steps: &mut Steps) {
     steps.step("build time of a trivial ifunc", || measure(RELEASE));
 }
@@ -71,7 +64,7 @@ fn measure(profile: Profile) -> Result<String, String> {
             .current_dir(&folder)
             .env("CARGO_TARGET_DIR", folder.join("target"))
             .stdin(Stdio::null());
-        // The dependencies, and the crate once.
+        // Builds the dependencies and the crate once.
         change(&folder, 0)?;
         timed(&mut command)?;
         let mut times = Vec::new();
@@ -79,32 +72,32 @@ fn measure(profile: Profile) -> Result<String, String> {
         for round in 1..=TIMES {
             change(&folder, round)?;
             let taken = timed(&mut command)?;
-            times.push(taken.passed);
-            used += taken.used;
+            times.push(taken.wall);
+            used += taken.cpu;
         }
         times.sort();
-        let taken = Taken {
-            passed: times[TIMES / 2],
-            used: used / TIMES as u32,
+        let taken = Usage {
+            wall: times[TIMES / 2],
+            cpu: used / TIMES as u32,
         };
         let all: Vec<String> = times.iter().map(|time| milliseconds(*time)).collect();
         eprintln!(
             "    {name:21}  median {} of {}; used {}",
-            milliseconds(taken.passed),
+            milliseconds(taken.wall),
             all.join(", "),
-            milliseconds(taken.used)
+            milliseconds(taken.cpu)
         );
         results.push(taken);
     }
-    let ratio = |of: fn(&Taken) -> Duration| {
+    let ratio = |of: fn(&Usage) -> Duration| {
         of(&results[0]).as_secs_f64() / of(&results[1]).as_secs_f64().max(f64::EPSILON)
     };
     Ok(format!(
         "{} beside {} of `cargo build --release`: {:.1} times, {:.1} in time used; {}",
-        milliseconds(results[0].passed),
-        milliseconds(results[1].passed),
-        ratio(|taken| taken.passed),
-        ratio(|taken| taken.used),
+        milliseconds(results[0].wall),
+        milliseconds(results[1].wall),
+        ratio(|taken| taken.wall),
+        ratio(|taken| taken.cpu),
         profile.said
     ))
 }
@@ -113,37 +106,16 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1000.0)
 }
 
-fn timed(command: &mut Command) -> Result<Taken, String> {
-    let (started, before) = (Instant::now(), used_by_children()?);
+fn timed(command: &mut Command) -> Result<Usage, String> {
+    let stopwatch = Stopwatch::start();
     let status = command.status().map_err(|e| format!("it does not start: {e}"))?;
     match status.success() {
-        true => Ok(Taken {
-            passed: started.elapsed(),
-            used: used_by_children()?.saturating_sub(before),
-        }),
+        true => Ok(stopwatch.read()),
         false => Err(format!("{command:?}: {status}")),
     }
 }
 
-/// Processor time of all processes that this one started and that have ended: `cutime` and `cstime` of proc(5), in
-/// hundredths of a second on every Linux.
-fn used_by_children() -> Result<Duration, String> {
-    let stat =
-        fs::read_to_string("/proc/self/stat").map_err(|e| format!("cannot read /proc/self/stat: {e}"))?;
-    // The name, in parentheses, may have blanks; the state behind it is field 3.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let ticks: Vec<u64> = fields
-        .skip(16 - 3)
-        .take(2)
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    match ticks[..] {
-        [user, system] => Ok(Duration::from_millis((user + system) * 10)),
-        _ => Err("/proc/self/stat does not have the fields of proc(5)".into()),
-    }
-}
-
-/// Where a binary of this workspace lies.
+/// The path of a binary of this workspace.
 fn built(name: &str, profile: Profile) -> PathBuf {
     crate::target().join(profile.folder).join(name)
 }
@@ -165,7 +137,7 @@ fn prepare(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Another ifunc every time: what did not change would not be made again.
+/// Changes the ifunc: cargo would build an unchanged one only once.
 fn change(folder: &Path, round: usize) -> Result<(), String> {
     let text = format!(
         "#![no_std]\nuse ifunc::prelude::*;\n\n/// Adds.\n#[ifunc]\npub fn add(delta: u64, counter: &mut u64) -> u64 {{\n    *counter += delta + {round};\n    *counter\n}}\n"

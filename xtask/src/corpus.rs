@@ -1,14 +1,14 @@
-//! `cargo xtask corpus`
+//! `cargo xtask corpus`: runs the driver of `corpus/driver`.
 
 use crate::process::{cargo, last_line, output};
 use crate::steps::Steps;
 
-/// Every case once, and one other setting on a few of them.
+/// Every case with the release setting, a few with one other setting.
 pub(crate) fn brief(steps: &mut Steps) {
     corpus(steps, &["--", "--brief"]);
 }
 
-/// Every case once, and all settings on a few of them.
+/// Every case with the release setting, a few with all settings.
 pub(crate) fn run(steps: &mut Steps) {
     corpus(steps, &[]);
 }
@@ -20,8 +20,7 @@ pub(crate) fn full(steps: &mut Steps) {
 
 fn corpus(steps: &mut Steps, args: &[&str]) {
     steps.step("the corpus, sent to another process", || {
-        // With its own features alone, not those of the whole workspace: what is called directly is compared with an image,
-        // which has no others.
+        // Not with the features of the whole workspace: the code that is called directly must have those of the image.
         let driver = ["run", "--quiet", "--locked", "--package", "corpus-driver"];
         output(cargo(driver).args(args)).map(|said| last_line(&said))
     });

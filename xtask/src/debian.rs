@@ -1,4 +1,4 @@
-//! What the tests need beside Rust, from Debian.
+//! The Debian packages that the tests need.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,29 +6,29 @@ use std::process::{Command, Stdio};
 use crate::process::status;
 use crate::steps::Steps;
 
-/// A program, and the package that brings it.
+/// Programs, and the packages that contain them.
 const PROGRAMS: &[(&str, &str)] = &[
     ("cc", "gcc"),
-    // The linker is tested with what both compilers emit.
+    // The linker's tests link the output of both compilers.
     ("clang", "clang"),
-    // What debuggers and profilers see of injected code.
+    // The tests of debugging inspect injected code.
     ("gdb", "gdb"),
     ("perf", "linux-perf"),
     ("git", "git"),
     ("nm", "binutils"),
-    // Hosts made of network namespaces, and what is done to the way between them.
+    // The two hosts are network namespaces with filters and queues between them.
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("unshare", "util-linux"),
-    // Starts the example that is started by a launcher.
+    // The launcher example.
     ("mpirun", "openmpi-bin"),
 ];
-/// A header, and the package that brings it.
+/// Headers, and the packages that contain them.
 const HEADERS: &[(&str, &str)] = &[("/usr/include/stdint.h", "libc6-dev")];
-/// UCX, with which a transport is tested: elsewhere than on Debian it is done without.
+/// UCX. On other distributions the tests of its transports are left out.
 const UCX: (&str, &str) = ("/usr/include/ucp/api/ucp.h", "libucx-dev");
 
-/// Whether tests that need UCX must not be left out.
+/// Whether UCX is installed here, so that a test that does not find it fails.
 pub(crate) fn is_debian() -> bool {
     Path::new("/etc/debian_version").exists()
 }
@@ -40,7 +40,7 @@ pub(crate) fn needs(steps: &mut Steps) {
     }
 }
 
-/// Installs what is missing, or says what to install.
+/// Installs the missing packages, or returns which to install.
 pub(crate) fn ensure() -> Result<String, String> {
     let missing: Vec<&str> = PROGRAMS
         .iter()
@@ -66,7 +66,7 @@ pub(crate) fn ensure() -> Result<String, String> {
             "missing: {list} (names of Debian packages)\nhelp: install them, then run this again"
         ));
     }
-    // Without `sudo -n` a password would be asked for, and a CI machine would wait for ever.
+    // Plain `sudo` would ask for a password, and a CI machine would wait for ever.
     let (program, before): (_, &[&str]) = match is_root() {
         true => ("apt-get", &[]),
         false if exists("sudo") => ("sudo", &["-n", "apt-get"]),
@@ -93,7 +93,7 @@ pub(crate) fn ensure() -> Result<String, String> {
 
 pub(crate) fn exists(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Where the system's own tools are, which are not on every user's path.
+    // Folders of system tools that are not on every user's path.
     let system = ["/usr/sbin", "/sbin"].map(std::path::PathBuf::from);
     std::env::split_paths(&path)
         .chain(system)
@@ -105,7 +105,7 @@ fn is_root() -> bool {
     id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
 }
 
-/// Elsewhere than on Debian, the header may lie somewhere else.
+/// Whether the compiler finds the header: other distributions keep it elsewhere.
 fn compiles() -> bool {
     let mut cc = Command::new("cc");
     cc.args(["-include", "stdint.h", "-xc", "-fsyntax-only", "/dev/null"]);

@@ -8,7 +8,7 @@ use crate::steps::Steps;
 use crate::text_search;
 use crate::transports;
 
-/// How many files the database example is shown with.
+/// The number of files that the database example stores.
 const MANY: usize = 1000;
 
 /// Runs each example over each transport.
@@ -50,8 +50,7 @@ fn compressed_insert(transport: &str) -> Result<String, String> {
     Ok(format!("{verified} of {folder}"))
 }
 
-/// A folder with at least [`MANY`] real files: the C headers, which are there wherever there is a C compiler, or what
-/// else a machine has many of.
+/// A folder with at least [`MANY`] real files: the C headers, which every C compiler needs, or another large folder.
 fn many_files() -> Result<PathBuf, String> {
     let mut folders: Vec<PathBuf> = [
         "/usr/include",
@@ -69,7 +68,7 @@ fn many_files() -> Result<PathBuf, String> {
         .ok_or_else(|| format!("no folder with {MANY} files was found"))
 }
 
-/// Readable regular files below `folder`; counting ends at `enough`.
+/// Counts readable regular files below `folder`, at most up to `enough`.
 fn count(folder: &Path, enough: usize) -> usize {
     let mut files = 0;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! `cargo xtask faults`
+//! `cargo xtask faults`: builds and runs the fault matrix of `tests/src/faults`.
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
@@ -7,7 +7,7 @@ use crate::process::{built_with, end, ifunc, last_line, output, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
 
-/// What the tests' own run takes: all of shared memory, one cell of each state of the others.
+/// All cells of shared memory, one cell of each state of the other transports.
 pub(crate) fn quick(steps: &mut Steps) {
     steps.step("faults, in short", || {
         let mut args = vec!["--quick"];
@@ -34,7 +34,7 @@ pub(crate) fn command(args: &[String]) -> ExitCode {
     end(driver(args).and_then(|mut driver| status(&mut driver)))
 }
 
-/// Builds what it needs. Of what the tests were built from only the runtime is compiled again, with its failpoints.
+/// Builds the programs and ifuncs. Compared with the tests, only the runtime is compiled again, with its failpoints.
 fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
     let programs = ["faults", "fault-source", "fault-target"];
     let folder = built_with(&programs, &["--features", "ifunc-tests/failpoints"])?;

@@ -1,4 +1,4 @@
-//! `cargo xtask instructions`: how many a message takes, counted and kept within a budget. What is counted is in
+//! `cargo xtask instructions`: counts the instructions of a message and compares them with a budget. The counter is
 //! `benches/instructions`.
 
 use std::process::Command;
@@ -8,19 +8,19 @@ use crate::steps::Steps;
 
 /// Compares them with their budget.
 pub(crate) fn run(steps: &mut Steps) {
-    steps.step("instructions of a message, and their budget", judge);
+    steps.step("instructions of a message, and their budget", check);
 }
 
-fn judge() -> Result<String, String> {
+fn check() -> Result<String, String> {
     if !cfg!(target_arch = "x86_64") {
         return Ok("SKIPPED: the budget is one of x86-64".into());
     }
-    // By itself, not with the features of the workspace: so it has those of the examples, whose runtime is compiled already.
+    // Not with the features of the workspace: the release builds of the examples share this runtime.
     let package = ["--package", "ifunc-instructions"];
     status(cargo(["build", "--quiet", "--locked", "--release"]).args(package))?;
     let counter = crate::target().join("release/ifunc-instructions");
     let said = output(Command::new(counter).arg("check")).map_err(|error| {
-        format!("{error}: a budget is exceeded, or nothing could be counted; what to do stands above")
+        format!("{error}: a budget is exceeded, or nothing could be counted; the output above explains it")
     })?;
     let counts = said.lines().filter_map(|line| {
         let (what, rest) = line.split_once(' ')?;

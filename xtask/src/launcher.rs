@@ -1,4 +1,4 @@
-//! The example that a launcher starts, started by Open MPI's.
+//! Runs `ifunc-rt/examples/launcher` with Open MPI's launcher.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::process::{WHOLE, cargo, ifunc, lines, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
 
-/// How many processes: more than there are cores, on most machines that run this.
+/// The number of processes: more than CI has cores.
 const RANKS: &str = "4";
 
 /// Every process calls every other, over each transport that crosses between processes.
@@ -53,7 +53,7 @@ fn all_to_all(transport: &str) -> Result<String, String> {
 fn mpirun(transport: &str, meeting: &Path) -> Command {
     let target = crate::target();
     let mut mpirun = Command::new("mpirun");
-    // Root is who runs in containers.
+    // In containers the tests run as root.
     mpirun
         .args(["--allow-run-as-root", "--oversubscribe", "-n", RANKS])
         .arg(target.join("debug/examples/launcher"))

@@ -1,9 +1,9 @@
-//! `cargo xtask lint`
+//! `cargo xtask lint`: formatting, clippy and documentation, with warnings denied.
 
 use crate::process::cargo;
 use crate::steps::Steps;
 
-/// Formatting, clippy, documentation.
+/// Runs all three.
 pub(crate) fn run(steps: &mut Steps) {
     steps.command("format", &mut cargo(["fmt", "--all", "--check"]));
     steps.command(

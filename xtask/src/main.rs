@@ -1,7 +1,6 @@
-//! The project's own commands: `cargo xtask help` lists them. Nothing but the standard library, so that it is built in
-//! a second or two.
+//! The project's own commands: `cargo xtask help` lists them. It has no dependencies, so that
+//! it is built in seconds.
 
-mod again;
 mod bench;
 mod beside;
 mod blocks;
@@ -30,6 +29,7 @@ mod transports;
 mod two_hosts;
 mod ucx_bindings;
 mod usage;
+mod variants;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,41 +46,41 @@ cargo xtask COMMAND
             all of that and everything else: every test, both corpora, soak, faults, two hosts, loom and packages in full
   test --smallest
             all tests with 2 credits and the smallest ring, those between processes over every transport
-  needs     install what the tests need
+  needs     install the Debian packages that the tests need
   lint      formatting, clippy and the documentation, warnings denied
-  package   pack what is published, and build what was packed by itself
+  package   pack the published crates, and build them from their packages
   readme [--here]
             compile README.md's rust blocks, run its sh blocks in a fresh clone; --here: in this checkout, which is one
   corpus [--full]
-            send what compilers make of many sources to another process, and compare; --full: with every setting
+            send the images of many sources to another process, and compare with direct calls; --full: with every setting
   soak [--quick] [--messages N] [--transport LIST] [--part LIST] [--rounds N] [--visits N] [--seed N]
-            messages by the million, sources that come, go and are killed, sleep and wake-ups, idleness: each counted; see
-            docs/testing.md. Lists are of shm,ucx and of idle,wakes,many,messages; --quick: half a minute of it
+            millions of messages, sources that come, go and are killed, wake-ups, idle processes; see docs/testing.md.
+            Lists are of shm,ucx,ucx-put and of idle,wakes,many,messages; --quick: half a minute of it
   faults [--quick] [--only CELL]...
-            kill, stop and restart sources and targets in every state of their connection, on every transport; --quick: less of
-            it, and shorter stops; --only: the cells whose names begin so (shm/target/kill/mid-frame; `*` is any part)
+            kill, stop and restart sources and targets in every state of their connection, on every transport; --quick: fewer
+            cells, and shorter stops; --only: the cells whose names begin so (shm/target/kill/mid-frame; `*` is any part)
   two-hosts [--quick | --only PART]
-            the examples, tests and numbered messages between two network namespaces, over good ways and bad ones; --only: what
-            has PART in its name, such as `ucx, the link`
+            the examples, tests and numbered messages between two network namespaces, over links that drop, delay and block
+            packets; --only: the runs with PART in their names, such as `ucx, the link`
   bench [--quick] [--only FIGURE]... [--json FILE]
-            measure the runtime beside what a user would pick instead, both in one run on two cores; --quick: whether it works;
-            --json: the rows, and beside them as CSV. Without it a whole run leaves them where --render reads
+            measure the runtime and its alternatives in one run on two cores; --quick: only check that it works; --json: write
+            the rows there, and as CSV beside it. Without it a whole run writes them where --render reads them
   bench --render [FILE]
-            make docs/performance.md and its plots from what the last whole run has left, or from FILE, which is kept instead
+            render docs/performance.md and its plots from the last whole run, or from FILE, which replaces it
   build-time [--release]
             build a trivial ifunc, beside `cargo build --release` of the same crate; --release: with the command as it is installed
   miri      the tests that Miri can run, under Miri
-  loom      the models of what threads and processes share, in every order of their steps
+  loom      the models of shared memory and locks, in every order of their steps that loom explores
   instructions
-            count those that a message of 8 bytes takes over shm, and compare them with their budget
+            count the instructions of a message of 8 bytes over shm, and compare them with their budget
   ucx-bindings [--check]
-            make (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
+            generate (compare) ucx-sys/src/bindings from the headers of UCX 1.13; needs libclang
   help      this text
 ";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    // Those that have options of their own, and end with their program's last line.
+    // These commands parse their own options.
     match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         Some(("test", [only])) if only == "--smallest" => {}
         Some(("test", options)) => return plan::command(Tier::Commit, options),
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let run: &[fn(&mut Steps)] = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test", "--smallest"] => &[debian::needs, again::smallest],
+        ["test", "--smallest"] => &[debian::needs, variants::smallest],
         ["needs"] => &[debian::needs],
         ["lint"] => &[lint::run],
         ["package"] => &[package::run],
@@ -116,7 +116,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
         _ => {
-            eprint!("error: `cargo xtask {}` is no command\n\n{HELP}", args.join(" "));
+            eprint!(
+                "error: `cargo xtask {}` is not a command\n\n{HELP}",
+                args.join(" ")
+            );
             return ExitCode::from(2);
         }
     };

@@ -1,13 +1,13 @@
-//! `cargo xtask miri`
+//! `cargo xtask miri`: runs tests under Miri.
 
 use std::process::{Command, Stdio};
 
 use crate::steps::Steps;
 
-/// Packages whose tests make no system call that Miri does not know.
+/// Packages whose tests only make system calls that Miri implements.
 const PACKAGES: &[&str] = &["ifunc-abi"];
 
-/// The tests that Miri can run.
+/// Runs the tests of [`PACKAGES`].
 pub(crate) fn run(steps: &mut Steps) {
     // `cargo` of this process is the toolchain's own; only rustup's knows `+nightly`.
     let mut rustup = Command::new("rustup");

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: what would be published builds by itself.
+//! `cargo xtask package`: the published crates build from their packages.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use crate::process::{OUR_PROFILE, cargo, output, status};
 use crate::steps::Steps;
 
-/// Packs every package that is not marked `publish = false`, unpacks what came out, and builds that: each package as it
-/// would come from a registry, with the others beside it and nothing of the checkout. Cargo's own verification does the
-/// same in a target directory per package, and compiles every dependency seven times over.
+/// Packs every package that is not marked `publish = false`, unpacks them and builds them as a workspace: each as it comes from
+/// a registry, without files of the checkout. Cargo's own verification uses a target directory per package, and compiles every
+/// dependency once for each.
 pub(crate) fn run(steps: &mut Steps) {
     let folder = crate::scratch().join("packages");
     let mut names = Vec::new();
@@ -20,7 +20,7 @@ pub(crate) fn run(steps: &mut Steps) {
     });
     let built = packed
         && steps.command(
-            "packages, built from what is in them",
+            "packages, built",
             cargo(["build", "--workspace", "--locked"])
                 .args(OUR_PROFILE)
                 .current_dir(&folder)
@@ -41,7 +41,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("cannot write `{}`: {e}", path.display()))
 }
 
-/// Names of the members that are for others.
+/// The names of the published members.
 fn published() -> Result<Vec<String>, String> {
     let workspace = read(&crate::root().join("Cargo.toml"))?;
     let members = workspace.split_once("members = [").map_or("", |(_, rest)| rest);
@@ -66,14 +66,14 @@ fn published() -> Result<Vec<String>, String> {
     }
 }
 
-/// Makes the packages, and a workspace of what is in them.
+/// Packs the crates and unpacks them into a workspace.
 fn pack(names: &[String], folder: &Path) -> Result<(), String> {
     let mut package = cargo(["package", "--locked", "--no-verify"]);
     package.env("CARGO_TARGET_DIR", crate::target());
     for name in names {
         package.args(["--package", name]);
     }
-    // What is committed, or what a developer has.
+    // A developer may have uncommitted changes.
     let mut git = Command::new("git");
     git.args(["status", "--porcelain"])
         .current_dir(crate::root())
@@ -100,13 +100,13 @@ fn pack(names: &[String], folder: &Path) -> Result<(), String> {
         &folder.join("Cargo.lock"),
         &read(&crate::root().join("Cargo.lock"))?,
     )?;
-    // The members are others than the checkout's; every version stays.
+    // Adapts the lock file to the members of this workspace, with the same versions.
     let mut settle = cargo(["metadata", "--format-version=1", "--offline"]);
     settle.current_dir(folder).stdout(Stdio::null());
     status(&mut settle)
 }
 
-/// The command that was built from its package knows no checkout: its projects depend on what is published.
+/// The command that was built from its package makes projects that depend on published crates.
 fn new_project(names: &[String], folder: &Path) -> Result<String, String> {
     let project = crate::scratch().join("packaged-hello");
     let _ = fs::remove_dir_all(&project);
@@ -118,7 +118,7 @@ fn new_project(names: &[String], folder: &Path) -> Result<String, String> {
     if !manifest.contains(&line) {
         return Err(format!("its Cargo.toml does not say `{line}`:\n{manifest}"));
     }
-    // What a registry would give.
+    // Replaces the registry by the unpacked packages.
     let mut check = cargo(["check", "--workspace", "--all-targets", "--offline"]);
     check.args(OUR_PROFILE);
     for name in names {

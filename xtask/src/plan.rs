@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
-    again, bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom,
-    new_projects, package, programs, readme, soak, two_hosts, ucx_bindings,
+    bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom, new_projects,
+    package, programs, readme, soak, two_hosts, ucx_bindings, variants,
 };
 
 /// How much is run.
@@ -57,9 +57,9 @@ const PARTS: &[Part] = &[
     both("programs", programs::all),
     both("doctests", programs::doctests),
     both("ucx-linked", programs::ucx_linked),
-    both("transports", again::over_ucx),
-    commit("least-room", "least-room-all", again::least_room),
-    nightly("least-room-all", again::smallest),
+    both("transports", variants::over_ucx),
+    commit("smallest", "smallest-all", variants::smallest_brief),
+    nightly("smallest-all", variants::smallest),
     both("ucx-bindings", ucx_bindings::check_if_possible),
     commit("corpus", "corpus-full", corpus::brief),
     nightly("corpus-full", corpus::full),

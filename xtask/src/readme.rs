@@ -1,4 +1,4 @@
-//! `cargo xtask readme`: what README.md says, works.
+//! `cargo xtask readme`: every block of README.md compiles or runs.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ use crate::blocks::{Block, blocks};
 use crate::process::{OUR_PROFILE, cargo, status};
 use crate::steps::Steps;
 
-/// Compiles the rust blocks, each as a library of its own; runs the sh blocks, one behind the other in one shell each,
-/// in a fresh clone of what is committed.
+/// Compiles each rust block as a library. Runs the sh blocks in order, each in a shell of its own, in a fresh clone of the
+/// commit.
 pub(crate) fn run(steps: &mut Steps) {
     all(steps, false);
 }
 
-/// The same, in the checkout: it is a fresh clone itself, and what it takes was built already.
+/// The same in the checkout, which is a fresh clone in CI and has been built.
 pub(crate) fn here(steps: &mut Steps) {
     all(steps, true);
 }
@@ -45,7 +45,7 @@ fn all(steps: &mut Steps, here: bool) {
             bash.args(["-euo", "pipefail", "-c", &block.text])
                 .current_dir(&clone)
                 .stdin(Stdio::null());
-            // The clone builds in its own folder, as its reader's would; the checkout as it was built before.
+            // A clone builds with default settings, as its reader does; the checkout as before.
             let kept: &[&str] = match here {
                 true => &["CARGO_HOME", "CARGO_INCREMENTAL"],
                 false => &["CARGO_HOME"],
@@ -70,7 +70,7 @@ fn fresh_clone(to: &Path) -> Result<String, String> {
         .arg(crate::root())
         .arg(to)
         .stdin(Stdio::null());
-    status(&mut git).map(|()| "what is committed".into())
+    status(&mut git).map(|()| "the commit".into())
 }
 
 /// A block that begins with `#![no_std]` is the crate `hello_ifuncs` of those that follow it, which are hosts.

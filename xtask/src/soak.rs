@@ -1,11 +1,11 @@
-//! `cargo xtask soak`: builds the program and the ifuncs, and runs it. What it does is in `tests/src/bin/soak`.
+//! `cargo xtask soak`: builds the program and the ifuncs, and runs it. The program is `tests/src/bin/soak`.
 
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::process::{WHOLE, cargo, end, ifunc, last_line, output, status};
 use crate::steps::Steps;
 
-/// The options that stand alone, and those that have a value.
+/// Options without and with a value.
 const FLAGS: &[&str] = &["--quick"];
 const VALUES: &[&str] = &[
     "--messages",
@@ -16,13 +16,13 @@ const VALUES: &[&str] = &[
     "--seed",
 ];
 
-/// The command, whose last line is its program's: how many passed.
+/// The command. Its last line is the program's: how many passed.
 pub(crate) fn command(options: &[String]) -> ExitCode {
-    end(judge(options).and_then(|()| run(options)).map(drop))
+    end(check(options).and_then(|()| run(options)).map(drop))
 }
 
-/// Whether the program knows these options: it takes a while to be built.
-fn judge(args: &[String]) -> Result<(), String> {
+/// Checks the options before anything is built.
+fn check(args: &[String]) -> Result<(), String> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         if VALUES.contains(&arg) {
@@ -44,8 +44,7 @@ pub(crate) fn full(steps: &mut Steps) {
     steps.step("the soak", || run(&[]));
 }
 
-/// Runs the soak. A quick one is of the program as the tests have built it, with the features of the whole workspace; ifuncs
-/// are always optimised.
+/// Builds and runs the soak. A quick one takes the program that the tests have built. Ifuncs are always optimised.
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let quick = args.iter().any(|arg| arg == "--quick");
     let profile = if quick { "dev" } else { "release" };
@@ -75,13 +74,13 @@ pub(crate) fn run(args: &[String]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::judge;
+    use super::check;
 
     #[test]
-    fn options_are_judged_before_anything_is_built() {
-        let judge = |text: &str| judge(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(judge("--quick --messages 1000 --transport shm,ucx"), Ok(()));
-        assert!(judge("--messages").unwrap_err().contains("needs a value"));
-        assert!(judge("--slow").unwrap_err().contains("no option `--slow`"));
+    fn options_are_checked_before_anything_is_built() {
+        let check = |text: &str| check(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(check("--quick --messages 1000 --transport shm,ucx"), Ok(()));
+        assert!(check("--messages").unwrap_err().contains("needs a value"));
+        assert!(check("--slow").unwrap_err().contains("no option `--slow`"));
     }
 }

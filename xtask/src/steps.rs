@@ -9,7 +9,7 @@ use crate::process::{lines, status};
 use crate::programs::Program;
 use crate::usage::{Stopwatch, Usage};
 
-/// What was done.
+/// The steps that have run.
 #[derive(Debug)]
 pub(crate) struct Steps {
     tier: Tier,
@@ -51,7 +51,7 @@ impl Steps {
         self.is_over
     }
 
-    /// Does `work`, whose answer is a note for the summary or a reason.
+    /// Runs `work`, which returns a note for the summary or a reason. Returns whether it succeeded.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<String, String>) -> bool {
         eprintln!("\n==> {name}");
         let stopwatch = Stopwatch::start();
@@ -62,7 +62,7 @@ impl Steps {
         self.add(name, stopwatch.read(), result)
     }
 
-    /// Adds a step that was done elsewhere; whether it went well.
+    /// Adds a step that ran elsewhere. Returns whether it succeeded.
     pub(crate) fn add(&mut self, name: &str, usage: Usage, result: Result<String, String>) -> bool {
         let is_ok = result.is_ok();
         self.done.push(Step {
@@ -92,7 +92,7 @@ impl Steps {
         })
     }
 
-    /// Prints what was done, and how it went.
+    /// Prints the result of each step.
     pub(crate) fn summary(&self) -> ExitCode {
         eprintln!("\n==> summary");
         let width = self.done.iter().map(|step| step.name.len()).max().unwrap_or(0);
@@ -112,7 +112,7 @@ impl Steps {
         }
         eprintln!("        {:width$}  {all}", "all steps");
         if failed == 0 {
-            eprintln!("all is well");
+            eprintln!("all steps passed");
             ExitCode::SUCCESS
         } else {
             eprintln!("{failed} steps failed; their output is above");

@@ -1,4 +1,4 @@
-//! The example that searches a text, beside `grep`.
+//! Compares the text search example with `grep`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 
 use crate::process::{ifunc, output};
 
-/// How large the text is at least.
+/// The least size of the text.
 const ENOUGH: u64 = 50_000_000;
-/// What is searched for: a word that is there in several cases, and an expression that is no word.
+/// The patterns: a word that occurs in several cases, and a regular expression.
 const PATTERNS: [&str; 2] = ["error", "^#define +[A-Z_]+ +0x[0-9a-f]+$"];
 
-/// Runs the example, with `ifunc` as its command, and compares every line that it found with what `grep` finds. What it
-/// says of how much was searched and how much came back.
+/// Runs the example and compares every line that it finds with those of `grep`. Returns the example's line about how much it
+/// searched and how much came back.
 pub(crate) fn beside_grep(transport: &str) -> Result<String, String> {
     let folder = crate::scratch().join("text-search");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot create `{}`: {e}", folder.display()))?;
@@ -57,7 +57,7 @@ pub(crate) fn beside_grep(transport: &str) -> Result<String, String> {
     }
 }
 
-/// C headers, one behind the other, as often as it takes.
+/// Writes C headers, one after the other, until the text is large enough.
 fn make_text(path: &Path) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|there| there.len() >= ENOUGH) {
         return Ok(());
@@ -67,7 +67,7 @@ fn make_text(path: &Path) -> io::Result<()> {
     headers.sort();
     let mut all = Vec::new();
     for header in headers {
-        // One that may not be read is left out.
+        // Unreadable headers are left out.
         all.extend(fs::read(header).unwrap_or_default());
     }
     if all.is_empty() {
@@ -93,17 +93,17 @@ fn find_headers(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the file holds what `grep -n` says; how many lines that are.
+/// Compares the file with the output of `grep -n`. Returns the number of lines.
 fn equal_lines(found: &Path, text: &Path, pattern: &str, flags: &[&str]) -> Result<usize, String> {
     let mut grep = Command::new("grep");
     grep.args(["-n", "-a"])
         .args(flags)
         .args(["-e", pattern])
         .arg(text);
-    // Bytes are letters of ASCII or none.
+    // `grep` treats all bytes above ASCII as no letters.
     grep.env("LC_ALL", "C").stdin(Stdio::null());
     let expected = grep.output().map_err(|e| format!("`grep` does not start: {e}"))?;
-    // 1: nothing was found.
+    // Exit code 1: no line matches.
     if !matches!(expected.status.code(), Some(0 | 1)) {
         return Err(format!("`grep`: {}", expected.status));
     }

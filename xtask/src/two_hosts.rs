@@ -1,4 +1,4 @@
-//! `cargo xtask two-hosts`
+//! `cargo xtask two-hosts`: builds and runs `tests/src/bin/two-hosts`.
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -6,7 +6,7 @@ use crate::debian;
 use crate::process::{built, end, lines, status};
 use crate::steps::Steps;
 
-/// The command, whose last line is its program's: how many passed.
+/// The command. Its last line is the program's: how many passed.
 pub(crate) fn command(options: &[String]) -> ExitCode {
     match options.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] | ["--quick"] | ["--only", _] => {}
@@ -23,7 +23,7 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
         .and_then(|mut program| status(&mut program)))
 }
 
-/// What takes seconds, as a step.
+/// A short run, as a step.
 pub(crate) fn quick(steps: &mut Steps) {
     step(steps, &["--quick".into()]);
 }

@@ -1,14 +1,15 @@
-//! The test programs again: over other transports than shared memory, and with the least room that a target can have.
+//! The test programs with another environment: over other transports than shared memory, or with the smallest credit window
+//! and ring that a target can have.
 
 use crate::debian;
 use crate::programs::{self, Program, Runs};
 use crate::steps::Steps;
 use crate::transports;
 
-/// Those whose processes are peers of each other, whatever carries the frames.
+/// Programs whose tests run source and target as processes of their own, over any transport.
 const BETWEEN_PROCESSES: &[&str] = &["mixed", "restart", "mismatch", "c_side"];
-/// Of them, those that compile nothing.
-const SOON: &[&str] = &["mixed", "restart"];
+/// The ones of them that compile nothing.
+const COMPILE_NOTHING: &[&str] = &["mixed", "restart"];
 /// Two credits and the smallest ring: frames wait for each other, wrap around and travel in fragments.
 const SMALLEST: [(&str, &str); 2] = [("IFUNC_CREDITS", "2"), ("IFUNC_RING", "65536")];
 
@@ -16,23 +17,23 @@ const SMALLEST: [(&str, &str); 2] = [("IFUNC_CREDITS", "2"), ("IFUNC_RING", "655
 pub(crate) fn over_ucx(steps: &mut Steps) {
     for over in transports::over_ucx() {
         let name = format!("tests between processes, over {over}");
-        again(steps, &name, SOON, &[("IFUNC_TRANSPORT", over)]);
+        run(steps, &name, COMPILE_NOTHING, &[("IFUNC_TRANSPORT", over)]);
     }
 }
 
-/// Some of the tests between processes with the least room.
-pub(crate) fn least_room(steps: &mut Steps) {
+/// Some of the tests between processes with the smallest window.
+pub(crate) fn smallest_brief(steps: &mut Steps) {
     let name = "tests between processes, 2 credits and the smallest ring";
-    again(steps, name, SOON, &SMALLEST);
+    run(steps, name, COMPILE_NOTHING, &SMALLEST);
 }
 
-/// Everything with the least room, and what is between processes over every transport.
+/// Every test with the smallest window, and the tests between processes over every transport.
 pub(crate) fn smallest(steps: &mut Steps) {
-    again(steps, "tests, 2 credits and the smallest ring", &[], &SMALLEST);
+    run(steps, "tests, 2 credits and the smallest ring", &[], &SMALLEST);
     for over in transports::over_ucx() {
         let name = format!("tests between processes, over {over}, 2 credits and the smallest ring");
         let [credits, ring] = SMALLEST;
-        again(
+        run(
             steps,
             &name,
             BETWEEN_PROCESSES,
@@ -41,8 +42,8 @@ pub(crate) fn smallest(steps: &mut Steps) {
     }
 }
 
-/// Runs the programs of these names, or all, with this environment.
-fn again(steps: &mut Steps, name: &str, names: &[&str], env: &[(&str, &str)]) {
+/// Runs the programs with these names, or all of them, with this environment.
+fn run(steps: &mut Steps, name: &str, names: &[&str], env: &[(&str, &str)]) {
     let Some(all) = programs::of(steps) else { return };
     let chosen: Vec<Program> = all
         .iter()
