@@ -4,14 +4,14 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATIENCE, Process, library, unique};
+use common::{Process, TIMEOUT, library, unique};
 use ifunc_rt::{Aggregation, Call, Error, Source, SourceOptions};
 use ifunc_tests_ifuncs::{Greeting, t_add, t_greet, t_index};
 
 /// A connection whose batches are sent when they are full, and when it is asked for.
 fn connect_patiently(address: &str, reconnect: Duration) -> Source {
     let options = SourceOptions::default()
-        .timeout(PATIENCE)
+        .timeout(TIMEOUT)
         .reconnect(reconnect)
         .aggregation(Aggregation::default().delay(Duration::MAX));
     Source::connect_with(address, options).unwrap()
@@ -21,7 +21,7 @@ fn connect_patiently(address: &str, reconnect: Duration) -> Source {
 fn rust_and_c_with_answers_and_panics_in_one_batch() {
     let Some(address) = unique() else { return };
     let mut target = Process::target(&address);
-    let source = connect_patiently(&address, PATIENCE);
+    let source = connect_patiently(&address, TIMEOUT);
     let add = source.register_path::<t_add>(library("t_add")).unwrap();
     let (direct, add) = (add.clone(), add.aggregated());
     let index = source.register_path::<t_index>(library("t_index")).unwrap();
@@ -66,7 +66,7 @@ fn rust_and_c_with_answers_and_panics_in_one_batch() {
     assert!(matches!(source.flush(), Err(Error::Panic { .. })));
     target.wait_for("counter: 1010");
     // They did travel together, and are counted one by one.
-    let stats = source.target_stats(PATIENCE).unwrap();
+    let stats = source.target_stats(TIMEOUT).unwrap();
     let all = &stats.total;
     assert_eq!((all.executed, all.failed.total()), (1103, 101));
     assert!(all.frames < 50, "{}", all.frames);
@@ -76,7 +76,7 @@ fn rust_and_c_with_answers_and_panics_in_one_batch() {
 fn a_batch_that_was_not_sent_survives_its_target() {
     let Some(address) = unique() else { return };
     let mut target = Process::target(&address);
-    let source = connect_patiently(&address, PATIENCE);
+    let source = connect_patiently(&address, TIMEOUT);
     let add = source
         .register_path::<t_add>(library("t_add"))
         .unwrap()

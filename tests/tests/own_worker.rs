@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use common::{PATIENCE, library};
+use common::{TIMEOUT, library};
 
 /// Whether there is a UCX to test with; `IFUNC_REQUIRE_UCX` says that there must be.
 fn has_ucx() -> bool {
@@ -50,7 +50,7 @@ impl Rank {
     fn said(&self, word: &str) -> String {
         let line = self
             .lines
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .unwrap_or_else(|_| panic!("it did not say `{word}`"));
         let rest = line
             .strip_prefix(word)

@@ -95,7 +95,7 @@ fn sources_that_are_killed_leave_nothing_and_harm_nobody() {
         add.call(&1).unwrap().wait().unwrap();
     }
     // What it holds of the dead goes as soon as the target has run what they had sent.
-    let deadline = Instant::now() + common::PATIENCE;
+    let deadline = Instant::now() + common::TIMEOUT;
     while target.holds() != before {
         assert!(
             Instant::now() < deadline,

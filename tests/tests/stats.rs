@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Process, connect, library, unique};
+use common::{Process, TIMEOUT, connect, library, unique};
 use ifunc_rt::stats::{IfuncStats, Stats};
 use ifunc_rt::{Failure, Rejection, Source};
 use ifunc_tests_ifuncs::{t_add, t_host_panics, t_index};
@@ -13,7 +13,7 @@ use ifunc_tests_ifuncs::{t_add, t_host_panics, t_index};
 const INSTALL_HEAD: u64 = 40;
 
 fn ask(source: &Source) -> Stats {
-    source.target_stats(PATIENCE).unwrap()
+    source.target_stats(TIMEOUT).unwrap()
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn every_message_is_counted_once_and_as_what_became_of_it() {
         if after.sources.len() == 1 {
             break after;
         }
-        assert!(began.elapsed() < PATIENCE, "{after:#?}");
+        assert!(began.elapsed() < TIMEOUT, "{after:#?}");
         std::thread::sleep(Duration::from_millis(10));
     };
     assert_eq!((after.connected, after.asked_by), (2, 2));

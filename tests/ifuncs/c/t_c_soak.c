@@ -1,4 +1,4 @@
-/* The same as `t_soak` in Rust, on the same books: see src/soak/mod.rs. */
+/* The same as `t_soak` in Rust, with the same ledger: see src/soak/mod.rs. */
 #include <ifunc.h>
 
 IFUNC_PAYLOAD_BOUND(t_c_soak);
@@ -15,13 +15,13 @@ struct total {
     uint64_t messages, connections, hash;
 };
 
-struct book {
+struct ledger {
     struct slot slots[SLOTS];
     struct total totals[SOURCES];
     uint64_t faults, first[4], abandoned, rounds;
 };
 
-enum { MISPLACED = 1, STRANGER = 2 };
+enum { MISPLACED = 1, UNKNOWN_SENDER = 2 };
 
 #define A UINT64_C(0x9e3779b97f4a7c15)
 #define B UINT64_C(0xc2b2ae3d27d4eb4f)
@@ -61,15 +61,15 @@ static uint64_t hash_of(const unsigned char *bytes, size_t n)
     return hash;
 }
 
-static void fault(struct book *book, uint64_t kind, uint64_t sender, uint64_t expected, uint64_t came)
+static void fault(struct ledger *ledger, uint64_t kind, uint64_t sender, uint64_t expected, uint64_t came)
 {
-    if (book->faults == 0) {
-        book->first[0] = kind;
-        book->first[1] = sender;
-        book->first[2] = expected;
-        book->first[3] = came;
+    if (ledger->faults == 0) {
+        ledger->first[0] = kind;
+        ledger->first[1] = sender;
+        ledger->first[2] = expected;
+        ledger->first[3] = came;
     }
-    book->faults += 1;
+    ledger->faults += 1;
 }
 
 size_t t_c_soak_payload_bound(void *source_args, size_t n)
@@ -87,17 +87,17 @@ int t_c_soak_payload_init(void *source_args, size_t n, void *payload, size_t *pa
 
 uint32_t t_c_soak_main(void *payload, size_t n, void *target_args, struct ifunc_context *ctx)
 {
-    struct book *book = target_args;
+    struct ledger *ledger = target_args;
     uint64_t sender = ifunc_sender(ctx), came, answer[3];
-    struct slot *slot = &book->slots[sender % SLOTS];
+    struct slot *slot = &ledger->slots[sender % SLOTS];
     if (slot->sender != sender) {
-        fault(book, STRANGER, sender, 0, 0);
+        fault(ledger, UNKNOWN_SENDER, sender, 0, 0);
         return IFUNC_OK;
     }
     came = slot->count;
     __builtin_memcpy(&came, payload, n < 8 ? n : 8);
     if (came != slot->count)
-        fault(book, MISPLACED, sender, slot->count, came);
+        fault(ledger, MISPLACED, sender, slot->count, came);
     answer[0] = slot->count;
     slot->count += 1;
     slot->hash = mix(slot->hash, hash_of(payload, n));

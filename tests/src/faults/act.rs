@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::cell::{Fault, Side};
 use super::process::Holdings;
 use super::scene::{Place, Scene, UnderWay, executed};
@@ -64,7 +64,7 @@ fn replace_source(scene: &mut Scene<'_>) -> Result<(), String> {
             return Err("the target takes the new source for the old one".into());
         }
     }
-    scene.source.ask("flush main", "flushed main ok", PATIENCE)?;
+    scene.source.ask("flush main", "flushed main ok", TIMEOUT)?;
     let holds = scene.target.holdings()?;
     if !holds.within(scene.connected) {
         return Err(format!(
@@ -91,7 +91,7 @@ fn stop_source(scene: &mut Scene<'_>, place: Place, under_way: UnderWay) -> Resu
     }
     if let Some(id) = under_way.submitting {
         let expected = if under_way.is_send { "sent" } else { "called" };
-        let said = scene.source.reply(PATIENCE)?;
+        let said = scene.source.reply(TIMEOUT)?;
         if said != format!("{expected} {id} ok") {
             return Err(format!("the source was stopped, and says `{said}`"));
         }
@@ -110,7 +110,7 @@ fn goes_on(scene: &mut Scene<'_>, calls: &[Option<u64>]) -> Result<(), String> {
     for &id in calls.iter().flatten() {
         senders.push(executed(&mut scene.source, id)?);
     }
-    scene.source.ask("flush main", "flushed main ok", PATIENCE)?;
+    scene.source.ask("flush main", "flushed main ok", TIMEOUT)?;
     for ifunc in ["t_fault", "t_fault_late"] {
         senders.push(scene.answered(ifunc)?);
     }
@@ -138,9 +138,9 @@ fn kill_target(scene: &mut Scene<'_>, place: Place, under_way: UnderWay) -> Resu
     scene.serves_others()?;
     gives_back(scene, Instant::now(), OF_A_SOURCE)?;
     // What is left is told; then nothing is.
-    scene.source.ask("flush main", "flushed main", PATIENCE)?;
-    scene.source.ask("flush main", "flushed main", PATIENCE)?;
-    scene.source.ask("drop main", "dropped main", PATIENCE)?;
+    scene.source.ask("flush main", "flushed main", TIMEOUT)?;
+    scene.source.ask("flush main", "flushed main", TIMEOUT)?;
+    scene.source.ask("drop main", "dropped main", TIMEOUT)?;
     gives_back(scene, Instant::now(), 0)?;
     Ok(noticed)
 }
@@ -155,12 +155,12 @@ fn replace_target(scene: &mut Scene<'_>, place: Place, under_way: UnderWay) -> R
     let noticed = hears(scene, place, under_way, mark)?;
     // What went wrong is told once; then all is well, unasked.
     if place == Place::NoRoom {
-        scene.source.ask("flush main", "flushed main", PATIENCE)?;
+        scene.source.ask("flush main", "flushed main", TIMEOUT)?;
     }
     for ifunc in ["t_fault", "t_fault_late", "t_fault_again"] {
         scene.answered(ifunc)?;
     }
-    scene.source.ask("flush main", "flushed main ok", PATIENCE)?;
+    scene.source.ask("flush main", "flushed main ok", TIMEOUT)?;
     let holds = scene.source.holdings()?;
     if !holds.within(scene.connected) {
         return Err(format!(
@@ -177,7 +177,7 @@ fn hears(scene: &mut Scene<'_>, place: Place, under_way: UnderWay, mark: usize) 
     let at = Instant::now();
     let restarted = scene.cell.fault == Fault::Restart;
     // A killed target is looked for, for a while.
-    let within = scene.notice() + scene.window() + if restarted { PATIENCE } else { SLACK };
+    let within = scene.notice() + scene.window() + if restarted { TIMEOUT } else { SLACK };
     let mut ids = vec![under_way.call];
     if place == Place::Asleep {
         if restarted {

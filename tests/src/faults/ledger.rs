@@ -1,4 +1,4 @@
-//! The books: every attempt to send against every invocation.
+//! Compares every attempt to send with every invocation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

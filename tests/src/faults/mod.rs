@@ -25,4 +25,4 @@ const CREDITS: u32 = 16;
 /// A payload that a target's ring does not hold.
 const LARGE: usize = 256 << 10;
 /// Longer than anything takes that is not meant to wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);

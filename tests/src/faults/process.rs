@@ -225,7 +225,7 @@ impl Process {
     /// It does not stop.
     pub fn stop(&self) -> Result<(), String> {
         self.signal(Signal::STOP)?;
-        let deadline = Instant::now() + super::PATIENCE;
+        let deadline = Instant::now() + super::TIMEOUT;
         while !self.status().contains("(stopped)") {
             if Instant::now() > deadline {
                 return Err(format!("{} does not stop", self.name));
@@ -248,7 +248,7 @@ impl Process {
     /// # Errors
     /// It stands at none.
     pub fn go(&self) -> Result<(), String> {
-        let deadline = Instant::now() + super::PATIENCE;
+        let deadline = Instant::now() + super::TIMEOUT;
         loop {
             // Opening it for reading waits for this.
             let opened = OpenOptions::new()

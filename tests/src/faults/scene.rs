@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::cell::{Cell, Fault, Moment, Side, Transport};
 use super::ledger::{self, Ledger};
 use super::process::{Holdings, Process};
-use super::{CREDITS, LARGE, PATIENCE};
+use super::{CREDITS, LARGE, TIMEOUT};
 
 /// A payload that is not inline, and no more than a frame holds.
 const SMALL: usize = 200;
@@ -186,9 +186,9 @@ impl<'a> Scene<'a> {
             Side::Source => &mut self.bystander,
             Side::Target => &mut self.source,
         };
-        let patience = PATIENCE.as_millis();
+        let patience = TIMEOUT.as_millis();
         let connect = format!("connect other {elsewhere} {patience} 0");
-        other.ask(&connect, "connected other", PATIENCE)?;
+        other.ask(&connect, "connected other", TIMEOUT)?;
         self.serves_others()?;
         self.alone = self.survivor().holdings()?;
         self.connect()?;
@@ -197,10 +197,10 @@ impl<'a> Scene<'a> {
             self.source.ask(
                 &format!("send main t_fault {id} go {SMALL}"),
                 &format!("sent {id} ok"),
-                PATIENCE,
+                TIMEOUT,
             )?;
         }
-        self.source.ask("flush main", "flushed main ok", PATIENCE)?;
+        self.source.ask("flush main", "flushed main ok", TIMEOUT)?;
         self.sender = self.answered("t_fault")?;
         self.connected = self.survivor().holdings()?;
         Ok(())
@@ -214,7 +214,7 @@ impl<'a> Scene<'a> {
         let (address, timeout) = (&self.address, self.timeout().as_millis());
         let window = self.window().as_millis();
         let connect = format!("connect main {address} {timeout} {window}");
-        self.source.ask(&connect, "connected main", PATIENCE)?;
+        self.source.ask(&connect, "connected main", TIMEOUT)?;
         Ok(())
     }
 
@@ -222,7 +222,7 @@ impl<'a> Scene<'a> {
     pub fn timeout(&self) -> Duration {
         match (self.cell.fault, self.cell.victim) {
             (Fault::Stop, Side::Target) => self.setting.stop * 3 / 5,
-            _ => PATIENCE,
+            _ => TIMEOUT,
         }
     }
 
@@ -230,7 +230,7 @@ impl<'a> Scene<'a> {
     pub fn window(&self) -> Duration {
         match self.cell.fault {
             Fault::Kill => Duration::from_millis(300),
-            Fault::Stop | Fault::Restart => PATIENCE,
+            Fault::Stop | Fault::Restart => TIMEOUT,
         }
     }
 
@@ -295,7 +295,7 @@ impl<'a> Scene<'a> {
         let said = format!("called {id}");
         let called = self
             .source
-            .ask(&format!("call main t_fault {id} go {SMALL}"), &said, PATIENCE)?;
+            .ask(&format!("call main t_fault {id} go {SMALL}"), &said, TIMEOUT)?;
         Ok((id, called))
     }
 
@@ -308,10 +308,10 @@ impl<'a> Scene<'a> {
         let (source_mark, target_mark) = (self.source.mark(), self.target.mark());
         let point = place.point();
         let mut under_way = UnderWay::default();
-        let reaches = |process: &Process, mark| process.reaches(mark, point, PATIENCE);
+        let reaches = |process: &Process, mark| process.reaches(mark, point, TIMEOUT);
         match place {
             Place::Asleep => {
-                self.target.ask("target.sleep:1:pass", "armed", PATIENCE)?;
+                self.target.ask("target.sleep:1:pass", "armed", TIMEOUT)?;
                 self.answered("t_fault")?;
                 reaches(&self.target, target_mark)?;
             }
@@ -322,44 +322,44 @@ impl<'a> Scene<'a> {
                     _ => (1, "t_fault_late", SMALL),
                 };
                 self.source
-                    .ask(&format!("arm {point}:{times}"), "armed", PATIENCE)?;
+                    .ask(&format!("arm {point}:{times}"), "armed", TIMEOUT)?;
                 self.source.tell(&format!("call main {ifunc} {id} go {size}"))?;
                 reaches(&self.source, source_mark)?;
                 under_way.submitting = Some(id);
             }
             Place::FragmentsTaken => {
-                self.target.ask(&format!("{point}:2"), "armed", PATIENCE)?;
+                self.target.ask(&format!("{point}:2"), "armed", TIMEOUT)?;
                 self.source.tell(&format!("call main t_fault {id} go {LARGE}"))?;
                 reaches(&self.target, target_mark)?;
                 under_way.submitting = Some(id);
             }
             Place::Installing => {
-                self.target.ask(point, "armed", PATIENCE)?;
+                self.target.ask(point, "armed", TIMEOUT)?;
                 let call = format!("call main t_fault_late {id} go {SMALL}");
-                self.source.ask(&call, &format!("called {id} ok"), PATIENCE)?;
+                self.source.ask(&call, &format!("called {id} ok"), TIMEOUT)?;
                 reaches(&self.target, target_mark)?;
                 under_way.call = Some(id);
             }
             Place::NoRoom => {
-                self.target.ask("main", "armed", PATIENCE)?;
+                self.target.ask("main", "armed", TIMEOUT)?;
                 let call = format!("call main t_fault {id} stand {SMALL}");
-                self.source.ask(&call, &format!("called {id} ok"), PATIENCE)?;
-                self.target.reaches(target_mark, "main", PATIENCE)?;
+                self.source.ask(&call, &format!("called {id} ok"), TIMEOUT)?;
+                self.target.reaches(target_mark, "main", TIMEOUT)?;
                 under_way.call = Some(id);
                 self.source
-                    .ask(&format!("arm {point}:1:pass"), "armed", PATIENCE)?;
+                    .ask(&format!("arm {point}:1:pass"), "armed", TIMEOUT)?;
                 under_way.submitting = Some(self.fill(source_mark, point)?);
                 under_way.is_send = true;
             }
             Place::Running | Place::BeforeAnswer => {
-                self.target.ask(point, "armed", PATIENCE)?;
+                self.target.ask(point, "armed", TIMEOUT)?;
                 let call = format!("call main t_fault {id} stand {SMALL}");
-                self.source.ask(&call, &format!("called {id} ok"), PATIENCE)?;
+                self.source.ask(&call, &format!("called {id} ok"), TIMEOUT)?;
                 reaches(&self.target, target_mark)?;
                 let again = self.id();
                 self.repeatable.insert(again);
                 let call = format!("call main t_fault_again {again} go {SMALL}");
-                self.source.ask(&call, &format!("called {again} ok"), PATIENCE)?;
+                self.source.ask(&call, &format!("called {again} ok"), TIMEOUT)?;
                 (under_way.call, under_way.again) = (Some(id), Some(again));
             }
         }
@@ -374,7 +374,7 @@ impl<'a> Scene<'a> {
             let id = self.id();
             self.source.tell(&format!("send main t_fault {id} go {SMALL}"))?;
             let said = format!("= sent {id} ");
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             while !self.source.has_said(mark, &said) {
                 if self.source.has_said(mark, &reached) {
                     return Ok(id);
@@ -384,7 +384,7 @@ impl<'a> Scene<'a> {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            self.source.reply(PATIENCE)?;
+            self.source.reply(TIMEOUT)?;
         }
         Err("the source never has to wait for room".into())
     }
@@ -451,7 +451,7 @@ impl<'a> Scene<'a> {
 
 fn answered(process: &mut Process, connection: &str, ifunc: &str, id: u64) -> Result<u64, String> {
     let call = format!("call {connection} {ifunc} {id} go {SMALL}");
-    process.ask(&call, &format!("called {id} ok"), PATIENCE)?;
+    process.ask(&call, &format!("called {id} ok"), TIMEOUT)?;
     executed(process, id)
 }
 
@@ -460,8 +460,8 @@ fn answered(process: &mut Process, connection: &str, ifunc: &str, id: u64) -> Re
 /// # Errors
 /// It is not answered.
 pub fn executed(process: &mut Process, id: u64) -> Result<u64, String> {
-    let wait = format!("wait {id} {}", PATIENCE.as_millis());
-    let sender = process.ask(&wait, &format!("done {id} executed"), PATIENCE * 2)?;
+    let wait = format!("wait {id} {}", TIMEOUT.as_millis());
+    let sender = process.ask(&wait, &format!("done {id} executed"), TIMEOUT * 2)?;
     sender
         .parse()
         .map_err(|_| format!("`{sender}` is no number of a connection"))
@@ -497,7 +497,7 @@ fn start_target(
         // Otherwise the kernel keeps the port of a target that was killed for a minute.
         .env("UCX_TCP_CM_REUSEADDR", "y");
     let mut process = Process::start(&mut command, name, folder)?;
-    let said = match process.reply(PATIENCE) {
+    let said = match process.reply(TIMEOUT) {
         Ok(said) => said,
         Err(why) => return Err(format!("{why}\n{}", process.diagnosis())),
     };

@@ -63,7 +63,7 @@ impl Role {
                 let options = SourceOptions::default()
                     .timeout(milliseconds(timeout)?)
                     .reconnect(milliseconds(reconnect)?)
-                    .connect_timeout(super::PATIENCE);
+                    .connect_timeout(super::TIMEOUT);
                 let source = match Source::connect_with(address, options) {
                     Ok(source) => source,
                     Err(error) => return Ok(format!("not connected: {error}")),

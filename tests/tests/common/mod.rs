@@ -23,7 +23,7 @@ mod transport;
 pub use transport::{Transport, largest_answer, over_there, unique, unique_shm, unique_within};
 
 /// Longer than anything here takes on a machine that is busy with something else.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The folder that holds the built ifuncs of `ifunc-tests-ifuncs`.
 pub fn libraries() -> &'static Path {
@@ -84,7 +84,7 @@ pub fn static_target() -> PathBuf {
 pub fn connect(address: &str) -> Source {
     Source::connect_with(
         address,
-        SourceOptions::default().timeout(PATIENCE).reconnect(PATIENCE),
+        SourceOptions::default().timeout(TIMEOUT).reconnect(TIMEOUT),
     )
     .unwrap()
 }
@@ -150,7 +150,7 @@ impl Process {
 
     /// Waits until the process says this line.
     pub fn wait_for(&mut self, line: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.said.iter().any(|said| said == line) {
             match self
                 .lines
@@ -167,7 +167,7 @@ impl Process {
 
     /// Waits until the process says this line after all that was waited for before.
     pub fn wait_for_last(&mut self, line: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             match self
                 .lines
@@ -189,7 +189,7 @@ impl Process {
 
     /// Waits until it has ended by itself.
     pub fn wait_for_end(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // Its output ends with it.
         loop {
             match self

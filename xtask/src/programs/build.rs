@@ -44,7 +44,12 @@ pub(crate) fn built_by(mut command: Command) -> Result<Vec<Program>, String> {
 
 /// The test program that a message of cargo's reports.
 fn artifact(message: &str, root: &Path) -> Option<Program> {
-    if !message.contains("\"reason\":\"compiler-artifact\"") || !message.contains("\"test\":true}") {
+    if !message.contains("\"reason\":\"compiler-artifact\"") {
+        return None;
+    }
+    // The target has a `test`, too: whether it has tests.
+    let (_, profile) = message.split_once("\"profile\":{")?;
+    if !profile.split_once('}')?.0.contains("\"test\":true") {
         return None;
     }
     let executable = PathBuf::from(string(message, "executable")?);
@@ -92,6 +97,10 @@ mod tests {
         };
         assert_eq!(artifact(message, Path::new("/c")), Some(program.clone()));
         assert_eq!(program.name(), "mixed");
+        // A program that tests start.
+        let binary = message.replace(r#""test":true},"features""#, r#""test":false},"features""#);
+        assert_ne!(binary, message);
+        assert_eq!(artifact(&binary, Path::new("/c")), None);
         // A library that tests link, and the end of the build.
         let library = message.replace(
             r#""executable":"/c/target/debug/deps/mixed-1""#,

@@ -1,4 +1,4 @@
-//! What `cargo xtask soak` sends: ifuncs that keep the books of every connection, in the target's own memory.
+//! What `cargo xtask soak` sends: ifuncs that keep a ledger of every connection, in the target's own memory.
 
 use ifunc::prelude::*;
 
@@ -31,7 +31,7 @@ pub struct Total {
 /// What the targets of the soak own.
 #[derive(Layout)]
 #[repr(C)]
-pub struct Book {
+pub struct Ledger {
     slots: [Slot; SLOTS],
     totals: [Total; SOURCES],
     /// What was not as it must be: how often, and the first of it: kind, sender, what was expected, what came.
@@ -45,7 +45,7 @@ pub struct Book {
 /// A message that is not the next one of its connection.
 const MISPLACED: u64 = 1;
 /// A message of a connection that has not said hello.
-const STRANGER: u64 = 2;
+const UNKNOWN_SENDER: u64 = 2;
 /// A goodbye that names another number of messages than came.
 const COUNT: u64 = 3;
 /// A goodbye that names another hash than that of what came.
@@ -53,7 +53,7 @@ const HASH: u64 = 4;
 /// An operation or a source that there is not.
 const NONSENSE: u64 = 5;
 
-impl Book {
+impl Ledger {
     fn fault(&mut self, kind: u64, sender: u64, expected: u64, came: u64) {
         if self.faults == 0 {
             self.first = [kind, sender, expected, came];
@@ -85,11 +85,11 @@ fn variant() -> u64 {
 
 /// Takes a message: it begins with as many bytes of its number as it has room for. Answers number, hash and variant.
 #[ifunc]
-pub fn t_soak(bytes: &[u8], book: &mut Book, ctx: &mut Context) {
+pub fn t_soak(bytes: &[u8], ledger: &mut Ledger, ctx: &mut Context) {
     let sender = ctx.sender();
-    let slot = book.slot(sender);
+    let slot = ledger.slot(sender);
     if slot.sender != sender {
-        book.fault(STRANGER, sender, 0, 0);
+        ledger.fault(UNKNOWN_SENDER, sender, 0, 0);
         return;
     }
     let number = slot.count;
@@ -101,7 +101,7 @@ pub fn t_soak(bytes: &[u8], book: &mut Book, ctx: &mut Context) {
     let hash = slot.hash;
     let came = u64::from_le_bytes(came);
     if came != number {
-        book.fault(MISPLACED, sender, number, came);
+        ledger.fault(MISPLACED, sender, number, came);
     }
     ctx.answer_with(|out| {
         for (out, word) in out.chunks_exact_mut(8).zip([number, hash, variant()]) {
@@ -111,18 +111,18 @@ pub fn t_soak(bytes: &[u8], book: &mut Book, ctx: &mut Context) {
     });
 }
 
-/// Opens, closes and reads the books: `[operation, a, b, 0]`.
+/// Opens, closes and reads the ledger: `[operation, a, b, 0]`.
 ///
 /// 0: hello, this is source `a`. 1: goodbye, I sent `a` messages whose hash is `b`. 2: what source `a` sent: messages,
 /// connections, hash. 3: faults: how many, the first, connections abandoned, connections open.
 #[ifunc]
-pub fn t_soak_turn(turn: [u64; 4], book: &mut Book, ctx: &mut Context) -> [u64; 8] {
+pub fn t_soak_turn(turn: [u64; 4], ledger: &mut Ledger, ctx: &mut Context) -> [u64; 8] {
     let sender = ctx.sender();
     let [operation, a, b, _] = turn;
     let mut answer = [0; 8];
     match operation {
         0 if a < SOURCES as u64 => {
-            let slot = book.slot(sender);
+            let slot = ledger.slot(sender);
             let taken = slot.sender != 0;
             *slot = Slot {
                 sender,
@@ -130,50 +130,50 @@ pub fn t_soak_turn(turn: [u64; 4], book: &mut Book, ctx: &mut Context) -> [u64; 
                 count: 0,
                 hash: 0,
             };
-            book.abandoned += u64::from(taken);
+            ledger.abandoned += u64::from(taken);
         }
         1 => {
-            let slot = book.slot(sender);
+            let slot = ledger.slot(sender);
             let (there, source, count, hash) = (slot.sender == sender, slot.source, slot.count, slot.hash);
             if !there {
-                book.fault(STRANGER, sender, 0, 1);
+                ledger.fault(UNKNOWN_SENDER, sender, 0, 1);
                 return answer;
             }
             slot.sender = 0;
-            if let Some(total) = book.totals.get_mut(source as usize) {
+            if let Some(total) = ledger.totals.get_mut(source as usize) {
                 total.messages += count;
                 total.connections += 1;
                 // In whatever order connections end.
                 total.hash = total.hash.wrapping_add(hash::mix(count, hash));
             }
             if count != a {
-                book.fault(COUNT, sender, a, count);
+                ledger.fault(COUNT, sender, a, count);
             }
             if hash != b {
-                book.fault(HASH, sender, b, hash);
+                ledger.fault(HASH, sender, b, hash);
             }
         }
         2 if a < SOURCES as u64 => {
-            let total = &book.totals[a as usize];
+            let total = &ledger.totals[a as usize];
             answer[..3].copy_from_slice(&[total.messages, total.connections, total.hash]);
         }
         3 => {
-            answer[0] = book.faults;
-            answer[1..5].copy_from_slice(&book.first);
-            answer[5] = book.abandoned;
-            answer[6] = book.slots.iter().filter(|slot| slot.sender != 0).count() as u64;
+            answer[0] = ledger.faults;
+            answer[1..5].copy_from_slice(&ledger.first);
+            answer[5] = ledger.abandoned;
+            answer[6] = ledger.slots.iter().filter(|slot| slot.sender != 0).count() as u64;
         }
-        _ => book.fault(NONSENSE, sender, operation, a),
+        _ => ledger.fault(NONSENSE, sender, operation, a),
     }
     answer
 }
 
 /// Keeps the target busy for a while; answers how often it was called.
 #[ifunc]
-pub fn t_soak_spin(turns: u64, book: &mut Book) -> u64 {
+pub fn t_soak_spin(turns: u64, ledger: &mut Ledger) -> u64 {
     for _ in 0..turns {
         core::hint::spin_loop();
     }
-    book.rounds += 1;
-    book.rounds
+    ledger.rounds += 1;
+    ledger.rounds
 }

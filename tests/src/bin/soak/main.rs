@@ -3,8 +3,8 @@
 //! One program in several roles: the [`driver`] starts itself as target, as sources and as the bare UCX that the
 //! `ucx` transport is compared with, and looks at them from outside.
 
-mod book;
 mod driver;
+mod ledger;
 mod roles;
 
 /// The hash that the ifuncs keep: the same source text.

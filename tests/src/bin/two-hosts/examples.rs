@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Failure;
-use crate::exchange::{Places, Way, lanes};
+use crate::exchange::{Places, Route, lanes};
 use crate::hosts::text;
 use crate::program::Program;
 
 /// How long an example may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An example, and what it is started with.
 pub(crate) struct Example {
@@ -76,7 +76,7 @@ impl Example {
     ///
     /// # Errors
     /// It fails, or does something else than in one process.
-    pub(crate) fn run(&self, way: &Way<'_>, places: &Places, port: u16) -> Result<String, Failure> {
+    pub(crate) fn run(&self, route: &Route<'_>, places: &Places, port: u16) -> Result<String, Failure> {
         for (path, _) in &self.writes {
             let _ = std::fs::remove_file(path);
         }
@@ -84,7 +84,7 @@ impl Example {
         let _ = std::fs::remove_dir_all(&logs);
         std::fs::create_dir_all(&logs)?;
         let programs = places.target.join(format!("ifunc/run/example-{}", self.name));
-        let address = way.address(port);
+        let address = route.address(port);
         let command = |host: &crate::hosts::Host, side: &str| -> Result<Command, Failure> {
             let mut command = host.command(programs.join(side));
             command.args(&self.args).env("IFUNC_ADDR", &address);
@@ -99,10 +99,10 @@ impl Example {
             ]);
             Ok(command)
         };
-        let mut target = Program::start("target", &mut command(way.target, "target")?, PATIENCE)?;
+        let mut target = Program::start("target", &mut command(route.target, "target")?, TIMEOUT)?;
         let ready = target.wait_for("ifunc: ready ")?;
-        let mut source = command(way.source, "source")?;
-        let mut source = Program::start("source", source.env("IFUNC_ADDR", ready), PATIENCE)?;
+        let mut source = command(route.source, "source")?;
+        let mut source = Program::start("source", source.env("IFUNC_ADDR", ready), TIMEOUT)?;
         source.end()?;
         let note = match self.name {
             "01-hello" => {
@@ -144,7 +144,7 @@ impl Example {
 ///
 /// # Errors
 /// They do not find each other, or something was lost.
-pub(crate) fn launched(way: &Way<'_>, places: &Places) -> Result<String, Failure> {
+pub(crate) fn launched(route: &Route<'_>, places: &Places) -> Result<String, Failure> {
     let meeting = places.scratch.join("meeting");
     std::fs::create_dir_all(&meeting)?;
     let start = |host: &crate::hosts::Host, rank: &str| {
@@ -158,11 +158,11 @@ pub(crate) fn launched(way: &Way<'_>, places: &Places) -> Result<String, Failure
             .env("IFUNC_RENDEZVOUS", &meeting)
             .env("IFUNC_LIB_DIR", &places.libraries);
         command
-            .env("IFUNC_TRANSPORT", way.transport)
+            .env("IFUNC_TRANSPORT", route.transport)
             .env("IFUNC_HOST", host.ip);
-        Program::start("launched process", &mut command, PATIENCE)
+        Program::start("launched process", &mut command, TIMEOUT)
     };
-    let (mut one, mut other) = (start(way.source, "0")?, start(way.target, "1")?);
+    let (mut one, mut other) = (start(route.source, "0")?, start(route.target, "1")?);
     one.end()?;
     other.end()?;
     let well = |program: &Program| {

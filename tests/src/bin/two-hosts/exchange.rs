@@ -9,7 +9,7 @@ use crate::hosts::{Host, text};
 use crate::program::Program;
 
 /// Between whom, and over what.
-pub(crate) struct Way<'a> {
+pub(crate) struct Route<'a> {
     pub(crate) source: &'a Host,
     pub(crate) target: &'a Host,
     /// The scheme of the address.
@@ -68,7 +68,7 @@ impl fmt::Display for Figures {
     }
 }
 
-impl Way<'_> {
+impl Route<'_> {
     /// The address of a target on its host.
     pub(crate) fn address(&self, port: u16) -> String {
         match self.transport {

@@ -1,17 +1,17 @@
 //! End to end between two hosts, which are network namespaces of this machine: the examples, the tests between processes, and
-//! numbered messages over ways that lose, slow down, stop and delay what is sent.
+//! numbered messages over links that drop, slow down, block and delay packets.
 //!
 //! ```text
 //! two-hosts [--quick | --only PART]
 //! ```
 //!
-//! With `--only`, messages over the ways whose names contain it, such as `ucx, the link`. `cargo xtask two-hosts` builds and starts it. It needs a kernel that lets this user make namespaces, `ip`, `tc`, `nft` and the
+//! With `--only`, the runs whose names contain it, such as `ucx, the link`. `cargo xtask two-hosts` builds and starts it. It needs a kernel that lets this user make namespaces, `ip`, `tc`, `nft` and the
 //! programs of util-linux; where there are none it says so and ends well, with nothing passed.
 
-mod badly;
 mod examples;
 mod exchange;
 mod hosts;
+mod impairment;
 mod program;
 mod relay;
 mod report;
@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use badly::INTERFACE;
-use exchange::{Places, Way};
+use exchange::{Places, Route};
 use hosts::Host;
+use impairment::INTERFACE;
 use report::Report;
 
 /// What went wrong, as text.
@@ -120,27 +120,27 @@ fn run(quick: bool, only: &str) -> Result<bool, Failure> {
     };
     let examples = match only {
         "" => examples::Example::all(&places)?,
-        // Made for who looks for the reason of a failure: the ways between the hosts.
+        // For the search after a failure: the routes between the hosts.
         _ => Vec::new(),
     };
     for (number, &transport) in TRANSPORTS.iter().enumerate() {
-        let way = Way {
+        let route = Route {
             source: &one,
             target: &other,
             transport,
         };
         for (example, port) in examples.iter().zip(4000 + 10 * number as u16..) {
             report.try_this(&format!("{} over {transport}", example.name), || {
-                example.run(&way, &places, port)
+                example.run(&route, &places, port)
             });
         }
         report.try_this(&format!("all to all, started by hand, over {transport}"), || {
-            examples::launched(&way, &places)
+            examples::launched(&route, &places)
         });
         // The addresses of workers are not known before, and the tests say beforehand where a target will be.
         if transport == "ucx" || (transport == "ucx-put" && !quick) {
             report.try_this(&format!("tests between processes over {transport}"), || {
-                tests::run(quick, &way)
+                tests::run(quick, &route)
             });
         }
     }

@@ -1,20 +1,20 @@
-//! What is tried between two hosts: a good way, and bad ones.
+//! The runs between two hosts: over a good link, and over impaired ones.
 
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::badly::{INTERFACE, link, lose, lose_nothing, slow, slow_no_more};
-use crate::exchange::{Places, Way};
+use crate::exchange::{Places, Route};
 use crate::hosts::Host;
+use crate::impairment::{INTERFACE, link, lose, lose_nothing, slow, slow_no_more};
 use crate::program::Program;
 use crate::report::Report;
 
 /// How long anything may take on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a silent host is waited for before it is taken for dead, and what more a busy machine needs to say so.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Numbered messages over each way between two hosts that one cable joins.
+/// Numbered messages over each link between two hosts that one cable joins.
 pub(crate) fn run(
     quick: bool,
     hosts: [&Host; 2],
@@ -23,7 +23,7 @@ pub(crate) fn run(
     report: &mut Report,
 ) {
     for &transport in transports {
-        let way = Way {
+        let route = Route {
             source: hosts[0],
             target: hosts[1],
             transport,
@@ -31,8 +31,8 @@ pub(crate) fn run(
         let name = |what: &str| format!("{transport}, {what}");
         let many = if quick { 2_000 } else { 20_000 };
         let plain = |_: &str| Ok(());
-        report.try_this(&name("nothing in the way"), || {
-            Ok(way.exchange(places, many, 200_000, PATIENCE, plain)?.to_string())
+        report.try_this(&name("a good link"), || {
+            Ok(route.exchange(places, many, 200_000, TIMEOUT, plain)?.to_string())
         });
         if quick && transport == "ucx-worker" {
             // What differs from `ucx` is how a connection begins.
@@ -48,19 +48,19 @@ pub(crate) fn run(
         for &(what, percent, messages) in losses {
             report.try_this(&name(what), || {
                 lose(hosts, percent)?;
-                let done = way.exchange(places, messages, 20_000, PATIENCE, plain);
+                let done = route.exchange(places, messages, 20_000, TIMEOUT, plain);
                 let lost = lose_nothing(hosts);
                 Ok(format!("{}; {} frames were lost", done?, lost?))
             });
         }
         report.try_this(&name("20 Mbit/s, each way"), || {
             slow(hosts, 20)?;
-            let done = way.exchange(places, if quick { 400 } else { 2_000 }, 50_000, PATIENCE, plain);
+            let done = route.exchange(places, if quick { 400 } else { 2_000 }, 50_000, TIMEOUT, plain);
             slow_no_more(hosts)?;
             Ok(done?.to_string())
         });
         report.try_this(&name("the link down for 1 s"), || {
-            let done = outage(&way, places, Duration::from_secs(1))?;
+            let done = outage(&route, places, Duration::from_secs(1))?;
             match done.1 {
                 None => Ok(format!("the connection went on: {}", done.0)),
                 Some(_) => Err("the connection was given up".into()),
@@ -74,7 +74,7 @@ pub(crate) fn run(
             );
         } else if !quick {
             report.try_this(&name("the link down for 25 s"), || {
-                let (figures, noticed) = outage(&way, places, Duration::from_secs(25))?;
+                let (figures, noticed) = outage(&route, places, Duration::from_secs(25))?;
                 match noticed {
                     Some(after) if after < BOUND => Ok(format!(
                         "noticed after {:.1} s, connected again when it was up: {figures}",
@@ -90,17 +90,17 @@ pub(crate) fn run(
 
 /// Takes the target's link down in the middle, for `time`. The figures, and how long after that the source said that the
 /// connection was lost, if it did.
-fn outage(way: &Way<'_>, places: &Places, time: Duration) -> Result<(String, Option<Duration>), Failure> {
+fn outage(route: &Route<'_>, places: &Places, time: Duration) -> Result<(String, Option<Duration>), Failure> {
     let (mut down, mut noticed, mut lifting) = (None, None, None);
-    let hosts = [way.source, way.target];
+    let hosts = [route.source, route.target];
     // So that what is sent takes longer than it takes to act on a line that was read.
     slow(hosts, 8)?;
-    let figures = way.exchange(places, 2_000, 20_000, PATIENCE, |line| {
+    let figures = route.exchange(places, 2_000, 20_000, TIMEOUT, |line| {
         if line == "at 500" {
             down = Some(Instant::now());
-            link(way.target, false)?;
+            link(route.target, false)?;
             // What comes up again does so while the source sends.
-            let mut up = way.target.command("sh");
+            let mut up = route.target.command("sh");
             up.args([
                 "-c",
                 &format!("sleep {} && exec ip link set {INTERFACE} up", time.as_secs_f64()),
@@ -116,7 +116,7 @@ fn outage(way: &Way<'_>, places: &Places, time: Duration) -> Result<(String, Opt
         let _ = lifting.kill();
         lifting.wait()?;
     }
-    link(way.target, true)?;
+    link(route.target, true)?;
     slow_no_more(hosts)?;
     let figures = figures?;
     match down {
@@ -144,10 +144,10 @@ pub(crate) fn far_apart(
     let ms: u64 = 25;
     let mut relay = middle.command(crate::this());
     relay.args(["relay", "one", "other", &ms.to_string()]);
-    let mut relay = Program::start("relay", &mut relay, PATIENCE * 4)?;
+    let mut relay = Program::start("relay", &mut relay, TIMEOUT * 4)?;
     relay.wait_for("relaying")?;
     for &transport in transports {
-        let way = Way {
+        let route = Route {
             source: &one,
             target: &other,
             transport,
@@ -155,7 +155,7 @@ pub(crate) fn far_apart(
         report.try_this(&format!("{transport}, {ms} ms later, each way"), || {
             let messages = if quick { 300 } else { 2_000 };
             let mut connected = String::new();
-            let figures = way.exchange(places, messages, 20_000, PATIENCE, |line| {
+            let figures = route.exchange(places, messages, 20_000, TIMEOUT, |line| {
                 if line.starts_with("connected ") {
                     connected = line.to_owned();
                 }

@@ -12,7 +12,7 @@ use crate::target::Ledger;
 /// How many calls are under way at a time.
 const AT_A_TIME: usize = 32;
 /// No wait is longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends `messages` messages of which the largest have `largest` bytes.
 ///
@@ -20,9 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What was lost or repeated, changed or out of order; a connection that ended and did not come back.
 pub(crate) fn run(address: &str, libraries: &Path, messages: u64, largest: usize) -> Result<(), Failure> {
     let options = SourceOptions::default()
-        .timeout(PATIENCE)
-        .connect_timeout(PATIENCE)
-        .reconnect(PATIENCE);
+        .timeout(TIMEOUT)
+        .connect_timeout(TIMEOUT)
+        .reconnect(TIMEOUT);
     let began = Instant::now();
     let source = Source::connect_with(address, options)?;
     println!("connected in {} ms", began.elapsed().as_millis());
@@ -82,7 +82,7 @@ pub(crate) fn run(address: &str, libraries: &Path, messages: u64, largest: usize
         "sent {messages} executed {executed} repeated {repeated} skipped {skipped} wrong {wrong} answers {answers} wrong-answers {wrong_answers} unknown {unknown} bytes {bytes} ms {}",
         time.as_millis()
     );
-    // Nothing is lost but what was said to be lost, and that is at most what was under way.
+    // Nothing is lost but what was said to be lost, and that is at most what was under route.
     if repeated != 0
         || wrong != 0
         || wrong_answers != 0
@@ -166,7 +166,7 @@ impl Sender {
 
 /// Asks what was run. Asked again where the asking was lost: it changes nothing.
 fn read(ledger: &Loaded) -> Result<Ledger, Failure> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let said = loop {
         match ledger.call(b"").and_then(Call::wait) {
             Ok(said) => break said,

@@ -1,4 +1,4 @@
-//! What the target's books say.
+//! Reads the target's ledger.
 
 use super::options::Options;
 use super::process::Role;
@@ -21,7 +21,7 @@ impl Audit {
             .collect();
         numbers
             .try_into()
-            .map_err(|_| format!("the books answer `{answer}` to `{question}`"))
+            .map_err(|_| format!("the ledger answers `{answer}` to `{question}`"))
     }
 
     /// Messages, connections and hash of a source.
@@ -29,7 +29,7 @@ impl Audit {
         self.ask(&format!("total {source}"))
     }
 
-    /// Connections that are open in the books, and those that were abandoned. An error if anything is not as it must
+    /// Connections that are open in the ledger, and those that were abandoned. An error if anything is not as it must
     /// be.
     pub(super) fn open(&mut self) -> Result<[u64; 2], String> {
         self.ask("open")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Found;
-use super::looks::ticks;
+use super::observe::ticks;
 use super::options::{Options, address};
 use super::process::Role;
 

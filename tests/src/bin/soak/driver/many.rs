@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use super::Found;
 use super::audit::Audit;
 use super::bare;
-use super::looks::{Holdings, Remains};
+use super::observe::{Holdings, Remains};
 use super::options::Options;
-use super::process::{PATIENCE, Role};
+use super::process::{Role, TIMEOUT};
 
 /// Visitors at the same time.
 const AT_ONCE: usize = 16;
@@ -243,8 +243,8 @@ fn visits(
                     stays.tell("send")?;
                     Some(Instant::now())
                 }
-                Some(since) if since.elapsed() > PATIENCE => {
-                    return Err(format!("the source that stays was not served for {PATIENCE:?}"));
+                Some(since) if since.elapsed() > TIMEOUT => {
+                    return Err(format!("the source that stays was not served for {TIMEOUT:?}"));
                 }
                 Some(_) if stays.look_for("sent")?.is_some() => None,
                 since => since,

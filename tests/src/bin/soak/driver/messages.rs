@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use super::Found;
 use super::audit::Audit;
 use super::bare;
-use super::looks::{Holdings, anonymous};
+use super::observe::{Holdings, anonymous};
 use super::options::Options;
-use super::process::{PATIENCE, Role, value};
+use super::process::{Role, TIMEOUT, value};
 use super::slope::Slope;
 
 /// Sources that send at the same time.
 const SENDERS: u64 = 4;
 /// Images that a target keeps: fewer than come.
 const IMAGES: usize = 48;
-/// The last source of the books: the first, unmeasured messages are of it and those before it.
+/// The last source of the ledger: the first, unmeasured messages are of it and those before it.
 const FIRST: u64 = 63;
 /// Without progress for so long, something hangs.
 const STUCK: Duration = Duration::from_secs(90);
@@ -99,7 +99,7 @@ pub(super) fn run(options: &Options, transport: &str) -> Found {
         sender.end()?;
     }
 
-    let after = Holdings::settled(target.pid(), &before, PATIENCE / 4)?;
+    let after = Holdings::settled(target.pid(), &before, TIMEOUT / 4)?;
     if after.descriptors > before.descriptors || after.segments > before.segments {
         return Err(format!("the target had {before}, and has {after}"));
     }
@@ -187,9 +187,9 @@ fn sender(
     )
 }
 
-/// Waits until the target's books say what the source says: what it sent last may still be under way.
+/// Waits until the ledger has what the source reports: what it sent last may still be under way.
 fn agrees(audit: &mut Audit, source: u64, sent: [u64; 3]) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE / 4;
+    let deadline = Instant::now() + TIMEOUT / 4;
     loop {
         let came = audit.total(source)?;
         if came == sent {

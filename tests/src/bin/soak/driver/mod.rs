@@ -3,9 +3,9 @@
 mod audit;
 mod bare;
 mod idle;
-mod looks;
 mod many;
 mod messages;
+mod observe;
 mod options;
 mod process;
 mod slope;

@@ -4,7 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::book::SLOTS;
+use crate::ledger::SLOTS;
 
 /// A part of the soak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Options {
                 "--visits" => {
                     options.visits = number(value()?)? as usize;
                     if options.visits > SLOTS / 2 {
-                        return Err(format!("the books are of {} visits at most", SLOTS / 2));
+                        return Err(format!("the ledger has room for {} visits at most", SLOTS / 2));
                     }
                 }
                 "--seed" => options.seed = number(value()?)?,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::options::{Options, address};
 
 /// Longer than anything here takes that has an end of its own, on a machine that is busy with something else.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The C library's allocator gives large blocks back at once. Otherwise what is in use is hidden by what lies between blocks
 /// that are, which grows with every record of what was in use, for hours.
@@ -102,7 +102,7 @@ impl Role {
 
     /// Waits for a line that begins like this; the rest of it.
     pub(super) fn wait_for(&mut self, beginning: &str) -> Result<String, String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -113,7 +113,7 @@ impl Role {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(format!(
-                        "{} did not say `{beginning}` within {PATIENCE:?}",
+                        "{} did not say `{beginning}` within {TIMEOUT:?}",
                         self.name
                     ));
                 }
@@ -163,10 +163,10 @@ impl Role {
     /// Waits until it has ended, as it should.
     pub(super) fn end(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.has_ended()? {
             if Instant::now() > deadline {
-                return Err(format!("{} does not end within {PATIENCE:?}", self.name));
+                return Err(format!("{} does not end within {TIMEOUT:?}", self.name));
             }
             std::thread::sleep(Duration::from_millis(2));
         }

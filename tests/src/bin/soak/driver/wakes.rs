@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Found;
-use super::looks::sleeps;
+use super::observe::sleeps;
 use super::options::Options;
 use super::process::{Role, value};
 

@@ -1,9 +1,9 @@
-//! Reads the target's books, as a source like any other, whenever the driver asks.
+//! Reads the target's ledger, as a source like any other, whenever the driver asks.
 
 use ifunc_rt::Loaded;
 
 use super::{Arguments, Result, connect, library, say};
-use crate::book::{turn, words};
+use crate::ledger::{turn, words};
 
 /// Kinds of faults, as `tests/ifuncs/src/soak` numbers them.
 const KINDS: [&str; 6] = [
@@ -20,16 +20,16 @@ const KINDS: [&str; 6] = [
 pub(super) fn run(args: &Arguments<'_>) -> Result {
     let source = connect(args)?;
     // SAFETY: built from this checkout.
-    let books = unsafe { source.load_path(library(args, "t_soak_turn")?)? };
+    let ledger = unsafe { source.load_path(library(args, "t_soak_turn")?)? };
     for line in std::io::stdin().lines() {
         match line?.split_once(' ') {
             Some(("total", number)) => {
-                let [messages, connections, hash, ..] = ask(&books, turn::TOTAL, number.parse()?)?;
+                let [messages, connections, hash, ..] = ask(&ledger, turn::TOTAL, number.parse()?)?;
                 say(&format!("total {messages} {connections} {hash}"));
             }
             _ => {
                 let [faults, kind, sender, expected, came, abandoned, open, _] =
-                    ask(&books, turn::FAULTS, 0)?;
+                    ask(&ledger, turn::FAULTS, 0)?;
                 if faults > 0 {
                     let kind = KINDS.get(kind as usize).unwrap_or(&"unknown");
                     return Err(format!(
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
     Ok(())
 }
 
-fn ask(books: &Loaded, operation: u64, a: u64) -> Result<[u64; 8]> {
-    let answer = books.call(&turn::payload(operation, a, 0))?.wait()?;
-    Ok(words(&answer).ok_or("the books do not say eight numbers")?)
+fn ask(ledger: &Loaded, operation: u64, a: u64) -> Result<[u64; 8]> {
+    let answer = ledger.call(&turn::payload(operation, a, 0))?.wait()?;
+    Ok(words(&answer).ok_or("the ledger does not return eight numbers")?)
 }

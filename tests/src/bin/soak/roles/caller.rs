@@ -7,7 +7,7 @@ use ifunc_rt::{Error, Loaded};
 
 use super::random::Random;
 use super::{Arguments, Result, connect, library, say};
-use crate::book::words;
+use crate::ledger::words;
 
 /// The target looks for work so long before it sleeps, and the source for answers: calls and answers come on either side
 /// of it.

@@ -3,7 +3,7 @@
 use ifunc_rt::{Source, Target};
 
 use super::{Arguments, Result, connect, library, say, wait_for_driver};
-use crate::book::{Book, turn};
+use crate::ledger::{Ledger, turn};
 
 /// `address`, `connections`: as many, in this process. A `loopback:` address is listened at as well.
 pub(super) fn run(args: &Arguments<'_>) -> Result {
@@ -13,9 +13,9 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
             // SAFETY: the only source is this process itself.
             let mut target = unsafe { Target::builder().accept_code() }.listen(address)?;
             let stop = target.stop_handle();
-            // Not `spawn`: the books are too large for a thread's stack.
-            let mut book = Box::<Book>::default();
-            let thread = std::thread::spawn(move || target.serve(&mut *book));
+            // Not `spawn`: the ledger is too large for a thread's stack.
+            let mut ledger = Box::<Ledger>::default();
+            let thread = std::thread::spawn(move || target.serve(&mut *ledger));
             Some((stop, thread))
         }
         false => None,
@@ -24,15 +24,15 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         .map(|source| {
             let connection = connect(args)?;
             // SAFETY: built from this checkout.
-            let books = unsafe { connection.load_path(library(args, "t_soak_turn")?)? };
-            drop(books.call(&turn::payload(turn::HELLO, source, 0))?.wait()?);
-            Ok((connection, books))
+            let ledger = unsafe { connection.load_path(library(args, "t_soak_turn")?)? };
+            drop(ledger.call(&turn::payload(turn::HELLO, source, 0))?.wait()?);
+            Ok((connection, ledger))
         })
         .collect::<Result<Vec<(Source, _)>>>()?;
     say("idle");
     wait_for_driver();
-    for (_, books) in &sources {
-        drop(books.call(&turn::payload(turn::GOODBYE, 0, 0))?.wait()?);
+    for (_, ledger) in &sources {
+        drop(ledger.call(&turn::payload(turn::GOODBYE, 0, 0))?.wait()?);
     }
     drop(sources);
     if let Some((stop, thread)) = serving {

@@ -19,7 +19,7 @@ use ifunc_rt::{Source, SourceOptions};
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Longer than anything takes on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Does what the first argument says.
 pub(crate) fn run(args: &[String]) -> Result {
@@ -57,8 +57,8 @@ impl Arguments<'_> {
 /// A connection. A lost one is an error here: no target closes it by itself.
 fn connect(args: &Arguments<'_>) -> Result<Source> {
     let options = SourceOptions::default()
-        .timeout(PATIENCE)
-        .connect_timeout(PATIENCE)
+        .timeout(TIMEOUT)
+        .connect_timeout(TIMEOUT)
         .reconnect(Duration::ZERO);
     Ok(Source::connect_with(args.text("address")?, options)?)
 }

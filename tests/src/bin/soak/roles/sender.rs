@@ -1,5 +1,5 @@
 //! A source that sends: messages of all sizes, by all ways of sending, over one connection after the other, with new code
-//! all along. Every answer is checked where it arrives; the books of the target are closed at the end of each connection.
+//! all along. Every answer is checked where it arrives; the ledger entry of the connection is closed at the end of each connection.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use ifunc_rt::{Call, Loaded, LoadedMessage, Source};
 
 use super::random::Random;
 use super::{Arguments, Result, connect, library, say};
-use crate::book::{turn, words};
 use crate::hash;
+use crate::ledger::{turn, words};
 
 /// Where payloads are cut from. Longer than the longest of them.
 const POOL: usize = 4 << 20;
@@ -128,7 +128,7 @@ impl Sender {
             ]
         };
         // SAFETY: as above.
-        let books = unsafe { source.load_path(library(args, "t_soak_turn")?)? };
+        let ledger = unsafe { source.load_path(library(args, "t_soak_turn")?)? };
         let codes = opened.into_iter().map(|loaded| Code {
             loaded,
             variant: 0,
@@ -145,7 +145,7 @@ impl Sender {
             let code = self.new_code(&session.source, which)?;
             session.codes.push(code);
         }
-        books.send(&turn::payload(turn::HELLO, self.source, 0))?;
+        ledger.send(&turn::payload(turn::HELLO, self.source, 0))?;
 
         // The rest of it, or as many as this connection is good for.
         let most = 1 + self.random.below(2 * plan.connection);
@@ -166,12 +166,12 @@ impl Sender {
         let goodbye = turn::payload(turn::GOODBYE, session.count, session.hash);
         // Leaving with everything under way is as good as leaving when all is done.
         match self.random.below(3) {
-            0 => drop(books.call(&goodbye)?.wait()?),
+            0 => drop(ledger.call(&goodbye)?.wait()?),
             1 => {
-                books.send(&goodbye)?;
+                ledger.send(&goodbye)?;
                 session.source.flush()?;
             }
-            _ => books.send(&goodbye)?,
+            _ => ledger.send(&goodbye)?,
         }
         self.hash = self.hash.wrapping_add(hash::mix(session.count, session.hash));
         self.connections += 1;
@@ -229,7 +229,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Keeps the books of what was sent.
+    /// Records what was sent.
     fn sent(
         &mut self,
         session: &mut Session,

@@ -1,9 +1,9 @@
-//! A target: keeps the books until its standard input ends.
+//! A target: keeps the ledger until its standard input ends.
 
 use ifunc_rt::Target;
 
 use super::{Arguments, Result, say, wait_for_driver};
-use crate::book::Book;
+use crate::ledger::Ledger;
 
 /// `address`, `images`: as many may be installed at a time.
 pub(super) fn run(args: &Arguments<'_>) -> Result {
@@ -12,7 +12,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         .with_max_level(tracing::Level::ERROR)
         .with_writer(std::io::stderr)
         .init();
-    let mut book = Box::<Book>::default();
+    let mut ledger = Box::<Ledger>::default();
     // SAFETY: the driver, and what it starts, may do here whatever they like.
     let builder = unsafe { Target::builder().accept_code() }.code_cache(4 << 20, args.number("images")?);
     let mut target = builder.listen(args.text("address")?)?;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         stop.stop();
     });
     say(&format!("ready {}", target.address()));
-    target.serve(&mut *book)?;
+    target.serve(&mut *ledger)?;
     // Its sources have left: nothing is open and nothing is installed for them.
     say(&format!("stopped connections={}", target.connections()));
     Ok(())

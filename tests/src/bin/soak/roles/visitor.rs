@@ -2,15 +2,15 @@
 
 use super::random::Random;
 use super::{Arguments, Result, connect, library, say};
-use crate::book::{SOURCES, turn, words};
 use crate::hash;
+use crate::ledger::{SOURCES, turn, words};
 
 /// `source`, `seed`, `how`: `leave`, `flood` or `stay`.
 pub(super) fn run(args: &Arguments<'_>) -> Result {
     let mut random = Random::new(args.number("seed")?);
     let source = connect(args)?;
     // SAFETY: built from this checkout.
-    let (books, soak, c_soak) = unsafe {
+    let (ledger, soak, c_soak) = unsafe {
         (
             source.load_path(library(args, "t_soak_turn")?)?,
             source.load_path(library(args, "t_soak")?)?,
@@ -18,7 +18,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
         )
     };
     let number = args.number::<u64>("source")? % SOURCES as u64;
-    books.send(&turn::payload(turn::HELLO, number, 0))?;
+    ledger.send(&turn::payload(turn::HELLO, number, 0))?;
     let (mut count, mut stream) = (0u64, 0);
     let mut payload = vec![7; 1 << 20];
     let mut one = |random: &mut Random, answer: bool| -> Result {
@@ -68,8 +68,12 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
             }
         }
     }
-    drop(books.call(&turn::payload(turn::GOODBYE, count, stream))?.wait()?);
-    drop((books, soak, c_soak, source));
+    drop(
+        ledger
+            .call(&turn::payload(turn::GOODBYE, count, stream))?
+            .wait()?,
+    );
+    drop((ledger, soak, c_soak, source));
     say(&format!("done messages={count}"));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ucx::Endpoint;
 
 use super::super::random::Random;
-use super::super::{Arguments, PATIENCE, Result, say};
+use super::super::{Arguments, Result, TIMEOUT, say};
 use super::worker::Worker;
 
 /// Messages under way.
@@ -78,7 +78,7 @@ fn visit(
 
 /// Works until no more than so many operations are under way.
 fn settle(worker: &mut Worker, at_most: usize) -> Result {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     worker.progress();
     while worker.under_way() > at_most {
         if !worker.progress() {

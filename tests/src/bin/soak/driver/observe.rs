@@ -58,9 +58,9 @@ impl Holdings {
     }
 
     /// Waits until the process holds no more descriptors and segments than `before`: who is served when does not matter.
-    /// What it holds then, or after `patience`.
-    pub(super) fn settled(pid: u32, before: &Self, patience: Duration) -> Result<Self, String> {
-        let deadline = Instant::now() + patience;
+    /// What it holds then, or after `timeout`.
+    pub(super) fn settled(pid: u32, before: &Self, timeout: Duration) -> Result<Self, String> {
+        let deadline = Instant::now() + timeout;
         loop {
             let now = Self::of(pid)?;
             if (now.descriptors <= before.descriptors && now.segments <= before.segments)

@@ -1,4 +1,4 @@
-//! What is done to the way between two hosts.
+//! Impairs the link between two hosts.
 
 use crate::Failure;
 use crate::hosts::Host;

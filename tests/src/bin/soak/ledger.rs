@@ -4,7 +4,7 @@ use ifunc::prelude::*;
 
 /// More connections than this, while another stays open, would take its slot.
 pub(crate) const SLOTS: usize = 4096;
-/// How many sources keep books on one target.
+/// How many sources have a ledger on one target.
 pub(crate) const SOURCES: usize = 64;
 
 /// A connection that is open.
@@ -26,10 +26,10 @@ pub(crate) struct Total {
     hash: u64,
 }
 
-/// The books.
+/// The ledger.
 #[derive(Layout)]
 #[repr(C)]
-pub(crate) struct Book {
+pub(crate) struct Ledger {
     slots: [Slot; SLOTS],
     totals: [Total; SOURCES],
     faults: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Book {
     rounds: u64,
 }
 
-impl Default for Book {
+impl Default for Ledger {
     fn default() -> Self {
         let slot = Slot {
             sender: 0,
@@ -62,7 +62,7 @@ impl Default for Book {
     }
 }
 
-/// Opens and closes the books: operations of `t_soak_turn`.
+/// Opens and closes the ledger: operations of `t_soak_turn`.
 pub(crate) mod turn {
     /// Hello, from this source.
     pub(crate) const HELLO: u64 = 0;
