@@ -122,7 +122,7 @@ impl Address {
         }
     }
 
-    /// Why a source that is told this address reaches nobody.
+    /// Why a source that is given this address reaches no target.
     pub(crate) fn nowhere(&self) -> Option<&'static str> {
         let at = match self {
             Self::Ucx(at) | Self::UcxPut(at) => at,

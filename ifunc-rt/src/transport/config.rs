@@ -60,7 +60,7 @@ pub(crate) struct ListenConfig {
     pub(crate) to_target: RingSize,
     /// Completions and reports.
     pub(crate) to_source: RingSize,
-    /// Within which a peer is to be given up that vanished.
+    /// Time after which a peer that vanished is given up.
     pub(crate) peer_timeout: Duration,
     /// `loopback` delivers out of order, as the seed says.
     #[cfg(test)]
@@ -113,13 +113,13 @@ fn hello(roles: Roles, limits: Limits, epoch: u64) -> Hello {
     }
 }
 
-/// Within which a peer is given up that vanished, unless somebody chooses otherwise.
+/// Default time after which a peer that vanished is given up.
 pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a source chooses when it connects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectConfig {
-    /// Within which a target is to be given up that vanished.
+    /// Time after which a target that vanished is given up.
     pub(crate) peer_timeout: Duration,
     /// What the source accepts, if it serves over this link too.
     pub(crate) serves: Option<Limits>,

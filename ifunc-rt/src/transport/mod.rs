@@ -1,8 +1,8 @@
 //! How frames get from one side to the other. One file or folder per transport; nothing above this module
 //! knows which one carries a connection.
 //!
-//! A [`Link`] is one side of a connection: frames out, frames in, and a way to sleep. The two sides are
-//! alike; who is source and who is target is the business of the layers above.
+//! A [`Link`] is one side of a connection: the two directions of [`ifunc_proto::link`], and what is needed to sleep on it.
+//! The two sides are alike: source and target are roles of the layers above.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub(crate) use ends::{Ends, Incoming, Outgoing, Transport, with_end, with_link};
 pub use error::{ConnectError, ListenError};
 
 pub(crate) mod address;
-mod bell;
 mod body;
 mod config;
-mod descriptors;
+mod descriptor_limit;
 mod ends;
 mod error;
+mod event_fd;
 mod loopback;
 mod other;
 mod shm;
@@ -87,7 +87,7 @@ impl Route {
 /// Connects to the target at `address`.
 ///
 /// # Errors
-/// Nobody listens there, the target refuses, or it does not answer until `deadline`.
+/// No target listens there, the target refuses, or it does not answer until `deadline`.
 pub(crate) fn connect_with(
     address: &Address,
     config: &ConnectConfig,
@@ -103,13 +103,13 @@ pub(crate) fn connect_with(
     }
 }
 
-/// Connects with what a source chooses that chooses nothing.
+/// Connects with the default configuration.
 #[cfg(test)]
 pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, ConnectError> {
     connect_with(address, &ConnectConfig::default(), deadline)
 }
 
-/// Why a target is busy that has as many connections as it may have.
+/// The reason of a target that has as many connections as it accepts.
 fn no_more_than(most: usize) -> String {
     format!(
         "it has {most} connections, and takes no more; help: `Target::builder().max_connections(..)` on the target"
@@ -144,7 +144,7 @@ pub(crate) trait Park {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key(pub(crate) u64);
 
-/// Who is on the other side, as far as the kernel vouches for it.
+/// The peer's credentials, as the kernel reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// User id; `None` where the transport cannot know.
@@ -155,12 +155,13 @@ pub(crate) struct Peer {
 
 /// Sleeping on a link's own, for a source. A target sleeps on its listener's bell.
 pub(crate) trait Waiter: Send + Sync {
-    /// Sleeps until the peer rang, is gone, `woken` is readable, or `until`. May wake for nothing. The caller has armed.
+    /// Sleeps until the peer sends a wake-up or is gone, `woken` is readable, or the deadline passes. Spurious wake-ups happen.
+    /// The caller has armed the link.
     fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
         self.sleep_on_bell(until, woken);
     }
 
-    /// What [`sleep`](Self::sleep) does where a transport knows nothing better.
+    /// The default [`sleep`](Self::sleep).
     fn sleep_on_bell(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
         if self.is_gone() {
             return;
@@ -168,13 +169,13 @@ pub(crate) trait Waiter: Send + Sync {
         let until = self
             .attention()
             .map_or(until, |often| until.min(Instant::now() + often));
-        if bell::sleep_on_either(self.bell(), woken, until) {
+        if event_fd::wait_readable_either(self.bell(), woken, until) {
             self.silence();
         }
     }
 
-    /// How often frames must be looked for whatever the bell says, because the transport notices some things, such as
-    /// a peer's end, only then. `None`: the bell says everything.
+    /// Longest time between two polls, where the transport detects some events, such as a peer's end, only in polls. `None`:
+    /// the bell reports every event.
     fn attention(&self) -> Option<Duration> {
         None
     }
@@ -182,24 +183,24 @@ pub(crate) trait Waiter: Send + Sync {
     /// Readable when `sleep` would return for the peer's sake. For event loops.
     fn bell(&self) -> BorrowedFd<'_>;
 
-    /// Makes `bell` unreadable until the peer rings again.
+    /// Makes `bell` unreadable until the peer's next wake-up.
     fn silence(&self);
 
-    /// Wakes everybody who sleeps, for good: this side has no use for the link any more.
+    /// Closes this side of the link and wakes all threads that sleep on it.
     fn close(&self);
 
-    /// Whether any thread may use the link, or only that which made it.
+    /// Whether any thread may use the link, or only the thread that made it.
     fn serves_any_thread(&self) -> bool {
         true
     }
 
-    /// What carries the connection, for people: the transport's own account, asked now. May cost microseconds.
+    /// What carries the connection, as the transport describes it, for people. May cost microseconds.
     fn carried_by(&self) -> String;
 
-    /// Whether the peer is known to be gone. Costs one load; the transport watches in the background.
+    /// Whether the peer is known to be gone. Costs one load; the transport detects it in the background.
     fn is_gone(&self) -> bool;
 
-    /// Whether the peer is gone, asked now: on a busy machine the watch in the background may be late. May cost a system call.
+    /// Whether the peer is gone, checked now: on a busy machine the background thread may be late. May cost a system call.
     fn ask_gone(&self) -> bool {
         self.is_gone()
     }
@@ -222,46 +223,45 @@ pub(crate) struct Link {
     pub(crate) peer: Peer,
     /// What the peer stated about itself.
     pub(crate) hello: Hello,
-    /// By which a target's listener names the link; a source's has none.
+    /// What a target's listener names the link by. Unused on the source's side.
     pub(crate) key: Key,
 }
 
-/// Where a target is reached.
+/// What a target accepts links by.
 ///
-/// Links that are [parked](Park::park) cost nothing: a look is a look at the others, and at what `ready` says.
+/// Links that are [parked](Park::park) cost nothing: a poll reads the others, and what `ready` returns.
 pub(crate) trait Listener: Send {
     /// The address that a source connects to, as text.
     fn address(&self) -> String;
 
-    /// A connection that was made meanwhile. Never blocks; costs one load when there is none.
+    /// The next new connection. Never blocks; costs one load when there is none.
     fn accept(&mut self) -> Option<Link>;
 
-    /// Readable when a peer rang, connected or left. One bell for all links of the listener.
+    /// Readable when a peer sent a wake-up, connected or closed. One descriptor for all links of the listener.
     fn bell(&self) -> BorrowedFd<'_>;
 
-    /// Adds the links that rested and that something happened to: they rest no more. One that nothing happened to, and one
-    /// that is gone, may be among them. Never blocks; costs next to nothing where there is none, however many rest.
+    /// Adds the parked links that have an event: they are no longer parked. A link without an event, and one that is gone,
+    /// may be among them. Never blocks, and costs next to nothing if there is none, however many links are parked.
     fn ready(&mut self, keys: &mut Vec<Key>);
 
-    /// Makes the announcements of [`Park::park`] hold: one barrier for however many.
+    /// Makes the announcements of [`Park::park`] hold: one barrier for all of them.
     fn fence(&self);
 
-    /// Stops the bell, and announces that the target is about to sleep on it: from now until [`disarm`](Self::disarm) it
-    /// rings for whatever happens to links that rest, and for new ones, also where another thread that looks meanwhile is the
-    /// first to see it. What happened before is still to be asked for: all
-    /// links rest and are quiet, nothing is `ready`, nobody is to be accepted; then it may sleep.
+    /// Clears the bell, and announces that the target is about to sleep on it. From now until [`disarm`](Self::disarm) an
+    /// event of a parked link and a new connection make it readable, also if another thread polls meanwhile and finds the
+    /// event first. The caller then checks for earlier events: it may sleep if all links are parked and idle, none is `ready`
+    /// and none is to be accepted.
     fn arm(&mut self);
 
     /// Takes the announcement back.
     fn disarm(&mut self);
 
-    /// Whether any thread may use the listener and its links, or only that which made them.
+    /// Whether any thread may use the listener and its links, or only the thread that made them.
     fn serves_any_thread(&self) -> bool {
         true
     }
 
-    /// How many looks in vain are between two at the clock, which then costs little beside them. So much later, at most, than
-    /// it meant to does whoever looks fall asleep.
+    /// Empty polls between two clock reads, which then cost little beside them. It bounds how late a poller goes to sleep.
     fn pace(&self) -> u32 {
         64
     }

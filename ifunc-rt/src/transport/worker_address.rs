@@ -8,9 +8,9 @@ use super::address::AddressError;
 
 /// What `ucp_worker_get_address` gives, and the id of the active messages that are understood there.
 ///
-/// As text it is hexadecimal digits that end in a checksum. A text that was cut off or changed by accident is told; one that
-/// was made to deceive is not, and UCX, which believes what it is given, may do anything with it: an address is to be had
-/// from somebody who is trusted.
+/// As text it is hexadecimal digits that end in a checksum, which detects a text that was truncated or changed by accident,
+/// but no forged one. UCX does not validate addresses, and a forged one can make it do anything: take addresses from trusted
+/// sources only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WorkerAddress {
     am_id: u16,

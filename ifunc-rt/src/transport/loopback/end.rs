@@ -8,8 +8,8 @@ use ifunc_proto::buffer::AlignedBuffer;
 
 use super::lock;
 use super::pipe::{Pipe, QueuedFrame};
-use super::stirred::Stirred;
-use crate::transport::bell::Bell;
+use super::ready_list::ReadyList;
+use crate::transport::event_fd::EventFd;
 use crate::transport::{Body, Frame, Inbound, Key, LinkError, ListenConfig, Outbound, Park, Waiter};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -21,33 +21,33 @@ pub(super) struct Connection {
 
 /// How a side is woken.
 struct Side {
-    bell: Arc<Bell>,
+    event_fd: Arc<EventFd>,
     asleep: AtomicBool,
     left: AtomicBool,
     /// A target looks at this connection only when it is in that list.
-    resting: AtomicBool,
-    stirred: Option<(Arc<Stirred>, Key)>,
+    parked: AtomicBool,
+    ready: Option<(Arc<ReadyList>, Key)>,
 }
 
 impl Side {
-    fn new(bell: Arc<Bell>, stirred: Option<(Arc<Stirred>, Key)>) -> Self {
+    fn new(event_fd: Arc<EventFd>, ready: Option<(Arc<ReadyList>, Key)>) -> Self {
         Self {
-            bell,
+            event_fd,
             asleep: AtomicBool::new(false),
             left: AtomicBool::new(false),
-            resting: AtomicBool::new(false),
-            stirred,
+            parked: AtomicBool::new(false),
+            ready,
         }
     }
 
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.bell.ring();
+            self.event_fd.wake();
         }
-        if let Some((stirred, key)) = &self.stirred
-            && self.resting.swap(false, Ordering::SeqCst)
+        if let Some((ready, key)) = &self.ready
+            && self.parked.swap(false, Ordering::SeqCst)
         {
-            stirred.put(*key);
+            ready.put(*key);
         }
     }
 }
@@ -56,8 +56,8 @@ const TARGET: usize = 0;
 const SOURCE: usize = 1;
 
 impl Connection {
-    pub(super) fn new(config: &ListenConfig, target: (Arc<Stirred>, Key), source: Arc<Bell>) -> Self {
-        let bell = Arc::clone(&target.0.bell);
+    pub(super) fn new(config: &ListenConfig, target: (Arc<ReadyList>, Key), source: Arc<EventFd>) -> Self {
+        let event_fd = Arc::clone(&target.0.event_fd);
         let pipe = |size| {
             Mutex::new(Pipe::new(
                 size,
@@ -67,7 +67,7 @@ impl Connection {
         };
         Self {
             pipes: [pipe(config.to_target), pipe(config.to_source)],
-            sides: [Side::new(bell, Some(target)), Side::new(source, None)],
+            sides: [Side::new(event_fd, Some(target)), Side::new(source, None)],
         }
     }
 }
@@ -117,10 +117,10 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         self.own().left.store(true, Ordering::SeqCst);
-        self.peer().bell.ring();
+        self.peer().event_fd.wake();
         self.peer().wake();
-        if let Some((stirred, _)) = &self.own().stirred {
-            stirred.leave();
+        if let Some((ready, _)) = &self.own().ready {
+            ready.leave();
         }
     }
 }
@@ -158,7 +158,7 @@ impl Outbound for Sender {
         if self.end.is_gone() {
             return Err(LinkError::Closed);
         }
-        if !lock(self.end.outgoing()).has_room(len) {
+        if !lock(self.end.outgoing()).has_credit(len) {
             return Ok(None);
         }
         let body = self.reserved.insert(AlignedBuffer::default());
@@ -252,11 +252,11 @@ impl Park for Receiver {
 
     fn disarm(&mut self) {
         self.end.own().asleep.store(false, Ordering::SeqCst);
-        self.end.own().resting.store(false, Ordering::SeqCst);
+        self.end.own().parked.store(false, Ordering::SeqCst);
     }
 
     fn park(&mut self) {
-        self.end.own().resting.store(true, Ordering::SeqCst);
+        self.end.own().parked.store(true, Ordering::SeqCst);
     }
 
     fn is_idle(&mut self) -> bool {
@@ -277,15 +277,15 @@ impl Sleeper {
 
 impl Waiter for Sleeper {
     fn bell(&self) -> BorrowedFd<'_> {
-        self.end.own().bell.as_fd()
+        self.end.own().event_fd.as_fd()
     }
 
     fn silence(&self) {
-        self.end.own().bell.silence();
+        self.end.own().event_fd.clear();
     }
 
     fn close(&self) {
-        self.end.own().bell.ring();
+        self.end.own().event_fd.wake();
     }
 
     fn carried_by(&self) -> String {

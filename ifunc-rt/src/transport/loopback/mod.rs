@@ -1,6 +1,5 @@
 //! A target in the same process: for unit tests and for learning. It keeps the rules of the other transports
-//! (credits, at most [`max_body`](super::Outbound::max_body) bytes, bells), and can deliver out of order,
-//! which the layers above must bear.
+//! (credits, at most [`max_body`](super::Outbound::max_body) bytes, wake-ups). In tests it can deliver out of order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,90 +9,90 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ifunc_abi::hello::Hello;
 
 use self::end::{Connection, End};
-use self::stirred::Stirred;
-use super::bell::Bell;
+use self::ready_list::ReadyList;
+use super::event_fd::EventFd;
 use super::{ConnectConfig, ConnectError, Key, Link, ListenConfig, ListenError, Listener, Peer};
 
 mod end;
 mod pipe;
-mod stirred;
+mod ready_list;
 
 /// Targets of this process by name.
-static DOORS: Mutex<BTreeMap<String, Arc<Door>>> = Mutex::new(BTreeMap::new());
+static ACCEPTORS: Mutex<BTreeMap<String, Arc<Acceptor>>> = Mutex::new(BTreeMap::new());
 
 /// Locks, also after a panic of another test's thread: what is kept here is whole between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where sources meet a target.
-struct Door {
+/// What a target accepts sources by.
+struct Acceptor {
     config: ListenConfig,
     hello: Hello,
-    bell: Arc<Bell>,
-    stirred: Arc<Stirred>,
+    event_fd: Arc<EventFd>,
+    ready: Arc<ReadyList>,
     waiting: Mutex<VecDeque<Link>>,
     /// Length of `waiting`.
     count: AtomicUsize,
 }
 
-/// A target's side of its door.
+/// The listener of a target.
 struct LoopbackListener {
     name: String,
-    door: Arc<Door>,
+    acceptor: Arc<Acceptor>,
 }
 
-/// Opens the door `name`.
+/// Listens at `name`.
 pub(super) fn listen(name: &str, config: ListenConfig) -> Result<impl Listener + use<>, ListenError> {
-    let bell = Bell::new().map_err(|source| ListenError::Io {
+    let event_fd = EventFd::new().map_err(|source| ListenError::Io {
         doing: "making an eventfd".into(),
         source,
     })?;
-    let bell = Arc::new(bell);
-    let door = Arc::new(Door {
+    let event_fd = Arc::new(event_fd);
+    let acceptor = Arc::new(Acceptor {
         hello: config.hello(),
         config,
-        stirred: Arc::new(Stirred::new(Arc::clone(&bell))),
-        bell,
+        ready: Arc::new(ReadyList::new(Arc::clone(&event_fd))),
+        event_fd,
         waiting: Mutex::default(),
         count: AtomicUsize::new(0),
     });
-    let mut doors = lock(&DOORS);
-    if doors.contains_key(name) {
+    let mut acceptors = lock(&ACCEPTORS);
+    if acceptors.contains_key(name) {
         let holder = std::process::id().try_into().ok();
         return Err(ListenError::InUse {
             address: address_of(name),
             holder,
         });
     }
-    doors.insert(name.to_owned(), Arc::clone(&door));
+    acceptors.insert(name.to_owned(), Arc::clone(&acceptor));
     Ok(LoopbackListener {
         name: name.to_owned(),
-        door,
+        acceptor,
     })
 }
 
-/// Goes through the door `name`.
+/// Connects to the target `name`.
 pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, ConnectError> {
-    let nobody = || ConnectError::NobodyListens {
+    let no_target = || ConnectError::NobodyListens {
         address: address_of(name),
         path: None,
     };
-    let doors = lock(&DOORS);
-    let door = doors.get(name).ok_or_else(nobody)?;
-    let bell = Bell::new().map_err(|source| ConnectError::Io {
+    let acceptors = lock(&ACCEPTORS);
+    let acceptor = acceptors.get(name).ok_or_else(no_target)?;
+    let event_fd = EventFd::new().map_err(|source| ConnectError::Io {
         doing: "making an eventfd".into(),
         source,
     })?;
-    let most = door.config.max_connections;
-    let key = door.stirred.enter(most).ok_or_else(|| ConnectError::Busy {
+    let most = acceptor.config.max_connections;
+    let key = acceptor.ready.enter(most).ok_or_else(|| ConnectError::Busy {
         address: address_of(name),
         reason: super::no_more_than(most),
     })?;
     let connection = Arc::new(Connection::new(
-        &door.config,
-        (Arc::clone(&door.stirred), key),
-        Arc::new(bell),
+        &acceptor.config,
+        (Arc::clone(&acceptor.ready), key),
+        Arc::new(event_fd),
     ));
     let link = |end: End, hello: Hello| {
         let end = Arc::new(end);
@@ -109,11 +108,11 @@ pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, Connec
             key,
         }
     };
-    let source = link(End::source(Arc::clone(&connection)), door.hello);
-    // `doors` is still locked: the listener cannot have left.
-    lock(&door.waiting).push_back(link(End::target(connection), config.hello()));
-    door.count.fetch_add(1, Ordering::Release);
-    door.bell.ring();
+    let source = link(End::source(Arc::clone(&connection)), acceptor.hello);
+    // `acceptors` is still locked: the listener still exists.
+    lock(&acceptor.waiting).push_back(link(End::target(connection), config.hello()));
+    acceptor.count.fetch_add(1, Ordering::Release);
+    acceptor.event_fd.wake();
     Ok(source)
 }
 
@@ -127,19 +126,19 @@ impl Listener for LoopbackListener {
     }
 
     fn accept(&mut self) -> Option<Link> {
-        if self.door.count.load(Ordering::Acquire) == 0 {
+        if self.acceptor.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.door.count.fetch_sub(1, Ordering::Relaxed);
-        lock(&self.door.waiting).pop_front()
+        self.acceptor.count.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.acceptor.waiting).pop_front()
     }
 
     fn bell(&self) -> BorrowedFd<'_> {
-        self.door.bell.as_fd()
+        self.acceptor.event_fd.as_fd()
     }
 
     fn ready(&mut self, keys: &mut Vec<Key>) {
-        self.door.stirred.take(keys);
+        self.acceptor.ready.take(keys);
     }
 
     fn fence(&self) {
@@ -147,21 +146,21 @@ impl Listener for LoopbackListener {
     }
 
     fn arm(&mut self) {
-        self.door.bell.silence();
-        self.door.stirred.arm(true);
+        self.acceptor.event_fd.clear();
+        self.acceptor.ready.arm(true);
     }
 
     fn disarm(&mut self) {
-        self.door.stirred.arm(false);
+        self.acceptor.ready.arm(false);
     }
 }
 
 impl Drop for LoopbackListener {
     fn drop(&mut self) {
-        lock(&DOORS).remove(&self.name);
-        // Their sources learn that nobody will come.
-        let unmet = std::mem::take(&mut *lock(&self.door.waiting));
-        drop(unmet);
+        lock(&ACCEPTORS).remove(&self.name);
+        // Dropping them notifies their sources.
+        let unaccepted = std::mem::take(&mut *lock(&self.acceptor.waiting));
+        drop(unaccepted);
     }
 }
 

@@ -40,7 +40,7 @@ impl Pipe {
     }
 
     /// Whether a body of `len` bytes has credits.
-    pub(super) fn has_room(&self, len: usize) -> bool {
+    pub(super) fn has_credit(&self, len: usize) -> bool {
         self.sent < self.size.slots
             && self.bytes + len.next_multiple_of(BODY_ALIGN) <= self.size.data as usize
     }

@@ -119,7 +119,7 @@ fn a_sleeper_is_rung() {
         send(&mut source, b"wake").unwrap();
         source
     });
-    assert!(crate::transport::bell::sleep_on(
+    assert!(crate::transport::event_fd::wait_readable(
         listener.bell(),
         Instant::now() + Duration::from_secs(10)
     ));

@@ -1,5 +1,4 @@
-//! One side of a connection: the segment, the socket that rings and tells when the peer is gone, and what the
-//! kernel said about the peer.
+//! One side of a connection: the segment, and the socket that wakes the peer and reports its end.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,45 +9,44 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::barrier::Barriers;
-use super::bells::Bells;
-use super::board::{Board, Roll};
-use super::layout::{Apart, MARK, RING, Side};
+use super::layout::{Apart, SET_BIT, Side, WAKE};
 use super::mapped::Mapped;
+use super::ready::{ConnectionSlots, ReadyBitmap};
 use super::ring::consumer::Consumer;
 use super::ring::producer::Producer;
 use super::segment::Segment;
-use super::waiter::SocketWaiter;
+use super::wakeups::Wakeups;
 use super::watch::{Token, Watched, Watcher};
-use crate::transport::{Key, Link, Peer};
+use crate::transport::{Key, Link, Peer, Waiter};
 
-/// Messages taken from the socket at a time: a peer that sends more of them keeps nobody busy.
-const DRAINED_AT_ONCE: usize = 16;
+/// Messages taken from the socket at a time. It bounds the time that a peer can cost by sending them.
+const WAKEUPS_AT_ONCE: usize = 16;
 
 /// One side of a connection. The parts of a [`Link`] share it; it closes when the last of them is dropped.
 pub(super) struct Connection {
     pub(super) segment: Segment,
     pub(super) side: Side,
     pub(super) barriers: Barriers,
-    /// Closed by the kernel when the peer's process ends, however it ends. A byte on it rings. (An eventfd
-    /// would be one file for both processes: the peer could take our rings out of it, or make it block.)
+    /// Closed by the kernel when the peer's process ends, however it ends. A byte on it is a wake-up. (An eventfd
+    /// would be one file for both processes: the peer could take this side's wake-ups out of it, or make it block.)
     socket: OwnedFd,
     gone: AtomicBool,
     watched: (Arc<Watcher>, Token),
-    /// The process that made it: a child that was forked has its own copies of descriptors, but not of what they mean.
+    /// The process that made the connection. A forked child shares the sockets and must not shut them down.
     process: u32,
-    place: Place,
-    /// A target's: where its listener sleeps.
-    bells: OnceLock<Arc<Bells>>,
+    ready_bit: ReadyBit,
+    /// A target's: what its listener sleeps on.
+    wakeups: OnceLock<Arc<Wakeups>>,
 }
 
-/// Where a connection is on its target's board.
-pub(super) enum Place {
-    /// A source that was not given the board: it rings.
+/// Where a connection is in its target's ready bitmap.
+pub(super) enum ReadyBit {
+    /// A source that was not given the bitmap: it sends wake-ups over the socket.
     None,
-    /// A source's: the board, and its bit.
-    Source(Board, u32),
-    /// A target's: the bit, and whether the source sets it by itself.
-    Target(Arc<Roll>, u32, bool),
+    /// A source's: the bitmap, and its bit.
+    Source(ReadyBitmap, u32),
+    /// A target's: the bit, and whether the source can set it.
+    Target(Arc<ConnectionSlots>, u32, bool),
 }
 
 impl Connection {
@@ -59,7 +57,7 @@ impl Connection {
         barriers: Barriers,
         socket: OwnedFd,
         watched: (Arc<Watcher>, Token),
-        place: Place,
+        ready_bit: ReadyBit,
     ) -> Arc<Self> {
         Arc::new(Self {
             segment,
@@ -69,19 +67,19 @@ impl Connection {
             gone: AtomicBool::new(false),
             process: std::process::id(),
             watched,
-            place,
-            bells: OnceLock::new(),
+            ready_bit,
+            wakeups: OnceLock::new(),
         })
     }
 
-    /// Rings a target's `bells` from now on.
-    pub(super) fn hang(self: &Arc<Self>, bells: &Arc<Bells>) -> rustix::io::Result<()> {
-        bells.add(self)?;
-        let _ = self.bells.set(Arc::clone(bells));
+    /// Wakes a target through `wakeups` from now on.
+    pub(super) fn wake_through(self: &Arc<Self>, wakeups: &Arc<Wakeups>) -> rustix::io::Result<()> {
+        wakeups.add(self)?;
+        let _ = self.wakeups.set(Arc::clone(wakeups));
         Ok(())
     }
 
-    /// The two rings, a way to sleep, and what is known of the peer.
+    /// The link over this connection.
     pub(super) fn into_link(self: Arc<Self>, peer: Peer, hello: Hello) -> Link {
         let ring = |towards: Side| self.segment.layout().ring(towards);
         let key = Key(self.bit().unwrap_or_default().into());
@@ -89,7 +87,7 @@ impl Connection {
         Link {
             tx: Producer::new(Mapped::new(Arc::clone(&self), outgoing), ring(outgoing)).into(),
             rx: Consumer::new(Mapped::new(Arc::clone(&self), incoming), ring(incoming)).into(),
-            waiter: Arc::new(SocketWaiter::new(Arc::clone(&self))),
+            waiter: Arc::clone(&self) as Arc<dyn Waiter>,
             peer,
             hello,
             key,
@@ -97,17 +95,17 @@ impl Connection {
     }
 
     fn bit(&self) -> Option<u32> {
-        match self.place {
-            Place::None => None,
-            Place::Source(_, bit) | Place::Target(_, bit, _) => Some(bit),
+        match self.ready_bit {
+            ReadyBit::None => None,
+            ReadyBit::Source(_, bit) | ReadyBit::Target(_, bit, _) => Some(bit),
         }
     }
 
-    /// A target's: makes its listener look at this connection.
-    pub(super) fn stir(&self) {
-        if let Place::Target(roll, bit, _) = &self.place {
-            // Who sleeps is rung by what made this happen.
-            let _ = roll.board().mark(*bit);
+    /// A target's: its listener reports this connection as ready.
+    pub(super) fn mark_ready(&self) {
+        if let ReadyBit::Target(slots, bit, _) = &self.ready_bit {
+            // The event that led here has woken the target already.
+            let _ = slots.bitmap().set(*bit);
         }
     }
 
@@ -129,32 +127,32 @@ impl Connection {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Tells the peer if it announced that it does not look. Once per announcement.
+    /// Wakes the peer if it announced that it does not poll. Once per announcement.
     #[inline(always)]
     pub(super) fn wake_peer(&self) {
         self.barriers.after_publishing();
         let Apart(asleep) = &self.segment.control().asleep[self.side.other() as usize];
         if asleep.load(Ordering::Relaxed) != 0 {
-            self.tell(asleep);
+            self.wake_sleeper(asleep);
         }
     }
 
     #[cold]
-    fn tell(&self, asleep: &AtomicU32) {
-        match (asleep.swap(0, Ordering::AcqRel), &self.place) {
+    fn wake_sleeper(&self, asleep: &AtomicU32) {
+        match (asleep.swap(0, Ordering::AcqRel), &self.ready_bit) {
             (0, _) => {}
-            (MARK, Place::Source(board, bit)) => {
-                if board.mark(*bit) {
-                    self.ring();
+            (SET_BIT, ReadyBit::Source(bitmap, bit)) => {
+                if bitmap.set(*bit) {
+                    self.send_wakeup();
                 }
             }
-            _ => self.ring(),
+            _ => self.send_wakeup(),
         }
     }
 
-    fn ring(&self) {
+    fn send_wakeup(&self) {
         match send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            // Full of rings: it is being rung.
+            // The socket is full of wake-ups.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => {}
             Err(_) => self.set_gone(),
         }
@@ -170,30 +168,30 @@ impl Connection {
         }
     }
 
-    /// A target's: announces that it looks at this connection no more. The barrier is the listener's.
-    pub(super) fn announce_rest(&self) {
-        let by_itself = matches!(self.place, Place::Target(_, _, true));
+    /// A target's: announces that it no longer polls this connection. The barrier is the listener's.
+    pub(super) fn announce_parked(&self) {
+        let by_itself = matches!(self.ready_bit, ReadyBit::Target(_, _, true));
         let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
-        asleep.swap(if by_itself { MARK } else { RING }, Ordering::AcqRel);
+        asleep.swap(if by_itself { SET_BIT } else { WAKE }, Ordering::AcqRel);
     }
 
-    /// Ends it for both sides; who sleeps on the socket wakes up.
+    /// Ends the connection for both sides and wakes threads that sleep on the socket.
     pub(super) fn close(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Notices that the peer is gone, and leaves rings in the socket.
-    pub(super) fn look(&self) {
+    /// Detects that the peer is gone, and leaves wake-ups in the socket.
+    fn check_peer(&self) {
         match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
             Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR) => {}
             Ok((0, _)) | Err(_) => self.set_gone(),
         }
     }
 
-    /// Takes rings out of the socket; notices that the peer is gone.
-    pub(super) fn drain(&self) {
+    /// Takes wake-ups out of the socket. Detects that the peer is gone.
+    pub(super) fn clear_wakeups(&self) {
         let mut buffer = [0; 64];
-        for _ in 0..DRAINED_AT_ONCE {
+        for _ in 0..WAKEUPS_AT_ONCE {
             match recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return self.set_gone(),
                 Ok(_) | Err(Errno::INTR) => {}
@@ -204,11 +202,39 @@ impl Connection {
     }
 }
 
+/// A source sleeps on the connection's socket.
+impl Waiter for Connection {
+    fn bell(&self) -> BorrowedFd<'_> {
+        self.socket()
+    }
+
+    fn silence(&self) {
+        self.clear_wakeups();
+    }
+
+    fn close(&self) {
+        Self::close(self);
+    }
+
+    fn carried_by(&self) -> String {
+        "shm".into()
+    }
+
+    fn is_gone(&self) -> bool {
+        Self::is_gone(self)
+    }
+
+    fn ask_gone(&self) -> bool {
+        self.check_peer();
+        Self::is_gone(self)
+    }
+}
+
 impl Watched for Connection {
-    /// The watcher waits for nothing but the peer's end.
+    /// The watcher waits only for the peer's end.
     fn ready(self: Arc<Self>, _: Token) {
         self.set_gone();
-        self.stir();
+        self.mark_ready();
     }
 }
 
@@ -217,14 +243,14 @@ impl Drop for Connection {
         if self.process != std::process::id() {
             return;
         }
-        // The peer learns it even if a child of this process, forked without exec, holds the socket too.
+        // The peer is notified even if a child of this process, forked without exec, holds the socket too.
         self.close();
-        if let Some(bells) = self.bells.get() {
-            bells.remove(self.watched.1, self.socket.as_fd());
+        if let Some(wakeups) = self.wakeups.get() {
+            wakeups.remove(self.watched.1, self.socket.as_fd());
         }
         self.watched.0.forget(self.watched.1, self.socket.as_fd());
-        if let Place::Target(roll, bit, _) = &self.place {
-            roll.leave(*bit);
+        if let ReadyBit::Target(slots, bit, _) = &self.ready_bit {
+            slots.free(*bit);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Where the sockets of a user's targets are.
 //!
-//! `$IFUNC_RUNTIME_DIR`, if it is set: a directory that somebody prepared, taken as it is as long as not
-//! everybody may write into it. It is the way to let users meet. Otherwise `$XDG_RUNTIME_DIR/ifunc`,
+//! `$IFUNC_RUNTIME_DIR`, if it is set: a directory that the administrator prepared, used as it is unless every
+//! user may replace what is in it. It lets users share targets. Otherwise `$XDG_RUNTIME_DIR/ifunc`,
 //! otherwise `/tmp/ifunc-UID`: created with mode 0700 and used only if they belong to this user alone, so
-//! that whoever answers there is the same user.
+//! that the process that answers there is the same user's.
 
 use std::env;
 use std::io;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// A directory that was looked at and cannot be trusted, or could not be made.
+/// A directory that cannot be trusted, or could not be created.
 #[derive(Debug)]
 pub(super) struct Untrusted {
     pub(super) path: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct Untrusted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     path: PathBuf,
-    /// Somebody prepared it.
+    /// The administrator prepared it.
     prepared: bool,
 }
 
@@ -83,7 +83,7 @@ impl Directory {
     /// Whether it is there; an error if it can not be trusted.
     pub(super) fn check(&self) -> Result<bool, Untrusted> {
         let metadata = match std::fs::symlink_metadata(&self.path) {
-            // Somebody may prepare a link, too.
+            // A prepared directory may be a link.
             Ok(link) if link.is_symlink() && self.prepared => std::fs::metadata(&self.path),
             other => other,
         };
@@ -95,11 +95,11 @@ impl Directory {
         let problem = if !metadata.is_dir() {
             "it is not a directory; help: remove it".into()
         } else if self.prepared {
-            // Sticky: whoever may write still cannot replace what others made.
+            // Sticky: users that may write cannot replace what others made.
             if metadata.mode() & 0o1002 != 0o002 {
                 return Ok(true);
             }
-            "everybody can replace what is in it; help: chmod +t".into()
+            "every user can replace what is in it; help: chmod +t".into()
         } else if metadata.uid() != geteuid().as_raw() {
             format!(
                 "it belongs to user {} and not to this one; help: set XDG_RUNTIME_DIR to a directory of your own",

@@ -32,15 +32,15 @@ const _: () = assert!(size_of::<Slot>() == SLOT);
 #[repr(C, align(128))]
 pub(super) struct Apart<T>(pub(super) T);
 
-/// In `asleep`: ring over the socket. So is understood what is none of ours, too.
-pub(super) const RING: u32 = 1;
-/// In `asleep` of a target: set the connection's bit on the board, and ring if the target sleeps.
-pub(super) const MARK: u32 = 2;
+/// In `asleep`: wake the side over the socket. Unknown values mean the same.
+pub(super) const WAKE: u32 = 1;
+/// In `asleep` of a target: set the connection's bit in the ready bitmap, and wake the target if it sleeps.
+pub(super) const SET_BIT: u32 = 2;
 
 /// Words of the connection. Only integers: a peer may write anything.
 #[repr(C)]
 pub(super) struct Control {
-    /// Not 0: the side does not look, and must be told as the word says ([`RING`], [`MARK`]). By [`Side`].
+    /// Not 0: the side does not poll, and is woken as the word says ([`WAKE`], [`SET_BIT`]). By [`Side`].
     pub(super) asleep: [Apart<AtomicU32>; 2],
     /// Frames and bytes that the consumer of the direction *towards* the side released.
     pub(super) credits: [Apart<[AtomicU64; 2]>; 2],

@@ -168,8 +168,8 @@ unsafe impl Shared for Mapped {
         self.connection.announce(false);
     }
 
-    fn announce_rest(&self) {
-        self.connection.announce_rest();
+    fn announce_parked(&self) {
+        self.connection.announce_parked();
     }
 
     #[inline]

@@ -1,14 +1,14 @@
 //! Processes of one host, over rings in shared memory.
 //!
-//! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`place`]). A source
-//! that connects to it is judged by the user that the kernel names ([`policy`]) and gets a segment of memory
+//! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`bound_name`]). A source
+//! that connects to it is checked by its user, as the kernel reports it ([`policy`]), and gets a segment of memory
 //! over the socket ([`handshake`], [`segment`]), which holds a ring for each direction ([`layout`],
-//! [`ring`]). The socket stays: a byte on it wakes a sleeper, and its end is how one process learns that the
+//! [`ring`]). The socket stays: a byte on it wakes a sleeper, and its end notifies one process that the
 //! other one died ([`connection`]). Nothing of a connection is in the file system, so nothing of it can stay
-//! there. Which of its connections have something to do a target reads off one page ([`board`]).
+//! there. A target reads from one page which of its connections have work ([`ready`]).
 //!
-//! One background thread per process does what needs system calls ([`watch`]); sending, receiving and looking
-//! whether the peer is gone need none, except to ring a peer that sleeps ([`barrier`]).
+//! One background thread per process does what needs system calls ([`watch`]); sending, receiving and
+//! checking whether the peer is gone need none, except to wake a peer that sleeps ([`barrier`]).
 //!
 //! A connection does not survive a `fork` without `exec` in the child: the rings are one producer's and one
 //! consumer's. A child may connect anew. A parent that is killed while such a child lives is not noticed
@@ -18,23 +18,22 @@ use std::time::Instant;
 
 use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
+mod acceptor;
 mod barrier;
-mod bells;
-mod board;
+mod bound_name;
 mod connection;
 mod directory;
 mod handshake;
 mod layout;
-mod listener;
 mod mapped;
 mod pace;
-mod place;
 mod policy;
 mod prefetch;
+mod ready;
 mod ring;
 mod segment;
 mod source;
-mod waiter;
+mod wakeups;
 mod watch;
 
 /// Where frames go out.
@@ -44,7 +43,7 @@ pub(crate) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
 
 /// Makes this process the target `name`.
 pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    listener::listen(name, config)
+    acceptor::listen(name, config)
 }
 
 /// Connects to the target `name`.

@@ -1,24 +1,24 @@
-//! Whether bodies follow one another, or come now and then.
+//! Whether bodies follow one another or come now and then.
 
 use std::cell::Cell;
 
-/// Tells a stream by the time from one to the next, at which it looks seldom while it is one: that takes a tenth of a small body's
-/// time.
+/// Detects a stream by the time between two bodies. While there is a stream it reads the clock seldom: a reading takes a
+/// tenth of a small body's time.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// When it looked last, in ticks.
-    looked: Cell<u64>,
+    /// The last reading of the clock, in ticks.
+    measured: Cell<u64>,
     /// Ticks that a stream may have taken since then.
     allowed: Cell<u64>,
-    /// How many pass before the next look.
+    /// Bodies before the next reading.
     skip: Cell<u32>,
 }
 
 impl Pace {
-    /// Passed unlooked behind a look at a stream.
+    /// Bodies without a reading after a reading that found a stream.
     const SKIPPED: u32 = 3;
 
-    /// Whether it is a stream, at the next one, which takes no more than so many ticks there.
+    /// Whether the next body belongs to a stream, in which it takes no more than `allowed` ticks.
     #[inline]
     pub(super) fn streams(&self, allowed: u64, ticks: impl FnOnce() -> u64) -> bool {
         let allowed = self.allowed.get() + allowed;
@@ -29,7 +29,7 @@ impl Pace {
             return true;
         }
         let now = ticks();
-        let streams = now.wrapping_sub(self.looked.replace(now)) < allowed;
+        let streams = now.wrapping_sub(self.measured.replace(now)) < allowed;
         self.allowed.set(0);
         self.skip.set(if streams { Self::SKIPPED } else { 0 });
         streams
@@ -54,7 +54,7 @@ mod tests {
         };
         assert_eq!(all(10, 150, false), 10, "one now and then");
         assert_eq!(all(50, 50, true), 50, "one behind another");
-        // Those that nobody looked at, and the one whose look is at them too.
+        // Those that are not measured, and the one whose measurement covers them.
         assert!(all(20, 300, false) >= 20 - Pace::SKIPPED, "now and then again");
     }
 }

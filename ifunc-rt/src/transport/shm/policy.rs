@@ -1,10 +1,10 @@
-//! Who may connect.
+//! Which users may connect.
 
-/// Judges a peer by the user that the kernel says it is.
+/// Checks whether a peer of this user, as the kernel reports it, may connect.
 ///
 /// # Errors
-/// Why it is refused, in words for the peer.
-pub(super) fn judge(peer: u32, own: u32, other_users: bool) -> Result<(), String> {
+/// The reason for the peer, if it may not.
+pub(super) fn check_user(peer: u32, own: u32, other_users: bool) -> Result<(), String> {
     if peer == own || other_users {
         return Ok(());
     }
@@ -16,15 +16,15 @@ pub(super) fn judge(peer: u32, own: u32, other_users: bool) -> Result<(), String
 
 #[cfg(test)]
 mod tests {
-    use super::judge;
+    use super::check_user;
 
     #[test]
     fn only_the_same_user_unless_others_are_allowed() {
-        assert_eq!(judge(1000, 1000, false), Ok(()));
-        assert_eq!(judge(1001, 1000, true), Ok(()));
-        // Not even the superuser: it has other ways, and a target that meant it to connect can say so.
+        assert_eq!(check_user(1000, 1000, false), Ok(()));
+        assert_eq!(check_user(1001, 1000, true), Ok(()));
+        // Nor the superuser: a target that wants its connections allows other users.
         for peer in [0, 1001] {
-            let why = judge(peer, 1000, false).unwrap_err();
+            let why = check_user(peer, 1000, false).unwrap_err();
             assert!(why.contains("user 1000") && why.contains(&format!("user {peer}")));
         }
     }

@@ -1,4 +1,4 @@
-//! The memory of a connection: a memfd that nobody can resize, so that no access to it can fault, and its
+//! The memory of a connection: a memfd that is sealed against resizing, so that no access to it can fault, and its
 //! mapping.
 
 use std::io;
@@ -13,10 +13,10 @@ use super::layout::{Control, Layout, Side, Slot};
 /// Seals that make the size of a memfd certain.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// A memfd of `len` bytes that nobody can resize.
+/// A memfd of `len` bytes, sealed against resizing.
 pub(super) fn sealed_memory(name: &str, len: usize) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know the flag that makes it certain that nobody executes it.
+    // Kernels before 6.3 do not know the flag that forbids executing it.
     let fd = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|_| memfd_create(name, flags))?;
     ftruncate(&fd, len as u64)?;
     fcntl_add_seals(&fd, SEALS)?;
@@ -181,7 +181,7 @@ mod tests {
         };
         for (number, side) in [(1, Side::Target), (11, Side::Source)] {
             for (place, at) in ends(&mine, side).into_iter().take(4).enumerate() {
-                // SAFETY: within the mapping, see above; nobody else looks.
+                // SAFETY: within the mapping, see above; no other thread uses it.
                 unsafe { at.write(number + place as u8) };
             }
         }

@@ -13,18 +13,18 @@ use rustix::net::connect as connect_socket;
 use rustix::net::sockopt::socket_peercred;
 
 use super::barrier::Barriers;
-use super::board::Board;
-use super::connection::{Connection, Place};
+use super::bound_name::{new_socket, socket_address, socket_path};
+use super::connection::{Connection, ReadyBit};
 use super::directory::{Untrusted, candidates};
 use super::handshake::{Answer, Request, Welcome, receive_answer};
 use super::layout::Side;
-use super::place::{new_socket, socket_address, socket_path};
+use super::ready::ReadyBitmap;
 use super::segment::{AdoptError, Segment};
 use super::watch::{Token, Watched, Watcher};
-use crate::transport::bell::sleep_on;
+use crate::transport::event_fd::wait_readable;
 use crate::transport::{ConnectConfig, ConnectError, Link, Peer};
 
-/// Between looks whether the target accepts again: it has many connections to accept first.
+/// Pause between two attempts while the target has many connections to accept first.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Connects to the target at `name`.
@@ -40,22 +40,22 @@ pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> 
         barriers,
     }
     .send(socket.as_fd());
-    let (welcome, memory, board) = attempt.hear(&socket)?;
+    let (welcome, memory, bitmap) = attempt.receive_welcome(&socket)?;
     let unfit = |error| match error {
         AdoptError::Unfit(problem) => attempt.protocol(problem),
         AdoptError::Io(error) => attempt.failed("mapping the memory of the connection", error),
     };
     let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(unfit)?;
-    let place = match board {
-        Some(board) => Place::Source(Board::adopt(board.as_fd()).map_err(unfit)?, welcome.bit),
-        None => Place::None,
+    let ready_bit = match bitmap {
+        Some(bitmap) => ReadyBit::Source(ReadyBitmap::adopt(bitmap.as_fd()).map_err(unfit)?, welcome.bit),
+        None => ReadyBit::None,
     };
     let peer = socket_peercred(&socket)
         .map(|peer| Peer {
             uid: Some(peer.uid.as_raw()),
             pid: Some(peer.pid.as_raw_pid()),
         })
-        .map_err(|error| attempt.failed("asking who the target is", error.into()))?;
+        .map_err(|error| attempt.failed("asking for the target's credentials", error.into()))?;
 
     let watching = |error| attempt.failed("watching the connection", error);
     let watcher = Watcher::of_this_process().map_err(watching)?;
@@ -67,7 +67,7 @@ pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> 
         barriers.agree(welcome.barriers),
         socket,
         watched,
-        place,
+        ready_bit,
     );
     let as_watched: Arc<dyn Watched> = Arc::<Connection>::clone(&connection);
     let end = EventFlags::RDHUP | EventFlags::ET;
@@ -84,7 +84,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// A socket that is connected to somebody.
+    /// A socket that is connected to a process that listens there.
     fn reach(&self, name: &str) -> Result<OwnedFd, ConnectError> {
         let distrust = |Untrusted { path, problem }| ConnectError::Directory { path, problem };
         let mut looked = None;
@@ -122,13 +122,13 @@ impl Attempt {
         })
     }
 
-    /// What the target answers.
-    fn hear(&self, socket: &OwnedFd) -> Result<(Welcome, OwnedFd, Option<OwnedFd>), ConnectError> {
+    /// The target's answer.
+    fn receive_welcome(&self, socket: &OwnedFd) -> Result<(Welcome, OwnedFd, Option<OwnedFd>), ConnectError> {
         let mut reset = false;
         let (answer, memory) = loop {
             match receive_answer(socket.as_fd()) {
                 Ok(received) => break received,
-                // It closed without having read our hello; a refusal may stand behind the error.
+                // It closed without having read our hello; a refusal may follow the error.
                 Err(Errno::CONNRESET) if !reset => reset = true,
                 Err(Errno::CONNRESET) => {
                     let gone = io::ErrorKind::ConnectionReset.into();
@@ -136,17 +136,17 @@ impl Attempt {
                 }
                 Err(Errno::AGAIN) => {
                     if Instant::now() >= self.deadline {
-                        return Err(self.timeout("it accepted the connection and said nothing"));
+                        return Err(self.timeout("it accepted the connection and did not answer"));
                     }
-                    sleep_on(socket.as_fd(), self.deadline);
+                    wait_readable(socket.as_fd(), self.deadline);
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(self.failed("receiving the target's answer", error.into())),
             }
         };
-        let [memory, board] = memory;
+        let [memory, bitmap] = memory;
         match (answer, memory) {
-            (Answer::Welcome(welcome), Some(memory)) => Ok((welcome, memory, board)),
+            (Answer::Welcome(welcome), Some(memory)) => Ok((welcome, memory, bitmap)),
             (Answer::Welcome(_), None) => {
                 Err(self.protocol("it sent no memory, or this process has no file descriptor left for it"))
             }

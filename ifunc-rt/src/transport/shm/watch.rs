@@ -1,5 +1,5 @@
 //! The one background thread of a process that uses this transport: it accepts and answers connections, and
-//! notices when a peer is gone, so that nobody else makes a system call for that. It sleeps otherwise.
+//! detects when a peer is gone, so that other threads need no system call for that. It sleeps otherwise.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -16,7 +16,7 @@ const BATCH: usize = 64;
 /// Stack of the thread: the deepest it goes is making a segment.
 const STACK: usize = 256 << 10;
 
-/// Names a watched file descriptor, never another one within a process.
+/// Names a watched file descriptor. No number is used twice within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Token(u64);
 
@@ -44,7 +44,7 @@ pub(super) trait Watched: Send + Sync {
     }
 }
 
-/// The thread's side of things.
+/// The background thread's epoll instance and timers.
 pub(super) struct Watcher {
     epoll: OwnedFd,
     state: Mutex<State>,

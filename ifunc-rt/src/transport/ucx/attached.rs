@@ -22,7 +22,7 @@ use super::events::EventQueue;
 use super::header::HEADER;
 use super::table::ConnectionId;
 use crate::transport::LinkError;
-use crate::transport::bell::Bell;
+use crate::transport::event_fd::EventFd;
 
 /// What the application says of its worker.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Attached {
     thread: Option<ThreadId>,
     /// All that a waiting thread sleeps on.
     epoll: OwnedFd,
-    pub(super) bell: Arc<Bell>,
+    pub(super) bell: Arc<EventFd>,
     timer: OwnedFd,
     /// What was dropped where the worker could not be used.
     deferred: Mutex<Vec<Deferred>>,
@@ -108,7 +108,7 @@ impl Attached {
     pub(super) fn new(
         worker: &Worker<EventQueue>,
         attributes: Attributes,
-        bell: Arc<Bell>,
+        bell: Arc<EventFd>,
         terms: Terms,
     ) -> Result<Self, Unfit> {
         if attributes.max_am_header < HEADER {
@@ -203,7 +203,7 @@ impl Attached {
         };
         if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &at) {
             tracing::error!(%error, "no timer to sleep by");
-            self.bell.ring();
+            self.bell.wake();
         }
     }
 }
@@ -211,17 +211,17 @@ impl Attached {
 impl Locked<'_> {
     /// As [`arm`](Self::arm), where the worker is the application's.
     pub(super) fn arm_attached(&mut self, attached: &Attached) {
-        attached.bell.silence();
+        attached.bell.clear();
         self.worker.handler().arm();
         if attached.terms.progress && !self.state.closed {
             attached.set_timer();
             if attached.terms.wakeup && self.try_arm().is_err() {
-                attached.bell.ring();
+                attached.bell.wake();
             }
         }
         // What came before the event queue was armed.
         if self.dispatch() {
-            attached.bell.ring();
+            attached.bell.wake();
         }
     }
 

@@ -98,7 +98,7 @@ impl Locked<'_> {
         }
         acceptor.asleep = false;
         match self.attached() {
-            Some(attached) => attached.bell.ring(),
+            Some(attached) => attached.bell.wake(),
             None => self.wake(),
         }
     }

@@ -15,7 +15,7 @@ use super::handshake::Way;
 use super::lock::{Held, Lock};
 use super::settings::Settings;
 use super::table::{ConnectionId, State};
-use crate::transport::bell::{Bell, sleep_on};
+use crate::transport::event_fd::{EventFd, wait_readable};
 
 /// The active message's id.
 pub(super) const MESSAGE: u16 = 1;
@@ -85,7 +85,7 @@ impl Engine {
         worker: raw::ucp_worker_h,
         terms: Terms,
     ) -> Result<Arc<Self>, Unfit> {
-        let bell = Arc::new(Bell::new()?);
+        let bell = Arc::new(EventFd::new()?);
         // SAFETY: the caller's promise. A worker of one thread is used and dropped there: `lock` and `drop` check.
         let (attributes, mut worker) = unsafe {
             let attributes = ucx.query(worker)?;
@@ -269,7 +269,7 @@ impl Locked<'_> {
                 return true;
             }
             std::thread::sleep(self.backoff());
-            sleep_on(self.engine.bell(), deadline.min(now + SLICE));
+            wait_readable(self.engine.bell(), deadline.min(now + SLICE));
         }
     }
 }

@@ -8,7 +8,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 use super::handshake::LONGEST;
 use super::header::{HEADER, Head, ONE_PIECE};
 use super::packet::{Packet, Pool, Purpose};
-use crate::transport::bell::Bell;
+use crate::transport::event_fd::EventFd;
 
 /// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
 const COPIED: usize = ONE_PIECE;
@@ -24,7 +24,7 @@ pub(super) struct EventQueue {
 /// Wakes a thread of ours that waits for an application's worker.
 struct Wake {
     is_armed: bool,
-    bell: Arc<Bell>,
+    bell: Arc<EventFd>,
 }
 
 /// Something that happened.
@@ -67,7 +67,7 @@ impl Data {
 
 impl EventQueue {
     /// `bell` is that of an application's worker.
-    pub(super) fn new(bell: Option<Arc<Bell>>) -> Self {
+    pub(super) fn new(bell: Option<Arc<EventFd>>) -> Self {
         Self {
             events: Vec::new(),
             pool: Pool::default(),
@@ -100,7 +100,7 @@ impl EventQueue {
         if let Some(wake) = &mut self.wake
             && std::mem::take(&mut wake.is_armed)
         {
-            wake.bell.ring();
+            wake.bell.wake();
         }
     }
 

@@ -14,7 +14,7 @@ use super::events::Data;
 use super::header::Head;
 use super::packet::Packet;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
-use crate::transport::bell::sleep_on;
+use crate::transport::event_fd::wait_readable;
 use crate::transport::{self, Body, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
@@ -439,7 +439,7 @@ impl Waiter for Sleeper {
         // The descriptor is readable, for threads that wait for nothing else.
         let until = until.min(Instant::now() + backoff);
         match woken {
-            Some(woken) => drop(sleep_on(woken, until)),
+            Some(woken) => drop(wait_readable(woken, until)),
             None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
         }
     }

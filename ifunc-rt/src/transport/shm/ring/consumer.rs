@@ -279,7 +279,7 @@ impl<S: Shared> Park for Consumer<S> {
     }
 
     fn park(&mut self) {
-        self.shared.announce_rest();
+        self.shared.announce_parked();
     }
 
     fn is_idle(&mut self) -> bool {

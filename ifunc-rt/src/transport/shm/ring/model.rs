@@ -34,7 +34,7 @@ struct Memory {
     slots: [Slot; SIZE.slots as usize],
     credits: [AtomicU64; 2],
     asleep: [AtomicU32; 2],
-    bells: [Notify; 2],
+    wakeups: [Notify; 2],
     gone: AtomicBool,
     /// Somewhere to point to.
     bytes: Bytes<[u8; 2 * SIZE.data as usize]>,
@@ -57,7 +57,7 @@ unsafe impl Shared for View {
     }
 
     fn store_commit(&self, slot: usize, word: u64) {
-        // SAFETY: what loom checks: nobody reads it now.
+        // SAFETY: what loom checks: the consumer does not read it now.
         self.memory.slots[slot]
             .body
             .with_mut(|body| unsafe { *body = word });
@@ -65,7 +65,7 @@ unsafe impl Shared for View {
     }
 
     fn load_words(&self, slot: usize) -> [u64; 2] {
-        // SAFETY: what loom checks: nobody writes it now.
+        // SAFETY: what loom checks: the producer does not write it now.
         let body = self.memory.slots[slot].body.with(|body| unsafe { *body });
         let words = self.memory.slots[slot]
             .words
@@ -107,7 +107,7 @@ unsafe impl Shared for View {
         fence(Ordering::SeqCst);
         let asleep = &self.memory.asleep[1 - self.me];
         if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0 {
-            self.memory.bells[1 - self.me].notify();
+            self.memory.wakeups[1 - self.me].notify();
         }
     }
 
@@ -120,8 +120,8 @@ unsafe impl Shared for View {
         self.memory.asleep[self.me].swap(0, Ordering::AcqRel);
     }
 
-    fn announce_rest(&self) {
-        unreachable!("a target's: `board::model`")
+    fn announce_parked(&self) {
+        unreachable!("a target's: `ready::model`")
     }
 
     fn is_gone(&self) -> bool {
@@ -139,7 +139,7 @@ fn views() -> [View; 2] {
         slots: [slot(), slot()],
         credits: [AtomicU64::new(0), AtomicU64::new(0)],
         asleep: [AtomicU32::new(0), AtomicU32::new(0)],
-        bells: [Notify::new(), Notify::new()],
+        wakeups: [Notify::new(), Notify::new()],
         gone: AtomicBool::new(false),
         bytes: Bytes::new([0; _]),
     });
@@ -157,7 +157,7 @@ fn produce(view: View, count: u64) {
             view.announce_sleep();
             // As `Inbound::arm` says: once more between the announcement and the sleep.
             if producer.reserve(8, 8).unwrap().is_none() {
-                view.memory.bells[PRODUCER].wait();
+                view.memory.wakeups[PRODUCER].wait();
             }
             view.withdraw_sleep();
         }
@@ -198,7 +198,7 @@ fn frames_and_credits_cross_and_nobody_sleeps_for_ever() {
                 None => {
                     consumer.settle();
                     if consumer.arm() {
-                        theirs.memory.bells[CONSUMER].wait();
+                        theirs.memory.wakeups[CONSUMER].wait();
                         consumer.disarm();
                     }
                 }

@@ -55,7 +55,7 @@ pub(crate) unsafe trait Shared: Send {
     fn withdraw_sleep(&self);
 
     /// Announces that this side looks at this connection no more, without the barrier: the listener's.
-    fn announce_rest(&self);
+    fn announce_parked(&self);
 
     /// Whether the peer is known to be gone. If so, all that it ever stored is visible.
     fn is_gone(&self) -> bool;

@@ -87,7 +87,7 @@ unsafe impl Shared for View {
         self.0.asleep.set(false);
     }
 
-    fn announce_rest(&self) {
+    fn announce_parked(&self) {
         self.0.asleep.set(true);
     }
 

@@ -1,4 +1,4 @@
-//! Both sides in one process, strangers at the door, and two processes one of which is killed.
+//! Both sides in one process, other_users at the acceptor, and two processes one of which is killed.
 
 use ifunc_proto::link::Body as _;
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{Header, Kind, Limits};
 
 use crate::transport::address::Address;
-use crate::transport::bell::sleep_on;
+use crate::transport::event_fd::wait_readable;
 use crate::transport::{Inbound, Link, LinkError, ListenConfig, Listener, Outbound, RingSize};
 
 mod one_process;
-mod strangers;
 mod two_processes;
+mod unauthenticated;
 
 const LIMITS: Limits = Limits {
     max_payload: 1 << 20,
@@ -52,7 +52,7 @@ fn accept(listener: &mut dyn Listener) -> Link {
         if let Some(link) = listener.accept() {
             return link;
         }
-        assert!(sleep_on(listener.bell(), deadline), "nobody connected");
+        assert!(wait_readable(listener.bell(), deadline), "no source connected");
         listener.arm();
     }
 }

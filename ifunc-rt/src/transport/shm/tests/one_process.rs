@@ -4,7 +4,7 @@ use ifunc_abi::hello::Roles;
 use std::time::Instant;
 
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
-use crate::transport::bell::sleep_on;
+use crate::transport::event_fd::wait_readable;
 use crate::transport::{
     ConnectError, Inbound, LinkError, ListenConfig, ListenError, Outbound, Park, connect, listen,
 };
@@ -60,7 +60,7 @@ fn a_ring_of_two_slots_waits_for_credits() {
 
 #[test]
 fn nobody_listens() {
-    match connect(&shm(&name("nobody")), soon()) {
+    match connect(&shm(&name("absent")), soon()) {
         Err(ConnectError::NobodyListens { path: Some(path), .. }) => {
             assert!(path.to_string_lossy().ends_with(".sock"));
         }
@@ -149,7 +149,7 @@ fn both_sides_are_rung() {
                     echoed += 1;
                 }
                 Ok(None) if target.rx.arm() => {
-                    assert!(sleep_on(listener.bell(), soon()), "not rung");
+                    assert!(wait_readable(listener.bell(), soon()), "not rung");
                     listener.arm();
                     target.rx.disarm();
                 }

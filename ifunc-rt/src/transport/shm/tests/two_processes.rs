@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::strangers::knock;
+use super::unauthenticated::knock;
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
-use crate::transport::bell::sleep_on;
+use crate::transport::event_fd::wait_readable;
 use crate::transport::shm::directory::candidates;
 use crate::transport::{
     ConnectError, Inbound, Link, LinkError, ListenConfig, Outbound, Park, connect, listen,
@@ -142,7 +142,7 @@ fn echo(name: &str) {
             true
         });
         if idle && links.iter_mut().all(|link| link.rx.arm()) {
-            sleep_on(listener.bell(), Instant::now() + Duration::from_secs(3600));
+            wait_readable(listener.bell(), Instant::now() + Duration::from_secs(3600));
             listener.arm();
         }
         links.iter_mut().for_each(|link| link.rx.disarm());
@@ -213,7 +213,7 @@ fn a_killed_source_is_noticed_behind_its_last_frame() {
             }
             // Every other time asleep.
             if round % 2 == 0 && link.rx.arm() {
-                sleep_on(listener.bell(), soon());
+                wait_readable(listener.bell(), soon());
                 listener.arm();
             }
             assert!(killed.elapsed() < NOTICE);
@@ -351,7 +351,7 @@ fn a_target_without_file_descriptors_says_so_and_recovers() {
     );
 
     // Now it cannot even accept, and does not spin on that.
-    let strangers: Vec<_> = (0..30).map(|_| knock(&name)).collect();
+    let half_open: Vec<_> = (0..30).map(|_| knock(&name)).collect();
     let problem = connect(&shm(&name), Instant::now() + Duration::from_millis(300))
         .err()
         .unwrap();
@@ -360,6 +360,6 @@ fn a_target_without_file_descriptors_says_so_and_recovers() {
     std::thread::sleep(NOTICE);
     assert!(target.ticks() - before <= 3);
 
-    drop((links, strangers));
+    drop((links, half_open));
     connect(&shm(&name), soon()).unwrap();
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
 
 use crate::transport::address::{Address, HostPort};
-use crate::transport::bell::sleep_on;
+use crate::transport::event_fd::wait_readable;
 use crate::transport::ucx::Way;
 use crate::transport::{
     Inbound, Link, LinkError, ListenConfig, Listener, Outbound, RingSize, connect, listen,
@@ -138,7 +138,7 @@ fn accept(listener: &mut dyn Listener) -> Link {
         if let Some(link) = listener.accept() {
             return link;
         }
-        assert!(sleep_on(listener.bell(), deadline), "nobody connected");
+        assert!(wait_readable(listener.bell(), deadline), "nobody connected");
     }
 }
 

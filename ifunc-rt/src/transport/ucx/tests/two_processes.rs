@@ -143,7 +143,7 @@ fn echo(address: &str) {
         let quiet = links.iter_mut().fold(true, |quiet, link| link.rx.arm() & quiet);
         match listener.accept() {
             Some(link) => links.push(link),
-            None if quiet => drop(sleep_on(listener.bell(), forever)),
+            None if quiet => drop(wait_readable(listener.bell(), forever)),
             None => {}
         }
         links.iter_mut().for_each(|link| link.rx.disarm());

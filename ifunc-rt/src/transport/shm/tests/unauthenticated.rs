@@ -1,4 +1,4 @@
-//! What comes to the door and is no source.
+//! Processes that connect and are no sources.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use ifunc_abi::hello::{HelloError, WIRE_VERSION};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{accept, name, receive, shm, small, soon};
-use crate::transport::bell::sleep_on;
+use crate::transport::event_fd::wait_readable;
+use crate::transport::shm::bound_name::{new_socket, socket_address, socket_path};
 use crate::transport::shm::directory::candidates;
-use crate::transport::shm::place::{new_socket, socket_address, socket_path};
 use crate::transport::{ConnectError, connect, listen};
 
 /// A socket that is connected to the target, and no more.
@@ -23,14 +23,14 @@ pub(super) fn knock(name: &str) -> OwnedFd {
 
 fn hear(socket: &OwnedFd) -> Vec<u8> {
     let mut buffer = [0; 1024];
-    assert!(sleep_on(socket.as_fd(), soon()));
+    assert!(wait_readable(socket.as_fd(), soon()));
     let len = recv(socket, &mut buffer, RecvFlags::DONTWAIT).map_or(0, |(len, _)| len);
     buffer[..len].to_vec()
 }
 
 #[test]
 fn who_says_nothing_or_nonsense_keeps_nobody_out() {
-    let name = name("strangers");
+    let name = name("other_users");
     let mut listener = listen(&shm(&name), small()).unwrap();
     let silent: Vec<_> = (0..50).map(|_| knock(&name)).collect();
     let rude: Vec<_> = (0..50).map(|_| knock(&name)).collect();
@@ -58,7 +58,7 @@ fn who_says_nothing_is_sent_away() {
     let _listener = listen(&shm(&name), small()).unwrap();
     let began = Instant::now();
     let answer = hear(&knock(&name));
-    assert!(answer.ends_with(b"hear what connected"));
+    assert!(answer.ends_with(b"no hello arrived in time"));
     assert!((Duration::from_secs(4)..Duration::from_secs(9)).contains(&began.elapsed()));
 }
 
@@ -84,7 +84,8 @@ fn another_version_is_told_ours() {
 fn a_target_that_says_nothing_is_a_timeout() {
     let name = name("mute");
     let directory = candidates().swap_remove(0);
-    let (_place, _socket) = crate::transport::shm::place::Place::take(&directory, &name, false).unwrap();
+    let (_place, _socket) =
+        crate::transport::shm::bound_name::BoundName::take(&directory, &name, false).unwrap();
     let began = Instant::now();
     let error = connect(&shm(&name), began + Duration::from_millis(100))
         .err()

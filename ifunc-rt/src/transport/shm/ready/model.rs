@@ -1,4 +1,4 @@
-//! The hand-over between resting and being looked at, checked by loom in every order that the memory model allows.
+//! The hand-over between parked and being polled, checked by loom in every order that the memory model allows.
 //!
 //! `cargo xtask loom` runs it.
 //!
@@ -10,7 +10,7 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use super::words::{announce, mark, take, withdraw};
+use super::bitmap::{announce, set, take, withdraw};
 
 const SOURCES: usize = 2;
 
@@ -18,21 +18,21 @@ struct Memory {
     /// What was published, by source.
     published: [AtomicU32; SOURCES],
     /// Not 0: the target does not look at the source.
-    resting: [AtomicU32; SOURCES],
+    parked: [AtomicU32; SOURCES],
     words: [AtomicU64; 1],
     asleep: AtomicU32,
-    bell: Notify,
+    wakeup: Notify,
 }
 
 fn publish(memory: &Memory, source: usize, value: u32) {
     memory.published[source].store(value, Ordering::Release);
     fence(Ordering::SeqCst);
-    let resting = &memory.resting[source];
-    if resting.load(Ordering::Relaxed) != 0
-        && resting.swap(0, Ordering::AcqRel) != 0
-        && mark(&memory.words, &memory.asleep, source)
+    let parked = &memory.parked[source];
+    if parked.load(Ordering::Relaxed) != 0
+        && parked.swap(0, Ordering::AcqRel) != 0
+        && set(&memory.words, &memory.asleep, source)
     {
-        memory.bell.notify();
+        memory.wakeup.notify();
     }
 }
 
@@ -46,7 +46,7 @@ fn serve(memory: &Memory, until: u32) {
     let ready = |hot: &mut [bool; SOURCES]| {
         let mut some = false;
         take(&memory.words, |source| {
-            memory.resting[source].swap(0, Ordering::AcqRel);
+            memory.parked[source].swap(0, Ordering::AcqRel);
             (hot[source], some) = (true, true);
         });
         some
@@ -62,13 +62,13 @@ fn serve(memory: &Memory, until: u32) {
         }
         announce(&memory.asleep);
         for source in (0..SOURCES).filter(|&source| hot[source]) {
-            memory.resting[source].swap(1, Ordering::AcqRel);
+            memory.parked[source].swap(1, Ordering::AcqRel);
         }
         fence(Ordering::SeqCst);
         let mut quiet = true;
         for source in 0..SOURCES {
             if hot[source] && look(source, &mut seen) {
-                memory.resting[source].swap(0, Ordering::AcqRel);
+                memory.parked[source].swap(0, Ordering::AcqRel);
                 quiet = false;
             } else {
                 hot[source] = false;
@@ -76,7 +76,7 @@ fn serve(memory: &Memory, until: u32) {
         }
         quiet &= !ready(&mut hot);
         if quiet {
-            memory.bell.wait();
+            memory.wakeup.wait();
         }
         withdraw(&memory.asleep);
         ready(&mut hot);
@@ -87,10 +87,10 @@ fn check(values: u32) {
     loom::model(move || {
         let memory = Arc::new(Memory {
             published: [AtomicU32::new(0), AtomicU32::new(0)],
-            resting: [AtomicU32::new(0), AtomicU32::new(0)],
+            parked: [AtomicU32::new(0), AtomicU32::new(0)],
             words: [AtomicU64::new(0)],
             asleep: AtomicU32::new(0),
-            bell: Notify::new(),
+            wakeup: Notify::new(),
         });
         let sources: Vec<_> = (0..SOURCES)
             .map(|source| {

@@ -1,4 +1,4 @@
-//! Something to sleep on within a process: an eventfd.
+//! Waking a thread of this process that waits for a file descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,38 +9,43 @@ use rustix::io::{read, write};
 
 /// An eventfd that only this process holds.
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(super) struct EventFd(OwnedFd);
 
-impl Bell {
+impl EventFd {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// Makes it readable.
-    pub(super) fn ring(&self) {
-        // It can only fail when it rings already.
+    pub(super) fn wake(&self) {
+        // It fails only if the counter is full: then it is readable.
         let _ = write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Makes it unreadable until the next `ring`.
-    pub(super) fn silence(&self) {
+    /// Makes it unreadable until the next [`wake`](Self::wake).
+    pub(super) fn clear(&self) {
         let _ = read(&self.0, &mut [0; 8]);
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Sleeps until `fd` is readable or `until`; whether it is readable. A signal ends the sleep too.
-pub(super) fn sleep_on(fd: BorrowedFd<'_>, until: Instant) -> bool {
-    sleep_on_either(fd, None, until)
+/// Waits until `fd` is readable or the deadline has passed. Returns whether it is readable. A signal ends the wait too.
+pub(super) fn wait_readable(fd: BorrowedFd<'_>, until: Instant) -> bool {
+    wait_readable_either(fd, None, until)
 }
 
-/// Sleeps until `fd` or `other` is readable or `until`; whether `fd` is. A signal ends the sleep too.
-pub(super) fn sleep_on_either(fd: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>, until: Instant) -> bool {
+/// Waits until `fd` or `other` is readable or the deadline has passed. Returns whether `fd` is readable. A signal ends the
+/// wait too.
+pub(super) fn wait_readable_either(
+    fd: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'_>>,
+    until: Instant,
+) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     let timeout = Timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),

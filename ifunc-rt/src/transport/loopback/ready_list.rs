@@ -1,32 +1,32 @@
-//! Which of a target's connections something happened to while nobody looked.
+//! Which of a target's parked connections have an event.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::lock;
 use crate::transport::Key;
-use crate::transport::bell::Bell;
+use crate::transport::event_fd::EventFd;
 
-/// A list of them.
-pub(super) struct Stirred {
+/// The list of ready connections.
+pub(super) struct ReadyList {
     keys: Mutex<Vec<Key>>,
     /// Length of `keys`.
     count: AtomicUsize,
-    /// The target sleeps, and is to be rung.
+    /// The target sleeps and must be woken.
     asleep: AtomicBool,
-    pub(super) bell: Arc<Bell>,
+    pub(super) event_fd: Arc<EventFd>,
     next: AtomicU64,
     /// Connections that the target has or is about to have.
     live: AtomicUsize,
 }
 
-impl Stirred {
-    pub(super) fn new(bell: Arc<Bell>) -> Self {
+impl ReadyList {
+    pub(super) fn new(event_fd: Arc<EventFd>) -> Self {
         Self {
             keys: Mutex::default(),
             count: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
-            bell,
+            event_fd,
             next: AtomicU64::new(0),
             live: AtomicUsize::new(0),
         }
@@ -46,22 +46,22 @@ impl Stirred {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Something happened to a connection that nobody looked at.
+    /// Adds a parked connection that has an event.
     pub(super) fn put(&self, key: Key) {
         let mut keys = lock(&self.keys);
         keys.push(key);
         self.count.store(keys.len(), Ordering::SeqCst);
         drop(keys);
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.bell.ring();
+            self.event_fd.wake();
         }
     }
 
     pub(super) fn take(&self, keys: &mut Vec<Key>) {
         if self.count.load(Ordering::SeqCst) > 0 {
-            let mut stirred = lock(&self.keys);
+            let mut ready = lock(&self.keys);
             self.count.store(0, Ordering::SeqCst);
-            keys.append(&mut stirred);
+            keys.append(&mut ready);
         }
     }
 

@@ -1,9 +1,8 @@
-//! The protocol of the board, over atomics wherever they lie: the mapping's, or those that loom watches.
+//! The protocol of the ready bitmap, over the atomics of the mapping or of loom.
 //!
-//! A source that finds its target's flag at *resting* sets its bit, and looks whether the target sleeps. A target that is
-//! about to sleep says so, and looks whether bits are set. Each stores and then looks; a full barrier lies between the
-//! two, on both sides, so that at least one of them sees what the other stored. Both are rare: fences cost nothing that
-//! counts.
+//! A source that finds its link parked sets its bit, and then reads whether the target sleeps. A target that is about to
+//! sleep announces it, and then reads the bits. Each stores and then loads, with a full barrier between the two on both
+//! sides, so that at least one of them sees what the other stored. Both are rare, so fences are cheap enough.
 
 #[cfg(loom)]
 pub(in super::super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -13,8 +12,8 @@ pub(in super::super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fen
 /// Bits of a word.
 pub(in super::super) const BITS: usize = u64::BITS as usize;
 
-/// Sets a bit; whether the target sleeps and is to be rung, which only one is told.
-pub(in super::super) fn mark(words: &[AtomicU64], asleep: &AtomicU32, bit: usize) -> bool {
+/// Sets a bit. Returns whether the target sleeps and the caller must wake it: `true` for one caller only.
+pub(in super::super) fn set(words: &[AtomicU64], asleep: &AtomicU32, bit: usize) -> bool {
     let Some(word) = words.get(bit / BITS) else {
         return false;
     };
@@ -23,7 +22,7 @@ pub(in super::super) fn mark(words: &[AtomicU64], asleep: &AtomicU32, bit: usize
     asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0
 }
 
-/// Takes the bits that are set. What was stored before one was set is visible to whoever takes it.
+/// Takes the bits that are set. What was stored before a bit was set is visible after it was taken.
 pub(in super::super) fn take(words: &[AtomicU64], mut each: impl FnMut(usize)) {
     for (at, word) in words.iter().enumerate() {
         if word.load(Ordering::Relaxed) == 0 {
@@ -37,13 +36,13 @@ pub(in super::super) fn take(words: &[AtomicU64], mut each: impl FnMut(usize)) {
     }
 }
 
-/// Says that the target is about to sleep. Bits that were set without a ring are visible behind it.
+/// Announces that the target is about to sleep. Bits whose setters do not wake it are visible after this call.
 pub(in super::super) fn announce(asleep: &AtomicU32) {
     asleep.swap(1, Ordering::AcqRel);
     fence(Ordering::SeqCst);
 }
 
-/// Says that it does not.
+/// Withdraws the announcement.
 pub(in super::super) fn withdraw(asleep: &AtomicU32) {
     asleep.swap(0, Ordering::AcqRel);
 }

@@ -1,7 +1,7 @@
 //! A name in the file system: `NAME.sock`, and `NAME.lock`, which a living target keeps locked.
 //!
-//! The lock tells a stale socket from a living one: who holds it may remove and replace the socket. It ends
-//! with the process, however that ends.
+//! The lock tells a stale socket from a living one: its holder may remove and replace the socket. The kernel releases it
+//! when the process ends.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use super::directory::{Directory, Untrusted};
 use crate::transport::ListenError;
-use crate::transport::descriptors::make_room_behind;
+use crate::transport::descriptor_limit::raise_limit_near;
 
 /// Connections that may wait until the watcher accepts them.
 const BACKLOG: i32 = 128;
@@ -28,9 +28,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How many files a new target looks at to remove what killed ones left.
 const SWEPT_AT_ONCE: usize = 1000;
 
-/// A name that this process holds. Dropped, it is free again and nothing is left of it.
+/// A name that this process holds. Dropping it removes both files.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct BoundName {
     socket: PathBuf,
     lock: PathBuf,
     /// Locked while open.
@@ -47,7 +47,7 @@ pub(super) fn new_socket() -> rustix::io::Result<OwnedFd> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    make_room_behind(socket.as_fd());
+    raise_limit_near(socket.as_fd());
     Ok(socket)
 }
 
@@ -64,12 +64,12 @@ pub(super) fn socket_address(directory: &Directory, path: &Path) -> Result<Socke
     })
 }
 
-impl Place {
+impl BoundName {
     /// Takes `name` and listens there.
     pub(super) fn take(
         directory: &Directory,
         name: &str,
-        everybody: bool,
+        other_users: bool,
     ) -> Result<(Self, OwnedFd), ListenError> {
         let distrust = |Untrusted { path, problem }| ListenError::Directory { path, problem };
         directory.prepare().map_err(distrust)?;
@@ -82,7 +82,7 @@ impl Place {
             let doing = format!("{doing} `{}`", path.display());
             move |source: io::Error| ListenError::Io { doing, source }
         };
-        // Under the lock: nobody living listens there.
+        // Under the lock: no living process listens there.
         remove(&path).map_err(failed("removing the stale socket"))?;
         let socket = new_socket().map_err(|error| failed("making a socket for")(error.into()))?;
         bind(&socket, &address).map_err(|error| failed("binding a socket to")(error.into()))?;
@@ -93,7 +93,7 @@ impl Place {
             _locked: locked,
             process: std::process::id(),
         };
-        let mode = if everybody { 0o666 } else { 0o600 };
+        let mode = if other_users { 0o666 } else { 0o600 };
         std::fs::set_permissions(&path, Permissions::from_mode(mode))
             .map_err(failed("setting the mode of"))?;
         listen(&socket, BACKLOG).map_err(|error| failed("listening at")(error.into()))?;
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BoundName {
     fn drop(&mut self) {
         if self.process == std::process::id() {
             // Still locked, and `take_lock` of others notices that its file is gone.
@@ -173,7 +173,7 @@ fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
     Ok(there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())))
 }
 
-/// Removes what targets left that were killed: names that nobody takes again would stay for ever.
+/// Removes what killed targets left: a name that is not used again would stay for ever.
 fn sweep(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;

@@ -1,5 +1,5 @@
-//! One file descriptor for all that can wake a target: new connections and the rings and ends of those that
-//! it has.
+//! One file descriptor for all that wakes a target: new connections, and the wake-ups and ends of the connections that it
+//! has.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,43 +11,43 @@ use rustix::event::{Timespec, epoll};
 
 use super::connection::Connection;
 use super::watch::Token;
-use crate::transport::bell::Bell;
+use crate::transport::event_fd::EventFd;
 
 /// Events taken at a time.
 const BATCH: usize = 64;
-/// The door's own bell; tokens of connections are never 0.
-const DOOR: u64 = 0;
+/// The event of a new connection; tokens of connections are never 0.
+const NEW_CONNECTION: u64 = 0;
 
-/// An epoll instance over the door's bell and the sockets of all connections.
-pub(super) struct Bells {
+/// An epoll instance over the sockets of all connections, and an eventfd for new ones.
+pub(super) struct Wakeups {
     epoll: OwnedFd,
-    door: Bell,
+    new_connections: EventFd,
     connections: Mutex<HashMap<u64, Weak<Connection>>>,
 }
 
-impl Bells {
+impl Wakeups {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let door = Bell::new()?;
+        let new_connections = EventFd::new()?;
         epoll::add(
             &epoll,
-            &door,
-            epoll::EventData::new_u64(DOOR),
+            &new_connections,
+            epoll::EventData::new_u64(NEW_CONNECTION),
             epoll::EventFlags::IN,
         )?;
         Ok(Self {
             epoll,
-            door,
+            new_connections,
             connections: Mutex::default(),
         })
     }
 
-    /// Rings for a new connection.
-    pub(super) fn ring(&self) {
-        self.door.ring();
+    /// Wakes the target for a new connection.
+    pub(super) fn wake(&self) {
+        self.new_connections.wake();
     }
 
-    /// Rings whenever `connection`'s peer does, and when it is gone.
+    /// Wakes the target whenever `connection`'s peer does, and when the peer is gone.
     pub(super) fn add(&self, connection: &Arc<Connection>) -> rustix::io::Result<()> {
         let token = connection.token().get();
         self.table().insert(token, Arc::downgrade(connection));
@@ -61,14 +61,14 @@ impl Bells {
         .inspect_err(|_| drop(self.table().remove(&token)))
     }
 
-    /// Undoes `add`. Closing alone would not, if a forked child holds `socket` too.
+    /// Undoes [`add`](Self::add). Closing the socket is not enough if a forked child holds it too.
     pub(super) fn remove(&self, token: Token, socket: BorrowedFd<'_>) {
         self.table().remove(&token.get());
         let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Takes the rings that there are, as far as one batch goes. Whose they were is set on the board.
-    pub(super) fn silence(&self) {
+    /// Takes one batch of wake-ups out of the sockets, and marks their connections ready.
+    pub(super) fn clear(&self) {
         let mut events = Vec::with_capacity(BATCH);
         let now = Timespec {
             tv_sec: 0,
@@ -78,14 +78,14 @@ impl Bells {
             return;
         }
         for event in events {
-            if event.data.u64() == DOOR {
-                self.door.silence();
+            if event.data.u64() == NEW_CONNECTION {
+                self.new_connections.clear();
                 continue;
             }
             let connection = self.table().get(&event.data.u64()).and_then(Weak::upgrade);
             let Some(connection) = connection else { continue };
-            connection.drain();
-            connection.stir();
+            connection.clear_wakeups();
+            connection.mark_ready();
             if connection.is_gone() {
                 // It would stay readable for ever.
                 self.remove(connection.token(), connection.socket());
@@ -98,7 +98,7 @@ impl Bells {
     }
 }
 
-impl AsFd for Bells {
+impl AsFd for Wakeups {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

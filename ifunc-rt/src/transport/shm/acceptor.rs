@@ -1,4 +1,4 @@
-//! The target's side of making connections: a door that the watcher's thread keeps.
+//! The target's side of making connections. It runs on the watcher's thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,35 +13,35 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SocketFlags, accept_with};
 
 use super::barrier::Barriers;
-use super::bells::Bells;
-use super::board::Roll;
-use super::connection::{Connection, Place as OnBoard};
+use super::bound_name::BoundName;
+use super::connection::{Connection, ReadyBit};
 use super::directory;
 use super::handshake::{Request, Welcome, send_refusal};
 use super::layout::{Layout, Side};
-use super::place::Place;
-use super::policy::judge;
+use super::policy::check_user;
+use super::ready::ConnectionSlots;
 use super::segment::Segment;
+use super::wakeups::Wakeups;
 use super::watch::{Token, Watched, Watcher};
-use crate::transport::descriptors::make_room_behind;
+use crate::transport::descriptor_limit::raise_limit_near;
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
 
-/// How long somebody may stand in the door and say nothing.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the door stays shut when the process has no file descriptors left.
+/// Time in which a connected process must send its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause of accepting when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many may stand in the door at a time.
-const MOST_GUESTS: usize = 256;
-/// How many connections the target may leave waiting.
+/// Most connections whose hello has not arrived.
+const MOST_HALF_OPEN: usize = 256;
+/// Most connections that the target has not accepted.
 const MOST_WAITING: usize = 1024;
-/// How many are accepted before others get their turn.
+/// Connections accepted in a row before the watcher serves other sockets.
 const ACCEPTED_AT_ONCE: usize = 32;
 
-/// How often it is asked what is ready between two looks at the sockets, which are a system call.
-const LOOKS_AT_SOCKETS: u32 = 64;
+/// Calls of `ready` between two polls of the sockets, which are a system call.
+const SOCKET_POLL_INTERVAL: u32 = 64;
 
 /// What the watcher's thread and the target share.
-struct Door {
+struct Acceptor {
     socket: OwnedFd,
     token: Token,
     config: ListenConfig,
@@ -49,36 +49,36 @@ struct Door {
     hello: Hello,
     barriers: Barriers,
     watcher: Arc<Watcher>,
-    bells: Arc<Bells>,
-    roll: Arc<Roll>,
+    wakeups: Arc<Wakeups>,
+    slots: Arc<ConnectionSlots>,
     state: Mutex<State>,
     /// Length of `State::waiting`.
     count: AtomicUsize,
-    /// Connections that were made with sources that do not get the board.
-    strangers: AtomicUsize,
-    /// This door, for what it registers.
-    this: Weak<Door>,
+    /// Connections of other users' sources, which do not get the ready bitmap.
+    other_users: AtomicUsize,
+    /// This acceptor, for the watcher.
+    this: Weak<Acceptor>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Accepted, but they have not said what they are.
-    guests: HashMap<Token, (OwnedFd, Peer)>,
-    /// Connections that the target has not taken yet.
+    /// Connections whose hello has not arrived.
+    half_open: HashMap<Token, (OwnedFd, Peer)>,
+    /// Connections that the target has not accepted.
     waiting: VecDeque<Link>,
 }
 
 /// A listening target.
 struct ShmListener {
     name: String,
-    /// How often `ready` was asked.
-    looks: u32,
-    /// Somebody may sleep on the bell, who is the one to take rings out of it: a ring that another thread took would leave him
-    /// asleep, and the announcement gone.
+    /// Calls of `ready`.
+    polls: u32,
+    /// A thread may sleep on the epoll instance. Only that thread takes wake-ups out: if another thread took one, the sleeper
+    /// would not wake, and its announcement would be gone.
     armed: bool,
-    door: Arc<Door>,
-    /// Freed behind the door's end.
-    _place: Place,
+    acceptor: Arc<Acceptor>,
+    /// Freed after the acceptor.
+    _name: BoundName,
 }
 
 /// Listens at `name`.
@@ -93,12 +93,12 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
         move |source: std::io::Error| ListenError::Io { doing, source }
     };
     let directory = directory::candidates().swap_remove(0);
-    let (place, socket) = Place::take(&directory, name, config.other_users)?;
+    let (bound_name, socket) = BoundName::take(&directory, name, config.other_users)?;
     let watcher =
         Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
-    let bells = Bells::new().map_err(failed("making the target's bell"))?;
-    let roll = Roll::new(config.max_connections).map_err(failed("making the connections' board"))?;
-    let door = Arc::new_cyclic(|this: &Weak<Door>| Door {
+    let wakeups = Wakeups::new().map_err(failed("making the target's epoll instance"))?;
+    let slots = ConnectionSlots::new(config.max_connections).map_err(failed("making the ready bitmap"))?;
+    let acceptor = Arc::new_cyclic(|this: &Weak<Acceptor>| Acceptor {
         socket,
         token: Token::next(),
         layout,
@@ -106,50 +106,56 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
         config,
         barriers: Barriers::register(),
         watcher,
-        bells: Arc::new(bells),
-        roll: Arc::new(roll),
+        wakeups: Arc::new(wakeups),
+        slots: Arc::new(slots),
         state: Mutex::default(),
         count: AtomicUsize::new(0),
-        strangers: AtomicUsize::new(0),
+        other_users: AtomicUsize::new(0),
         this: Weak::clone(this),
     });
     let listener = ShmListener {
         name: name.to_owned(),
-        looks: 0,
+        polls: 0,
         armed: false,
-        door: Arc::clone(&door),
-        _place: place,
+        acceptor: Arc::clone(&acceptor),
+        _name: bound_name,
     };
-    door.watcher
-        .watch(door.token, door.socket.as_fd(), EventFlags::IN, door.as_watched())
+    acceptor
+        .watcher
+        .watch(
+            acceptor.token,
+            acceptor.socket.as_fd(),
+            EventFlags::IN,
+            acceptor.as_watched(),
+        )
         .map_err(failed("watching the socket"))?;
     Ok(Box::new(listener))
 }
 
-impl Door {
+impl Acceptor {
     fn as_watched(&self) -> Weak<dyn Watched> {
-        Weak::<Door>::clone(&self.this)
+        Weak::<Acceptor>::clone(&self.this)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets in who knocks.
-    fn open(&self) {
+    /// Accepts what has connected.
+    fn accept_pending(&self) {
         for _ in 0..ACCEPTED_AT_ONCE {
             match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
-                    make_room_behind(socket.as_fd());
-                    self.meet(socket);
+                    raise_limit_near(socket.as_fd());
+                    self.authorize(socket);
                 }
                 Err(Errno::AGAIN) => return,
-                // Gone while it waited.
+                // The source closed the socket before it was accepted.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
-                    // It stays readable: do not look before there is a chance that something was closed.
+                    // The socket stays readable: accept again after a pause, when descriptors may have been closed.
                     tracing::warn!(%error, "cannot accept a connection; trying again every {PAUSE:?}; help: `ulimit -n` says how many descriptors a process may have");
-                    let _ = self.attend(EventFlags::empty());
+                    let _ = self.listen_for(EventFlags::empty());
                     self.watcher.call_in(PAUSE, self.token);
                     return;
                 }
@@ -157,32 +163,32 @@ impl Door {
         }
     }
 
-    fn attend(&self, events: EventFlags) -> std::io::Result<()> {
+    fn listen_for(&self, events: EventFlags) -> std::io::Result<()> {
         self.watcher
             .rewatch(self.token, self.socket.as_fd(), events, self.as_watched())
     }
 
-    /// Judges somebody at the door.
-    fn meet(&self, socket: OwnedFd) {
+    /// Checks whether the peer's user may connect, and waits for its hello.
+    fn authorize(&self, socket: OwnedFd) {
         let Ok(credentials) = socket_peercred(&socket) else {
             return;
         };
         let (uid, pid) = (credentials.uid.as_raw(), credentials.pid.as_raw_pid());
         let own = rustix::process::geteuid().as_raw();
-        if let Err(why) = judge(uid, own, self.config.other_users) {
+        if let Err(why) = check_user(uid, own, self.config.other_users) {
             tracing::warn!(uid, pid, "refused a connection of another user");
             return send_refusal(socket.as_fd(), false, &why);
         }
         let token = Token::next();
         let mut state = self.state();
-        if state.guests.len() >= MOST_GUESTS {
+        if state.half_open.len() >= MOST_HALF_OPEN {
             return send_refusal(
                 socket.as_fd(),
                 true,
                 "too many connections are being made at this moment",
             );
         }
-        // The one that calls back is this thread: it finds the guest in its place.
+        // The watcher calls back on this thread, after the insertion.
         match self.watcher.watch(
             token,
             socket.as_fd(),
@@ -190,7 +196,7 @@ impl Door {
             self.as_watched(),
         ) {
             Ok(()) => {
-                state.guests.insert(
+                state.half_open.insert(
                     token,
                     (
                         socket,
@@ -200,7 +206,7 @@ impl Door {
                         },
                     ),
                 );
-                self.watcher.call_in(PATIENCE, token);
+                self.watcher.call_in(HELLO_TIMEOUT, token);
             }
             Err(error) => send_refusal(
                 socket.as_fd(),
@@ -210,14 +216,14 @@ impl Door {
         }
     }
 
-    /// Hears what a guest says.
-    fn hear(&self, token: Token) {
-        let Some((socket, peer)) = self.state().guests.remove(&token) else {
+    /// Receives the hello of a half-open connection.
+    fn receive_hello(&self, token: Token) {
+        let Some((socket, peer)) = self.state().half_open.remove(&token) else {
             return;
         };
         let request = match Request::receive(socket.as_fd()) {
             Err(Errno::AGAIN | Errno::INTR) => {
-                self.state().guests.insert(token, (socket, peer));
+                self.state().half_open.insert(token, (socket, peer));
                 return;
             }
             Ok(Ok(request)) => request,
@@ -225,7 +231,7 @@ impl Door {
                 self.watcher.forget(token, socket.as_fd());
                 return send_refusal(socket.as_fd(), false, &error.to_string());
             }
-            // It left, or speaks of something else.
+            // The peer closed the socket, or sent something else.
             Ok(Err(_)) | Err(_) => return self.watcher.forget(token, socket.as_fd()),
         };
         if self.count.load(Ordering::Relaxed) >= MOST_WAITING {
@@ -236,24 +242,24 @@ impl Door {
                 "it does not take the connections that wait already",
             );
         }
-        self.welcome(token, socket, peer, request);
+        self.establish(token, socket, peer, request);
     }
 
-    /// Makes the connection.
-    fn welcome(&self, token: Token, socket: OwnedFd, peer: Peer, request: Request) {
-        let Some(bit) = self.roll.enter() else {
+    /// Establishes the connection.
+    fn establish(&self, token: Token, socket: OwnedFd, peer: Peer, request: Request) {
+        let Some(bit) = self.slots.allocate() else {
             self.watcher.forget(token, socket.as_fd());
             tracing::warn!(
-                most = self.roll.most(),
+                most = self.slots.most(),
                 "refused a connection: there are as many as there may be"
             );
-            return send_refusal(socket.as_fd(), true, &no_more_than(self.roll.most()));
+            return send_refusal(socket.as_fd(), true, &no_more_than(self.slots.most()));
         };
         let (segment, memory) = match Segment::create(self.layout) {
             Ok(made) => made,
             Err(error) => {
                 self.watcher.forget(token, socket.as_fd());
-                self.roll.leave(bit);
+                self.slots.free(bit);
                 return send_refusal(
                     socket.as_fd(),
                     true,
@@ -268,25 +274,25 @@ impl Door {
             layout: self.layout,
             bit,
         };
-        // Others could keep sources of this user waiting: see `board`.
+        // Another user could keep sources of this user waiting: see `ready`.
         let shown = peer.uid == Some(rustix::process::geteuid().as_raw());
-        // Made first: should anything fail, its end tells the source.
+        // Made first: if a step fails, dropping it notifies the source.
         let connection = Connection::new(
             segment,
             Side::Target,
             barriers,
             socket,
             (Arc::clone(&self.watcher), token),
-            OnBoard::Target(Arc::clone(&self.roll), bit, shown),
+            ReadyBit::Target(Arc::clone(&self.slots), bit, shown),
         );
         if !shown {
-            self.strangers.fetch_add(1, Ordering::Relaxed);
+            self.other_users.fetch_add(1, Ordering::Relaxed);
         }
         let as_watched: Arc<dyn Watched> = Arc::<Connection>::clone(&connection);
         let end = EventFlags::RDHUP | EventFlags::ET;
         let made = connection
-            .hang(&self.bells)
-            .and_then(|()| welcome.send(connection.socket(), &memory, shown.then(|| self.roll.memory())))
+            .wake_through(&self.wakeups)
+            .and_then(|()| welcome.send(connection.socket(), &memory, shown.then(|| self.slots.memory())))
             .map_err(std::io::Error::from)
             .and_then(|()| {
                 self.watcher
@@ -300,25 +306,25 @@ impl Door {
             .waiting
             .push_back(connection.into_link(peer, request.hello));
         self.count.fetch_add(1, Ordering::Release);
-        self.bells.ring();
+        self.wakeups.wake();
     }
 }
 
-impl Watched for Door {
+impl Watched for Acceptor {
     fn ready(self: Arc<Self>, token: Token) {
         if token == self.token {
-            self.open()
+            self.accept_pending()
         } else {
-            self.hear(token)
+            self.receive_hello(token)
         }
     }
 
     fn due(self: Arc<Self>, token: Token) {
         if token == self.token {
-            let _ = self.attend(EventFlags::IN);
-        } else if let Some((socket, _)) = self.state().guests.remove(&token) {
+            let _ = self.listen_for(EventFlags::IN);
+        } else if let Some((socket, _)) = self.state().half_open.remove(&token) {
             self.watcher.forget(token, socket.as_fd());
-            send_refusal(socket.as_fd(), true, "it waited in vain to hear what connected");
+            send_refusal(socket.as_fd(), true, "no hello arrived in time");
         }
     }
 }
@@ -329,55 +335,55 @@ impl Listener for ShmListener {
     }
 
     fn accept(&mut self) -> Option<Link> {
-        if self.door.count.load(Ordering::Acquire) == 0 {
+        if self.acceptor.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.door.count.fetch_sub(1, Ordering::Relaxed);
-        self.door.state().waiting.pop_front()
+        self.acceptor.count.fetch_sub(1, Ordering::Relaxed);
+        self.acceptor.state().waiting.pop_front()
     }
 
     fn bell(&self) -> BorrowedFd<'_> {
-        self.door.bells.as_fd()
+        self.acceptor.wakeups.as_fd()
     }
 
     fn ready(&mut self, keys: &mut Vec<Key>) {
-        // Sources of other users ring over their sockets, whether the target sleeps or not.
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS_AT_SOCKETS)
+        // Sources of other users send wake-ups over their sockets, whether the target sleeps or not.
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(SOCKET_POLL_INTERVAL)
             && !self.armed
-            && self.door.strangers.load(Ordering::Relaxed) > 0
+            && self.acceptor.other_users.load(Ordering::Relaxed) > 0
         {
-            self.door.bells.silence();
+            self.acceptor.wakeups.clear();
         }
-        self.door.roll.take(|bit| keys.push(Key(bit as u64)));
+        self.acceptor.slots.take_ready(|bit| keys.push(Key(bit as u64)));
     }
 
     fn fence(&self) {
-        self.door.barriers.for_all();
+        self.acceptor.barriers.for_all();
     }
 
     fn arm(&mut self) {
         self.armed = true;
-        self.door.bells.silence();
-        self.door.roll.announce(true);
+        self.acceptor.wakeups.clear();
+        self.acceptor.slots.announce(true);
     }
 
     fn disarm(&mut self) {
         self.armed = false;
-        self.door.roll.announce(false);
+        self.acceptor.slots.announce(false);
     }
 }
 
 impl Drop for ShmListener {
     fn drop(&mut self) {
-        self.door
+        self.acceptor
             .watcher
-            .forget(self.door.token, self.door.socket.as_fd());
-        let State { guests, waiting } = std::mem::take(&mut *self.door.state());
-        for (token, (socket, _)) in guests {
-            self.door.watcher.forget(token, socket.as_fd());
+            .forget(self.acceptor.token, self.acceptor.socket.as_fd());
+        let State { half_open, waiting } = std::mem::take(&mut *self.acceptor.state());
+        for (token, (socket, _)) in half_open {
+            self.acceptor.watcher.forget(token, socket.as_fd());
         }
-        // Their sources learn that nobody will come.
+        // Dropping them notifies their sources.
         drop(waiting);
     }
 }
