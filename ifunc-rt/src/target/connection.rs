@@ -131,7 +131,7 @@ impl Connection {
                 may_ask,
                 pages: Pages::default(),
                 span,
-                book: host.metrics.connected(source, lanes),
+                metrics: host.metrics.connected(source, lanes),
             },
             stalled: false,
             end: None,
@@ -224,7 +224,7 @@ impl Connection {
             SHARE.min(self.rx.first_quantum())
         };
         if self.stalled || was_stalled {
-            self.state.book.link.stalled(self.stalled);
+            self.state.metrics.link.stalled(self.stalled);
         }
         self.busy |= share.done > 0;
         Ok(share.done)

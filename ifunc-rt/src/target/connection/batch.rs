@@ -53,7 +53,7 @@ impl State {
             }
             let Some((entry, payload, next)) = entry(&arrived.body, self.batch_at) else {
                 // Its source is still told what became of those before.
-                self.book.link.other_frames.add(1);
+                self.metrics.link.other_frames.add(1);
                 replies.flush()?;
                 return Err(broke("a batch with an entry that is cut off"));
             };
@@ -81,7 +81,7 @@ impl State {
             }
         }
         self.batch_at = 0;
-        self.book.link.other_frames.add(1);
+        self.metrics.link.other_frames.add(1);
         share.take(0);
         Ok(Look::Through)
     }

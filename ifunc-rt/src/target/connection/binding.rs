@@ -23,7 +23,7 @@ pub(super) enum Binding {
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) image: Arc<InstalledImage>,
-    pub(super) book: HandleMetrics,
+    pub(super) metrics: HandleMetrics,
 }
 
 /// The image that a handle stands for, if it can run on these target arguments.

@@ -65,7 +65,7 @@ impl State {
                 return Err(refusal.into());
             }
         };
-        let (image, counters) = (&*bound.image, &*bound.book.counters);
+        let (image, counters) = (&*bound.image, &*bound.metrics.counters);
         let (payload, size) = if assembled {
             let whole = assembly
                 .finish(&arrived.body)
@@ -126,7 +126,7 @@ impl State {
     /// Counts an invocation that has no answer.
     #[cold]
     pub(super) fn count_unwell(&self, status: Status, payload: usize, detail: usize) {
-        let link = &self.book.link;
+        let link = &self.metrics.link;
         match status {
             // Its handle has counted the rest.
             Status::Failed(why) => link.failed.count(why),
@@ -150,7 +150,7 @@ fn failed_of(
     failed: Failed,
 ) -> (Failure, Vec<u8>) {
     let Failed { why, detail } = failed;
-    bound.book.counters.failed(size);
+    bound.metrics.counters.failed(size);
     tracing::debug!(
         parent: span, ifunc = %bound.image.name, source = source.connection, %why, "invocation failed"
     );

@@ -32,15 +32,15 @@ impl State {
             body.extend_from_slice(whole.as_slice());
             self.assembly.clear();
         } else if self.rebinds_the_same(handle, arrived) {
-            self.book.link.bytes_in.add(arrived.body.len() as u64);
+            self.metrics.link.bytes_in.add(arrived.body.len() as u64);
             return Ok(Ok(()));
         } else {
             // Out of the transport's memory: what is hashed, judged and run from here on is this copy.
             arrived.body.append_to(&mut body);
         }
-        self.book.link.bytes_in.add(body.len() as u64);
+        self.metrics.link.bytes_in.add(body.len() as u64);
         if handle >= host.max_handles {
-            self.book.refused(Rejection::TooLarge, None);
+            self.metrics.refused(Rejection::TooLarge, None);
             return Ok(Err(too_many_handles(host, header.handle)));
         }
         let (head, _signature, image) = InstallHead::split(&body).map_err(broke)?;
@@ -59,15 +59,15 @@ impl State {
                     name: &installed.name,
                     size: image.len(),
                 };
-                let book = self.book.bound(header.handle, about);
+                let metrics = self.metrics.bound(header.handle, about);
                 let image = installed;
-                (Binding::Bound(Bound { image, book }), Ok(()))
+                (Binding::Bound(Bound { image, metrics }), Ok(()))
             }
             Err(refusal) => {
                 let (reason, detail) = (refusal.reason, &refusal.detail);
                 let name = about.map(|about| about.name);
                 tracing::warn!(parent: &self.span, source = self.source.connection, name, %reason, %detail, "image refused");
-                self.book.refused(reason, about);
+                self.metrics.refused(reason, about);
                 (Binding::Refused(refusal.clone()), Err(refusal))
             }
         };
@@ -88,7 +88,7 @@ impl State {
         prefix.copy_to(&mut id);
         let same = id == bound.image.id;
         if same {
-            self.book.bound_again(&bound.book);
+            self.metrics.bound_again(&bound.metrics);
         }
         same
     }

@@ -61,7 +61,7 @@ pub(super) fn quick<R: Rx>(
         let Some(Binding::Bound(bound)) = state.bindings.get(handle as usize) else {
             break;
         };
-        let (image, counters) = (&*bound.image, &*bound.book.counters);
+        let (image, counters) = (&*bound.image, &*bound.metrics.counters);
         if order.next() != sequence || !argument.suits(image) || !image.is_aligned(body.as_ptr()) {
             break;
         }

@@ -31,7 +31,7 @@ pub(super) struct State {
     /// Parent of the spans of its invocations.
     pub(super) span: tracing::Span,
     /// Behind the bindings, which are given back to it.
-    pub(super) book: SourceMetrics,
+    pub(super) metrics: SourceMetrics,
 }
 
 impl State {
@@ -53,7 +53,7 @@ impl State {
                     Unwell::Told(status, detail) => {
                         self.count_unwell(status, arrived.body.len(), detail.len());
                         if matches!(status, Status::Rejected(_)) {
-                            self.book.link.other_frames.add(1);
+                            self.metrics.link.other_frames.add(1);
                         }
                         replies.conclude(arrived.sequence, header, status, &detail)
                     }
@@ -88,7 +88,7 @@ impl State {
         header: Header,
         arrived: &Frame<Body<'_>>,
     ) -> Result<(), Box<End>> {
-        self.book.link.other_frames.add(1);
+        self.metrics.link.other_frames.add(1);
         match header.kind {
             Kind::Install => {
                 let result = self.install(host, argument, header, arrived)?;
@@ -100,7 +100,7 @@ impl State {
                     Ok(()) => (Status::Executed, ""),
                     Err(refusal) => (Status::Rejected(refusal.reason), &*refusal.detail),
                 };
-                self.book.link.bytes_out.add(detail.len() as u64);
+                self.metrics.link.bytes_out.add(detail.len() as u64);
                 replies.complete(header.token, status, detail.as_bytes())
             }
             Kind::Unbind => {
@@ -127,15 +127,15 @@ impl State {
                     return Err(broke("a question that wants no answer"));
                 }
                 let (status, page) = if self.may_ask {
-                    let (book, room) = (self.book.metrics(), replies.room());
+                    let (metrics, room) = (self.metrics.metrics(), replies.room());
                     let now = std::time::Instant::now();
                     self.pages
-                        .page(book, self.source.connection, header.handle, room, now)
+                        .page(metrics, self.source.connection, header.handle, room, now)
                 } else {
                     let why = "this target does not tell what it counts; help: `Target::builder().share_stats(true)` on the target";
                     (Status::Rejected(Rejection::Policy), why.into())
                 };
-                self.book.link.bytes_out.add(page.len() as u64);
+                self.metrics.link.bytes_out.add(page.len() as u64);
                 replies.complete(header.token, status, &page)
             }
             Kind::Exec | Kind::Batch | Kind::Completion | Kind::Report | Kind::Completions => {
