@@ -72,7 +72,7 @@ struct LazyObject<'a> {
 #[derive(Default)]
 struct SearchGroup<'a> {
     /// The objects that define a symbol, in order.
-    index: HashMap<&'a str, Vec<usize>>,
+    definitions: HashMap<&'a str, Vec<usize>>,
 }
 
 /// A global definition.
@@ -133,7 +133,7 @@ impl<'a> Inputs<'a> {
             .object(index)
             .map_err(|e| InputError::new(self.name(index), &e.reason, e.help))?;
         for &name in object.globals.keys() {
-            group.index.entry(name).or_default().push(index);
+            group.definitions.entry(name).or_default().push(index);
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<'a> Inputs<'a> {
                         continue;
                     };
                     for name in [name, without_version(name)] {
-                        let objects: &mut Vec<usize> = group.index.entry(name).or_default();
+                        let objects: &mut Vec<usize> = group.definitions.entry(name).or_default();
                         if objects.last() != Some(&index) {
                             objects.push(index);
                         }
@@ -181,7 +181,7 @@ impl<'a> Inputs<'a> {
                 }
             }
         }
-        for objects in group.index.values_mut() {
+        for objects in group.definitions.values_mut() {
             objects.sort_unstable();
         }
         Ok(group)
@@ -189,19 +189,19 @@ impl<'a> Inputs<'a> {
 
     /// An object, read on the first call.
     pub(crate) fn object(&self, index: usize) -> Result<&Object<'a>, &Unreadable> {
-        let index = &self.objects[index];
-        index
+        let object = &self.objects[index];
+        object
             .object
-            .get_or_init(|| Object::parse(index.name.clone(), index.data))
+            .get_or_init(|| Object::parse(object.name.clone(), object.data))
             .as_ref()
     }
 
     /// The source line of an offset in an object, if the object has debug information.
     pub(crate) fn line(&self, index: usize, section: usize, offset: u64) -> Option<String> {
-        let index = &self.objects[index];
-        index
+        let object = &self.objects[index];
+        object
             .lines
-            .get_or_init(|| Lines::read(index.data))
+            .get_or_init(|| Lines::read(object.data))
             .as_ref()?
             .at(section, offset)
     }
@@ -237,7 +237,7 @@ impl<'a> Inputs<'a> {
         let mut common = None;
         for group in &self.groups {
             let mut best: Option<(u8, Definition)> = None;
-            for &index in group.index.get(name).map_or(&[][..], |objects| objects) {
+            for &index in group.definitions.get(name).map_or(&[][..], |objects| objects) {
                 let object = self.object(index).map_err(|e| (self.name(index), e))?;
                 let Some(&symbol) = object.globals.get(name) else {
                     continue;
@@ -330,7 +330,7 @@ impl<'a> Inputs<'a> {
     pub(crate) fn common_extent(&self, name: &str) -> (u64, u64) {
         let mut extent = (0, 1);
         for group in &self.groups {
-            for &index in group.index.get(name).map_or(&[][..], |objects| objects) {
+            for &index in group.definitions.get(name).map_or(&[][..], |objects| objects) {
                 let Ok(object) = self.object(index) else { continue };
                 if let Some(&symbol) = object.globals.get(name)
                     && let Location::Common { size, align } = object.symbols[symbol].place

@@ -214,10 +214,13 @@ impl<'l> Walk<'l, '_> {
     }
 
     fn follow(&mut self, number: usize) {
-        let Node { object, section, .. } = self.sections[number];
+        let Node {
+            object: index,
+            section,
+            ..
+        } = self.sections[number];
         let inputs = self.inputs;
-        let slot = object;
-        let Ok(object) = inputs.object(object) else {
+        let Ok(object) = inputs.object(index) else {
             return;
         };
         let section = &object.sections[section];
@@ -236,8 +239,11 @@ impl<'l> Walk<'l, '_> {
             self.number(u64::from(symbol.kind.0));
             self.number(u64::from(symbol.visibility.0));
             let reference = match symbol.place {
-                Location::Section { index, value } if symbol.local => {
-                    let section = self.section(slot, index);
+                Location::Section {
+                    index: section,
+                    value,
+                } if symbol.local => {
+                    let section = self.section(index, section);
                     self.number(value);
                     Reference::Section(section)
                 }

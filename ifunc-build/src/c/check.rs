@@ -57,26 +57,37 @@ pub(crate) fn check_files(
     let mut names: BTreeMap<&str, &Path> = BTreeMap::new();
     let mut link_errors = Vec::new();
     for (number, part) in parts.iter().enumerate() {
+        let mut unique = Vec::new();
         for name in &part.ifuncs {
-            if let Some(first) = names.insert(name, &part.file) {
-                checked.errors.push(BuildError::DuplicateName {
+            match names.insert(name, &part.file) {
+                None => unique.push(&**name),
+                Some(first) => checked.errors.push(BuildError::DuplicateName {
                     name: name.clone(),
                     first: format!("`{}`", first.display()),
                     second: format!("`{}`", part.file.display()),
                     help: format!("in one of them, give the functions `{name}_*` another prefix"),
-                });
+                }),
+            }
+        }
+        if unique.is_empty() {
+            continue;
+        }
+        let linked = match link(&unique, number, &parts, &support, cpu_features, progress) {
+            Ok(linked) => linked,
+            Err(error) => {
+                checked.errors.push(error);
                 continue;
             }
-            progress.linking(name);
-            match link(name, number, &parts, &support, cpu_features) {
+        };
+        for (name, linked) in unique.into_iter().zip(linked) {
+            match linked {
                 Ok(image_bytes) => checked.ifuncs.push(CheckedIfunc {
-                    name: name.clone(),
+                    name: name.into(),
                     package: package.map(Into::into),
                     source: part.file.clone(),
                     image_bytes,
                 }),
-                Err(CheckError::Input(error)) => checked.errors.push(error),
-                Err(CheckError::Link(error)) => link_errors.push(error),
+                Err(error) => link_errors.push(error),
             }
         }
     }
@@ -87,11 +98,6 @@ pub(crate) fn check_files(
         checked.errors.push(super::no_ifunc(files));
     }
     checked
-}
-
-enum CheckError {
-    Input(BuildError),
-    Link(LinkError),
 }
 
 /// Compiles or reads a file, and finds its ifuncs.
@@ -133,14 +139,15 @@ fn part(
     })
 }
 
-/// Links one ifunc and returns the length of its image.
+/// Links ifuncs of file `number` and returns the length of each image.
 fn link(
-    name: &str,
+    names: &[&str],
     number: usize,
     parts: &[CheckedFile],
     support: &[u8],
     cpu_features: u64,
-) -> Result<usize, CheckError> {
+    progress: &mut dyn Progress,
+) -> Result<Vec<Result<usize, LinkError>>, BuildError> {
     let shown: Vec<String> = parts.iter().map(|part| part.file.display().to_string()).collect();
     let all = parts.iter().zip(&shown).map(|(part, name)| super::LinkFile {
         name,
@@ -148,8 +155,8 @@ fn link(
         is_helper: part.ifuncs.is_empty(),
     });
     let inputs = super::inputs_of(number, all, support);
-    let linker = Linker::open(&inputs).map_err(|e| CheckError::Input(e.into()))?;
-    let declared = declared_imports(&parts[number].data, &shown[number]).map_err(CheckError::Input)?;
+    let linker = Linker::open(&inputs)?;
+    let declared = declared_imports(&parts[number].data, &shown[number])?;
     let imports = match &declared {
         Some(imports) => {
             let imports = imports.iter();
@@ -157,14 +164,15 @@ fn link(
         }
         None => Imports::Any,
     };
-    let request = Request {
-        flags: ImageFlags::IGNORE_RESULT,
-        cpu_features,
-        payload_align: PAYLOAD_ALIGN,
-        ..Request::new(name, imports)
-    };
-    linker
-        .link(&request)
-        .map(|image| image.len())
-        .map_err(CheckError::Link)
+    let linked = names.iter().map(|name| {
+        progress.linking(name);
+        let request = Request {
+            flags: ImageFlags::IGNORE_RESULT,
+            cpu_features,
+            payload_align: PAYLOAD_ALIGN,
+            ..Request::new(name, imports.clone())
+        };
+        linker.link(&request).map(|image| image.len())
+    });
+    Ok(linked.collect())
 }
