@@ -65,6 +65,7 @@ impl Steps {
     /// Adds a step that ran elsewhere. Returns whether it succeeded.
     pub(crate) fn add(&mut self, name: &str, usage: Usage, result: Result<String, String>) -> bool {
         let is_ok = result.is_ok();
+        eprintln!("    {}  {usage}  {name}", if is_ok { "ok    " } else { "FAILED" });
         self.done.push(Step {
             name: name.into(),
             result,
