@@ -61,9 +61,19 @@ fn artifact(message: &str, root: &Path) -> Option<Program> {
             .unwrap_or(&source)
             .to_string_lossy()
             .into_owned(),
-        package: manifest.parent()?.to_owned(),
+        package: package(&string(message, "package_id")?)?.to_owned(),
+        folder: manifest.parent()?.to_owned(),
         executable,
     })
+}
+
+/// The name in a package id: `path+file:///FOLDER#NAME@VERSION`, or `path+file:///…/NAME#VERSION`.
+fn package(id: &str) -> Option<&str> {
+    let (url, fragment) = id.split_once('#')?;
+    match fragment.split_once('@') {
+        Some((name, _)) => Some(name),
+        None => url.rsplit('/').next(),
+    }
 }
 
 /// The string that a JSON object has under `key`. Cargo writes no blanks between them, and none of the keys that are read here
@@ -85,14 +95,15 @@ fn string(message: &str, key: &str) -> Option<String> {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{Program, artifact, string};
+    use super::{Program, artifact, package, string};
 
     #[test]
     fn a_test_program_is_read_from_its_message() {
         let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///c/tests#ifunc-tests@0.1.0","manifest_path":"/c/tests/Cargo.toml","target":{"kind":["test"],"crate_types":["bin"],"name":"mixed","src_path":"/c/tests/tests/mixed.rs","edition":"2024","test":true},"profile":{"opt_level":"0","debuginfo":"line-tables-only","debug_assertions":true,"overflow_checks":true,"test":true},"features":[],"filenames":["/c/target/debug/deps/mixed-1"],"executable":"/c/target/debug/deps/mixed-1","fresh":true}"#;
         let program = Program {
             source: "tests/tests/mixed.rs".into(),
-            package: PathBuf::from("/c/tests"),
+            package: "ifunc-tests".into(),
+            folder: PathBuf::from("/c/tests"),
             executable: PathBuf::from("/c/target/debug/deps/mixed-1"),
         };
         assert_eq!(artifact(message, Path::new("/c")), Some(program.clone()));
@@ -111,6 +122,16 @@ mod tests {
             artifact(r#"{"reason":"build-finished","success":true}"#, Path::new("/c")),
             None
         );
+    }
+
+    #[test]
+    fn a_package_is_named_in_its_id() {
+        assert_eq!(
+            package("path+file:///c/tests#ifunc-tests@0.1.0"),
+            Some("ifunc-tests")
+        );
+        assert_eq!(package("path+file:///c/ifunc-abi#0.1.0"), Some("ifunc-abi"));
+        assert_eq!(package("ifunc-abi"), None);
     }
 
     #[test]

@@ -20,8 +20,10 @@ use crate::steps::Steps;
 pub(crate) struct Program {
     /// Its main file, from the checkout's root: `ifunc-rt/src/lib.rs`.
     pub(crate) source: String,
+    /// The name of its package.
+    pub(crate) package: String,
     /// The folder of its package: what cargo makes a test's current directory.
-    pub(crate) package: PathBuf,
+    pub(crate) folder: PathBuf,
     pub(crate) executable: PathBuf,
 }
 

@@ -155,9 +155,10 @@ fn start(
     }
     command
         .args(runs.args)
-        .current_dir(&program.package)
-        .env("CARGO_MANIFEST_DIR", &program.package)
-        .env("CARGO_MANIFEST_PATH", program.package.join("Cargo.toml"))
+        .current_dir(&program.folder)
+        .env("CARGO_PKG_NAME", &program.package)
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .env("CARGO_MANIFEST_PATH", program.folder.join("Cargo.toml"))
         .env("LD_LIBRARY_PATH", libraries)
         // UCX writes its warnings to standard output otherwise.
         .env("UCX_LOG_FILE", "stderr")
