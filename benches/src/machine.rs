@@ -89,7 +89,7 @@ impl Observation {
                 uname.sysname().to_string_lossy(),
                 uname.release().to_string_lossy()
             ),
-            ucx: ucx_sys::Ucx::load().map_or_else(|_| String::new(), |ucx| ucx.version().to_string()),
+            ucx: ucx::Library::load().map_or_else(|_| String::new(), |ucx| ucx.version().to_string()),
             rustc: output_of(Command::new("rustc").arg("--version")),
             commit: output_of(
                 Command::new("git")

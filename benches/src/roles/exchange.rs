@@ -39,7 +39,7 @@ pub(super) trait Node {
     fn poll(&mut self) -> Result<()>;
 
     /// The messages received since [`begin`](Self::begin).
-    fn received(&self) -> Count;
+    fn received(&mut self) -> Count;
 
     /// Waits until the other program, which [polls](Self::poll), has received all messages.
     fn flush(&mut self) -> Result<()>;

@@ -1,14 +1,12 @@
 //! Our messages: each of the two programs is both source and target, and sends payloads of an ifunc.
 
-use std::rc::Rc;
-
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, sum_word, words};
 use ifunc_rt::{Driver, Registered, Source, Target};
-use ucx_sys::UCP_FEATURE_AM;
+use ucx::{Endpoint, Features};
 
 use super::exchange::{self, Node, Timeout};
-use super::ucx::{Endpoint, Worker};
+use super::ucx::{Nothing, Worker};
 use crate::images::Images;
 use crate::pair::Count;
 use crate::program::Starter;
@@ -34,8 +32,8 @@ pub(super) fn run(starter: Starter) -> Result<()> {
 
 struct Ifuncs {
     target: Target,
-    /// This program's own worker, if it listens on one.
-    lent: Option<(ifunc_rt::ucx::Worker, Rc<Worker>)>,
+    /// The lent worker, if the program listens on its own.
+    lent: Option<ifunc_rt::ucx::Worker>,
     tally: Tally,
     other: Option<Other>,
     increments: bool,
@@ -45,8 +43,10 @@ struct Ifuncs {
     written: (Vec<u8>, u64),
     /// Size of the code that every message carries.
     code: Option<usize>,
-    /// The endpoint to the other program from this program's own worker. It is dropped last.
+    /// The endpoint to the other program from this program's own worker. It is dropped after the source.
     endpoint: Option<Endpoint>,
+    /// This program's own worker. It is dropped last.
+    worker: Option<Worker<Nothing>>,
 }
 
 /// The other program, as this program's target.
@@ -72,19 +72,20 @@ impl Ifuncs {
         let builder = unsafe { Target::builder().accept_code() };
         let copies = std::env::var_os("BENCH_COPY_PAYLOADS").is_some();
         let builder = builder.copy_payloads(copies);
-        let (target, lent) = if address == LENT {
-            let worker = Worker::new(UCP_FEATURE_AM)?;
+        let (target, lent, worker) = if address == LENT {
+            let worker = Worker::new(Features::AM, Nothing)?;
             // SAFETY: the worker has the required feature. Everything that uses it is a field of this role,
             // and the worker is dropped last.
             let lent = unsafe { worker.lend(AM_ID)? };
-            (builder.listen_on(&lent)?, Some((lent, worker)))
+            (builder.listen_on(&lent)?, Some(lent), Some(worker))
         } else {
-            (builder.listen(&address)?, None)
+            (builder.listen(&address)?, None, None)
         };
         Ok(Self {
             target,
             lent,
             endpoint: None,
+            worker,
             tally: Tally::default(),
             other: None,
             increments: std::env::var_os("BENCH_INCREMENT").is_some(),
@@ -121,17 +122,19 @@ fn connect(target: &mut Target, tally: &mut Tally, address: &str) -> Result<Sour
 
 impl Node for Ifuncs {
     fn address(&self) -> Result<String> {
-        match &self.lent {
-            Some((_, worker)) => worker.address(),
+        match &self.worker {
+            Some(worker) => worker.address(),
             None => Ok(self.target.address()),
         }
     }
 
     fn connect(&mut self, address: &str) -> Result<()> {
-        let source = match &self.lent {
-            Some((lent, worker)) => {
+        let source = match (&self.lent, &mut self.worker) {
+            (Some(lent), Some(worker)) => {
                 let endpoint = worker.connect(address)?;
-                let mut connecting = endpoint.call(lent)?;
+                let options = ifunc_rt::SourceOptions::default();
+                // SAFETY: the endpoint is of the lent worker, and is dropped after the source.
+                let mut connecting = unsafe { lent.call(endpoint.as_raw(), options)? };
                 self.endpoint = Some(endpoint);
                 loop {
                     if let Some(source) = connecting.poll()? {
@@ -140,7 +143,7 @@ impl Node for Ifuncs {
                     self.target.poll(&mut self.tally);
                 }
             }
-            None => connect(&mut self.target, &mut self.tally, address)?,
+            _ => connect(&mut self.target, &mut self.tally, address)?,
         };
         // The poll of a shared worker drives both directions.
         let needs_driver = self.lent.is_none() && !address.starts_with("shm:");
@@ -228,7 +231,7 @@ impl Node for Ifuncs {
     }
 
     #[inline]
-    fn received(&self) -> Count {
+    fn received(&mut self) -> Count {
         Count {
             messages: self.tally.count,
             sum: self.tally.sum,

@@ -1,18 +1,17 @@
 //! Calls by active messages of UCX: a question is one, and its answer another, sent from the callback that brought the question.
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::rc::Rc;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use ifunc_bench_ifuncs::answer;
-use ucx_sys::UCP_FEATURE_AM;
+use ucx::{Callback, Endpoint, Features, Operations, Request, Started};
 
 use super::{Caller, Calls, call};
 use crate::program::Starter;
 use crate::roles::exchange::Timeout;
-use crate::roles::ucx::{Endpoint, Handler, Request, Worker};
+use crate::roles::ucx::am::finished;
+use crate::roles::ucx::{Handler, Receiver, Worker, message};
 
 const QUESTION: u16 = 0;
 const ANSWER: u16 = 1;
@@ -20,28 +19,33 @@ const ANSWER: u16 = 1;
 /// What is sent, until UCX is done with it: nearly always at once.
 struct Outbox {
     endpoint: Endpoint,
-    under_way: RefCell<VecDeque<(Request, Box<[u8; 8]>)>>,
+    under_way: VecDeque<Request<Vec<u8>>>,
     /// Of the last one.
-    spare: Cell<Option<Box<[u8; 8]>>>,
+    spare: Vec<u8>,
 }
 
 impl Outbox {
     #[inline]
-    fn send(&self, id: u16, number: u64) -> Result<()> {
-        let mut under_way = self.under_way.borrow_mut();
-        while let Some((first, _)) = under_way.front()
-            && first.is_done()?
-        {
-            under_way.pop_front();
+    fn send<H: ucx::Handler>(&mut self, worker: &mut impl Operations<H>, id: u16, number: u64) -> Result<()> {
+        while let Some(first) = self.under_way.pop_front_if(|first| first.is_done(worker)) {
+            finished(first, worker)?;
         }
-        let mut payload = self.spare.take().unwrap_or_default();
-        *payload = number.to_le_bytes();
-        // SAFETY: what the box holds stays where it is until the request is done.
-        match unsafe { self.endpoint.send(id, &*payload)? } {
-            Some(request) => under_way.push_back((request, payload)),
-            None => self.spare.set(Some(payload)),
+        let mut payload = std::mem::take(&mut self.spare);
+        payload.clear();
+        payload.extend_from_slice(&number.to_le_bytes());
+        let started = worker.start(message(&self.endpoint, id, 0..8), payload);
+        match started
+            .map_err(|failed| failed.status)
+            .context("sending an active message")?
+        {
+            Started::UnderWay(request) => self.under_way.push_back(request),
+            Started::Done(payload) => self.spare = payload,
         }
         Ok(())
+    }
+
+    fn is_busy<H: ucx::Handler>(&self, worker: &impl Operations<H>) -> bool {
+        self.under_way.iter().any(|request| !request.is_done(worker))
     }
 }
 
@@ -52,19 +56,16 @@ fn number(payload: &[u8]) -> u64 {
 
 /// The target's.
 struct Asked {
-    outbox: RefCell<Option<Outbox>>,
-    answered: Cell<u64>,
+    outbox: Option<Outbox>,
+    answered: u64,
 }
 
 impl Handler for Asked {
     #[inline]
-    fn message(&self, payload: &[u8]) {
-        let sent = match &*self.outbox.borrow() {
-            Some(outbox) => outbox.send(ANSWER, answer(number(payload))),
-            None => return,
-        };
-        match sent {
-            Ok(()) => self.answered.set(self.answered.get() + 1),
+    fn message(&mut self, worker: &mut Callback<'_, Receiver<Self>>, _: u16, payload: &[u8]) {
+        let Some(outbox) = &mut self.outbox else { return };
+        match outbox.send(worker, ANSWER, answer(number(payload))) {
+            Ok(()) => self.answered += 1,
             // The answer is missing: the run fails.
             Err(error) => eprintln!("UCX does not send an answer: {error:#}"),
         }
@@ -74,121 +75,103 @@ impl Handler for Asked {
 /// The source's. Answers come in the order of the questions: each endpoint keeps that of what is small.
 #[derive(Default)]
 struct Answered {
-    next: Cell<u64>,
-    wrong: Cell<bool>,
+    next: u64,
+    wrong: bool,
 }
 
 impl Handler for Answered {
     #[inline]
-    fn message(&self, payload: &[u8]) {
-        let question = self.next.get();
-        self.next.set(question + 1);
+    fn message(&mut self, _: &mut Callback<'_, Receiver<Self>>, _: u16, payload: &[u8]) {
+        let question = self.next;
+        self.next += 1;
         if number(payload) != answer(question) {
-            self.wrong.set(true);
+            self.wrong = true;
         }
     }
 }
 
 /// Says its own address, and connects to the one that it is told.
-fn meet(starter: &mut Starter, worker: &Rc<Worker>) -> Result<Outbox> {
+fn meet<H: Handler>(starter: &mut Starter, worker: &mut Worker<H>) -> Result<Outbox> {
     starter.reply(&worker.address()?)?;
     let address: Option<String> = starter.next()?;
-    let endpoint = worker.connect(&address.unwrap_or_default())?;
     Ok(Outbox {
-        endpoint,
-        under_way: RefCell::default(),
-        spare: Cell::default(),
+        endpoint: worker.connect(&address.unwrap_or_default())?,
+        under_way: VecDeque::new(),
+        spare: Vec::new(),
     })
 }
 
 /// Answers as many questions as the starter says, and again.
 pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
-    let worker = Worker::new(UCP_FEATURE_AM)?;
-    let asked = Rc::new(Asked {
-        outbox: RefCell::default(),
-        answered: Cell::new(0),
-    });
-    worker.receive(QUESTION, Rc::clone(&asked))?;
-    let outbox = meet(&mut starter, &worker)?;
-    asked.outbox.replace(Some(outbox));
+    let asked = Asked {
+        outbox: None,
+        answered: 0,
+    };
+    let mut worker = Worker::new(Features::AM, asked)?;
+    worker.0.receive(QUESTION)?;
+    let outbox = meet(&mut starter, &mut worker)?;
+    worker.with(|asked| asked.outbox = Some(outbox));
     let mut all = 0;
     while let Some(slot) = starter.next::<Calls>()? {
         all += slot.all();
         let mut timeout = Timeout::new();
-        let mut answered = asked.answered.get();
+        let mut answered = worker.with(|asked| asked.answered);
         while answered < all {
             worker.progress();
-            if answered == asked.answered.get() {
+            let now = worker.with(|asked| asked.answered);
+            if answered == now {
                 timeout.check()?;
             } else {
-                (answered, timeout) = (asked.answered.get(), Timeout::new());
+                (answered, timeout) = (now, Timeout::new());
             }
         }
         // What could not be sent at once goes out.
-        while asked.outbox.borrow().as_ref().is_some_and(Outbox::is_busy) {
+        let Some(outbox) = worker.with(|asked| asked.outbox.take()) else {
+            bail!("the way back is gone");
+        };
+        while outbox.is_busy(&worker.0) {
             worker.progress();
             timeout.check()?;
         }
+        worker.with(|asked| asked.outbox = Some(outbox));
         starter.reply(&())?;
     }
     Ok(())
 }
 
-impl Outbox {
-    fn is_busy(&self) -> bool {
-        let under_way = self.under_way.borrow();
-        under_way
-            .iter()
-            .any(|(request, _)| !request.is_done().unwrap_or(true))
-    }
-}
-
 struct Messages {
-    worker: Rc<Worker>,
+    worker: Worker<Answered>,
     outbox: Outbox,
-    answered: Rc<Answered>,
 }
 
 impl Caller for Messages {
     fn calls(&mut self, numbers: Range<u64>, in_flight: usize) -> Result<()> {
-        let Self {
-            worker,
-            outbox,
-            answered,
-        } = self;
-        let until = |number: u64| -> Result<()> {
+        let Self { worker, outbox } = self;
+        let until = |worker: &mut Worker<Answered>, number: u64| -> Result<()> {
             let mut timeout = Timeout::new();
-            while answered.next.get() < number {
+            while worker.with(|answered| answered.next) < number {
                 worker.progress();
                 timeout.check()?;
             }
             Ok(())
         };
-        answered.next.set(numbers.start);
+        worker.with(|answered| answered.next = numbers.start);
         let end = numbers.end;
         for number in numbers {
-            until((number + 1).saturating_sub(in_flight as u64))?;
-            outbox.send(QUESTION, number)?;
+            until(worker, (number + 1).saturating_sub(in_flight as u64))?;
+            outbox.send(&mut worker.0, QUESTION, number)?;
         }
-        until(end)?;
-        ensure!(!answered.wrong.get(), "a wrong answer");
+        until(worker, end)?;
+        ensure!(!worker.with(|answered| answered.wrong), "a wrong answer");
         Ok(())
     }
 }
 
 /// Asks as the starter says.
 pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
-    let worker = Worker::new(UCP_FEATURE_AM)?;
-    let answered = Rc::new(Answered::default());
-    worker.receive(ANSWER, Rc::clone(&answered))?;
-    let outbox = meet(&mut starter, &worker)?;
-    starter.reply(&outbox.endpoint.carried_by())?;
-    call(
-        starter,
-        Messages {
-            worker,
-            outbox,
-            answered,
-        },
-    )
+    let mut worker = Worker::new(Features::AM, Answered::default())?;
+    worker.0.receive(ANSWER)?;
+    let outbox = meet(&mut starter, &mut worker)?;
+    starter.reply(&worker.carried_by(&outbox.endpoint))?;
+    call(starter, Messages { worker, outbox })
 }

@@ -1,22 +1,20 @@
 //! UCX active messages. The target does as ours does: it lets UCX work without a pause while there is something, and sleeps on
 //! UCX's descriptor when there was nothing for a while, because there may be more programs than cores.
 
-use std::cell::Cell;
 use std::os::fd::AsFd;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use ifunc_bench_ifuncs::{Fresh, words};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use ucx_sys::{UCP_FEATURE_AM, UCP_FEATURE_WAKEUP};
+use ucx::{Callback, Endpoint, Features};
 
 use super::{Received, Sender, now};
 use crate::pair::Count;
 use crate::program::Starter;
 use crate::roles::exchange::Timeout;
 use crate::roles::ucx::am::Window;
-use crate::roles::ucx::{Endpoint, Handler, Worker};
+use crate::roles::ucx::{Handler, Nothing, Receiver, Worker};
 use crate::slots::Payload;
 
 const MESSAGE: u16 = 0;
@@ -31,31 +29,30 @@ const SLICE: Timespec = Timespec {
 
 #[derive(Default)]
 struct Seen {
-    messages: Cell<u64>,
-    sum: Cell<u64>,
+    messages: u64,
+    sum: u64,
 }
 
 impl Handler for Seen {
     #[inline]
-    fn message(&self, payload: &[u8]) {
-        self.messages.set(self.messages.get() + 1);
-        self.sum.set(self.sum.get().wrapping_add(words(payload)));
+    fn message(&mut self, _: &mut Callback<'_, Receiver<Self>>, _: u16, payload: &[u8]) {
+        self.messages += 1;
+        self.sum = self.sum.wrapping_add(words(payload));
     }
 }
 
 /// Is told how many messages there are in all, and answers when it has them.
 pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
-    let worker = Worker::new(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP)?;
-    let seen = Rc::new(Seen::default());
-    worker.receive(MESSAGE, Rc::clone(&seen))?;
+    let mut worker = Worker::new(Features::AM | Features::WAKEUP, Seen::default())?;
+    worker.0.receive(MESSAGE)?;
     starter.reply(&worker.address()?)?;
-    let bell = worker.bell()?;
     let mut finished = now();
     let (mut looks, mut idle, mut before) = (0, None::<Instant>, 0);
     loop {
         worker.progress();
-        if seen.messages.get() != before {
-            (looks, idle, before) = (0, None, seen.messages.get());
+        let messages = worker.with(|seen| seen.messages);
+        if messages != before {
+            (looks, idle, before) = (0, None, messages);
             continue;
         }
         looks += 1;
@@ -75,24 +72,24 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
                 return Ok(());
             };
             let mut timeout = Timeout::new();
-            while seen.messages.get() < expected {
+            while worker.with(|seen| seen.messages) < expected {
                 worker.progress();
                 timeout.check()?;
                 finished = now();
             }
             starter.reply(&Received {
-                count: Count {
-                    messages: seen.messages.get(),
-                    sum: seen.sum.get(),
-                },
+                count: worker.with(|seen| Count {
+                    messages: seen.messages,
+                    sum: seen.sum,
+                }),
                 finished,
             })?;
             continue;
         }
-        if worker.arm()? {
+        if worker.0.arm()? {
             let input = std::io::stdin();
             let mut both = [
-                PollFd::new(&bell, PollFlags::IN),
+                PollFd::from_borrowed_fd(worker.0.event_fd()?, PollFlags::IN),
                 PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN),
             ];
             poll(&mut both, Some(&SLICE))?;
@@ -101,7 +98,7 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
 }
 
 struct Messages {
-    worker: Rc<Worker>,
+    worker: Worker<Nothing>,
     all: Vec<(Endpoint, Window)>,
     size: usize,
 }
@@ -110,7 +107,7 @@ impl Messages {
     fn wait(&mut self) -> Result<()> {
         for (_, window) in &mut self.all {
             let mut timeout = Timeout::new();
-            while !window.is_idle()? {
+            while !window.is_idle(&mut self.worker)? {
                 self.worker.progress();
                 timeout.check()?;
             }
@@ -132,13 +129,9 @@ impl Sender for Messages {
         let Some((endpoint, window)) = self.all.get_mut(target) else {
             bail!("there are not so many targets")
         };
-        let at = window.place(&self.worker)?;
-        let buffer = window.buffer(at);
-        fresh.write(buffer);
-        // SAFETY: the window does not lend the buffer again before the request is done.
-        let request = unsafe { endpoint.send(MESSAGE, buffer)? };
-        window.sent(at, request);
-        Ok(())
+        let at = window.place(&mut self.worker)?;
+        fresh.write(window.buffer(at));
+        window.send(&mut self.worker, endpoint, MESSAGE, at, fresh.len)
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -152,14 +145,14 @@ impl Sender for Messages {
 
 pub(in crate::roles) fn source(mut starter: Starter) -> Result<()> {
     let addresses = super::targets(&mut starter)?;
-    let worker = Worker::new(UCP_FEATURE_AM)?;
+    let mut worker = Worker::new(Features::AM, Nothing)?;
     let all: Vec<_> = addresses
         .iter()
         .map(|address| Ok((worker.connect(address)?, Window::default())))
         .collect::<Result<_>>()?;
     let (endpoint, _) = all.first().context("there are no targets")?;
     ensure!(addresses.len() == all.len(), "an endpoint for each");
-    starter.reply(&endpoint.carried_by())?;
+    starter.reply(&worker.carried_by(endpoint))?;
     let targets = all.len();
     let size = usize::MAX;
     super::send(starter, targets, Messages { worker, all, size })

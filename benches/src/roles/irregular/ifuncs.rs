@@ -49,7 +49,7 @@ impl Part for Ours {
         Ok(self.target.poll(&mut *self.table) > 0)
     }
 
-    fn word(&self, at: usize) -> u64 {
+    fn word(&mut self, at: usize) -> u64 {
         self.table[at]
     }
 }

@@ -25,7 +25,7 @@ trait Part {
     fn poll(&mut self) -> Result<bool>;
 
     /// A word of the table.
-    fn word(&self, at: usize) -> u64;
+    fn word(&mut self, at: usize) -> u64;
 }
 
 /// The worker.
@@ -78,12 +78,12 @@ fn serve(mut starter: Starter, mut part: impl Part) -> Result<()> {
             matches!(stop, Some(Request::Stop)),
             "expected the request to stop instead of {stop:?}"
         );
-        starter.reply(&sums(&part))?;
+        starter.reply(&sums(&mut part))?;
     }
     Ok(())
 }
 
-fn sums(part: &impl Part) -> PartSums {
+fn sums(part: &mut impl Part) -> PartSums {
     (0..WORDS).fold(PartSums::default(), |sums, at| {
         sums.with(at as u64, part.word(at))
     })

@@ -1,29 +1,28 @@
-//! One-sided UCX: an update is an atomic addition, a read is a get. UCX cannot aggregate them in one message;
-//! the peer gets as many in flight as ours.
+//! UCX without a program at the other end, or so it seems to its user: an update is an atomic addition, a read a get. UCX has
+//! no way to send several in one message; it is given as many as ours is.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::WORDS;
-use ucx_sys::{UCP_FEATURE_AMO64, UCP_FEATURE_RMA};
+use ucx::{Features, Operations, Outgoing, Request, StableBytes, Started};
 
 use super::{Part, Worker as Works, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
 use crate::roles::exchange::Timeout;
+use crate::roles::ucx::am::finished;
 use crate::roles::ucx::memory::{Memory, Remote};
-use crate::roles::ucx::{Request, Worker};
+use crate::roles::ucx::{Nothing, Worker};
 
-/// Largest number of reads in flight, as for ours, without and with aggregation.
+/// Reads that are under way, beside ours, each by itself and in batches: as many as ours.
 const WINDOW: [usize; 2] = [64, 2048];
-/// Largest number of additions in flight that the transport did not complete at once.
+/// Additions of which UCX says that they are under way: those that its transport did not take at once.
 const WAITING: usize = 64;
 
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
-    let worker = Worker::new(UCP_FEATURE_RMA | UCP_FEATURE_AMO64)?;
-    let memory = Memory::new(&worker, 8 * WORDS)?;
+    let mut worker = Worker::new(Features::RMA | Features::ATOMIC64, Nothing)?;
+    let memory = Memory::new(&mut worker, 8 * WORDS)?;
     for (at, word) in initial(number("BENCH_PART")?)?.enumerate() {
         memory.word(8 * at).store(word, Ordering::Relaxed);
     }
@@ -32,55 +31,53 @@ pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
 
 struct Served {
     memory: Memory,
-    worker: Rc<Worker>,
+    worker: Worker<Nothing>,
 }
 
 impl Part for Served {
     fn address(&self) -> Result<String> {
-        self.memory.address()
+        self.memory.address(&self.worker)
     }
 
     fn connect(&mut self, _: &str) -> Result<()> {
         Ok(())
     }
 
-    /// Without mapped memory, UCX performs the operations here.
+    /// Where UCX has no memory that both map, it does here what was asked for.
     #[inline]
     fn poll(&mut self) -> Result<bool> {
         Ok(self.worker.progress())
     }
 
-    fn word(&self, at: usize) -> u64 {
+    fn word(&mut self, at: usize) -> u64 {
         self.memory.word(8 * at).load(Ordering::Relaxed)
     }
 }
 
 pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
     let places = WINDOW[usize::from(is_aggregated())];
-    // Leaked, because UCX may write to them until the process ends.
-    let words: &'static [Cell<u64>] = Box::leak(vec![Cell::new(0); places].into_boxed_slice());
     work(
         starter,
         Accesses {
-            worker: Worker::new(UCP_FEATURE_RMA | UCP_FEATURE_AMO64)?,
+            worker: Worker::new(Features::RMA | Features::ATOMIC64, Nothing)?,
             parts: Vec::new(),
-            words,
+            words: (0..places).map(|_| vec![0; 8]).collect(),
             next: 0,
-            pending: VecDeque::with_capacity(places),
+            asked: VecDeque::with_capacity(places),
             waiting: VecDeque::with_capacity(WAITING),
         },
     )
 }
 
 struct Accesses {
-    worker: Rc<Worker>,
+    worker: Worker<Nothing>,
     parts: Vec<Remote>,
-    /// Buffers of reads, used in turn.
-    words: &'static [Cell<u64>],
+    /// Places of what is read, used in turn.
+    words: Vec<Vec<u8>>,
     next: usize,
-    /// Reads in flight, oldest first: the request, the buffer's index and the expected word.
-    pending: VecDeque<(Request, usize, u64)>,
-    waiting: VecDeque<Request>,
+    /// Reads that are under way, the first one first: where the word will be, and what it must be.
+    asked: VecDeque<(Request<Vec<u8>>, usize, u64)>,
+    waiting: VecDeque<Request<&'static [u8; 8]>>,
 }
 
 impl Works for Accesses {
@@ -90,18 +87,20 @@ impl Works for Accesses {
 
     fn connect(&mut self, addresses: &[String]) -> Result<()> {
         for address in addresses {
-            self.parts.push(Remote::connect(&self.worker, address)?);
+            self.parts.push(Remote::connect(&mut self.worker, address)?);
         }
         self.finish()
     }
 
     fn carried_by(&self) -> String {
-        self.parts.first().map_or_else(String::new, Remote::carried_by)
+        let first = self.parts.first();
+        first.map_or_else(String::new, |part| part.carried_by(&self.worker))
     }
 
     #[inline]
     fn update(&mut self, part: usize, at: u64) -> Result<()> {
-        if let Some(request) = self.parts[part].increment(8 * at as usize)? {
+        let started = self.parts[part].increment(&mut self.worker, 8 * at as usize)?;
+        if let Started::UnderWay(request) = started {
             self.waiting.push_back(request);
             if self.waiting.len() >= WAITING {
                 self.take()?;
@@ -113,66 +112,71 @@ impl Works for Accesses {
     #[inline]
     fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()> {
         let place = self.next;
-        if self.pending.front().is_some_and(|(_, first, _)| *first == place) {
-            self.complete_oldest()?;
+        if self.asked.front().is_some_and(|(_, first, _)| *first == place) {
+            self.hear()?;
         }
         self.next = (place + 1) % self.words.len();
-        let into = self.words[place].as_ptr();
-        // SAFETY: the buffers live forever and are used in turn. The oldest read in flight does not use this
-        // buffer, so no read does.
-        match unsafe { self.parts[part].get(into, 8 * at as usize)? } {
-            Some(request) => self.pending.push_back((request, place, expected)),
-            None => check_word(self.words[place].get(), expected)?,
+        // Used in turn: as the first read that is under way is not to this place, none is.
+        let into = std::mem::take(&mut self.words[place]);
+        match self.parts[part].get(&mut self.worker, into, 8 * at as usize)? {
+            Started::UnderWay(request) => self.asked.push_back((request, place, expected)),
+            Started::Done(word) => {
+                judge(&word, expected)?;
+                self.words[place] = word;
+            }
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
-        while !self.pending.is_empty() {
-            self.complete_oldest()?;
+        while !self.asked.is_empty() {
+            self.hear()?;
         }
         while !self.waiting.is_empty() {
             self.take()?;
         }
-        match self.worker.flush()? {
-            Some(request) => self.wait(&request),
-            None => Ok(()),
+        let flushed = self.worker.0.start(Outgoing::FlushWorker, ());
+        match flushed.map_err(|failed| failed.status).context("a flush")? {
+            Started::UnderWay(request) => self.wait(request),
+            Started::Done(()) => Ok(()),
         }
     }
 }
 
 impl Accesses {
-    /// Waits for the oldest read.
+    /// Waits for the read that was asked for first.
     #[inline]
-    fn complete_oldest(&mut self) -> Result<()> {
-        if let Some((request, place, expected)) = self.pending.pop_front() {
-            self.wait(&request)?;
-            check_word(self.words[place].get(), expected)?;
+    fn hear(&mut self) -> Result<()> {
+        if let Some((request, place, expected)) = self.asked.pop_front() {
+            let word = self.wait(request)?;
+            judge(&word, expected)?;
+            self.words[place] = word;
         }
         Ok(())
     }
 
-    /// Waits for the oldest addition.
+    /// Waits for the addition that has waited longest.
     fn take(&mut self) -> Result<()> {
         match self.waiting.pop_front() {
-            Some(request) => self.wait(&request),
+            Some(request) => self.wait(request).map(drop),
             None => Ok(()),
         }
     }
 
     #[inline]
-    fn wait(&self, request: &Request) -> Result<()> {
+    fn wait<B: StableBytes>(&mut self, request: Request<B>) -> Result<B> {
         let mut timeout = Timeout::new();
-        while !request.is_done()? {
+        while !request.is_done(&self.worker.0) {
             self.worker.progress();
             timeout.check()?;
         }
-        Ok(())
+        finished(request, &mut self.worker.0)
     }
 }
 
 #[inline]
-fn check_word(word: u64, expected: u64) -> Result<()> {
-    ensure!(word == expected, "read {word:#x} instead of {expected:#x}");
+fn judge(word: &[u8], expected: u64) -> Result<()> {
+    let word = word.try_into().map_or(!expected, u64::from_ne_bytes);
+    ensure!(word == expected, "{word:#x} was read, {expected:#x} stands there");
     Ok(())
 }

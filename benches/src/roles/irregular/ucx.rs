@@ -1,18 +1,15 @@
 //! UCX active messages: an update is a message, or one of many in a message; a read is a question with a place for its answer
 //! and, as it comes, one of many, too. Batches are made by hand, as users of active messages make them.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::WORDS;
-use ucx_sys::UCP_FEATURE_AM;
+use ucx::{Callback, Endpoint, Features};
 
 use super::{Part, Worker as Works, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
 use crate::roles::exchange::Timeout;
 use crate::roles::ucx::am::Window;
-use crate::roles::ucx::{Endpoint, Handler, Worker};
+use crate::roles::ucx::{Handler, Receiver, Worker};
 use crate::slots::Payload;
 
 /// Words to increment.
@@ -31,77 +28,64 @@ const BATCH: usize = 8 << 10;
 const WINDOW: [usize; 2] = [64, 2048];
 
 pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
-    let worker = Worker::new(UCP_FEATURE_AM)?;
-    let table = Rc::new(Served {
-        words: initial(number("BENCH_PART")?)?.map(Cell::new).collect(),
-        updates: Cell::new(0),
-        answers: RefCell::default(),
-        asked: Cell::new(None),
-    });
-    worker.receive(UPDATE, Rc::new(Update(Rc::clone(&table))))?;
-    worker.receive(READ, Rc::new(Read(Rc::clone(&table))))?;
-    worker.receive(FLUSH, Rc::new(Flush(Rc::clone(&table))))?;
-    let answers = Sender::new(&worker, ANSWER, BATCH);
-    let flushed = Sender::new(&worker, FLUSHED, 8);
+    let table = Served {
+        words: initial(number("BENCH_PART")?)?.collect(),
+        updates: 0,
+        answers: Vec::new(),
+        asked: None,
+    };
+    let mut worker = Worker::new(Features::AM, table)?;
+    for id in [UPDATE, READ, FLUSH] {
+        worker.0.receive(id)?;
+    }
     serve(
         starter,
         Messages {
             worker,
-            table,
-            answers,
-            flushed,
+            endpoint: None,
+            answers: Sender::new(ANSWER, BATCH),
+            flushed: Sender::new(FLUSHED, 8),
         },
     )
 }
 
 /// What the callbacks work on, and write down.
 struct Served {
-    words: Vec<Cell<u64>>,
-    updates: Cell<u64>,
+    words: Vec<u64>,
+    updates: u64,
     /// Pairs to be sent back, of one message after another, each with its length before it.
-    answers: RefCell<Vec<u64>>,
+    answers: Vec<u64>,
     /// How many updates the other one waits for.
-    asked: Cell<Option<u64>>,
+    asked: Option<u64>,
 }
 
-struct Update(Rc<Served>);
-struct Read(Rc<Served>);
-struct Flush(Rc<Served>);
-
-impl Handler for Update {
+impl Handler for Served {
     #[inline]
-    fn message(&self, payload: &[u8]) {
-        let places = payload.as_chunks::<8>().0;
-        for at in places {
-            let word = &self.0.words[u64::from_le_bytes(*at) as usize % WORDS];
-            word.set(word.get().wrapping_add(1));
-        }
-        self.0.updates.set(self.0.updates.get() + places.len() as u64);
-    }
-}
-
-impl Handler for Read {
-    #[inline]
-    fn message(&self, payload: &[u8]) {
+    fn message(&mut self, _: &mut Callback<'_, Receiver<Self>>, id: u16, payload: &[u8]) {
         let words = payload.as_chunks::<8>().0;
-        let mut answers = self.0.answers.borrow_mut();
-        answers.push(words.len() as u64);
-        for pair in words.as_chunks::<2>().0 {
-            let [place, at] = pair.map(u64::from_le_bytes);
-            answers.extend([place, self.0.words[at as usize % WORDS].get()]);
+        match id {
+            UPDATE => {
+                for at in words {
+                    let word = &mut self.words[u64::from_le_bytes(*at) as usize % WORDS];
+                    *word = word.wrapping_add(1);
+                }
+                self.updates += words.len() as u64;
+            }
+            READ => {
+                self.answers.push(words.len() as u64);
+                for pair in words.as_chunks::<2>().0 {
+                    let [place, at] = pair.map(u64::from_le_bytes);
+                    self.answers.extend([place, self.words[at as usize % WORDS]]);
+                }
+            }
+            _ => self.asked = payload.try_into().ok().map(u64::from_le_bytes),
         }
-    }
-}
-
-impl Handler for Flush {
-    fn message(&self, payload: &[u8]) {
-        self.0.asked.set(payload.try_into().ok().map(u64::from_le_bytes));
     }
 }
 
 struct Messages {
-    worker: Rc<Worker>,
-    table: Rc<Served>,
+    worker: Worker<Served>,
+    endpoint: Option<Endpoint>,
     answers: Sender,
     flushed: Sender,
 }
@@ -112,47 +96,45 @@ impl Part for Messages {
     }
 
     fn connect(&mut self, address: &str) -> Result<()> {
-        let endpoint = Rc::new(self.worker.connect(address)?);
-        self.answers.endpoint = Some(Rc::clone(&endpoint));
-        self.flushed.endpoint = Some(endpoint);
+        self.endpoint = Some(self.worker.connect(address)?);
         Ok(())
     }
 
     #[inline]
     fn poll(&mut self) -> Result<bool> {
         let happened = self.worker.progress();
-        if !self.table.answers.borrow().is_empty() {
-            // To send may let more come.
-            let answers = self.table.answers.take();
-            let mut left = answers.as_slice();
-            while let [len, rest @ ..] = left {
-                let (message, rest) = rest.split_at(*len as usize);
-                for word in message {
-                    self.answers.put([*word])?;
-                }
-                self.answers.send()?;
-                left = rest;
-            }
+        let (answers, asked) = self.worker.with(|table| {
+            let asked = table.asked.take_if(|asked| table.updates >= *asked);
+            (std::mem::take(&mut table.answers), asked)
+        });
+        if answers.is_empty() && asked.is_none() {
+            return Ok(happened);
         }
-        if let Some(asked) = self.table.asked.get()
-            && self.table.updates.get() >= asked
-        {
-            self.table.asked.set(None);
-            self.flushed.put([asked])?;
-            self.flushed.send()?;
+        let endpoint = self.endpoint.as_ref().context("the programs have not met")?;
+        // To send may let more come.
+        let mut left = answers.as_slice();
+        while let [len, rest @ ..] = left {
+            let (message, rest) = rest.split_at(*len as usize);
+            for word in message {
+                self.answers.put(&mut self.worker, endpoint, [*word])?;
+            }
+            self.answers.send(&mut self.worker, endpoint)?;
+            left = rest;
+        }
+        if let Some(asked) = asked {
+            self.flushed.put(&mut self.worker, endpoint, [asked])?;
+            self.flushed.send(&mut self.worker, endpoint)?;
         }
         Ok(happened)
     }
 
-    fn word(&self, at: usize) -> u64 {
-        self.table.words[at].get()
+    fn word(&mut self, at: usize) -> u64 {
+        self.worker.with(|table| table.words[at])
     }
 }
 
 /// Words for one other program, in messages of so many bytes at most.
 struct Sender {
-    worker: Rc<Worker>,
-    endpoint: Option<Rc<Endpoint>>,
     id: u16,
     size: usize,
     window: Window,
@@ -161,10 +143,8 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(worker: &Rc<Worker>, id: u16, size: usize) -> Self {
+    fn new(id: u16, size: usize) -> Self {
         Self {
-            worker: Rc::clone(worker),
-            endpoint: None,
             id,
             size,
             window: Window::of(size, Payload::Fresh),
@@ -174,10 +154,15 @@ impl Sender {
 
     /// Puts words into the message, and sends it when it is full.
     #[inline]
-    fn put<const N: usize>(&mut self, words: [u64; N]) -> Result<()> {
+    fn put<H: Handler, const N: usize>(
+        &mut self,
+        worker: &mut Worker<H>,
+        endpoint: &Endpoint,
+        words: [u64; N],
+    ) -> Result<()> {
         let (at, mut filled) = match self.open.take() {
             Some(open) => open,
-            None => (self.window.place(&self.worker)?, 0),
+            None => (self.window.place(worker)?, 0),
         };
         let buffer = self.window.buffer(at);
         for word in words {
@@ -186,93 +171,81 @@ impl Sender {
         }
         self.open = Some((at, filled));
         if filled + 8 * N > self.size {
-            self.send()?;
+            self.send(worker, endpoint)?;
         }
         Ok(())
     }
 
     /// Sends what is written.
     #[inline]
-    fn send(&mut self) -> Result<()> {
-        let Some((at, filled)) = self.open.take() else {
-            return Ok(());
-        };
-        let endpoint = self.endpoint.as_ref().context("the programs have not met")?;
-        // SAFETY: the window does not lend the buffer again before the request is done.
-        let request = unsafe { endpoint.send(self.id, &self.window.buffer(at)[..filled])? };
-        self.window.sent(at, request);
-        Ok(())
+    fn send<H: Handler>(&mut self, worker: &mut Worker<H>, endpoint: &Endpoint) -> Result<()> {
+        match self.open.take() {
+            Some((at, filled)) => self.window.send(worker, endpoint, self.id, at, filled),
+            None => Ok(()),
+        }
     }
 }
 
 pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
-    let worker = Worker::new(UCP_FEATURE_AM)?;
     let aggregated = is_aggregated();
     let places = WINDOW[usize::from(aggregated)];
-    let asks = Rc::new(Asks {
-        expected: (0..places).map(|_| Cell::new(0)).collect(),
-        free: RefCell::new((0..places).rev().collect()),
-        wrong: Cell::new(None),
-        flushed: Cell::new(0),
-    });
-    worker.receive(ANSWER, Rc::new(Answer(Rc::clone(&asks))))?;
-    worker.receive(FLUSHED, Rc::new(Flushed(Rc::clone(&asks))))?;
+    let asks = Asks {
+        expected: vec![0; places],
+        free: (0..places).rev().collect(),
+        wrong: None,
+        flushed: 0,
+    };
+    let mut worker = Worker::new(Features::AM, asks)?;
+    worker.0.receive(ANSWER)?;
+    worker.0.receive(FLUSHED)?;
     work(
         starter,
         Asker {
             worker,
             aggregated,
             parts: Vec::new(),
-            asks,
         },
     )
 }
 
 /// What is asked for, by the places of the answers.
 struct Asks {
-    expected: Vec<Cell<u64>>,
-    free: RefCell<Vec<usize>>,
+    expected: Vec<u64>,
+    free: Vec<usize>,
     /// What was read, and what stands there.
-    wrong: Cell<Option<[u64; 2]>>,
+    wrong: Option<[u64; 2]>,
     /// How many parts have all their updates.
-    flushed: Cell<usize>,
+    flushed: usize,
 }
 
-struct Answer(Rc<Asks>);
-struct Flushed(Rc<Asks>);
-
-impl Handler for Answer {
+impl Handler for Asks {
     #[inline]
-    fn message(&self, payload: &[u8]) {
-        let mut free = self.0.free.borrow_mut();
+    fn message(&mut self, _: &mut Callback<'_, Receiver<Self>>, id: u16, payload: &[u8]) {
+        if id == FLUSHED {
+            self.flushed += 1;
+            return;
+        }
         for pair in payload.as_chunks::<8>().0.as_chunks::<2>().0 {
             let [place, word] = pair.map(u64::from_le_bytes);
             let place = place as usize;
-            let expected = self.0.expected.get(place).map_or(!word, Cell::get);
+            let expected = self.expected.get(place).copied().unwrap_or(!word);
             if word != expected {
-                self.0.wrong.set(Some([word, expected]));
+                self.wrong = Some([word, expected]);
             }
-            free.push(place);
+            self.free.push(place);
         }
     }
 }
 
-impl Handler for Flushed {
-    fn message(&self, _: &[u8]) {
-        self.0.flushed.set(self.0.flushed.get() + 1);
-    }
-}
-
 struct Asker {
-    worker: Rc<Worker>,
+    worker: Worker<Asks>,
     aggregated: bool,
     parts: Vec<To>,
-    asks: Rc<Asks>,
 }
 
 /// What goes to a part.
 struct To {
-    endpoint: Rc<Endpoint>,
+    endpoint: Endpoint,
     updates: Sender,
     reads: Sender,
     flushes: Sender,
@@ -287,21 +260,14 @@ impl Works for Asker {
 
     fn connect(&mut self, addresses: &[String]) -> Result<()> {
         for address in addresses {
-            let endpoint = Rc::new(self.worker.connect(address)?);
-            let sender = |id, alone| {
-                let size = if self.aggregated { BATCH } else { alone };
-                let endpoint = Some(Rc::clone(&endpoint));
-                Sender {
-                    endpoint,
-                    ..Sender::new(&self.worker, id, size)
-                }
-            };
+            let endpoint = self.worker.connect(address)?;
+            let size = |alone| if self.aggregated { BATCH } else { alone };
             self.parts.push(To {
-                updates: sender(UPDATE, 8),
-                reads: sender(READ, 16),
-                flushes: sender(FLUSH, 8),
-                sent: 0,
                 endpoint,
+                updates: Sender::new(UPDATE, size(8)),
+                reads: Sender::new(READ, size(16)),
+                flushes: Sender::new(FLUSH, size(8)),
+                sent: 0,
             });
         }
         self.finish()
@@ -309,34 +275,43 @@ impl Works for Asker {
 
     fn carried_by(&self) -> String {
         let first = self.parts.first();
-        first.map_or_else(String::new, |part| part.endpoint.carried_by())
+        first.map_or_else(String::new, |part| self.worker.carried_by(&part.endpoint))
     }
 
     #[inline]
     fn update(&mut self, part: usize, at: u64) -> Result<()> {
-        let part = &mut self.parts[part];
-        part.sent += 1;
-        part.updates.put([at])
+        let To {
+            endpoint,
+            updates,
+            sent,
+            ..
+        } = &mut self.parts[part];
+        *sent += 1;
+        updates.put(&mut self.worker, endpoint, [at])
     }
 
     #[inline]
     fn read(&mut self, part: usize, at: u64, expected: u64) -> Result<()> {
         let place = self.place()?;
-        self.asks.expected[place].set(expected);
-        self.parts[part].reads.put([place as u64, at])
+        self.worker.with(|asks| asks.expected[place] = expected);
+        let To { endpoint, reads, .. } = &mut self.parts[part];
+        reads.put(&mut self.worker, endpoint, [place as u64, at])
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.asks.flushed.set(0);
+        self.worker.with(|asks| asks.flushed = 0);
         for part in &mut self.parts {
-            part.updates.send()?;
-            part.reads.send()?;
-            part.flushes.put([part.sent])?;
-            part.flushes.send()?;
+            let (worker, endpoint) = (&mut self.worker, &part.endpoint);
+            part.updates.send(worker, endpoint)?;
+            part.reads.send(worker, endpoint)?;
+            part.flushes.put(worker, endpoint, [part.sent])?;
+            part.flushes.send(worker, endpoint)?;
         }
+        let parts = self.parts.len();
         let mut timeout = Timeout::new();
-        while self.asks.flushed.get() < self.parts.len()
-            || self.asks.free.borrow().len() < self.asks.expected.len()
+        while self
+            .worker
+            .with(|asks| asks.flushed < parts || asks.free.len() < asks.expected.len())
         {
             self.worker.progress();
             timeout.check()?;
@@ -349,8 +324,7 @@ impl Asker {
     /// A place for an answer.
     #[inline]
     fn place(&mut self) -> Result<usize> {
-        let free = self.asks.free.borrow_mut().pop();
-        match free {
+        match self.worker.with(|asks| asks.free.pop()) {
             Some(place) => Ok(place),
             None => self.wait(),
         }
@@ -360,21 +334,21 @@ impl Asker {
     fn wait(&mut self) -> Result<usize> {
         // An answer may be to what was not sent.
         for part in &mut self.parts {
-            part.reads.send()?;
+            part.reads.send(&mut self.worker, &part.endpoint)?;
         }
         let mut timeout = Timeout::new();
         loop {
             self.worker.progress();
             self.judge()?;
-            if let Some(place) = self.asks.free.borrow_mut().pop() {
+            if let Some(place) = self.worker.with(|asks| asks.free.pop()) {
                 return Ok(place);
             }
             timeout.check()?;
         }
     }
 
-    fn judge(&self) -> Result<()> {
-        let wrong = self.asks.wrong.get();
+    fn judge(&mut self) -> Result<()> {
+        let wrong = self.worker.with(|asks| asks.wrong);
         let [word, expected] = wrong.unwrap_or_default();
         ensure!(wrong.is_none(), "{word:#x} was read, {expected:#x} stands there");
         Ok(())

@@ -1,14 +1,13 @@
 //! UCX active messages, as their users send them: from a buffer of the source's, received by a callback.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ifunc_bench_ifuncs::{Fresh, words};
-use ucx_sys::UCP_FEATURE_AM;
+use ucx::{Callback, Endpoint, Features, Operations, Request, StableBytes, Started};
 
-use super::{Endpoint, Handler, Request, Worker};
+use super::{Handler, Receiver, Worker, message};
 use crate::pair::Count;
 use crate::program::Starter;
 use crate::roles::exchange::{self, Node, Timeout};
@@ -27,16 +26,15 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// As many messages may be under way.
 const WINDOW: usize = 64;
 
-/// With `BENCH_CODE` every message carries so many bytes more, behind its payload, that are written once and that nobody reads: code that
+/// With `BENCH_CODE` every message carries so many bytes more, after its payload, that are written once and never read: code that
 /// the receiver has.
 pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
     exchange::run(starter, Messages::new()?)
 }
 
 struct Messages {
-    worker: Rc<Worker>,
+    worker: Worker<Received>,
     endpoint: Option<Endpoint>,
-    received: Rc<Received>,
     /// Sends of those before this slot count as well: so many were sent.
     sent: u64,
     size: usize,
@@ -51,72 +49,57 @@ struct Messages {
 /// What the callbacks write down.
 struct Received {
     /// Whether payloads are read.
-    reads: Cell<bool>,
+    reads: bool,
     /// Bytes behind each payload.
     code: usize,
     /// Since the beginning.
-    all: Cell<u64>,
-    messages: Cell<u64>,
-    sum: Cell<u64>,
+    all: u64,
+    messages: u64,
+    sum: u64,
     /// How many messages the other one waits for to be received.
-    asked: Cell<Option<u64>>,
-    flushed: Cell<bool>,
+    asked: Option<u64>,
+    flushed: bool,
 }
 
 impl Handler for Received {
     #[inline]
-    fn message(&self, payload: &[u8]) {
-        if self.reads.get() {
-            self.sum.set(
-                self.sum
-                    .get()
-                    .wrapping_add(words(&payload[..payload.len().saturating_sub(self.code)])),
-            );
+    fn message(&mut self, _: &mut Callback<'_, Receiver<Self>>, id: u16, payload: &[u8]) {
+        match id {
+            MESSAGE => {
+                if self.reads {
+                    let payload = &payload[..payload.len().saturating_sub(self.code)];
+                    self.sum = self.sum.wrapping_add(words(payload));
+                }
+                self.messages += 1;
+                self.all += 1;
+            }
+            // The other one asks whether everything has come.
+            FLUSH => self.asked = Some(payload.try_into().map_or(u64::MAX, u64::from_le_bytes)),
+            // The other one says so.
+            _ => self.flushed = true,
         }
-        self.messages.set(self.messages.get() + 1);
-        self.all.set(self.all.get() + 1);
-    }
-}
-
-/// The other one asks whether everything has come.
-struct SlotProgram(Rc<Received>);
-
-impl Handler for SlotProgram {
-    fn message(&self, payload: &[u8]) {
-        let sent = payload.try_into().map_or(u64::MAX, u64::from_le_bytes);
-        self.0.asked.set(Some(sent));
-    }
-}
-
-/// The other one says so.
-struct Flushed(Rc<Received>);
-
-impl Handler for Flushed {
-    fn message(&self, _: &[u8]) {
-        self.0.flushed.set(true);
     }
 }
 
 impl Messages {
     fn new() -> Result<Self> {
-        let worker = Worker::new(UCP_FEATURE_AM)?;
         let code = std::env::var("BENCH_CODE").map_or(Ok(0), |code| code.parse())?;
-        let received = Rc::new(Received {
-            reads: Cell::new(true),
+        let received = Received {
+            reads: true,
             code,
-            all: Cell::new(0),
-            messages: Cell::new(0),
-            sum: Cell::new(0),
-            asked: Cell::new(None),
-            flushed: Cell::new(false),
-        });
-        worker.receive(MESSAGE, Rc::clone(&received))?;
-        worker.receive(FLUSH, Rc::new(SlotProgram(Rc::clone(&received))))?;
-        worker.receive(FLUSHED, Rc::new(Flushed(Rc::clone(&received))))?;
+            all: 0,
+            messages: 0,
+            sum: 0,
+            asked: None,
+            flushed: false,
+        };
+        let mut worker = Worker::new(Features::AM, received)?;
+        for id in [MESSAGE, FLUSH, FLUSHED] {
+            worker.0.receive(id)?;
+        }
         Ok(Self {
             worker,
             endpoint: None,
-            received,
             sent: 0,
             size: 0,
             code,
@@ -127,20 +110,37 @@ impl Messages {
     }
 
     /// Sends what is not measured, and waits until it is out.
-    fn say(&self, id: u16, what: u64) -> Result<()> {
+    fn say(&mut self, id: u16, what: u64) -> Result<()> {
         let endpoint = self.endpoint.as_ref().context("the two programs have not met")?;
-        let payload = what.to_le_bytes();
-        // SAFETY: the payload stays until the request is done, or, after an error, as long as this process uses UCX: it ends.
-        let Some(request) = (unsafe { endpoint.send(id, &payload)? }) else {
+        let payload = what.to_le_bytes().to_vec();
+        let started = self
+            .worker
+            .0
+            .start(message(endpoint, id, 0..8), payload)
+            .map_err(|failed| failed.status)
+            .context("sending an active message")?;
+        let Started::UnderWay(request) = started else {
             return Ok(());
         };
         let mut timeout = Timeout::new();
-        while !request.is_done()? {
+        while !request.is_done(&self.worker.0) {
             self.worker.progress();
             timeout.check()?;
         }
-        Ok(())
+        finished(request, &mut self.worker.0).map(drop)
     }
+}
+
+/// The buffer of a request that is done.
+pub(in crate::roles) fn finished<B: StableBytes, H: ucx::Handler>(
+    request: Request<B>,
+    worker: &mut impl Operations<H>,
+) -> Result<B> {
+    let Ok((buffer, result)) = request.finish(worker) else {
+        bail!("a request that is done is under way");
+    };
+    result.context("what UCX had under way")?;
+    Ok(buffer)
 }
 
 impl Node for Messages {
@@ -154,27 +154,27 @@ impl Node for Messages {
     }
 
     fn carried_by(&self) -> String {
-        self.endpoint
-            .as_ref()
-            .map_or_else(String::new, Endpoint::carried_by)
+        let endpoint = self.endpoint.as_ref();
+        endpoint.map_or_else(String::new, |endpoint| self.worker.carried_by(endpoint))
     }
 
     fn begin(&mut self, size: usize, payload: Payload) -> Result<()> {
         (self.size, self.payload) = (size, payload);
         // What is under way is sent from the window that goes.
         let mut timeout = Timeout::new();
-        while !self.window.is_idle()? {
+        while !self.window.is_idle(&mut self.worker)? {
             self.worker.progress();
             timeout.check()?;
         }
         self.window = Window::of(size + self.code, payload);
         self.written = match payload {
             Payload::Untouched => 0,
-            Payload::Fresh | Payload::Static => words(&self.window.buffer(0)[..size]),
+            Payload::Fresh | Payload::Static => words(&self.window.bytes()[..size]),
         };
-        self.received.reads.set(payload != Payload::Untouched);
-        self.received.messages.set(0);
-        self.received.sum.set(0);
+        self.worker.with(|received| {
+            received.reads = payload != Payload::Untouched;
+            (received.messages, received.sum) = (0, 0);
+        });
         Ok(())
     }
 
@@ -183,15 +183,13 @@ impl Node for Messages {
         let Some(endpoint) = &self.endpoint else {
             anyhow::bail!("the two programs have not met")
         };
-        let at = self.window.place(&self.worker)?;
-        let buffer = self.window.buffer(at);
+        let at = self.window.place(&mut self.worker)?;
         if self.payload == Payload::Fresh {
-            let payload = &mut buffer[..self.size];
+            let payload = &mut self.window.buffer(at)[..self.size];
             Fresh { len: self.size, seed }.write(payload);
         }
-        // SAFETY: the window does not lend the buffer again before the request is done.
-        let request = unsafe { endpoint.send(MESSAGE, buffer)? };
-        self.window.sent(at, request);
+        self.window
+            .send(&mut self.worker, endpoint, MESSAGE, at, self.size + self.code)?;
         self.sent += 1;
         Ok(())
     }
@@ -204,28 +202,28 @@ impl Node for Messages {
     #[inline]
     fn poll(&mut self) -> Result<()> {
         self.worker.progress();
-        if let Some(asked) = self.received.asked.get()
-            && self.received.all.get() >= asked
-        {
-            self.received.asked.set(None);
+        let has_all = self
+            .worker
+            .with(|received| received.asked.take_if(|asked| received.all >= *asked).is_some());
+        if has_all {
             self.say(FLUSHED, 0)?;
         }
         Ok(())
     }
 
     #[inline]
-    fn received(&self) -> Count {
-        Count {
-            messages: self.received.messages.get(),
-            sum: self.received.sum.get(),
-        }
+    fn received(&mut self) -> Count {
+        self.worker.with(|received| Count {
+            messages: received.messages,
+            sum: received.sum,
+        })
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.received.flushed.set(false);
+        self.worker.with(|received| received.flushed = false);
         self.say(FLUSH, self.sent)?;
         let mut timeout = Timeout::new();
-        while !self.received.flushed.get() || !self.window.is_idle()? {
+        while !self.worker.with(|received| received.flushed) || !self.window.is_idle(&mut self.worker)? {
             self.poll()?;
             timeout.check()?;
         }
@@ -236,18 +234,40 @@ impl Node for Messages {
 /// Buffers that are sent from. One that UCX was done with at once is used again at once.
 #[derive(Default)]
 pub(in crate::roles) struct Window {
-    /// One for each that may be under way; a single one if nobody writes to it.
+    /// One for each message that may be under way; none if all are sent from `fixed`.
     buffers: Vec<Buffer>,
+    /// What is sent by every message, and never written.
+    fixed: &'static [u8],
     free: Vec<usize>,
-    under_way: VecDeque<(Request, usize)>,
+    under_way: VecDeque<(UnderWay, usize)>,
+}
+
+/// A message that is under way, and what it is sent from.
+enum UnderWay {
+    Own(Request<Vec<u8>>),
+    Fixed(Request<&'static [u8]>),
+}
+
+impl UnderWay {
+    fn is_done<H: ucx::Handler>(&self, worker: &impl Operations<H>) -> bool {
+        match self {
+            Self::Own(request) => request.is_done(worker),
+            Self::Fixed(request) => request.is_done(worker),
+        }
+    }
 }
 
 impl Window {
     pub(in crate::roles) fn of(size: usize, payload: Payload) -> Self {
         let most = (WINDOW_BYTES / size.max(1)).clamp(2, WINDOW);
-        let buffers = if payload == Payload::Fresh { most } else { 1 };
+        let is_fresh = payload == Payload::Fresh;
         Self {
-            buffers: (0..buffers).map(|_| Buffer::new(size)).collect(),
+            buffers: if is_fresh {
+                (0..most).map(|_| Buffer::new(size)).collect()
+            } else {
+                Vec::new()
+            },
+            fixed: if is_fresh { &[] } else { fixed(size) },
             free: (0..most).rev().collect(),
             under_way: VecDeque::with_capacity(most),
         }
@@ -255,7 +275,7 @@ impl Window {
 
     /// A place for one more.
     #[inline]
-    pub(in crate::roles) fn place(&mut self, worker: &Worker) -> Result<usize> {
+    pub(in crate::roles) fn place<H: Handler>(&mut self, worker: &mut Worker<H>) -> Result<usize> {
         match self.free.pop() {
             Some(at) => Ok(at),
             None => self.wait(worker),
@@ -263,10 +283,10 @@ impl Window {
     }
 
     #[cold]
-    fn wait(&mut self, worker: &Worker) -> Result<usize> {
+    fn wait<H: Handler>(&mut self, worker: &mut Worker<H>) -> Result<usize> {
         let mut timeout = Timeout::new();
         loop {
-            self.reap()?;
+            self.reap(worker)?;
             if let Some(at) = self.free.pop() {
                 return Ok(at);
             }
@@ -275,40 +295,98 @@ impl Window {
         }
     }
 
-    /// The buffer of a place.
+    /// The buffer of a place, to be written.
     #[inline]
     pub(in crate::roles) fn buffer(&mut self, at: usize) -> &mut [u8] {
-        let at = if self.buffers.len() == 1 { 0 } else { at };
-        self.buffers[at].bytes()
+        self.buffers[at].bytes_mut()
     }
 
+    /// What is sent first.
+    fn bytes(&self) -> &[u8] {
+        self.buffers.first().map_or(self.fixed, Buffer::bytes)
+    }
+
+    /// Sends the first `len` bytes of a place.
     #[inline]
-    pub(in crate::roles) fn sent(&mut self, at: usize, request: Option<Request>) {
-        match request {
-            None => self.free.push(at),
-            Some(request) => self.under_way.push_back((request, at)),
-        }
+    pub(in crate::roles) fn send<H: Handler>(
+        &mut self,
+        worker: &mut Worker<H>,
+        endpoint: &Endpoint,
+        id: u16,
+        at: usize,
+        len: usize,
+    ) -> Result<()> {
+        const DOING: &str = "sending an active message";
+        let request = if let Some(buffer) = self.buffers.get_mut(at) {
+            let data = message(endpoint, id, buffer.from..buffer.from + len);
+            let memory = std::mem::take(&mut buffer.memory);
+            match worker
+                .0
+                .start(data, memory)
+                .map_err(|failed| failed.status)
+                .context(DOING)?
+            {
+                Started::Done(memory) => {
+                    buffer.memory = memory;
+                    self.free.push(at);
+                    return Ok(());
+                }
+                Started::UnderWay(request) => UnderWay::Own(request),
+            }
+        } else {
+            let data = message(endpoint, id, 0..len);
+            match worker
+                .0
+                .start(data, self.fixed)
+                .map_err(|failed| failed.status)
+                .context(DOING)?
+            {
+                Started::Done(_) => {
+                    self.free.push(at);
+                    return Ok(());
+                }
+                Started::UnderWay(request) => UnderWay::Fixed(request),
+            }
+        };
+        self.under_way.push_back((request, at));
+        Ok(())
     }
 
     /// Takes back the places that UCX is done with.
-    fn reap(&mut self) -> Result<()> {
-        while let Some((request, at)) = self.under_way.front() {
-            if !request.is_done()? {
-                break;
+    fn reap<H: Handler>(&mut self, worker: &mut Worker<H>) -> Result<()> {
+        while let Some((request, at)) = self
+            .under_way
+            .pop_front_if(|(request, _)| request.is_done(&worker.0))
+        {
+            match request {
+                UnderWay::Own(request) => self.buffers[at].memory = finished(request, &mut worker.0)?,
+                UnderWay::Fixed(request) => drop(finished(request, &mut worker.0)?),
             }
-            self.free.push(*at);
-            self.under_way.pop_front();
+            self.free.push(at);
         }
         Ok(())
     }
 
-    pub(in crate::roles) fn is_idle(&mut self) -> Result<bool> {
-        self.reap()?;
+    pub(in crate::roles) fn is_idle<H: Handler>(&mut self, worker: &mut Worker<H>) -> Result<bool> {
+        self.reap(worker)?;
         Ok(self.under_way.is_empty())
     }
 }
 
-/// Bytes that begin a cache line, and were written.
+/// Bytes of this length that are never written again, nor freed: UCX may have them under way at any time.
+fn fixed(size: usize) -> &'static [u8] {
+    thread_local! {
+        static BY_SIZE: RefCell<BTreeMap<usize, &'static [u8]>> = const { RefCell::new(BTreeMap::new()) };
+    }
+    BY_SIZE.with_borrow_mut(|by_size| {
+        *by_size.entry(size).or_insert_with(|| {
+            let Buffer { memory, from, size } = Buffer::new(size);
+            &memory.leak()[from..][..size]
+        })
+    })
+}
+
+/// Bytes that begin a cache line, and were written. The memory is elsewhere while it is sent.
 struct Buffer {
     memory: Vec<u8>,
     from: usize,
@@ -320,12 +398,16 @@ impl Buffer {
         let memory = vec![0; size + 64];
         let from = memory.as_ptr().align_offset(64);
         let mut buffer = Self { memory, from, size };
-        Fresh { len: size, seed: 1 }.write(buffer.bytes());
+        Fresh { len: size, seed: 1 }.write(buffer.bytes_mut());
         buffer
     }
 
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.from..][..self.size]
+    }
+
     #[inline]
-    fn bytes(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.from..][..self.size]
     }
 }

@@ -1,15 +1,15 @@
 //! UCX puts, as their users write a ping-pong with them: the payload is put, a fence follows, then a word that says that it is
 //! there, which the other one looks at. One message is under way in each direction.
 
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::{Fresh, words};
-use ucx_sys::UCP_FEATURE_RMA;
+use ucx::{Features, Operations, Request, Started};
 
+use super::am::finished;
 use super::memory::{Memory, Remote};
-use super::{Request, Worker};
+use super::{Nothing, Worker};
 use crate::pair::Count;
 use crate::program::Starter;
 use crate::roles::exchange::{self, Node, Timeout};
@@ -26,16 +26,17 @@ const PAYLOAD: usize = 4096;
 const LARGEST: usize = 1 << 20;
 
 pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
-    let worker = Worker::new(UCP_FEATURE_RMA)?;
+    let mut worker = Worker::new(Features::RMA, Nothing)?;
     let node = Puts {
-        memory: Memory::new(&worker, PAYLOAD + LARGEST)?,
+        memory: Memory::new(&mut worker, PAYLOAD + LARGEST)?,
         out: vec![0; LARGEST],
         worker,
         other: None,
         size: 0,
         payload: Payload::Fresh,
         written: 0,
-        words: [0; 3],
+        words: [(); 3].map(|()| vec![0; 8]),
+        answered: 0,
         questions: 0,
         sent: 0,
         before: 0,
@@ -47,7 +48,7 @@ pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
 
 struct Puts {
     memory: Memory,
-    worker: Rc<Worker>,
+    worker: Worker<Nothing>,
     other: Option<Remote>,
     /// Where payloads are put from.
     out: Vec<u8>,
@@ -56,21 +57,37 @@ struct Puts {
     /// The sum of what is sent that is not written anew.
     written: u64,
     /// Where words are put from: of messages, questions, answers.
-    words: [u64; 3],
+    words: [Vec<u8>; 3],
+    /// The last question that was answered.
+    answered: u64,
     questions: u64,
     /// Messages since the beginning.
     sent: u64,
     /// Messages that had come before this slot.
     before: u64,
     received: Count,
-    under_way: Vec<Request>,
+    under_way: Vec<UnderWay>,
 }
 
-impl Puts {
-    fn other(&self) -> Result<&Remote> {
-        self.other.as_ref().context("the two programs have not met")
-    }
+/// A put that is under way: of the payload, or of one of the words.
+enum UnderWay {
+    Payload(Request<Vec<u8>>),
+    Word(Request<Vec<u8>>, usize),
+}
 
+impl UnderWay {
+    fn is_done(&self, worker: &Worker<Nothing>) -> bool {
+        match self {
+            Self::Payload(request) => request.is_done(&worker.0),
+            Self::Word(request, _) => request.is_done(&worker.0),
+        }
+    }
+}
+
+/// What is said where the other program is not known yet.
+const NOT_MET: &str = "the two programs have not met";
+
+impl Puts {
     /// One that the other one puts.
     #[inline]
     fn word(&self, offset: usize) -> u64 {
@@ -80,11 +97,12 @@ impl Puts {
     /// Puts one of the words.
     #[inline]
     fn say(&mut self, which: usize, offset: usize, value: u64) -> Result<()> {
-        self.words[which] = value;
-        let from = (&raw const self.words[which]).cast();
-        // SAFETY: the word is not written again before `settle`, and stays where it is as long as this process uses UCX.
-        if let Some(request) = unsafe { self.other()?.put(from, 8, offset)? } {
-            self.under_way.push(request);
+        let other = self.other.as_ref().context(NOT_MET)?;
+        let mut word = std::mem::take(&mut self.words[which]);
+        word.copy_from_slice(&value.to_ne_bytes());
+        match other.put(&mut self.worker, word, 8, offset)? {
+            Started::Done(word) => self.words[which] = word,
+            Started::UnderWay(request) => self.under_way.push(UnderWay::Word(request, which)),
         }
         Ok(())
     }
@@ -93,13 +111,17 @@ impl Puts {
     #[inline]
     fn settle(&mut self) -> Result<()> {
         let mut timeout = Timeout::new();
-        while let Some(last) = self.under_way.last() {
-            if last.is_done()? {
-                self.under_way.pop();
+        while let Some(last) = self.under_way.pop() {
+            if !last.is_done(&self.worker) {
+                self.under_way.push(last);
+                self.worker.progress();
+                timeout.check()?;
                 continue;
             }
-            self.worker.progress();
-            timeout.check()?;
+            match last {
+                UnderWay::Payload(request) => self.out = finished(request, &mut self.worker.0)?,
+                UnderWay::Word(request, which) => self.words[which] = finished(request, &mut self.worker.0)?,
+            }
         }
         Ok(())
     }
@@ -107,16 +129,17 @@ impl Puts {
 
 impl Node for Puts {
     fn address(&self) -> Result<String> {
-        self.memory.address()
+        self.memory.address(&self.worker)
     }
 
     fn connect(&mut self, address: &str) -> Result<()> {
-        self.other = Some(Remote::connect(&self.worker, address)?);
+        self.other = Some(Remote::connect(&mut self.worker, address)?);
         self.flush()
     }
 
     fn carried_by(&self) -> String {
-        self.other.as_ref().map_or_else(String::new, Remote::carried_by)
+        let other = self.other.as_ref();
+        other.map_or_else(String::new, |other| other.carried_by(&self.worker))
     }
 
     fn begin(&mut self, size: usize, payload: Payload) -> Result<()> {
@@ -137,12 +160,12 @@ impl Node for Puts {
         if self.payload == Payload::Fresh {
             Fresh { len: size, seed }.write(&mut self.out[..size]);
         }
-        let from = self.out.as_ptr().cast();
-        // SAFETY: the payload is not written again before `settle`, and stays where it is as long as this process uses UCX.
-        if let Some(request) = unsafe { self.other()?.put(from, size, PAYLOAD)? } {
-            self.under_way.push(request);
+        let other = self.other.as_ref().context(NOT_MET)?;
+        match other.put(&mut self.worker, std::mem::take(&mut self.out), size, PAYLOAD)? {
+            Started::Done(out) => self.out = out,
+            Started::UnderWay(request) => self.under_way.push(UnderWay::Payload(request)),
         }
-        self.worker.fence()?;
+        self.worker.0.fence()?;
         self.sent += 1;
         self.say(0, ARRIVED, self.sent)
     }
@@ -166,15 +189,16 @@ impl Node for Puts {
         }
         self.worker.progress();
         let asked = self.word(ASKED);
-        if asked != self.words[2] && self.other.is_some() {
+        if asked != self.answered && self.other.is_some() {
             self.settle()?;
+            self.answered = asked;
             self.say(2, ANSWERED, asked)?;
         }
         Ok(())
     }
 
     #[inline]
-    fn received(&self) -> Count {
+    fn received(&mut self) -> Count {
         self.received
     }
 
