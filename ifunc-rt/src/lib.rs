@@ -53,6 +53,7 @@ pub mod test;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod transport;
+#[cfg(feature = "ucx")]
 pub mod ucx;
 mod wire;
 

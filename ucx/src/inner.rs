@@ -254,6 +254,16 @@ impl<H: Handler> Inner<H> {
         });
     }
 
+    /// Gives the requests up that were dropped while they were under way, whose buffers UCX may use until the worker ends.
+    pub(crate) fn take_requests(&self) -> Vec<Box<dyn Send>> {
+        let requests = self.requests.take().into_iter().map(|(request, buffer)| {
+            // SAFETY: a request of this worker that was not freed, and used for the last time.
+            unsafe { self.ucx().ucp_request_free(request) };
+            buffer
+        });
+        requests.collect()
+    }
+
     /// Whether there is something to [end](Self::run_deferred).
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {

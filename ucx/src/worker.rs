@@ -564,6 +564,7 @@ impl<H: Handler, M: Mode> Drop for Worker<H, M> {
         }
         let inner = self.inner();
         inner.run_deferred();
+        let requests = inner.take_requests();
         // What still happens has no meaning any more.
         inner.closed.set(true);
         inner.shut();
@@ -578,6 +579,7 @@ impl<H: Handler, M: Mode> Drop for Worker<H, M> {
         // SAFETY: alive, this thread's, and used for the last time. It closes its endpoints, and may call back: what callbacks refer to
         // is freed below.
         unsafe { inner.ucx().ucp_worker_destroy(inner.raw) };
+        drop(requests);
         inner.shared.close();
         // SAFETY: the worker is gone, and with it its use of the buffers; the box is from `from_inner`, and nothing leads to it now.
         unsafe {

@@ -51,8 +51,11 @@ use waiting::Waited;
 use waiting::{Inside, Shared, Want};
 
 use crate::transport::ConnectError;
+#[cfg(feature = "ucx")]
+use crate::transport::Link;
+use crate::transport::Route;
 use crate::transport::address::{Address, AddressError};
-use crate::transport::{Link, Route};
+#[cfg(feature = "ucx")]
 use crate::ucx::{Worker, ucp_ep_h};
 
 /// A connection to a target. Clones share it.
@@ -127,12 +130,14 @@ impl Source {
     /// # Safety
     /// The endpoint must be of this worker, and alive until the source and everything made of it is dropped, the application has
     /// said that its peer is gone, or the worker is closed.
+    #[cfg(feature = "ucx")]
     pub unsafe fn over(worker: &Worker, ep: ucp_ep_h, options: SourceOptions) -> Result<Self, SourceError> {
         // SAFETY: the caller's promise.
         let route = Route::Endpoint(unsafe { worker.over(ep) });
         Self::of(Connection::connect(route, options)?, options)
     }
 
+    #[cfg(feature = "ucx")]
     pub(crate) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, SourceError> {
         Self::of(Connection::of_link(route, link, options)?, options)
     }

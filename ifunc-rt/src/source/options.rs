@@ -146,6 +146,7 @@ impl SourceOptions {
     /// What transports ask for.
     pub(super) fn connect_config(&self) -> ConnectConfig {
         ConnectConfig {
+            #[cfg(feature = "ucx")]
             peer_timeout: self.peer_timeout,
             serves: None,
         }

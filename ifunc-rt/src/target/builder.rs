@@ -13,6 +13,7 @@ use super::environment::{self, CREDITS, RING};
 use crate::policy::{ImageInfo, Policy, SourceInfo};
 use crate::transport::address::{Address, AddressError};
 use crate::transport::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEER_TIMEOUT};
+#[cfg(feature = "ucx")]
 use crate::ucx::Worker;
 
 /// Settings of a [`Target`]. Sizes are bytes.
@@ -331,6 +332,7 @@ impl TargetBuilder {
     ///
     /// # Errors
     /// A target listens on the worker already; and as [`listen`](Self::listen).
+    #[cfg(feature = "ucx")]
     pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
         self.start(|config| worker.attachment().listen(&config))
     }

@@ -7,6 +7,9 @@ use crate::{Source, SourceOptions, StopHandle, Target, TargetBuilder};
 
 /// Transports between processes that this machine has. Without UCX there is one; `IFUNC_REQUIRE_UCX` says that there must be two.
 pub(super) fn between_processes() -> &'static [&'static str] {
+    #[cfg(not(feature = "ucx"))]
+    return &["shm"];
+    #[cfg(feature = "ucx")]
     match ::ucx::Library::load() {
         Ok(_) => &["shm", "ucx"],
         Err(error) => {

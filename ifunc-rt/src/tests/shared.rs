@@ -68,6 +68,7 @@ fn every_connection_keeps_its_order() {
     order_holds(&unique("shm"), accepting().credits(8).ring(1 << 16), 50);
 }
 
+#[cfg(feature = "ucx")]
 #[test]
 fn every_connection_over_ucx_keeps_its_order() {
     if ::ucx::Library::load().is_ok() {

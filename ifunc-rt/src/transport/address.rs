@@ -1,8 +1,7 @@
 //! Addresses: `loopback:NAME`, `shm:NAME`, `ucx://HOST:PORT`, `ucx-put://HOST:PORT`, `ucx-worker:HEX`.
 
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 pub(crate) use super::worker_address::WorkerAddress;
@@ -175,17 +174,6 @@ impl fmt::Display for HostPort {
     }
 }
 
-impl HostPort {
-    /// An address of the host, of IPv4 if it has one.
-    pub(super) fn resolve(&self) -> io::Result<SocketAddr> {
-        let all: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
-        let four = all.iter().find(|address| address.is_ipv4());
-        four.or(all.first())
-            .copied()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +215,6 @@ mod tests {
         let Address::Ucx(at) = loopback else {
             panic!("{loopback}")
         };
-        assert_eq!(at.resolve().unwrap(), "[::1]:7".parse().unwrap());
+        assert_eq!((at.host.as_str(), at.port), ("::1", 7));
     }
 }

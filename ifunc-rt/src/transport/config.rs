@@ -120,6 +120,7 @@ pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectConfig {
     /// Time after which a target that vanished is given up.
+    #[cfg(feature = "ucx")]
     pub(crate) peer_timeout: Duration,
     /// What the source accepts, if it serves over this link too.
     pub(crate) serves: Option<Limits>,
@@ -128,6 +129,7 @@ pub(crate) struct ConnectConfig {
 impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
+            #[cfg(feature = "ucx")]
             peer_timeout: PEER_TIMEOUT,
             serves: None,
         }

@@ -27,6 +27,10 @@ mod event_fd;
 mod loopback;
 mod other;
 mod shm;
+#[cfg(feature = "ucx")]
+pub(crate) mod ucx;
+#[cfg(not(feature = "ucx"))]
+#[path = "without_ucx.rs"]
 pub(crate) mod ucx;
 pub(crate) mod worker_address;
 
@@ -59,6 +63,7 @@ pub(crate) enum Route {
     /// By its address.
     Address(Address),
     /// By an endpoint that the application has.
+    #[cfg(feature = "ucx")]
     Endpoint(ucx::Over),
 }
 
@@ -66,6 +71,7 @@ impl std::fmt::Display for Route {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Address(address) => address.fmt(f),
+            #[cfg(feature = "ucx")]
             Self::Endpoint(over) => std::fmt::Debug::fmt(over, f),
         }
     }
@@ -79,6 +85,7 @@ impl Route {
     pub(crate) fn connect(&self, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
         match self {
             Self::Address(address) => connect_with(address, config, deadline),
+            #[cfg(feature = "ucx")]
             Self::Endpoint(over) => over.connect(deadline),
         }
     }

@@ -140,8 +140,9 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
 }
 
 struct Messages {
-    worker: Worker<Answered>,
     outbox: Outbox,
+    /// The last to go: requests give their memory back to it.
+    worker: Worker<Answered>,
 }
 
 impl Caller for Messages {

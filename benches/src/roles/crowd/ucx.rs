@@ -98,9 +98,10 @@ pub(in crate::roles) fn target(mut starter: Starter) -> Result<()> {
 }
 
 struct Messages {
-    worker: Worker<Nothing>,
     all: Vec<(Endpoint, Window)>,
     size: usize,
+    /// The last to go: requests give their memory back to it.
+    worker: Worker<Nothing>,
 }
 
 impl Messages {

@@ -31,6 +31,7 @@ pub(in crate::roles) fn target(starter: Starter) -> Result<()> {
 
 struct Served {
     memory: Memory,
+    /// The last to go: requests give their memory back to it.
     worker: Worker<Nothing>,
 }
 
@@ -70,7 +71,6 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
 }
 
 struct Accesses {
-    worker: Worker<Nothing>,
     parts: Vec<Remote>,
     /// Places of what is read, used in turn.
     words: Vec<Vec<u8>>,
@@ -78,6 +78,8 @@ struct Accesses {
     /// Reads that are under way, the first one first: where the word will be, and what it must be.
     asked: VecDeque<(Request<Vec<u8>>, usize, u64)>,
     waiting: VecDeque<Request<&'static [u8; 8]>>,
+    /// The last to go: requests give their memory back to it.
+    worker: Worker<Nothing>,
 }
 
 impl Works for Accesses {

@@ -84,10 +84,11 @@ impl Handler for Served {
 }
 
 struct Messages {
-    worker: Worker<Served>,
     endpoint: Option<Endpoint>,
     answers: Sender,
     flushed: Sender,
+    /// The last to go: requests give their memory back to it.
+    worker: Worker<Served>,
 }
 
 impl Part for Messages {
@@ -238,9 +239,10 @@ impl Handler for Asks {
 }
 
 struct Asker {
-    worker: Worker<Asks>,
     aggregated: bool,
     parts: Vec<To>,
+    /// The last to go: requests give their memory back to it.
+    worker: Worker<Asks>,
 }
 
 /// What goes to a part.

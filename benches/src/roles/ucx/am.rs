@@ -33,7 +33,6 @@ pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
 }
 
 struct Messages {
-    worker: Worker<Received>,
     endpoint: Option<Endpoint>,
     /// Sends of those before this slot count as well: so many were sent.
     sent: u64,
@@ -44,6 +43,8 @@ struct Messages {
     /// What is sent that is not written anew has this sum.
     written: u64,
     window: Window,
+    /// The last to go: requests give their memory back to it.
+    worker: Worker<Received>,
 }
 
 /// What the callbacks write down.

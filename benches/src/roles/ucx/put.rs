@@ -48,7 +48,6 @@ pub(in crate::roles) fn run(starter: Starter) -> Result<()> {
 
 struct Puts {
     memory: Memory,
-    worker: Worker<Nothing>,
     other: Option<Remote>,
     /// Where payloads are put from.
     out: Vec<u8>,
@@ -67,6 +66,8 @@ struct Puts {
     before: u64,
     received: Count,
     under_way: Vec<UnderWay>,
+    /// The last to go: requests give their memory back to it.
+    worker: Worker<Nothing>,
 }
 
 /// A put that is under way: of the payload, or of one of the words.
