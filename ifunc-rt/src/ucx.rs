@@ -24,7 +24,7 @@
 //! # What the application must have set
 //!
 //! * `UCP_FEATURE_AM` in the context. `UCP_FEATURE_WAKEUP` is needed only to sleep: with it, say
-//!   [`wakeup(true)`](WorkerOptions::wakeup). Without it, whoever sleeps looks every millisecond.
+//!   [`wakeup(true)`](WorkerOptions::wakeup). Without it, a thread that sleeps polls every millisecond.
 //! * The same id of active messages on both sides. UCX 1.13 replaces a handler without a word: **that an id is used twice
 //!   cannot be found out.** Choose one that the application, and libraries that share the worker, do not use. UCX keeps a table as long as the largest.
 //! * Nothing else. `am_alignment` is not needed: what is not aligned is copied. Endpoints may have any mode of error
@@ -39,10 +39,10 @@
 //! A worker of `UCS_THREAD_MODE_SINGLE` is used by the thread that lent it alone: a source or target of it that is used on
 //! another one panics, and says so; what is dropped there is left for the next use on the right one. Futures then need
 //! [`Source::driver`](crate::Source::driver), since there is no other thread that could receive for them. With
-//! `UCS_THREAD_MODE_SERIALIZED` the application sees to it that nobody else uses the worker during a call of ifunc. With
+//! `UCS_THREAD_MODE_SERIALIZED` the application ensures that no other thread uses the worker during a call of ifunc. With
 //! `UCS_THREAD_MODE_MULTI` there is nothing to see to.
 //!
-//! # Who makes progress
+//! # Progress
 //!
 //! Our callbacks run in whichever call of `ucp_worker_progress` finds something, the application's included. They copy, and
 //! write down what happened; what follows is done by the next call of ifunc ([`Target::poll`](crate::Target::poll),
@@ -51,14 +51,14 @@
 //!
 //! By default calls of ifunc make progress, too, and then the application's callbacks run inside of them, while locks are
 //! held: **a callback of the application's must not call ifunc**, neither there, where the call would wait for itself and
-//! panics instead, nor in the application's own progress, during which UCX lets nobody make progress again. Where an
+//! panics instead, nor in the application's own progress, during which UCX allows no other progress. Where an
 //! application cannot promise that, or has a lock around its progress, it says
 //! [`progress(false)`](WorkerOptions::progress): only it calls `ucp_worker_progress`. Its callbacks may then call what does not
 //! wait, unless several threads use the worker: two of them would take UCX's lock and ifunc's in opposite orders. Blocking calls (`wait`, `flush`, a `send` without room, [`Source::over`](crate::Source::over))
 //! then end when *another* thread makes progress, and otherwise at their deadline; on a single thread use
 //! [`Worker::call`], [`Call::try_wait`](crate::Call::try_wait) and [`Target::poll`](crate::Target::poll).
 //!
-//! # Who owns what
+//! # Ownership
 //!
 //! Context, worker and endpoints stay the application's. An endpoint that was passed in is never closed by ifunc, nor is its error
 //! handler replaced; it must live as long as the source that goes over it, or until [`Worker::peer_gone`]. Endpoints that
@@ -74,7 +74,7 @@
 //!
 //! An endpoint's error handler is the application's. ifunc learns of a death from a send of its own that fails, or when the
 //! application says so: call [`Worker::peer_gone`] from where the handler's news is dealt with (not in the handler). An endpoint
-//! of `UCP_ERR_HANDLING_MODE_NONE` tells nobody; waits then end at their deadlines.
+//! of `UCP_ERR_HANDLING_MODE_NONE` reports nothing; waits then end at their deadlines.
 
 use std::io;
 use std::time::Instant;
@@ -95,7 +95,7 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// With the active messages of this id, which nobody else uses on the worker, and which is the same on both sides.
+    /// With the active messages of this id, which no other part of the program uses on the worker, and which is the same on both sides.
     pub fn new(am_id: u16) -> Self {
         Self {
             am_id,
@@ -166,7 +166,7 @@ impl Worker {
     /// # Safety
     /// Context and worker must be alive, belong together and to the `libucp.so.0` of this process, and stay alive until
     /// [`close`](Self::close) has returned `Ok`, or everything that was made of them is dropped. The context must have
-    /// `UCP_FEATURE_AM`, and `UCP_FEATURE_WAKEUP` if [`WorkerOptions::wakeup`] says so. Nobody else may use the id of active messages. The threads that use
+    /// `UCP_FEATURE_AM`, and `UCP_FEATURE_WAKEUP` if [`WorkerOptions::wakeup`] says so. No other part of the program may use the id of active messages. The threads that use
     /// the worker must keep to its thread mode, calls of ifunc included. A worker may be lent once at a time with one id.
     pub unsafe fn from_raw(
         context: ucp_context_h,
@@ -262,7 +262,7 @@ impl Connecting {
     /// The source, when the target has taken it; `None`: ask again, after progress was made.
     ///
     /// # Errors
-    /// The target refuses; nobody listens there, or answers, until [`SourceOptions::connect_timeout`] has passed.
+    /// The target refuses; no target listens there, or none answers, until [`SourceOptions::connect_timeout`] has passed.
     ///
     /// # Panics
     /// When the result was returned already.

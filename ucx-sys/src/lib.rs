@@ -19,7 +19,7 @@
 //! a debugger, one for SIGHUP, and an alternate stack for the loading thread. A library has no business there: those of the
 //! process, by which Rust tells a stack overflow, would be lost. [`Ucx::load`] puts back what was installed before, unless
 //! the environment says which handlers UCX shall have (`UCX_ERROR_SIGNALS`, `UCX_HANDLE_ERRORS` or `UCX_DEBUG_SIGNO` is set).
-//! With feature `link` UCX is loaded before `main` and nobody knows what was there: set `UCX_HANDLE_ERRORS=none` and
+//! With feature `link` UCX is loaded before `main` and what was there is unknown: set `UCX_HANDLE_ERRORS=none` and
 //! `UCX_DEBUG_SIGNO=0` where it matters, with both of which UCX installs nothing. (An empty `UCX_ERROR_SIGNALS` leaves the
 //! handler for SIGHUP and the stack.)
 //!

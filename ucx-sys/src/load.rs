@@ -178,7 +178,7 @@ mod run_time {
 
     /// Opens a library for good: UCX's threads and what runs at exit need it.
     fn open(library: &'static str) -> Result<ManuallyDrop<Library>, LoadError> {
-        // SAFETY: UCX's initialisers ask nothing of those who open it; the signal handlers are seen to.
+        // SAFETY: UCX's initialisers have no preconditions; the signal handlers are restored.
         let opened = unsafe { Library::open(Some(library), RTLD_NOW | RTLD_LOCAL) };
         opened.map(ManuallyDrop::new).map_err(|error| LoadError::Missing {
             library,

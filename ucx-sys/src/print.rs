@@ -15,7 +15,7 @@ fn printed(print: impl FnOnce(*mut FILE)) -> String {
         return String::new();
     }
     print(stream);
-    // SAFETY: the stream is open and used by nobody else; it leaves a string behind, which is this function's to free.
+    // SAFETY: the stream is open, and this function alone uses it; closing it leaves a string, which this function frees.
     unsafe {
         if libc::fclose(stream) != 0 || text.is_null() {
             libc::free(text.cast());

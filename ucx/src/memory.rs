@@ -23,7 +23,7 @@ const ALIGN: usize = 64;
 /// one byte and as many bytes.
 const KEY_PADDING: usize = 64 * 512;
 
-/// Memory that UCX allocated, and that peers reach who have its [key](Self::key). A peer may write it at any time: this side
+/// Memory that UCX allocated, and that peers with its [key](Self::key) reach. A peer may write it at any time: this side
 /// uses atomics and copies. When it is dropped, its worker gives it back at its next progress: close the endpoints of the peers
 /// first, or they may write what is used for something else by then.
 #[derive(Debug)]

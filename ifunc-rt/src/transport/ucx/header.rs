@@ -108,8 +108,8 @@ impl Head {
         self.words[0] as u8 == 0
     }
 
-    /// Whether its header is UCX's, too, and says by which endpoint it is to be answered: the receiver may not know the one who
-    /// sends it, nor its version.
+    /// Whether its header is UCX's, too, and says by which endpoint it is to be answered: the receiver may know neither the
+    /// sender nor its version.
     pub(super) fn is_of_the_handshake(&self) -> bool {
         let of_handshake = [Notice::Hello, Notice::Welcome, Notice::Refused];
         self.to == Name::NONE

@@ -1,9 +1,9 @@
 //! The lock of an engine.
 //!
-//! It is taken several times for every frame, nearly always by the only thread that uses the engine, and given back right behind
-//! a store into memory that a peer looks at. So giving it back is a plain store: an exchange, by which the usual locks learn whether
-//! somebody sleeps on them, would wait until the peer's cache has let go of that memory. Whoever finds it taken looks again, soon at
-//! first and then at times: most hold it for less than a microsecond; those that hold it for long are being connected or ended.
+//! It is taken several times for every frame, nearly always by the only thread that uses the engine, and released right after
+//! a store into memory that a peer polls. So the release is a plain store: an exchange, by which the usual locks learn whether
+//! a thread sleeps on them, would wait until the peer's cache has given that memory up. A thread that finds the lock taken polls it, soon at
+//! first and then with pauses: most threads hold it for less than a microsecond; those that hold it for long connect or close.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -21,13 +21,13 @@ pub(super) struct Lock<T> {
 // SAFETY: one thread at a time has the value: see `Held`.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// Until it is dropped, nobody else has the value.
+/// Exclusive access to the value, until it is dropped.
 pub(super) struct Held<'a, T> {
     lock: &'a Lock<T>,
 }
 
 impl<T> Lock<T> {
-    /// Looks at once, looks behind others who would run, and pauses from then on.
+    /// Polls without a pause, polls after a yield; then it pauses between polls.
     const LOOKS: u32 = 64;
     const YIELDS: u32 = 64;
     const PAUSE: Duration = Duration::from_micros(50);

@@ -17,9 +17,9 @@
 //!
 //! **Where it was tested.** Over TCP and shared memory only. On RDMA hardware it was not.
 //!
-//! **Who may connect.** Every process that reaches a UCX worker is trusted with its process's memory: over TCP and shared memory UCX
+//! **Trust.** Every process that reaches a UCX worker is trusted with its process's memory: over TCP and shared memory UCX
 //! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are not its own. A target listens on this host's
-//! loopback device unless told otherwise, and logs who can reach it. On loopback, that is every user of the host.
+//! loopback device unless told otherwise, and logs from where it can be reached. On loopback, that is every user of the host.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -122,8 +122,8 @@ impl Locked<'_> {
 
     /// An endpoint to a worker whose address came by other means. UCX contacts the worker later.
     pub(super) fn connect_to_worker(&mut self, address: &WorkerAddress) -> Result<Endpoint, Status> {
-        // SAFETY: what has the form of an address is taken for one: the user and the peers who say it are trusted with the process, as
-        // `docs/transports.md` says; a checksum keeps accidents away.
+        // SAFETY: bytes in the form of an address are trusted to be one: the user and the peers that send it are trusted with the process,
+        // as `docs/transports.md` says; a checksum keeps accidents away.
         unsafe { self.worker.connect_to_worker(address.as_bytes(), watched()) }
     }
 

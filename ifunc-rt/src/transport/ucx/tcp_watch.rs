@@ -148,7 +148,7 @@ mod tests {
         let mut found = BTreeSet::new();
         collect(outer.as_raw_fd(), DEPTH, &mut found);
         assert_eq!(found, [inner.as_raw_fd(), listener.as_raw_fd()].into());
-        // Nobody is silent who has nothing to answer.
+        // A peer that has nothing to acknowledge is not silent.
         let mut watch = Watch {
             timeout: Duration::ZERO,
             next: None,

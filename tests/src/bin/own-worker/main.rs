@@ -3,7 +3,7 @@
 //! other messages by tag, and active messages of another id.
 //!
 //! It prints the address of its worker, reads that of its peer, and at the end says what was counted. `own-worker LIBRARY ROUNDS
-//! [ifunc|application] [wakeup]`: who makes progress, and whether waits may sleep.
+//! [ifunc|application] [wakeup]`: what makes progress, and whether waits may sleep.
 
 mod application;
 

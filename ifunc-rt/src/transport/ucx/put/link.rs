@@ -214,7 +214,7 @@ impl Receiver {
         })
     }
 
-    /// The next frame, if there is one. Lets UCX work if nobody did since the last look.
+    /// The next frame, if there is one. Progresses UCX if no thread did since the last poll.
     fn next(&mut self) -> Result<Option<Landed>, LinkError> {
         if let Some(landed) = self.look()? {
             return Ok(Some(landed));

@@ -18,7 +18,7 @@
 //!
 //! **Credits** are one word in the sender's memory, which the receiver puts: one put at a time, or an older one might land last.
 //!
-//! **Sleep.** Puts land without a sound, so whoever is about to sleep announces it ([`sleeping`]), and the other side, when it sees
+//! **Sleep.** Puts land without a sound, so a side that is about to sleep announces it ([`sleeping`]), and the other side, when it sees
 //! that behind its next put, rings by active message.
 //!
 //! **When to use it.** On RDMA hardware, where a put needs nothing of the other side, and to compare with the papers. Over TCP
@@ -26,7 +26,7 @@
 //!
 //! **A peer may write its ring at any time**, so words are copied once and judged as copies, and places are computed from this
 //! side's own counters. Bodies are copied by the layers above. Remote keys are for UCX to judge, which fails on some bytes that
-//! are no key: whoever reaches a worker is trusted with its process, as over `ucx`.
+//! are not a key: a process that reaches a worker is trusted with the worker's process, as over `ucx`.
 
 mod announcing;
 pub(super) mod layout;

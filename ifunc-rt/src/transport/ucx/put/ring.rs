@@ -247,7 +247,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
         /// Frames of any lengths, held for any time: what is held is never written over, both sides agree where
-        /// everything is, and nobody is stuck while everything that came is released.
+        /// everything is, and no side is stuck while everything that came is released.
         #[test]
         fn both_sides_agree_lap_after_lap(
             lens in proptest::collection::vec((0..=SMALL.max_body(), 0..4usize), 1..200),

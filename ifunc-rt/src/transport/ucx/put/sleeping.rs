@@ -2,16 +2,16 @@
 //!
 //! A put lands without a sound, and it may be under way when its receiver looks for the last time. So:
 //!
-//! * whoever puts something first says in a word of its own memory that it does (*posted*), and behind that, after a fence,
+//! * a side that puts something first writes into a word of its own memory that it does (*posted*), and then, after a fence,
 //!   looks at a word in which its peer announces sleeps. If there is an announcement that it has not answered, it rings, by active
 //!   message, once for each announcement;
-//! * whoever is about to sleep puts an announcement, waits until it has landed (flush), and then gets the peer's *posted*.
+//! * a side that is about to sleep puts an announcement, waits until it has landed (flush), and then gets the peer's *posted*.
 //!
 //! Either the peer saw the announcement behind its put, and rings; or its look came before the announcement landed, so that *posted*
 //! was written before that, too, and the get, which was sent after it landed, shows it. The sleeper sleeps if it has seen
 //! everything that was posted. Otherwise it knows that something is about to land, and stays awake for it.
 //!
-//! An announcement holds until it is answered: sleeping again is free as long as nobody rang, and nothing has to be taken back.
+//! An announcement holds until it is answered: sleeping again is free until the peer rings, and nothing has to be taken back.
 
 use super::layout::Posted;
 use crate::transport::ucx::header::Credits;

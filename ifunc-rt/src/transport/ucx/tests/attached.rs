@@ -94,7 +94,7 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     );
     let over_there = over(&lent_here, &ep);
 
-    // Nobody listens there yet: that is said, and is no reason to give up.
+    // No target listens there yet: the source is told, and may try again.
     let mut calling = over_there.call().unwrap();
     let error = wait_for("an answer", || {
         lent_there.poll();

@@ -138,7 +138,7 @@ fn accept(listener: &mut dyn Listener) -> Link {
         if let Some(link) = listener.accept() {
             return link;
         }
-        assert!(wait_readable(listener.bell(), deadline), "nobody connected");
+        assert!(wait_readable(listener.bell(), deadline), "no source connected");
     }
 }
 

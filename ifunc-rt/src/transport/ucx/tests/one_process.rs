@@ -250,7 +250,7 @@ fn a_target_that_sleeps_is_rung(way: Way) {
             if target.rx.arm() && listener.accept().is_none() {
                 assert!(
                     wait_readable(listener.bell(), deadline),
-                    "nobody rang in round {n}"
+                    "no wake-up in round {n}"
                 );
             }
             target.rx.disarm();
@@ -281,7 +281,7 @@ fn a_source_that_sleeps_is_rung(way: Way) {
                         source.waiter.sleep(deadline, None);
                     }
                     source.rx.disarm();
-                    assert!(Instant::now() < deadline, "nobody rang in round {n}");
+                    assert!(Instant::now() < deadline, "no wake-up in round {n}");
                 }
             });
             send(&mut target, &content(n, 3000)).unwrap().unwrap();

@@ -287,7 +287,7 @@ fn killed_sources_leave_nothing_and_harm_nobody(way: Way) {
             (seen > 50 && starter.is_finished()).then_some(())
         });
         let mut other = starter.join().unwrap();
-        // Once it is killed in the middle of something that nobody takes.
+        // Once it is killed in the middle of something that the other side does not receive.
         other.kill();
         let killed = Instant::now();
         wait_for("its end", || {

@@ -1,4 +1,4 @@
-//! Those who are no source, or were one and are none any more: clients of UCX that say anything.
+//! Unauthenticated peers: clients of UCX that are not sources, or not any more, and send anything.
 
 use crate::transport::ConnectConfig;
 use ::ucx::Library;
@@ -87,7 +87,7 @@ pub(super) fn frame(sequence: u32, len: usize) -> Head {
     }
 }
 
-/// A target throws out whoever sends this to it, behind the handshake if there is one, and serves the others on.
+/// A target closes the connection of a peer that sends this, after the handshake if there is one, and goes on serving the others.
 fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
     throws_out_by(Way::Messages, what, greets, say);
 }
@@ -219,7 +219,8 @@ fn who_breaks_the_protocol_is_thrown_out() {
     });
 }
 
-/// Whoever says another name than it was told is heard by nobody, be the number in it another's; its own name goes on.
+/// Messages with another name than the peer was told are dropped, also where the number in it is another connection's; its own name
+/// still works.
 #[test]
 fn what_is_said_to_another_name_is_dropped() {
     if !has_ucx() {
@@ -369,8 +370,7 @@ fn whoever_leaves_in_the_middle_of_a_handshake_is_forgotten() {
     source.join().unwrap().unwrap();
 }
 
-/// Somebody who tries which ports are open. (UCX 1.13 aborts its process on some bytes that are none of its own: whoever reaches
-/// it is trusted.)
+/// A port scan. (UCX 1.13 aborts its process on some bytes that are not its own: a process that reaches it is trusted.)
 #[test]
 fn whoever_connects_and_says_nothing_harms_nobody() {
     if !has_ucx() {
@@ -394,7 +394,7 @@ fn whoever_connects_and_says_nothing_harms_nobody() {
     source.join().unwrap().unwrap();
 }
 
-/// Credits are what a peer says: whoever gives them for frames that it never fetches gets no more than a few at a time.
+/// Credits are what a peer claims: a peer that gives them for frames that it never fetches gets a bounded number at a time.
 #[test]
 fn who_credits_what_it_never_read_takes_no_memory() {
     const SLOTS: u32 = 2;
@@ -408,12 +408,15 @@ fn who_credits_what_it_never_read_takes_no_memory() {
         peer.look(|_| ());
         listener.accept()
     });
-    // So large that it is fetched by whoever wants it.
+    // So large that the receiver fetches it.
     let body = vec![7; link.tx.max_body()];
     let mut sent = 0;
     while let Some(n) = send(&mut link, &body).unwrap() {
         sent = n;
-        assert!(sent <= 2 * SLOTS, "{sent} frames wait that nobody fetches");
+        assert!(
+            sent <= 2 * SLOTS,
+            "{sent} frames wait that the peer does not fetch"
+        );
         let credits = Credits {
             frames: n,
             units: units(body.len()).wrapping_mul(n),
@@ -434,7 +437,7 @@ fn who_credits_what_it_never_read_takes_no_memory() {
     });
 }
 
-/// As many peers as are let in before they say what they are: the next is sent away, told from nobody there, and there
+/// As many half-open connections as there may be: the next is rejected, which differs from no target listening, and there
 /// is room again when one of them has gone.
 #[test]
 fn a_full_door_sends_away_and_opens_again() {
@@ -487,7 +490,7 @@ fn a_full_door_sends_away_and_opens_again() {
         engine.lock().forget(id);
     }
     let source = std::thread::spawn(move || wait_for("room", || connect(&to, soon()).ok()).waiter.is_gone());
-    let target = wait_for("somebody who is let in", || {
+    let target = wait_for("a source that is accepted", || {
         engine.lock().progress();
         listener.accept()
     });
@@ -518,7 +521,7 @@ fn credits_that_are_owed_are_paid() {
             |locked: &mut Locked<'_>| matches!(locked.state.connections[&peer.id].stage, Stage::Open { .. });
         peer.look(open).then_some(())
     });
-    // So large that they are fetched by whoever wants them: they stay under way while the target takes nothing.
+    // So large that the receiver fetches them: they stay under way while the target polls nothing.
     let body = vec![7; link.tx.max_body()];
     for n in 1..=2 {
         if let Stage::Open { out, .. } = &mut peer

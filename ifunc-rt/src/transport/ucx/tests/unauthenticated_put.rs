@@ -1,4 +1,4 @@
-//! Those who have a target's ring and write into it what they like.
+//! Peers that have a target's ring and write anything into it.
 
 use ifunc_abi::frame::commit_word as first_word;
 
@@ -91,7 +91,7 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
     };
     let word = credits.pack().to_le_bytes();
     peer.engine.lock().put_anything(peer.id, &word, CREDITS);
-    // Nobody looks before there is no room by the credits that are known.
+    // The sender polls for credits only when those that it knows are used up.
     let gone = wait_for("the end", || {
         peer.look(|_| ());
         listener.accept();
@@ -132,7 +132,10 @@ fn who_always_sleeps_is_not_rung_without_limit() {
             locked.answer(source.id);
         }
         let more = under_way(&locked) - before;
-        assert!(more <= 2 * 2, "{more} bells that nobody takes are under way");
+        assert!(
+            more <= 2 * 2,
+            "{more} doorbells that the peer does not receive are under way"
+        );
         let connection = &locked.state.connections[&source.id];
         assert!(connection.owes_credits, "not one too many");
     }

@@ -1,5 +1,5 @@
-//! UCX without us, doing the same: connect, send active messages of the same sizes, leave; be killed. What it leaks, nobody
-//! above it can give back, and our transport is judged by what it takes beyond that.
+//! UCX without ifunc, doing the same: connect, send active messages of the same sizes, close; be killed. What UCX leaks, no layer
+//! above it can give back, and our transport is measured by what it takes beyond that.
 
 mod source;
 mod target;
