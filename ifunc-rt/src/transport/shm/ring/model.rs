@@ -17,7 +17,7 @@ use loom::thread;
 use super::consumer::Consumer;
 use super::producer::Producer;
 use super::shared::Shared;
-use crate::transport::{Inbound, LinkError, Outbound, RingSize};
+use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 const SIZE: RingSize = RingSize { slots: 2, data: 256 };
 const PRODUCER: usize = 0;
