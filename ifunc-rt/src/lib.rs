@@ -44,9 +44,11 @@ extern crate self as ifunc_rt;
 #[macro_use]
 mod failpoint;
 
+mod driver;
 mod observe;
 mod policy;
 pub mod rendezvous;
+mod serve;
 mod source;
 mod target;
 pub mod test;
@@ -63,13 +65,14 @@ use ifunc_exec::fingerprint;
 pub use ifunc_exec::{DebugInfo, DuplicateExport, InvalidSoname, NamedSet};
 pub use observe::StatsHandle;
 pub use policy::{ImageInfo, SourceInfo};
+pub use serve::doorbell::StopHandle;
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
     Aggregation, Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Progress,
     Registered, Source, SourceError, SourceOptions, StatsError,
 };
-pub use target::{ServeEnd, ServeError, Serving, StopHandle, Target, TargetBuilder, TargetError};
+pub use target::{ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError};
 pub use transport::address::{Address, AddressError, HostPort};
 pub use transport::worker_address::WorkerAddress;
 pub use transport::{ConnectError, ListenError};

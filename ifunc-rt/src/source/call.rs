@@ -9,11 +9,13 @@ use ifunc::payload::DecodeError;
 use ifunc_abi::status::Status;
 
 use super::completion::{Completion, explain};
+use super::connection::Connection;
 use super::error::Error;
 use super::handle::Handle;
-use super::patience::after;
-use super::task::Task;
-use super::waiting::Want;
+use super::shared;
+use crate::driver::backoff::after;
+use crate::driver::future::Task;
+use crate::driver::state::Want;
 
 /// A call under way. Dropping it drops the answer; the invocation runs all the same.
 ///
@@ -84,7 +86,7 @@ impl<A> Call<A> {
         assert!(self.token != 0, "the result of this call was taken already");
         self.leave();
         // The clock is only looked at when there is something to wait for.
-        let first = self.handle.source().lock().try_take(self.token);
+        let first = self.handle.source().lock().connection.try_take(self.token);
         let completion = match first {
             Some(result) => {
                 self.token = 0;
@@ -99,7 +101,7 @@ impl<A> Call<A> {
     fn wait_longer(&mut self, timeout: Option<Duration>) -> Result<Completion, Error> {
         let deadline = timeout.map_or_else(|| self.handle.deadline(), after);
         let shared = self.handle.source().shared();
-        let result = shared.wait(self.token, deadline, self.handle.name());
+        let result = shared.complete(self.token, deadline, self.handle.name());
         if !matches!(result, Err(Error::Timeout { .. })) {
             self.token = 0;
         }
@@ -139,10 +141,10 @@ impl<A> Call<A> {
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         assert!(self.token != 0, "the result of this call was taken already");
         let source = self.handle.source();
-        let mut result = source.lock().try_take(self.token);
+        let mut result = source.lock().connection.try_take(self.token);
         if result.is_none() {
-            source.shared().nudge();
-            result = source.lock().try_take(self.token);
+            source.shared().try_reconnect();
+            result = source.lock().connection.try_take(self.token);
         }
         let result = result?;
         self.leave();
@@ -170,7 +172,7 @@ impl<A> Call<A> {
     #[inline]
     fn leave(&mut self) {
         if let Some(mut task) = self.task.take()
-            && task.waits()
+            && task.is_parked()
         {
             task.leave(&mut self.handle.source().lock());
         }
@@ -193,22 +195,23 @@ impl<A> Future for Call<A> {
         let token = this.token;
         assert!(token != 0, "the result of this call was taken already");
         if this.task.is_none() {
-            let first = this.handle.source().lock().try_take(token);
+            let first = this.handle.source().lock().connection.try_take(token);
             if let Some(result) = first {
                 this.token = 0;
                 let result = result.map_err(|error| *error);
                 return Poll::Ready(result.and_then(|completion| this.finish(completion)));
             }
         }
-        let (shared, what) = (this.handle.source().shared(), this.handle.name());
+        let shared = this.handle.source().shared();
         let task = this
             .task
-            .get_or_insert_with(|| Box::new(Task::with_timeout(this.handle.timeout())));
-        let result = ready!(
-            task.poll(shared, context, what, Want::Completion(token), |connection| {
-                connection.try_take(token).transpose().map_err(|error| *error)
-            })
-        );
+            .get_or_insert_with(|| Box::new(Task::new(this.handle.timeout())));
+        let take = &mut |connection: &mut Connection| {
+            let done = connection.try_take(token).transpose();
+            done.map_err(|error| *error)
+        };
+        let result = ready!(task.poll(shared, context, Want::Completion(token), take));
+        let result = result.map_err(|ended| shared::explain(ended, this.handle.name()));
         match &result {
             Err(Error::Timeout { .. } | Error::NoThread { .. }) => task.restart(),
             _ => this.token = 0,
@@ -224,7 +227,7 @@ impl<A> Drop for Call<A> {
             if let Some(task) = &mut self.task {
                 task.leave(&mut state);
             }
-            state.abandon(self.token);
+            state.connection.abandon(self.token);
         }
     }
 }

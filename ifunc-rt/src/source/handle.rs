@@ -13,9 +13,9 @@ use super::connection::Submission;
 use super::error::Error;
 use super::library::{Entries, Library};
 use super::message::{LoadedMessage, Message};
-use super::patience::after;
-use super::submit::Submit;
-use super::waiting::{Shared, Want};
+use super::submit::submit;
+use crate::driver::backoff::after;
+use crate::driver::state::Want;
 
 /// What typed and named handles share: an image bound to a handle of the connection.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ struct Bound {
 
 impl Handle {
     pub(super) fn new(source: Source, library: Arc<Library>, align: usize) -> Self {
-        let index = source.lock().bind(Arc::clone(&library));
+        let index = source.lock().connection.bind(Arc::clone(&library));
         Self {
             bound: Arc::new(Bound {
                 source,
@@ -60,7 +60,7 @@ impl Handle {
     }
 
     fn carrying_code(&self) -> Self {
-        self.source().lock().carry(self.bound.index);
+        self.source().lock().connection.carry(self.bound.index);
         Self {
             carries_code: true,
             aggregated: false,
@@ -69,7 +69,9 @@ impl Handle {
     }
 
     fn aggregated(&self) -> Self {
-        self.source().shared().send_in_time();
+        let source = self.source();
+        let delay = source.lock().connection.options().aggregation.delay;
+        source.shared().start_timer(delay);
         Self {
             aggregated: true,
             carries_code: false,
@@ -137,11 +139,8 @@ impl Handle {
     ) -> Result<u64, Error> {
         if !self.aggregated {
             let at = (self.bound.index, self.bound.align);
-            // Nobody is woken by it, so that this lock need not look for whom to wake.
-            let inside = self.source().shared().state().lock_as_owner();
-            let done = inside.map(|mut inside| {
-                inside.with(|connection| connection.submit_at_once(at, bound, wants, encode))
-            });
+            let state = self.source().shared().try_lock_biased();
+            let done = state.map(|mut state| state.connection.submit_at_once(at, bound, wants, encode));
             match done {
                 Some(Ok(token)) => return Ok(token),
                 Some(Err(Some(error))) => return Err(*error),
@@ -174,19 +173,20 @@ impl Handle {
         let mut submission = self.submission(bound, wants, encode);
         let source = self.source();
         // The clock is only looked at when there is something to wait for.
-        let mut connection = source.lock();
+        let mut state = source.lock();
+        let connection = &mut state.connection;
         let first = connection.try_submit(&mut submission)?;
         if let Some(token) = first
             && (connection.is_idle() || self.aggregated)
         {
             return Ok(token);
         }
-        drop(connection);
+        drop(state);
         let token = match first {
             Some(token) => token,
             None if !block => {
-                source.shared().nudge();
-                let second = source.lock().try_submit(&mut submission)?;
+                source.shared().try_reconnect();
+                let second = source.lock().connection.try_submit(&mut submission)?;
                 return second.ok_or_else(|| Error::WouldBlock {
                     what: self.name().to_owned(),
                 });
@@ -194,18 +194,18 @@ impl Handle {
             None => {
                 failpoint!("source.no_room");
                 let shared = source.shared();
-                shared.retry(self.deadline(), self.name(), Want::Room, |connection| {
+                shared.retry(self.deadline(), self.name(), Want::Credit, |connection| {
                     connection.try_submit(&mut submission)
                 })?
             }
         };
         if block && !self.aggregated {
             let shared = source.shared();
-            let drained = shared.retry(self.deadline(), self.name(), Want::Room, |connection| {
+            let drained = shared.retry(self.deadline(), self.name(), Want::Credit, |connection| {
                 Ok(connection.try_drain().then_some(()))
             });
             if let Err(error) = drained {
-                source.lock().abandon(token);
+                source.lock().connection.abandon(token);
                 return Err(error);
             }
         }
@@ -215,7 +215,7 @@ impl Handle {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        self.source.lock().unbind(self.index);
+        self.source.lock().connection.unbind(self.index);
     }
 }
 
@@ -373,7 +373,7 @@ impl<F: Ifunc> Registered<F> {
     }
 
     async fn submit_async(&self, payload: &F::Payload<'_>, wants: bool) -> Result<u64, Error> {
-        Submit::new(&self.handle, F::bound(payload), wants, |room: &mut [u8]| {
+        submit(&self.handle, F::bound(payload), wants, |room: &mut [u8]| {
             encode::<F>(payload, room)
         })
         .await
@@ -542,7 +542,7 @@ impl Loaded {
 
     async fn submit_async(&self, source_args: &[u8], wants: bool) -> Result<u64, Error> {
         let bound = self.bound(source_args);
-        Submit::new(&self.handle, bound, wants, |room: &mut [u8]| {
+        submit(&self.handle, bound, wants, |room: &mut [u8]| {
             self.encode(source_args, &mut room[..bound])
         })
         .await

@@ -7,7 +7,7 @@ use ifunc::payload::Ifunc;
 use super::call::Call;
 use super::error::Error;
 use super::handle::{Handle, Loaded};
-use super::submit::Submit;
+use super::submit::submit;
 use ifunc_proto::buffer::AlignedBuffer;
 
 /// Handle and payload: what typed and named messages share.
@@ -45,7 +45,7 @@ impl Encoded {
 
     async fn submit_async(&self, wants: bool) -> Result<u64, Error> {
         let payload = self.payload.as_slice();
-        Submit::new(&self.handle, payload.len(), wants, |room: &mut [u8]| {
+        submit(&self.handle, payload.len(), wants, |room: &mut [u8]| {
             room[..payload.len()].copy_from_slice(payload);
             Ok(payload.len())
         })

@@ -1,6 +1,5 @@
 //! The sending side: finds images, sends them ahead of their first use, and brings answers back.
 
-mod bell;
 mod call;
 mod completion;
 mod connection;
@@ -8,23 +7,13 @@ mod driver;
 mod embed;
 mod error;
 mod handle;
-mod helm;
 mod library;
 mod message;
-#[cfg(all(test, loom))]
-mod model;
 mod options;
-mod owned;
-mod parker;
-mod patience;
-mod receiver;
 pub(crate) mod search;
 mod shared;
 mod stats;
 mod submit;
-mod task;
-mod timer;
-mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,12 +33,12 @@ pub use stats::StatsError;
 use connection::Connection;
 use handle::Handle;
 use library::{Entries, Library};
-use patience::after;
 use shared::SharedConnection;
-#[cfg(test)]
-use waiting::Waited;
-use waiting::{Inside, Shared, Want};
 
+use crate::driver::backoff::after;
+#[cfg(test)]
+use crate::driver::driven::Driven;
+use crate::driver::state::{Locked, Want};
 use crate::transport::ConnectError;
 #[cfg(feature = "ucx")]
 use crate::transport::Link;
@@ -115,7 +104,7 @@ impl Source {
     /// As [`connect`](Self::connect).
     pub fn connect_with(address: &str, options: SourceOptions) -> Result<Self, SourceError> {
         let address: Address = address.parse()?;
-        Self::of(Connection::connect(Route::Address(address), options)?, options)
+        Self::of(Connection::connect(Route::Address(address), options)?)
     }
 
     /// Connects to the target that [listens](crate::TargetBuilder::listen_on) on the worker at the other end of an
@@ -134,20 +123,20 @@ impl Source {
     pub unsafe fn over(worker: &Worker, ep: ucp_ep_h, options: SourceOptions) -> Result<Self, SourceError> {
         // SAFETY: the caller's promise.
         let route = Route::Endpoint(unsafe { worker.over(ep) });
-        Self::of(Connection::connect(route, options)?, options)
+        Self::of(Connection::connect(route, options)?)
     }
 
     #[cfg(feature = "ucx")]
     pub(crate) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, SourceError> {
-        Self::of(Connection::of_link(route, link, options)?, options)
+        Self::of(Connection::of_link(route, link, options)?)
     }
 
-    fn of(connection: Connection, options: SourceOptions) -> Result<Self, SourceError> {
-        let shared = SharedConnection::new(connection);
+    fn of(connection: Connection) -> Result<Self, SourceError> {
+        let config = connection.driver_config();
+        let shared = Arc::new(SharedConnection::new(connection, config));
         let users = Arc::new(Users(Arc::clone(&shared)));
-        if options.progress == Progress::Thread {
-            shared.lock().receiver_starts();
-            receiver::start(&shared).map_err(|source| ConnectError::Io {
+        if config.always {
+            shared.start_background().map_err(|source| ConnectError::Io {
                 doing: "starting the thread that makes progress".into(),
                 source,
             })?;
@@ -259,10 +248,10 @@ impl Source {
 
     fn flush_until(&self, deadline: Instant) -> Result<(), Error> {
         let shared = &self.shared;
-        let token = shared.retry(deadline, FLUSH, Want::Room, Connection::try_sync)?;
-        let waited = shared.wait(token, deadline, FLUSH);
+        let token = shared.retry(deadline, FLUSH, Want::Credit, Connection::try_sync)?;
+        let waited = shared.complete(token, deadline, FLUSH);
         if matches!(waited, Err(Error::Timeout { .. })) {
-            self.lock().abandon(token);
+            self.lock().connection.abandon(token);
         }
         waited?;
         self.say_reports()
@@ -273,7 +262,7 @@ impl Source {
     /// # Errors
     /// As [`flush`](Self::flush), and [`Error::NoThread`].
     pub async fn flush_async(&self) -> Result<(), Error> {
-        submit::Flush::new(self).await?;
+        submit::flush(self).await?;
         self.say_reports()
     }
 
@@ -283,11 +272,12 @@ impl Source {
     /// # Errors
     /// No room until then: it is sent as soon as there is. The target gone.
     pub fn push(&self) -> Result<(), Error> {
-        if self.lock().try_push() {
+        if self.lock().connection.try_push() {
             return Ok(());
         }
         let push = |connection: &mut Connection| Ok(connection.try_push().then_some(()));
-        self.shared.retry(self.shared.deadline(), PUSH, Want::Room, push)
+        self.shared
+            .retry(self.shared.deadline(), PUSH, Want::Credit, push)
     }
 
     /// Takes the receiving for this source's futures into an event loop of the caller's.
@@ -307,14 +297,18 @@ impl Source {
     /// endpoint, such as `sysv/memory tcp/lo`; else `shm` or `loopback`. Empty while there is no connection.
     #[must_use]
     pub fn transport(&self) -> String {
-        let waiter = self.lock().waiter();
+        let waiter = self.lock().connection.waiter();
         waiter.map_or_else(String::new, |waiter| waiter.carried_by())
     }
 
     /// Calls that are not done or not taken, futures, waits for room and threads that wait. For tests.
     #[cfg(test)]
     pub(crate) fn remains(&self) -> [usize; 4] {
-        self.lock().remains()
+        {
+            let state = self.lock();
+            let [futures, credit, threads] = state.waiters();
+            [state.connection.taken(), futures, credit, threads]
+        }
     }
 
     /// How much was taken in. For tests: it makes no progress.
@@ -326,11 +320,11 @@ impl Source {
     /// Whether there is a link, as far as is known. For tests: it makes no progress.
     #[cfg(test)]
     pub(crate) fn is_connected(&self) -> bool {
-        self.lock().is_connected()
+        self.lock().connection.is_connected()
     }
 
     fn say_reports(&self) -> Result<(), Error> {
-        let mut reports = self.lock().take_reports();
+        let mut reports = self.lock().connection.take_reports();
         let first = reports.pop_front();
         for other in reports {
             tracing::warn!(other = %other.explain(), "an earlier send did not end well");
@@ -339,7 +333,7 @@ impl Source {
     }
 
     #[inline]
-    fn lock(&self) -> Inside<'_, Connection> {
+    fn lock(&self) -> Locked<'_, Connection> {
         self.shared.lock()
     }
 
@@ -359,7 +353,7 @@ struct Users(Arc<SharedConnection>);
 
 impl Drop for Users {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.end();
     }
 }
 

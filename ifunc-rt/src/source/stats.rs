@@ -9,8 +9,8 @@ use ifunc_abi::status::{Rejection, Status};
 use super::Source;
 use super::completion::Completion;
 use super::error::Error;
-use super::patience::after;
-use super::waiting::Want;
+use crate::driver::backoff::after;
+use crate::driver::state::Want;
 
 /// What the question is called in errors.
 pub(super) const STATS: &str = "the question for what the target has counted";
@@ -83,12 +83,12 @@ impl Source {
         loop {
             // Less than 16 MiB.
             let offset = reading.bytes.len() as u32;
-            let token = shared.retry(deadline, STATS, Want::Room, |connection| {
+            let token = shared.retry(deadline, STATS, Want::Credit, |connection| {
                 connection.try_ask(offset)
             })?;
-            let page = shared.wait(token, deadline, STATS);
+            let page = shared.complete(token, deadline, STATS);
             if matches!(page, Err(Error::Timeout { .. })) {
-                self.lock().abandon(token);
+                self.lock().connection.abandon(token);
             }
             match reading.page(&page?)? {
                 Read::All(stats) => return Ok(*stats),

@@ -1,43 +1,38 @@
 //! The receiving side: installs what sources send and runs it on its own data.
 
-mod bells;
 #[cfg(test)]
 pub(crate) mod bench;
 mod builder;
 mod connection;
-mod crew;
 mod environment;
 mod replies;
-mod roster;
 mod serving;
+mod shared;
 
 use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Stats;
 use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
 
-pub use bells::StopHandle;
 pub use builder::{TargetBuilder, TargetError};
 pub use serving::{ServeEnd, ServeError, Serving};
 
-use bells::Bells;
-use connection::Argument;
-use roster::Roster;
+use connection::{Argument, Connection};
 
+use crate::driver::backoff::{Backoff, Next};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, SourceInfo, TargetType};
+use crate::serve::SPIN;
+use crate::serve::doorbell::{StopHandle, TargetDoorbell};
+use crate::serve::scheduler::{Scheduled, Scheduler};
 use crate::source::search;
-use crate::transport::Listener;
-
-/// How long [`Target::serve`] looks for work before it sleeps: longer than a wake-up takes.
-const SPIN: Duration = Duration::from_micros(100);
+use crate::transport::{Key, Listener};
 
 /// A target: listens, installs and runs.
 ///
@@ -62,13 +57,13 @@ const SPIN: Duration = Duration::from_micros(100);
 /// serve where the ifuncs take `&T`: [`serve_shared`](Self::serve_shared), [`spawn_shared`](Self::spawn_shared).
 pub struct Target {
     // Connections hold images, which the executor's memory outlives: dropped in this order.
-    roster: Roster,
+    scheduler: Scheduler<Connection>,
     host: Host,
     entry: ExecThread,
     /// The thread that mapped the entry's stack.
     home: ThreadId,
     listener: Box<dyn Listener>,
-    bells: Bells,
+    doorbell: TargetDoorbell,
     target_type: Option<(TypeId, TargetType)>,
 }
 
@@ -111,7 +106,7 @@ impl Target {
             .thread()
             .map_err(TargetError::os("map a stack for injected code"))?;
         Ok(Self {
-            roster: Roster::default(),
+            scheduler: Scheduler::default(),
             host: Host {
                 policy: builder.policy,
                 executor,
@@ -123,7 +118,8 @@ impl Target {
             },
             entry,
             home: thread::current().id(),
-            bells: Bells::new(listener.bell()).map_err(TargetError::os("make an epoll instance"))?,
+            doorbell: TargetDoorbell::new(listener.bell())
+                .map_err(TargetError::os("make an epoll instance"))?,
             listener,
             target_type: None,
         })
@@ -138,13 +134,13 @@ impl Target {
     /// Number of connected sources.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.roster.len()
+        self.scheduler.len()
     }
 
     /// Number of connections that a look looks at.
     #[cfg(test)]
     pub(crate) fn looked_at(&self) -> usize {
-        self.roster.looked_at()
+        self.scheduler.active()
     }
 
     /// Number of installed images.
@@ -174,15 +170,21 @@ impl Target {
             target: (&raw mut *target).cast(),
             shared: false,
         };
+        self.gather();
         let Self {
-            roster,
+            scheduler,
             host,
             entry,
             listener,
             ..
         } = self;
-        roster.gather(&mut **listener, host);
-        roster.poll(&mut **listener, host, &mut host.executor.session(entry), argument)
+        let mut session = host.executor.session(entry);
+        scheduler.poll(&mut **listener, |connection| {
+            connection
+                .poll(host, &mut session, argument)
+                .map_err(|end| connection.ended(&end))
+                .ok()
+        })
     }
 
     /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
@@ -203,36 +205,25 @@ impl Target {
         mut done: impl FnMut(&T) -> bool,
     ) -> Result<(), TargetError> {
         self.move_in()?;
-        let mut idle_since: Option<Instant> = None;
-        let pace = self.listener.pace();
-        let mut looks = 0u32;
-        while !self.bells.stopped() {
+        let mut backoff = Backoff::new(self.listener.pace(), SPIN);
+        while !self.doorbell.is_stopped() {
             if self.poll(target) > 0 {
-                idle_since = None;
-                looks = 0;
+                backoff.reset();
                 if done(target) {
                     break;
                 }
                 continue;
             }
-            // No pause between two looks: it would cost as much as a cache line's way. And the clock costs more than
-            // a look.
-            looks += 1;
-            if looks < pace {
-                continue;
-            }
-            looks = 0;
-            if idle_since.get_or_insert_with(Instant::now).elapsed() < SPIN {
+            if backoff.next() == Next::Poll {
                 continue;
             }
             if self.arm() {
                 failpoint!("target.sleep");
-                self.bells
-                    .sleep(None)
-                    .map_err(TargetError::os("wait for sources"))?;
+                let slept = self.doorbell.sleep();
+                slept.map_err(TargetError::os("wait for sources"))?;
             }
             self.disarm();
-            idle_since = None;
+            backoff.reset();
         }
         Ok(())
     }
@@ -254,17 +245,18 @@ impl Target {
     ///
     /// The loop is: `poll` until it returns 0; `arm`; if that says `true`, wait; `disarm`; again.
     pub fn arm(&mut self) -> bool {
-        let Self {
-            roster,
-            host,
-            listener,
-            bells,
-            ..
-        } = self;
-        listener.arm();
-        // Also where one says no: the others' bells are looked after.
-        let quiet = roster.rest(&mut **listener);
-        !roster.gather(&mut **listener, host) && quiet && !bells.stopped()
+        self.listener.arm();
+        // Also if a connection has something: the others are parked, and ring.
+        let is_quiet = self.scheduler.park_all(&mut *self.listener);
+        !self.gather() && is_quiet && !self.doorbell.is_stopped()
+    }
+
+    /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
+    fn gather(&mut self) -> bool {
+        let host = &self.host;
+        self.scheduler.gather(&mut *self.listener, |number, link| {
+            Connection::new(number, link, host)
+        })
     }
 
     /// Takes the announcement of [`arm`](Self::arm) back.
@@ -277,7 +269,7 @@ impl Target {
     #[must_use]
     pub fn transports(&self) -> Vec<(SourceInfo, String)> {
         let mut all: Vec<_> = self
-            .roster
+            .scheduler
             .iter()
             .map(|connection| (*connection.source(), connection.carried_by()))
             .collect();
@@ -288,7 +280,7 @@ impl Target {
     /// A handle that ends [`serve`](Self::serve) from another thread.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
-        self.bells.stop_handle()
+        self.doorbell.stop_handle()
     }
 
     fn target_type<T: TargetArgs + 'static>(&mut self) -> TargetType {
@@ -308,10 +300,32 @@ impl Target {
     }
 }
 
+impl Scheduled for Connection {
+    fn key(&self) -> Key {
+        self.key()
+    }
+
+    fn take_ready(&mut self) -> bool {
+        self.take_busy()
+    }
+
+    fn park(&mut self) {
+        self.rest();
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.is_quiet()
+    }
+
+    fn unpark(&mut self) {
+        self.wake();
+    }
+}
+
 /// Readable when there may be something to do, once the target is [`arm`](Target::arm)ed.
 impl AsFd for Target {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bells.as_fd()
+        self.doorbell.as_fd()
     }
 }
 

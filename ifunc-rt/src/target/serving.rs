@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
 
-use super::{StopHandle, Target, TargetError};
+use super::{Target, TargetError};
+use crate::serve::doorbell::StopHandle;
 
 /// How long a `Serving` that is dropped waits for the invocation under way.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,21 +9,21 @@ use rustix::io::{read, write};
 
 /// An eventfd that only this process holds.
 #[derive(Debug)]
-pub(super) struct EventFd(OwnedFd);
+pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// Makes it readable.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // It fails only if the counter is full: then it is readable.
         let _ = write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Makes it unreadable until the next [`wake`](Self::wake).
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let _ = read(&self.0, &mut [0; 8]);
     }
 }

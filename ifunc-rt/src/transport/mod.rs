@@ -23,7 +23,7 @@ mod config;
 mod descriptor_limit;
 mod ends;
 mod error;
-mod event_fd;
+pub(crate) mod event_fd;
 mod loopback;
 mod other;
 mod shm;

@@ -33,7 +33,7 @@ impl Connection {
         if slot.installed != self.generation
             || !self.is_idle()
             || !self.batch.is_empty()
-            || !self.waiting.rooms.is_empty()
+            || self.signals.is_crowded()
         {
             return Err(LONG_WAY);
         }

@@ -5,7 +5,6 @@
 //! batch whose link is lost goes over the next one. It is a user of every handle that it has entries of, so that none is
 //! released or given to another image before the batch is sent.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ifunc_abi::batch::{ALIGN, EntryHead};
@@ -14,9 +13,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::pending::{Again, What};
 use super::{Connection, Error, Report, Submission};
+use crate::driver::backoff::after;
 use crate::source::options::Aggregation;
-use crate::source::patience::after;
-use crate::source::timer::Timer;
 use crate::transport::{Link, LinkError, Outbound};
 use ifunc_proto::buffer::AlignedBuffer;
 
@@ -46,18 +44,6 @@ pub(super) struct Batch {
     delay: Duration,
     /// When it is to be sent, if nothing sends it before.
     due: Option<Instant>,
-    /// Whether any thread may send it.
-    any_thread: bool,
-    clock: Clock,
-}
-
-/// Who sends it when it is due.
-#[derive(Debug)]
-enum Clock {
-    /// Whoever uses the source next.
-    Callers,
-    /// A thread.
-    Thread(Arc<Timer>),
 }
 
 impl Batch {
@@ -74,8 +60,6 @@ impl Batch {
             scratch: AlignedBuffer::default(),
             delay: options.delay,
             due: None,
-            any_thread: link.waiter.serves_any_thread(),
-            clock: Clock::Callers,
         };
         batch.set_limit(options, link.tx.max_body());
         batch
@@ -187,7 +171,7 @@ impl Connection {
         // The next one, if it is like this one, would find it full.
         if self.batch.len + room > self.batch.limit || self.batch.delay.is_zero() {
             self.close_batch();
-        } else if matches!(self.batch.clock, Clock::Callers) {
+        } else if !self.signals.is_timed {
             self.close_if_due();
         }
         Ok(Some(token))
@@ -238,12 +222,8 @@ impl Connection {
         if self.batch.delay == Duration::MAX {
             return;
         }
-        let due = after(self.batch.delay);
-        self.batch.due = Some(due);
-        if let Clock::Thread(timer) = &self.batch.clock {
-            let thread = timer.opened(due);
-            self.pending.woken.extend(thread);
-        }
+        self.batch.due = Some(after(self.batch.delay));
+        self.signals.due_changed();
     }
 
     /// Whether there is a target that has the handle's image, or has it on its way.
@@ -255,19 +235,14 @@ impl Connection {
     /// Sends the full batch, so that the entry fits into the next one. `false`: not now.
     #[cold]
     fn make_room(&mut self, room: usize) -> bool {
-        let turn = self.waiting.turn;
-        let crowded = !self.waiting.rooms.is_empty();
-        if crowded && !self.waiting.rooms.admits(turn) {
-            self.waiting.lacking = self.batch.len;
+        if !self.signals.admits(self.batch.len) {
             return false;
         }
         self.close_batch();
         if !self.batch.is_empty() {
             return false;
         }
-        if crowded {
-            self.waiting.rooms.taken(turn);
-        }
+        self.signals.took_credit();
         // The link may have been lost.
         self.link.is_some() && self.batch.make_room(room)
     }
@@ -312,7 +287,7 @@ impl Connection {
     fn close_if_waited_for(&mut self, token: u64) {
         if self.pending.is_in_batch(token) {
             self.close_batch();
-        } else if matches!(self.batch.clock, Clock::Callers) {
+        } else if !self.signals.is_timed {
             self.close_if_due();
         }
     }
@@ -326,7 +301,7 @@ impl Connection {
     }
 
     /// The thread's: sends what is open if it is due. `false`: not yet, for want of room or of a link.
-    pub(in crate::source) fn send_due(&mut self) -> bool {
+    pub(super) fn send_due(&mut self) -> bool {
         if self.batch.closing {
             self.progress();
             self.drive();
@@ -336,35 +311,9 @@ impl Connection {
         !self.batch.closing
     }
 
-    /// When it is due, if nobody but the callers looks to that.
-    pub(in crate::source) fn batch_due(&self) -> Option<Instant> {
-        match self.batch.clock {
-            Clock::Callers if !self.batch.closing => self.batch.due,
-            _ => None,
-        }
-    }
-
-    /// Who must be started to send batches in time; `None`: somebody was, or nobody may.
-    pub(in crate::source) fn needs_timer(&mut self) -> Option<Arc<Timer>> {
-        let started = matches!(self.batch.clock, Clock::Thread(_));
-        if started || !self.batch.any_thread || self.batch.delay == Duration::MAX {
-            return None;
-        }
-        let timer = Timer::new(self.batch.delay);
-        self.batch.clock = Clock::Thread(Arc::clone(&timer));
-        Some(timer)
-    }
-
-    /// It cannot be started.
-    pub(in crate::source) fn timer_failed(&mut self) {
-        self.batch.clock = Clock::Callers;
-    }
-
-    /// The source is closed: the thread ends.
-    pub(super) fn stop_timer(&mut self) {
-        if let Clock::Thread(timer) = &self.batch.clock {
-            self.pending.woken.push(timer.stop());
-        }
+    /// When it is due; `None`: none is open.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.batch.due
     }
 
     /// There is another link: what is open goes over that one, now.
@@ -389,7 +338,7 @@ impl Connection {
             return Ok(true);
         }
         let Some(room) = link.tx.reserve(part, ALIGN)? else {
-            self.waiting.lacking = part;
+            self.signals.lacks(part);
             return Ok(false);
         };
         room[..part].copy_from_slice(&self.batch.bytes.as_slice()[..part]);
@@ -433,9 +382,7 @@ impl Connection {
         self.batch.has_calls = false;
         self.batch.last_send = None;
         self.batch.due = None;
-        if let Clock::Thread(timer) = &self.batch.clock {
-            timer.sent();
-        }
+        self.signals.due_changed();
         while let Some(handle) = self.batch.handles.pop() {
             self.leave_batch(handle);
         }
@@ -512,7 +459,8 @@ impl Connection {
                 Some(error) if token == 0 => self.report(Report::Known(error)),
                 Some(error) => {
                     self.pending.set_in_batch(token, false);
-                    self.pending.complete(token, Err(Box::new(error)));
+                    self.pending
+                        .complete(token, Err(Box::new(error)), &mut self.signals);
                 }
             }
         }

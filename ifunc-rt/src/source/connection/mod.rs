@@ -3,11 +3,10 @@
 
 mod at_once;
 mod batch;
+mod driven;
 mod pending;
 mod receiving;
-mod room;
 mod sending;
-mod waiting;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,13 +18,14 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use batch::Batch;
 use pending::{Again, Outcome, Pendings, What};
 use sending::Job;
-use waiting::Waiting;
 
 use super::completion::Completion;
 use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
-use super::patience::{Patience, after};
+use crate::driver::backoff::{RETRY, after};
+use crate::driver::doorbell::EventFd;
+use crate::driver::driven::{Config, Signals};
 use crate::transport::{ConnectError, Link, Outbound, Route, Waiter};
 use crate::wire::order::Order;
 
@@ -58,7 +58,10 @@ pub(super) struct Connection {
     reports: VecDeque<Report>,
     /// What a frame held that held many, while it is taken in.
     many: Vec<(u64, Completion)>,
-    waiting: Waiting,
+    /// What the driver is told.
+    signals: Signals,
+    /// Wakes the thread that sleeps on the link's doorbell.
+    local: Arc<EventFd>,
 }
 
 /// What became of a send that did not end well.
@@ -127,7 +130,7 @@ impl Connection {
                     if !matches!(error, ConnectError::Timeout { .. }) {
                         said = Some(error);
                     }
-                    std::thread::sleep(Patience::SLICE)
+                    std::thread::sleep(RETRY)
                 }
                 // The last attempt has little time left: what the target said to an earlier one tells more.
                 Err(error @ ConnectError::Timeout { .. }) => return Err(said.unwrap_or(error)),
@@ -139,11 +142,10 @@ impl Connection {
 
     /// Of a link that was made; the route is how another one is.
     pub(super) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, ConnectError> {
-        let waiting =
-            Waiting::new(options.progress == Progress::Thread).map_err(|source| ConnectError::Io {
-                doing: "making what threads of this process are woken by".into(),
-                source,
-            })?;
+        let local = EventFd::new().map_err(|source| ConnectError::Io {
+            doing: "making what threads of this process are woken by".into(),
+            source,
+        })?;
         let batch = Batch::new(options.aggregation, &link);
         Ok(Self {
             route,
@@ -164,7 +166,8 @@ impl Connection {
             last_send: None,
             reports: VecDeque::new(),
             many: Vec::new(),
-            waiting,
+            signals: Signals::default(),
+            local: Arc::new(local),
         })
     }
 
@@ -175,6 +178,22 @@ impl Connection {
 
     pub(super) fn options(&self) -> SourceOptions {
         self.options
+    }
+
+    /// How this connection is driven.
+    pub(super) fn driver_config(&self) -> Config {
+        let any_thread = self
+            .link
+            .as_ref()
+            .is_none_or(|link| link.waiter.serves_any_thread());
+        Config {
+            timeout: self.options.timeout,
+            reconnect: self.options.reconnect,
+            always: self.options.progress == Progress::Thread,
+            no_thread: (!any_thread).then_some(
+                "the source is of a UCX worker that one thread alone may use; help: receive for its futures by `Source::driver` on that thread",
+            ),
+        }
     }
 
     /// A handle for an image. Nothing is sent before its first use.
@@ -246,10 +265,7 @@ impl Connection {
             return Err(Error::Earlier(Box::new(report.explain())));
         }
         let handle = submission.handle;
-        let turn = self.waiting.turn;
-        let crowded = !self.waiting.rooms.is_empty();
-        if crowded && !self.waiting.rooms.admits(turn) {
-            self.waiting.lacking = submission.bound;
+        if !self.signals.admits(submission.bound) {
             return Ok(None);
         }
         if !self.ready(handle, submission.carries_code)? {
@@ -281,9 +297,7 @@ impl Connection {
             } else {
                 0
             };
-            if crowded {
-                self.waiting.rooms.taken(turn);
-            }
+            self.signals.took_credit();
             self.start(Header::new(Kind::Exec, handle, token), body);
             self.carried(submission);
             self.drive();
@@ -292,7 +306,7 @@ impl Connection {
         let room = match link.tx.reserve(submission.bound, submission.align) {
             Ok(Some(room)) => room,
             Ok(None) => {
-                self.waiting.lacking = submission.bound;
+                self.signals.lacks(submission.bound);
                 return Ok(None);
             }
             Err(gone) => {
@@ -304,9 +318,7 @@ impl Connection {
         if len as u64 > limit {
             return Err(too_large(len));
         }
-        if crowded {
-            self.waiting.rooms.taken(turn);
-        }
+        self.signals.took_credit();
         if !submission.wants {
             self.commit(Header::new(Kind::Exec, handle, 0), len);
             self.carried(submission);
@@ -338,7 +350,8 @@ impl Connection {
         if self.link.is_none() && self.resend.is_empty() && self.job.is_none() && self.batch.is_empty() {
             // Nothing is under way; what was lost has been reported.
             let token = self.pending.wait_for(What::Flush, None);
-            self.pending.complete(token, Ok(Completion::executed()));
+            self.pending
+                .complete(token, Ok(Completion::executed()), &mut self.signals);
             return Ok(Some(token));
         }
         self.question(Kind::Sync, 0, What::Flush)
@@ -362,7 +375,7 @@ impl Connection {
         match link.tx.reserve(0, 1) {
             Ok(Some(_)) => {}
             Ok(None) => {
-                self.waiting.lacking = 0;
+                self.signals.lacks(0);
                 return Ok(None);
             }
             Err(gone) => {
@@ -401,6 +414,12 @@ impl Connection {
         self.pending.take(token)
     }
 
+    /// Tokens that are not free.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.pending.taken()
+    }
+
     /// Nobody waits for the token any more.
     pub(super) fn abandon(&mut self, token: u64) {
         let again = self.resend.contains(&token);
@@ -408,11 +427,6 @@ impl Connection {
         // A completion comes only over the link that the frame was sent over, or will be.
         let comes = self.link.is_some() && !again || self.pending.is_in_batch(token);
         self.pending.abandon(token, comes);
-    }
-
-    /// Where the target is.
-    pub(super) fn route(&self) -> &Route {
-        &self.route
     }
 
     /// Every failure of a send that nobody has heard of.

@@ -1,8 +1,8 @@
 //! Completions that are waited for, by token.
 
-use std::task::Waker;
-
 use super::{Completion, Error};
+use crate::driver::driven::Signals;
+use crate::driver::queue::Ticket;
 
 /// The table. A token is a place in it and a serial number, so that a late completion finds nobody but its own.
 #[derive(Debug, Default)]
@@ -11,8 +11,6 @@ pub(super) struct Pendings {
     free: Vec<u32>,
     /// Tokens given so far.
     given: u64,
-    /// Those whose completions came, to be woken when the connection's lock is given back.
-    pub(super) woken: Vec<Waker>,
 }
 
 #[derive(Debug)]
@@ -21,8 +19,8 @@ struct Pending {
     /// Its invocation is in the open batch: it was not sent.
     in_batch: bool,
     state: State,
-    /// Who waits, asleep.
-    waker: Option<Waker>,
+    /// The waiter that is told of it; 0: none.
+    waiter: Ticket,
 }
 
 /// What a completion is of.
@@ -105,7 +103,7 @@ impl Pendings {
             serial: 0,
             in_batch: false,
             state: State::Free,
-            waker: None,
+            waiter: 0,
         });
         (self.places.len() - 1) as u32
     }
@@ -130,14 +128,12 @@ impl Pendings {
     }
 
     /// It is done. Returns the sequence of its frame, if somebody waited.
-    pub(super) fn complete(&mut self, token: u64, result: Outcome) -> Option<u32> {
+    pub(super) fn complete(&mut self, token: u64, result: Outcome, signals: &mut Signals) -> Option<u32> {
         let place = find(&mut self.places, token)?;
         match place.state {
             State::Waiting { sequence, .. } => {
                 place.state = State::Done(result);
-                if let Some(waker) = place.waker.take() {
-                    self.woken.push(waker);
-                }
+                signals.completed(std::mem::take(&mut place.waiter));
                 Some(sequence)
             }
             State::Abandoned => {
@@ -148,10 +144,10 @@ impl Pendings {
         }
     }
 
-    /// Whoever waits for it is woken by this when it is done, and by nothing else.
-    pub(super) fn watch(&mut self, token: u64, waker: Option<Waker>) {
+    /// This waiter (0: none) is told when it is done.
+    pub(super) fn watch(&mut self, token: u64, waiter: Ticket) {
         if let Some(place) = find(&mut self.places, token) {
-            place.waker = waker;
+            place.waiter = waiter;
         }
     }
 
@@ -186,7 +182,7 @@ impl Pendings {
 
     /// Nobody waits any more. `comes`: its completion may still come, so the token stays taken.
     pub(super) fn abandon(&mut self, token: u64, comes: bool) {
-        self.watch(token, None);
+        self.watch(token, 0);
         match self.state(token) {
             Some(state @ State::Waiting { .. }) if comes => *state = State::Abandoned,
             Some(State::Waiting { .. } | State::Done(_)) => self.release(token),
@@ -196,7 +192,11 @@ impl Pendings {
 
     /// No completion of what was sent will come any more. What may be sent again goes on waiting, and is returned; everything
     /// else ends with `verdict`.
-    pub(super) fn lose(&mut self, mut verdict: impl FnMut(u64, What) -> Error) -> Vec<u64> {
+    pub(super) fn lose(
+        &mut self,
+        signals: &mut Signals,
+        mut verdict: impl FnMut(u64, What) -> Error,
+    ) -> Vec<u64> {
         let mut again_tokens = Vec::new();
         for (index, place) in self.places.iter_mut().enumerate() {
             let token = token_of(index as u32, place.serial);
@@ -211,7 +211,7 @@ impl Pendings {
                     what, again: None, ..
                 } => {
                     place.state = State::Done(Err(Box::new(verdict(token, *what))));
-                    self.woken.extend(place.waker.take());
+                    signals.completed(std::mem::take(&mut place.waiter));
                 }
                 State::Abandoned => {
                     place.state = State::Free;
@@ -234,7 +234,7 @@ impl Pendings {
     fn release(&mut self, token: u64) {
         if let Some(place) = find(&mut self.places, token) {
             place.state = State::Free;
-            place.waker = None;
+            place.waiter = 0;
             self.free.push(token as u32);
         }
     }
@@ -264,12 +264,13 @@ mod tests {
     #[test]
     fn a_token_finds_its_own_and_only_once() {
         let mut table = Pendings::default();
+        let signals = &mut Signals::default();
         let first = table.wait_for(What::Flush, None);
         table.sent(first, 7);
         assert!(table.take(first).is_none());
-        assert_eq!(table.complete(first, done()), Some(7));
+        assert_eq!(table.complete(first, done(), signals), Some(7));
         assert_eq!(
-            table.complete(first, done()),
+            table.complete(first, done(), signals),
             None,
             "a second completion finds nobody"
         );
@@ -278,7 +279,7 @@ mod tests {
         let second = table.wait_for(What::Flush, None);
         assert_eq!(second as u32, first as u32, "the place is used again");
         assert_eq!(
-            table.complete(first, done()),
+            table.complete(first, done(), signals),
             None,
             "the old token is not the new one"
         );
@@ -288,14 +289,15 @@ mod tests {
     #[test]
     fn an_abandoned_token_is_kept_until_its_completion_cannot_come_any_more() {
         let mut table = Pendings::default();
+        let signals = &mut Signals::default();
         let comes = table.wait_for(What::Flush, None);
         table.abandon(comes, true);
         let other = table.wait_for(What::Flush, None);
         assert_ne!(other as u32, comes as u32);
-        table.complete(comes, done());
+        table.complete(comes, done(), signals);
         assert_eq!(table.wait_for(What::Flush, None) as u32, comes as u32);
         let again = table.wait_for(What::Ifunc(0), Some(Again::new(0, &[1])));
-        let lost = table.lose(|_, _| Error::Indeterminate { what: String::new() });
+        let lost = table.lose(signals, |_, _| Error::Indeterminate { what: String::new() });
         assert_eq!(lost, [again]);
         assert!(matches!(
             table.take(other),

@@ -115,9 +115,9 @@ impl Connection {
     }
 
     fn completed(&mut self, token: u64, completion: Completion) {
-        self.waiting.received += 1;
+        self.signals.received();
         // Frames are run in order: what was sent before this one was consumed.
-        if let Some(sequence) = self.pending.complete(token, Ok(completion))
+        if let Some(sequence) = self.pending.complete(token, Ok(completion), &mut self.signals)
             && self
                 .last_send
                 .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)
@@ -127,7 +127,7 @@ impl Connection {
     }
 
     fn told(&mut self, completion: &Completion) {
-        self.waiting.received += 1;
+        self.signals.received();
         // What it means is found out by whoever asks, and never if nobody does: there may be one for every frame.
         if self.reports.len() >= MAX_REPORTS {
             return;
@@ -178,9 +178,9 @@ impl Connection {
                 Error::Indeterminate { what }
             }
         };
-        self.resend = self.pending.lose(verdict).into();
+        self.resend = self.pending.lose(&mut self.signals, verdict).into();
         self.has_more = true;
-        self.link_changed(Some(&*link.waiter));
+        self.signals.link_changed();
         // Whoever sleeps on it has to make another one.
         link.waiter.close();
     }

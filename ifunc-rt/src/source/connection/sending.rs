@@ -44,10 +44,8 @@ impl Connection {
         self.order = Order::new();
         self.unbind.clear();
         self.adopt_batch();
-        self.link_changed(None);
+        self.signals.link_changed();
         self.drive();
-        self.wake_sender();
-        self.wake_receiver();
     }
 
     /// The target does not come back: what would have been sent again may have run, and is not.
@@ -56,7 +54,8 @@ impl Connection {
             if let Some(what) = self.pending.waiting(token) {
                 let what = self.name(what);
                 let error = Error::Indeterminate { what };
-                self.pending.complete(token, Err(Box::new(error)));
+                self.pending
+                    .complete(token, Err(Box::new(error)), &mut self.signals);
             }
         }
     }
@@ -69,7 +68,7 @@ impl Connection {
             handles,
             link,
             generation,
-            waiting,
+            signals,
             ..
         } = self;
         let slot = &mut handles[handle as usize];
@@ -109,7 +108,7 @@ impl Connection {
                 Ok(true)
             }
             Ok(None) => {
-                waiting.lacking = len;
+                signals.lacks(len);
                 Ok(false)
             }
             Err(gone) => {
@@ -176,7 +175,7 @@ impl Connection {
                 let most = link.tx.max_body();
                 let len = left.min(most);
                 let Some(room) = link.tx.reserve(len, ifunc_abi::frame::BODY_ALIGN)? else {
-                    self.waiting.lacking = len;
+                    self.signals.lacks(len);
                     return Ok(false);
                 };
                 room[..len].copy_from_slice(&job.body[job.sent..job.sent + len]);
@@ -196,7 +195,7 @@ impl Connection {
                 self.job = None;
                 self.commit(header, len);
                 // Others wait for its end.
-                self.wake_sender();
+                self.signals.unblocked();
             } else if let Some(&token) = self.resend.front() {
                 if let Some(What::Ifunc(handle)) = self.pending.waiting(token) {
                     match self.installed(handle, false) {
@@ -204,7 +203,8 @@ impl Connection {
                         Ok(false) => return Ok(false),
                         Err(error) => {
                             self.resend.pop_front();
-                            self.pending.complete(token, Err(Box::new(error)));
+                            self.pending
+                                .complete(token, Err(Box::new(error)), &mut self.signals);
                             continue;
                         }
                     }
@@ -219,11 +219,11 @@ impl Connection {
                     return Ok(false);
                 }
                 // Others wait for its end.
-                self.wake_sender();
+                self.signals.unblocked();
             } else if let Some(handle) = self.unbind.pop() {
                 if link.tx.reserve(0, 1)?.is_none() {
                     self.unbind.push(handle);
-                    self.waiting.lacking = 0;
+                    self.signals.lacks(0);
                     return Ok(false);
                 }
                 link.tx.commit(Header::new(Kind::Unbind, handle, 0), 0);
@@ -243,7 +243,8 @@ impl Connection {
         if len > limit {
             let ifunc = self.name(What::Ifunc(handle));
             let error = Error::PayloadTooLarge { ifunc, len, limit };
-            self.pending.complete(token, Err(Box::new(error)));
+            self.pending
+                .complete(token, Err(Box::new(error)), &mut self.signals);
         } else {
             self.start(Header::new(Kind::Exec, handle, token), payload);
             if let Some(job) = &mut self.job {

@@ -1,0 +1,99 @@
+//! Waiting without burning a core: poll again at once for a while, then park until the peer rings.
+
+use std::time::{Duration, Instant};
+
+/// The time in `duration` from now; centuries, for callers that mean never.
+pub(crate) fn after(duration: Duration) -> Instant {
+    const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    Instant::now() + duration.min(LONG)
+}
+
+/// The time between two attempts to reach a target that is not there.
+pub(crate) const RETRY: Duration = Duration::from_millis(5);
+
+/// What to do after a poll in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Poll again, without a pause: a pause costs as much as a cache line's way.
+    Poll,
+    /// Park until something comes.
+    Park,
+    /// The deadline has passed; the time since the clock was first read.
+    TimedOut(Duration),
+}
+
+/// Polls in vain of one waiter.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    /// Polls between two clock reads, which cost more than a poll. Bounds how late a waiter parks.
+    pace: u32,
+    /// How long it polls before it parks.
+    spin: Duration,
+    deadline: Option<Instant>,
+    polls: u32,
+    began: Option<Instant>,
+    idle_since: Option<Instant>,
+}
+
+impl Backoff {
+    pub(crate) fn new(pace: u32, spin: Duration) -> Self {
+        Self {
+            pace,
+            spin,
+            deadline: None,
+            polls: 0,
+            began: None,
+            idle_since: None,
+        }
+    }
+
+    /// A source's, which gives up at `deadline`. It spins longer than a wake-up takes, so that a short wait never parks.
+    pub(super) fn until(deadline: Instant) -> Self {
+        Self {
+            deadline: Some(deadline),
+            ..Self::new(32, Duration::from_micros(60))
+        }
+    }
+
+    /// A poll found something: where something came, more may come.
+    pub(crate) fn reset(&mut self) {
+        self.polls = 0;
+        self.idle_since = None;
+    }
+
+    /// A poll found nothing.
+    pub(crate) fn next(&mut self) -> Next {
+        if cfg!(loom) {
+            // Time stands still in a model.
+            return Next::Park;
+        }
+        self.polls += 1;
+        if self.polls < self.pace {
+            return Next::Poll;
+        }
+        let now = Instant::now();
+        if let Some(waited) = self.timed_out_at(now) {
+            return Next::TimedOut(waited);
+        }
+        if now - *self.idle_since.get_or_insert(now) < self.spin {
+            self.polls = 0;
+            return Next::Poll;
+        }
+        Next::Park
+    }
+
+    /// The time it has waited, if the deadline has passed.
+    pub(super) fn timed_out(&mut self) -> Option<Duration> {
+        if cfg!(loom) {
+            return None;
+        }
+        self.timed_out_at(Instant::now())
+    }
+
+    fn timed_out_at(&mut self, now: Instant) -> Option<Duration> {
+        let began = *self.began.get_or_insert(now);
+        self.deadline
+            .is_some_and(|deadline| now >= deadline)
+            .then(|| now - began)
+    }
+}

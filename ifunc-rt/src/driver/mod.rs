@@ -1,0 +1,33 @@
+//! How threads, futures and event loops wait for a connection, and how a target's worker pool waits for work.
+//!
+//! Any number of threads and futures share a connection, under one lock ([`BiasedMutex`](biased::BiasedMutex)). A thread that
+//! has to wait for something polls for all that wait.
+//!
+//! * **Who polls**: the [`Leader`](leader::Leader). One thread spins or sleeps on the link's doorbell; the others follow.
+//! * **Who is parked**: a [`WaitQueue`](queue::WaitQueue) holds wakers by ticket. Waiters for credit also have a place in the
+//!   [`CreditQueue`](credit::CreditQueue), which is first come, first served, with a bound on how many frames of others overtake.
+//! * **Who is woken**: the connection reports which tokens completed, that there is credit, and that the link was lost
+//!   ([`Signals`](driven::Signals)). Wakers are collected under the lock and called after it is released, by the one
+//!   [guard](wake::WakeGuard) there is.
+//! * **How long a waiter polls** before it parks: [`Backoff`](backoff::Backoff).
+//!
+//! A [thread](wait) waits by itself, a [future](future) through the thread that polls for futures ([`background`]) or through
+//! the application's [event loop](event_loop). Another thread sends open batches in [time](timer).
+
+mod background;
+pub(crate) mod backoff;
+mod biased;
+mod credit;
+pub(crate) mod doorbell;
+pub(crate) mod driven;
+pub(crate) mod event_loop;
+pub(crate) mod future;
+pub(crate) mod leader;
+#[cfg(all(test, loom))]
+mod model;
+pub(crate) mod parker;
+pub(crate) mod queue;
+pub(crate) mod state;
+mod timer;
+pub(crate) mod wait;
+pub(crate) mod wake;

@@ -1,0 +1,122 @@
+//! The connection, as the [driver](crate::driver) sees it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Connection;
+use crate::driver::backoff::after;
+use crate::driver::doorbell::LinkDoorbell;
+use crate::driver::driven::{Driven, Signals};
+use crate::driver::queue::Ticket;
+use crate::driver::state::Shared;
+use crate::transport::{Outbound, Park};
+
+impl Driven for Connection {
+    type Doorbell = LinkDoorbell;
+
+    #[inline(always)]
+    fn signals(&mut self) -> &mut Signals {
+        &mut self.signals
+    }
+
+    fn poll(&mut self) {
+        self.try_drain();
+    }
+
+    fn watch(&mut self, token: u64, waiter: Ticket) {
+        self.pending.watch(token, waiter);
+    }
+
+    fn has_credit(&mut self, bytes: usize) -> bool {
+        self.drive();
+        let Some(link) = &mut self.link else {
+            return false;
+        };
+        match link.tx.reserve(bytes.min(link.tx.max_body()), 1) {
+            Ok(room) => room.is_some(),
+            Err(gone) => {
+                self.lost(&gone);
+                false
+            }
+        }
+    }
+
+    fn batch_due(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    fn send_due_batch(&mut self) -> bool {
+        self.send_due()
+    }
+
+    fn is_sending(&self) -> bool {
+        self.job.is_some() || self.batch.closing
+    }
+
+    fn arm(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.rx.arm();
+        }
+    }
+
+    fn disarm(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.rx.disarm();
+        }
+    }
+
+    fn doorbell(&self) -> Option<LinkDoorbell> {
+        self.link.as_ref().map(|link| LinkDoorbell {
+            link: Arc::clone(&link.waiter),
+            local: Arc::clone(&self.local),
+        })
+    }
+
+    fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn reconnect(shared: &Shared<Self>, until: Instant, window: Instant) -> Result<bool, String> {
+        let (route, config, limit) = {
+            let connection = &mut shared.lock().connection;
+            if connection.options.reconnect.is_zero() {
+                return Err("reconnecting is switched off".into());
+            }
+            if connection.link.is_some() {
+                return Ok(true);
+            }
+            if std::mem::replace(&mut connection.connecting, true) {
+                return Ok(false);
+            }
+            let limit = after(connection.options.connect_timeout);
+            (
+                connection.route.clone(),
+                connection.options.connect_config(),
+                limit,
+            )
+        };
+        let result = route.connect(&config, until.min(limit));
+        let mut state = shared.lock();
+        state.connection.connecting = false;
+        match result {
+            Ok(_) if state.is_closed() => Err("the source was dropped".into()),
+            Ok(link) => {
+                state.connection.adopt(link);
+                Ok(true)
+            }
+            Err(error) if error.may_pass() && Instant::now() < window => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn give_up(&mut self, why: &str) {
+        self.resend_no_more();
+        self.give_up_batch(why);
+    }
+
+    fn close(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.waiter.close();
+        }
+    }
+}

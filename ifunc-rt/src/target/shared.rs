@@ -1,0 +1,230 @@
+//! Several threads that serve one target, for ifuncs that take its data by `&T`.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread;
+
+use ifunc::payload::TargetArgs;
+use ifunc_exec::{ExecThread, Executor};
+
+use super::connection::{Argument, Connection};
+use super::{Host, Serving, Target, TargetError};
+use crate::serve::doorbell::TargetDoorbell;
+use crate::serve::pool::{Pool, Ran, Taken, Work};
+use crate::serve::scheduler::Scheduler;
+use crate::transport::Listener;
+
+/// What the threads share.
+struct Connections<'a> {
+    host: &'a Host,
+    doorbell: &'a TargetDoorbell,
+    scheduler: &'a mut Scheduler<Connection>,
+    listener: &'a mut dyn Listener,
+}
+
+/// What the invocations of all threads run on.
+struct Common(Argument);
+
+// SAFETY: the pointer is to target arguments that are `Sync` and borrowed for longer than the pool lives (`serve_shared`).
+unsafe impl Sync for Common {}
+
+/// Why the threads ended before they were stopped.
+enum End {
+    Failed(TargetError),
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl End {
+    fn os(what: &'static str, error: std::io::Error) -> Self {
+        Self::Failed(TargetError::Os { what, error })
+    }
+}
+
+impl Work for Connections<'_> {
+    type Item = Box<Connection>;
+    type End = End;
+
+    fn take(&mut self) -> Taken<Box<Connection>> {
+        self.gather();
+        let Some(mut connection) = self.scheduler.take_next(self.listener) else {
+            return Taken::None;
+        };
+        if connection.has_work() {
+            return Taken::Item(connection);
+        }
+        self.scheduler.put_back(connection);
+        Taken::Idle
+    }
+
+    fn put_back(&mut self, connection: Box<Connection>) {
+        self.scheduler.put_back(connection);
+    }
+
+    fn arm(&mut self, all: bool) -> bool {
+        self.listener.arm();
+        let is_quiet = !all || self.scheduler.park_all(self.listener);
+        !self.gather() && is_quiet
+    }
+
+    fn disarm(&mut self) {
+        self.listener.disarm();
+    }
+
+    fn is_idle(&self) -> bool {
+        self.scheduler.is_idle()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.doorbell.is_stopped()
+    }
+
+    fn pace(&self) -> u32 {
+        self.listener.pace()
+    }
+
+    fn doorbell(&self) -> Waker {
+        Arc::clone(self.doorbell.local()).into()
+    }
+}
+
+impl Connections<'_> {
+    fn gather(&mut self) -> bool {
+        let host = self.host;
+        self.scheduler
+            .gather(self.listener, |number, link| Connection::new(number, link, host))
+    }
+}
+
+impl Target {
+    /// Serves on `threads` threads, of which the calling one is the first, until [`StopHandle::stop`](super::StopHandle::stop)
+    /// is called. Invocations of different connections run at the same time, those of one connection in their order, one at
+    /// a time.
+    ///
+    /// Only images that are *shareable* run: ifuncs that take `&T` of a type that is `Sync`. Those that take `&mut T` are
+    /// refused when they are installed, and told why. A `static` of such an ifunc is what it is in any program with threads:
+    /// there is one for all of them, so it is `Sync` or its author's `unsafe` promise. In C, `IFUNC_SHAREABLE(name)` makes the
+    /// promise for the whole ifunc, its statics included.
+    ///
+    /// An idle target sleeps and costs no CPU. While there is work, one thread more than there is work for looks around.
+    ///
+    /// # Errors
+    /// The kernel's: no thread, no stack for it, no waiting. [`TargetError::OneThread`], if there are several and the target is on
+    /// a worker of an application's that only one may use.
+    pub fn serve_shared<T: TargetArgs + Sync + 'static>(
+        &mut self,
+        target: &T,
+        threads: usize,
+    ) -> Result<(), TargetError> {
+        if threads > 1 && !self.listener.serves_any_thread() {
+            return Err(TargetError::OneThread);
+        }
+        let argument = Argument {
+            target_type: self.target_type::<T>(),
+            target: (&raw const *target).cast_mut().cast(),
+            shared: true,
+        };
+        self.move_in()?;
+        let argument = Common(argument);
+        let Self {
+            scheduler,
+            host,
+            entry,
+            listener,
+            doorbell,
+            ..
+        } = self;
+        let (host, doorbell) = (&*host, &*doorbell);
+        let pool = Pool::new(Connections {
+            host,
+            doorbell,
+            scheduler,
+            listener: &mut **listener,
+        });
+        let serve = |entry: &mut ExecThread| serve(&pool, host, doorbell, &argument, entry);
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                let name = thread::Builder::new().name("ifunc-serve".into());
+                // Its stack for injected code below its own: see `move_in`.
+                let started = name.spawn_scoped(scope, || match host.executor.thread() {
+                    Ok(mut entry) => serve(&mut entry),
+                    Err(error) => pool.end(End::os("map a stack for injected code", error)),
+                });
+                if let Err(error) = started {
+                    pool.end(End::os("start a thread that serves", error));
+                }
+            }
+            serve(entry);
+        });
+        let (connections, end) = pool.into_inner();
+        connections.listener.disarm();
+        match end {
+            None => Ok(()),
+            Some(End::Failed(error)) => Err(error),
+            Some(End::Panicked(panic)) => resume_unwind(panic),
+        }
+    }
+
+    /// [`serve_shared`](Self::serve_shared) on threads of its own, which share `value` with whoever holds it until they are
+    /// stopped.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let counter = Arc::new(AtomicU64::new(0));
+    /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
+    /// let builder = unsafe { ifunc_rt::Target::builder().accept_code() };
+    /// let serving = builder.listen("shm:counter")?.spawn_shared(counter.clone(), 4)?;
+    /// // … sources come and go …
+    /// println!("{} so far", counter.load(Ordering::Relaxed));
+    /// serving.stop()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub fn spawn_shared<T: TargetArgs + Send + Sync + 'static>(
+        self,
+        value: Arc<T>,
+        threads: usize,
+    ) -> Result<Serving<Arc<T>>, TargetError> {
+        self.spawn_with(value, move |target, value| target.serve_shared(&**value, threads))
+    }
+}
+
+/// What each thread does. A panic ends the pool for all threads, which would wait for this one otherwise.
+fn serve(
+    pool: &Pool<Connections<'_>>,
+    host: &Host,
+    doorbell: &TargetDoorbell,
+    argument: &Common,
+    entry: &mut ExecThread,
+) {
+    let _here = doorbell.stop_handle().enlist();
+    let mut session = host.executor.session(entry);
+    let sleep = || {
+        doorbell
+            .sleep()
+            .map_err(|error| End::os("wait for sources", error))
+    };
+    let run = |mut connection: Box<Connection>| {
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            connection.poll(host, &mut session, argument.0)
+        }));
+        match polled {
+            Ok(Ok(0)) => return Ran::Blocked(connection),
+            Ok(Ok(_)) => return Ran::Done(connection),
+            Ok(Err(end)) => connection.ended(&end),
+            Err(panic) => {
+                drop(connection);
+                pool.end(End::Panicked(panic));
+            }
+        }
+        Ran::Over
+    };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| pool.work(run, sleep))) {
+        pool.end(End::Panicked(panic));
+    }
+}
