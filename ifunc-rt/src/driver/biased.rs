@@ -116,7 +116,13 @@ impl<T> BiasedMutex<T> {
     /// If this thread holds the lock: a payload uses the source that it is being sent over, while it is encoded.
     #[inline(always)]
     pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
-        self.try_lock_biased().unwrap_or_else(|| self.contend(true))
+        match self.hold() {
+            Some(held) => BiasedGuard {
+                mutex: self,
+                held: Held::Biased { _held: held },
+            },
+            None => self.contend(true),
+        }
     }
 
     /// Locks as a contender that does not become the biased thread.
@@ -124,12 +130,20 @@ impl<T> BiasedMutex<T> {
         self.contend(false)
     }
 
-    /// Locks if the lock is biased towards this thread and there is no contender.
+    /// Locks if the lock is biased towards this thread and there is no contender. It has less to remember than a guard.
     ///
     /// # Panics
     /// As [`lock`](Self::lock).
     #[inline(always)]
-    pub(crate) fn try_lock_biased(&self) -> Option<BiasedGuard<'_, T>> {
+    pub(crate) fn try_with<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let _held = self.hold()?;
+        // SAFETY: this thread holds the lock: see `hold` and `contend`.
+        Some(self.value.with_mut(|value| use_it(unsafe { &mut *value })))
+    }
+
+    /// The biased thread's way in.
+    #[inline(always)]
+    fn hold(&self) -> Option<Holds<'_>> {
         let bias = self.bias.load(Ordering::Acquire);
         let mine = self.biases.get(bias)?;
         if mine.thread.load(Ordering::Relaxed) != this_thread() {
@@ -139,10 +153,7 @@ impl<T> BiasedMutex<T> {
         mine.holds.store(true, Ordering::Relaxed);
         self.light_fence();
         if self.contenders.load(Ordering::Acquire) == 0 && self.bias.load(Ordering::Relaxed) == bias {
-            return Some(BiasedGuard {
-                mutex: self,
-                held: Held::Biased(mine),
-            });
+            return Some(Holds(mine));
         }
         mine.holds.store(false, Ordering::Release);
         None
@@ -247,9 +258,21 @@ fn can_be_asymmetric() -> bool {
     false
 }
 
+/// The biased thread holds the lock.
+struct Holds<'a>(&'a Bias);
+
+impl Drop for Holds<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.holds.store(false, Ordering::Release);
+    }
+}
+
 /// How a guard holds the lock.
 enum Held<'a> {
-    Biased(&'a Bias),
+    Biased {
+        _held: Holds<'a>,
+    },
     Contended {
         /// `None` only while it is dropped.
         used: Option<MutexGuard<'a, usize>>,
@@ -269,7 +292,7 @@ impl<T> Deref for BiasedGuard<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: one guard at a time: see `try_lock_biased` and `contend`.
+        // SAFETY: one guard at a time: see `hold` and `contend`.
         self.mutex.value.with(|value| unsafe { &*value })
     }
 }
@@ -285,14 +308,11 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
 impl<T> Drop for BiasedGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        match &mut self.held {
-            Held::Biased(mine) => mine.holds.store(false, Ordering::Release),
-            Held::Contended { used, announced } => {
-                self.mutex.contender.store(0, Ordering::Relaxed);
-                drop(used.take());
-                if *announced {
-                    self.mutex.contenders.fetch_sub(1, Ordering::Release);
-                }
+        if let Held::Contended { used, announced } = &mut self.held {
+            self.mutex.contender.store(0, Ordering::Relaxed);
+            drop(used.take());
+            if *announced {
+                self.mutex.contenders.fetch_sub(1, Ordering::Release);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Who polls for all that wait.
 //!
 //! A *spinner* polls again and again, while that is cheaper than sleep. The *sleeper* is parked on the doorbell, which a peer
-//! rings. All others are *followers*: each is parked on something of its own, and woken by whoever receives what it waits
-//! for, or to take the lead when no spinner and no sleeper is left. A source has one spinner at most; a target's worker pool
+//! rings. All others are *followers*: each is parked on something of its own, and woken by the thread that receives what it
+//! waits for, or to take the lead when no spinner and no sleeper is left. A source has one spinner at most; a target's worker pool
 //! has as many as there is work for.
 
 use std::task::Waker;

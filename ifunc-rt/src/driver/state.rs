@@ -29,10 +29,10 @@ impl<C: Driven> Shared<C> {
         WakeGuard::new(self.0.lock())
     }
 
-    /// Locks if the lock is biased towards this thread and free.
+    /// Uses the connection if the lock is biased towards this thread and free, for something that wakes no waiter.
     #[inline(always)]
-    pub(crate) fn try_lock_biased(&self) -> Option<Locked<'_, C>> {
-        self.0.try_lock_biased().map(WakeGuard::new)
+    pub(crate) fn try_with<R>(&self, use_it: impl FnOnce(&mut C) -> R) -> Option<R> {
+        self.0.try_with(|state| use_it(&mut state.connection))
     }
 
     /// For a thread that comes seldom, and leaves the lock's bias to the one that has it.

@@ -139,8 +139,8 @@ impl Handle {
     ) -> Result<u64, Error> {
         if !self.aggregated {
             let at = (self.bound.index, self.bound.align);
-            let state = self.source().shared().try_lock_biased();
-            let done = state.map(|mut state| state.connection.submit_at_once(at, bound, wants, encode));
+            let shared = self.source().shared();
+            let done = shared.try_with(|connection| connection.submit_at_once(at, bound, wants, encode));
             match done {
                 Some(Ok(token)) => return Ok(token),
                 Some(Err(Some(error))) => return Err(*error),

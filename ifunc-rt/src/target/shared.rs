@@ -166,7 +166,7 @@ impl Target {
         }
     }
 
-    /// [`serve_shared`](Self::serve_shared) on threads of its own, which share `value` with whoever holds it until they are
+    /// [`serve_shared`](Self::serve_shared) on threads of its own, which share `value` with its other holders until they are
     /// stopped.
     ///
     /// ```no_run
