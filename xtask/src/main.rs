@@ -22,6 +22,7 @@ mod plan;
 mod process;
 mod programs;
 mod readme;
+mod simulate;
 mod soak;
 mod steps;
 mod text_search;
@@ -53,6 +54,11 @@ cargo xtask COMMAND
             compile README.md's rust blocks, run its sh blocks in a fresh clone; --here: in this checkout, which is one
   corpus [--full]
             send the images of many sources to another process, and compare with direct calls; --full: with every setting
+  simulate [--seeds N] [--seed S] [--steps N] [--json]
+            drive connections over simulated links that reorder, delay and die, and check every step; --seed: one run, with
+            the steps that a violation needs
+  simulate --mutants
+            put bugs into a copy of the connection, one at a time; the simulator must find each
   soak [--quick] [--messages N] [--transport LIST] [--part LIST] [--rounds N] [--visits N] [--seed N]
             millions of messages, sources that come, go and are killed, wake-ups, idle processes; see docs/testing.md.
             Lists are of shm,ucx,ucx-put and of idle,wakes,many,messages; --quick: half a minute of it
@@ -85,6 +91,7 @@ fn main() -> ExitCode {
         Some(("test", [only])) if only == "--smallest" => {}
         Some(("test", options)) => return plan::command(Tier::Commit, options),
         Some(("nightly", options)) => return plan::command(Tier::Nightly, options),
+        Some(("simulate", options)) => return simulate::command(options),
         Some(("soak", options)) => return soak::command(options),
         Some(("two-hosts", options)) => return two_hosts::command(options),
         Some(("faults", options)) => return faults::command(options),

@@ -6,7 +6,7 @@ use crate::beside::Beside;
 use crate::steps::Steps;
 use crate::{
     bench, build_time, corpus, debian, examples, faults, instructions, launcher, lint, loom, new_projects,
-    package, programs, readme, soak, two_hosts, ucx_bindings, variants,
+    package, programs, readme, simulate, soak, two_hosts, ucx_bindings, variants,
 };
 
 /// How much is run.
@@ -73,6 +73,8 @@ const PARTS: &[Part] = &[
     nightly("bench-all", bench::every_figure),
     commit("two-hosts", "two-hosts-full", two_hosts::quick),
     nightly("two-hosts-full", two_hosts::full),
+    commit("simulate", "simulate-full", simulate::quick),
+    nightly("simulate-full", simulate::full),
     commit("loom", "loom-full", loom::small),
     nightly("loom-full", loom::run),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),

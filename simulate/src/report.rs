@@ -1,0 +1,154 @@
+//! What a run prints.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::Options;
+use crate::ledger::Violation;
+use crate::run::{reduce, run};
+
+/// Failing seeds after which no more are run.
+const MAX_FAILED: usize = 10;
+
+/// A line as cargo prints it.
+fn status(verb: &str, text: &str) {
+    eprintln!("{verb:>12} {text}");
+}
+
+/// How a failing seed is replayed.
+fn command(seed: u64, steps: u64) -> String {
+    format!("cargo xtask simulate --seed {seed} --steps {steps}")
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let escaped = text.chars().flat_map(char::escape_default).collect::<String>();
+    format!("\"{}\"", escaped.replace("\\'", "'"))
+}
+
+fn json_violation(seed: u64, steps: u64, violation: &Violation) -> String {
+    format!(
+        r#"{{"seed":{seed},"rule":{},"detail":{},"command":{}}}"#,
+        quoted(violation.rule),
+        quoted(&violation.detail),
+        quoted(&command(seed, steps)),
+    )
+}
+
+/// Runs many seeds on all cores.
+pub(crate) fn many(options: &Options) -> ExitCode {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let Options { seeds, steps, .. } = *options;
+    status(
+        "Simulating",
+        &format!("{seeds} seeds of {steps} steps on {threads} threads"),
+    );
+    let (next, taken, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let failed = Mutex::new(Vec::new());
+    let started = Instant::now();
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                break;
+            }
+            let outcome = run(seed, steps, None, false);
+            taken.fetch_add(outcome.steps, Ordering::Relaxed);
+            done.fetch_add(1, Ordering::Relaxed);
+            if let Some(violation) = outcome.violation {
+                let mut failed = failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                eprintln!("error: seed {seed}: {violation}\nhelp: {}", command(seed, steps));
+                failed.push((seed, violation));
+                if failed.len() >= MAX_FAILED {
+                    next.store(seeds, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let (taken, done) = (taken.into_inner(), done.into_inner());
+    let mut failed = failed
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    failed.sort_by_key(|&(seed, _)| seed);
+    let rate = taken as f64 / seconds;
+    let summary = format!(
+        "{taken} steps of {done} seeds in {seconds:.1} s, {:.2} million steps per second, {} violations",
+        rate / 1e6,
+        failed.len(),
+    );
+    status("Finished", &summary);
+    if options.is_json {
+        let violations: Vec<String> = failed
+            .iter()
+            .map(|(seed, violation)| json_violation(*seed, steps, violation))
+            .collect();
+        println!(
+            r#"{{"seeds":{done},"steps":{taken},"seconds":{seconds:.3},"steps_per_second":{rate:.0},"violations":[{}]}}"#,
+            violations.join(","),
+        );
+    } else {
+        println!("{summary}");
+    }
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs one seed and prints its steps. Of a run with a violation it prints those steps that are needed for it.
+pub(crate) fn one(seed: u64, options: &Options) -> ExitCode {
+    let outcome = run(seed, options.steps, None, true);
+    let Some(violation) = outcome.violation else {
+        if options.is_json {
+            println!(r#"{{"seed":{seed},"steps":{},"violation":null}}"#, outcome.steps);
+        } else {
+            outcome.trace.iter().for_each(|line| println!("{line}"));
+            status(
+                "Finished",
+                &format!("seed {seed}: {} steps, no violation", outcome.steps),
+            );
+        }
+        return ExitCode::SUCCESS;
+    };
+    status("Reducing", &format!("seed {seed}: {violation}"));
+    let kept = reduce(seed, options.steps, violation.rule);
+    let reduced = run(seed, 0, Some(&kept), true);
+    let shown = reduced.violation.as_ref().unwrap_or(&violation);
+    if options.is_json {
+        println!("{}", json_violation(seed, options.steps, shown));
+    } else {
+        reduced.trace.iter().for_each(|line| println!("{line}"));
+        println!(
+            "error: seed {seed}, {} of {} steps: {shown}",
+            kept.len(),
+            options.steps
+        );
+    }
+    ExitCode::FAILURE
+}
+
+/// Runs seeds on one core until one violates a promise, and prints one line: steps until then, seed, and violation.
+pub(crate) fn find(budget: u64, steps: u64) -> ExitCode {
+    let mut taken = 0;
+    let mut seed = 0;
+    while taken < budget {
+        let outcome = run(seed, steps, None, false);
+        taken += outcome.steps;
+        if let Some(Violation { rule, detail }) = outcome.violation {
+            println!("{taken}\t{seed}\t{rule}\t{}", detail.replace(['\t', '\n'], " "));
+            return ExitCode::FAILURE;
+        }
+        seed += 1;
+    }
+    ExitCode::SUCCESS
+}

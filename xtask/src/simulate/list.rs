@@ -1,0 +1,335 @@
+//! The seeded bugs: small changes of `ifunc-proto`, each of which breaks a promise.
+
+/// One bug.
+#[derive(Debug)]
+pub(super) struct Mutant {
+    /// What it breaks.
+    pub(super) name: &'static str,
+    /// The file, below `ifunc-proto/src`.
+    pub(super) file: &'static str,
+    /// Text that occurs in the file exactly once.
+    pub(super) old: &'static str,
+    /// What stands there instead.
+    pub(super) new: &'static str,
+}
+
+const fn mutant(name: &'static str, file: &'static str, old: &'static str, new: &'static str) -> Mutant {
+    Mutant { name, file, old, new }
+}
+
+/// All bugs.
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant(
+        "one call too many is under way",
+        "caller.rs",
+        "self.calls.in_flight() < DUPLEX_CALLS",
+        "self.calls.in_flight() <= DUPLEX_CALLS",
+    ),
+    mutant(
+        "a new link counts as the old one",
+        "caller.rs",
+        "self.generation += 1;",
+        "self.generation = 1;",
+    ),
+    mutant(
+        "the last send is remembered beyond its link",
+        "caller.rs",
+        "self.last_send.take()",
+        "self.last_send",
+    ),
+    mutant(
+        "a dropped call's token is free too early",
+        "caller.rs",
+        "let may_complete = is_linked && !is_resent || self.calls.is_in_batch(token);",
+        "let may_complete = false;",
+    ),
+    mutant(
+        "a large payload is accepted and returned",
+        "caller.rs",
+        "let _ = self.drive(tx);",
+        "self.drive(tx)?;",
+    ),
+    mutant(
+        "an invocation overtakes the open batch",
+        "caller.rs",
+        "        self.close_batch_soon();\n        Ok(self.drive(tx)?\n",
+        "        Ok(self.drive(tx)?\n",
+    ),
+    mutant(
+        "an image that is to be sent again counts as not installed",
+        "caller.rs",
+        "self.installed & !Self::RESEND == generation",
+        "self.installed == generation",
+    ),
+    mutant(
+        "a handle is released while it has a user",
+        "caller.rs",
+        "slot.users == 0 && slot.is_installed",
+        "slot.users <= 1 && slot.is_installed",
+    ),
+    mutant(
+        "another image of a handle counts as installed",
+        "caller.rs",
+        "                    handle.installed = 0;\n",
+        "",
+    ),
+    mutant(
+        "one report too many is kept",
+        "caller.rs",
+        "self.reports.len() < MAX_REPORTS",
+        "self.reports.len() <= MAX_REPORTS",
+    ),
+    mutant(
+        "a handle that a call still names is bound again",
+        "caller.rs",
+        "handle.users == 0 && !self.calls.has_retry_of(*index as u32)",
+        "handle.users == 0",
+    ),
+    mutant(
+        "a report names the image that its handle has now",
+        "caller.rs",
+        "until.is_none_or(|until| (sequence.wrapping_sub(until) as i32) < 0)",
+        "until.is_none()",
+    ),
+    mutant(
+        "the open batch is kept when its source gives up",
+        "caller.rs",
+        "self.fail_batch(|_| Some(Lost::NotSent { why: why.to_owned() }));",
+        "",
+    ),
+    mutant(
+        "every call is sent again",
+        "caller.rs",
+        "let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));",
+        "let retry = (is_idempotent || len > 0).then(|| Retry::new(handle, &memory[..len]));",
+    ),
+    mutant(
+        "a flush without a link ends before calls that are sent again",
+        "caller.rs",
+        "self.resend.is_empty() && !self.has_unsent()",
+        "!self.has_unsent()",
+    ),
+    mutant(
+        "a fragment repeats a byte",
+        "caller/backlog.rs",
+        "outgoing.sent += len;",
+        "outgoing.sent += len - 1;",
+    ),
+    mutant(
+        "a reassembled body is not marked",
+        "caller/backlog.rs",
+        "            FrameFlags::ASSEMBLED\n",
+        "            FrameFlags::NONE\n",
+    ),
+    mutant(
+        "a released handle counts as installed",
+        "caller/backlog.rs",
+        "self.handles[handle as usize].installed = 0;",
+        "",
+    ),
+    mutant(
+        "a payload above the limit is sent again",
+        "caller/backlog.rs",
+        "if payload.len() as u64 > self.limits.max_payload {",
+        "if false {",
+    ),
+    mutant(
+        "a batch goes over a link that lacks its images",
+        "caller/aggregate.rs",
+        "if self.batch.generation != self.generation {",
+        "if false {",
+    ),
+    mutant(
+        "a batch that is sent in parts loses the second one",
+        "caller/aggregate.rs",
+        "self.batch.remove_first(part);",
+        "self.batch.remove_first(self.batch.len());",
+    ),
+    mutant(
+        "an entry that was sent counts as one of the open batch",
+        "caller/aggregate.rs",
+        "                calls.set_in_batch(entry.token.get(), false);\n",
+        "",
+    ),
+    mutant(
+        "an entry of a full batch is accepted and returned",
+        "caller/aggregate.rs",
+        "let _ = self.close_batch(tx);",
+        "self.close_batch(tx)?;",
+    ),
+    mutant(
+        "a call in the open batch ends with its link",
+        "calls.rs",
+        "            if slot.in_batch {\n",
+        "            if false {\n",
+    ),
+    mutant(
+        "calls are sent again in the order of their tokens",
+        "calls.rs",
+        "        retries.sort_unstable();\n",
+        "        retries.sort_unstable_by_key(|&(_, token)| std::cmp::Reverse(token));\n",
+    ),
+    mutant(
+        "a call that was never sent may have run",
+        "calls.rs",
+        "Lost::of_dead_link(sequence != 0, why)",
+        "Lost::of_dead_link(true, why)",
+    ),
+    mutant(
+        "a frame that arrives early is dropped",
+        "connection.rs",
+        "if self.order.turn(frame.sequence) == Turn::Early {",
+        "if false {",
+    ),
+    mutant(
+        "the next but one frame passes for a duplicate",
+        "order.rs",
+        "ahead if ahead > 0 => Turn::Early",
+        "ahead if ahead > 1 => Turn::Early",
+    ),
+    mutant(
+        "a parked frame runs twice",
+        "connection.rs",
+        "            order.take_parked();\n",
+        "",
+    ),
+    mutant(
+        "credits are not returned",
+        "connection.rs",
+        "if !quantum.is_exhausted() && !self.order.has_parked() {",
+        "if quantum.is_exhausted() {",
+    ),
+    mutant(
+        "parked frames give their credits back",
+        "connection.rs",
+        "if !quantum.is_exhausted() && !self.order.has_parked() {",
+        "if !quantum.is_exhausted() {",
+    ),
+    mutant(
+        "a batch that is not over counts as processed",
+        "connection.rs",
+        "            if progress == Progress::Done {\n",
+        "            if progress != Progress::Blocked {\n",
+    ),
+    mutant(
+        "images outlive their link",
+        "connection.rs",
+        "        self.server = None;\n",
+        "",
+    ),
+    mutant(
+        "a request that once found the window closed stays stalled",
+        "connection.rs",
+        "std::mem::take(&mut self.is_stalled)",
+        "self.is_stalled",
+    ),
+    mutant(
+        "the first completion of many is lost",
+        "connection.rs",
+        "completions.drain(..) {",
+        "completions.drain(..).skip(1) {",
+    ),
+    mutant(
+        "an invocation runs again after its reply was blocked",
+        "connection.rs",
+        "                // Before it runs: a frame never runs twice.\n                order.advance();\n",
+        "                if frame.body.len() % 2 == 0 { order.advance(); }\n",
+    ),
+    mutant(
+        "a batch repeats an entry",
+        "server.rs",
+        "            self.batch_at = next;\n",
+        "            self.batch_at = if self.replies.owes() && self.batch_at == 0 { 0 } else { next };\n",
+    ),
+    mutant(
+        "a batch begins where the one before ended",
+        "server.rs",
+        "        self.batch_at = 0;\n",
+        "",
+    ),
+    mutant(
+        "an unbound handle keeps its image",
+        "server.rs",
+        "                    *binding = Binding::Free;\n",
+        "",
+    ),
+    mutant(
+        "an answer that finds the window closed is lost",
+        "replies.rs",
+        "Ok(None) => return Ok(Answer::Blocked),",
+        "Ok(None) => return Ok(Answer::Nowhere),",
+    ),
+    mutant(
+        "gathered completions do not reach the outbox",
+        "replies.rs",
+        "            self.outbox.push_back((header, body.to_vec()));\n            self.gathered.sent();\n",
+        "            let _ = (header, body);\n            self.gathered.sent();\n",
+    ),
+    mutant(
+        "a reply that finds the window closed moves to the end of the outbox",
+        "replies.rs",
+        "self.outbox.push_front((header, body));",
+        "self.outbox.push_back((header, body));",
+    ),
+    mutant(
+        "reports fill the outbox",
+        "replies.rs",
+        "self.outbox.iter().filter(is_report).count() < DUPLEX_REPORTS",
+        "self.outbox.iter().filter(is_report).count() < 10 * DUPLEX_REPORTS",
+    ),
+    mutant(
+        "a driver sleeps although its replies can be sent",
+        "replies.rs",
+        "matches!(tx.reserve(len, 8), Ok(None))",
+        "!matches!(tx.reserve(len, 8), Ok(None))",
+    ),
+    mutant(
+        "an entry's answer exceeds the limit",
+        "replies.rs",
+        "Some(&mut self.gathered.reserve()[..self.max_answer])",
+        "Some(self.gathered.reserve())",
+    ),
+    mutant(
+        "a report is lost when the window is closed",
+        "replies.rs",
+        "            self.report = Some((header, body));\n            self.spill();\n",
+        "            self.spill();\n",
+    ),
+    mutant(
+        "a large completion is overwritten by the next one",
+        "gathered.rs",
+        "self.alone.is_some() || self.len",
+        "self.len",
+    ),
+    mutant(
+        "a large completion is sent twice",
+        "gathered.rs",
+        "            self.alone = None;\n",
+        "",
+    ),
+    mutant(
+        "a fragment of the body before stays",
+        "assembly.rs",
+        "            self.current = Some((number, len));\n            self.received = 0;\n",
+        "            self.current = Some((number, len));\n            self.received = self.received.min(1);\n",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::MUTANTS;
+
+    #[test]
+    fn each_changes_text_that_occurs_once() {
+        for mutant in MUTANTS {
+            let path = crate::root().join("ifunc-proto/src").join(mutant.file);
+            let text = std::fs::read_to_string(path).unwrap();
+            let count = text.matches(mutant.old).count();
+            assert_eq!(
+                count, 1,
+                "`{}`: {} has the text {count} times",
+                mutant.name, mutant.file
+            );
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `cargo xtask simulate`: builds the simulator and runs it. What it does is in `simulate`.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::process::{cargo, end, output, status};
+use crate::steps::Steps;
+
+mod list;
+mod mutants;
+
+/// Seeds of a run with every commit, and of one every night.
+const QUICK: &str = "4_000";
+const FULL: &str = "100_000";
+
+/// The command. `--mutants` stands alone; all other options are the simulator's.
+pub(crate) fn command(options: &[String]) -> ExitCode {
+    if let [only] = options
+        && only == "--mutants"
+    {
+        return end(mutants::run().map(drop));
+    }
+    let simulator = match built() {
+        Ok(simulator) => simulator,
+        Err(error) => return end(Err(error)),
+    };
+    // Its exit code tells whether there was a violation.
+    match { simulator }.args(options).stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(status) if status.code() == Some(2) => ExitCode::from(2),
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => end(Err(format!("the simulator does not start: {error}"))),
+    }
+}
+
+/// The simulator, optimised.
+fn built() -> Result<Command, String> {
+    let package = ["--package", "ifunc-simulate"];
+    status(cargo(["build", "--quiet", "--locked", "--release"]).args(package))?;
+    Ok(Command::new(crate::target().join("release/ifunc-simulate")))
+}
+
+/// Some seeds, as a step.
+pub(crate) fn quick(steps: &mut Steps) {
+    steps.step("simulated connections", || seeds(QUICK));
+}
+
+/// Many seeds, and the seeded bugs, as steps.
+pub(crate) fn full(steps: &mut Steps) {
+    steps.step("simulated connections", || seeds(FULL));
+    steps.step("seeded bugs of connections", mutants::run);
+}
+
+fn seeds(count: &str) -> Result<String, String> {
+    let said = output(built()?.args(["--seeds", count]))?;
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}
