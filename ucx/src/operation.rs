@@ -273,25 +273,21 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
             ..ucp_request_param_t::default()
         };
         // SAFETY: the node is from a buffer, and used by nothing else. Its memory is writable, and stays where it is until the
-        // operation has ended: `completed` makes a buffer of the node again, or the end of the worker does. Where callbacks run on
-        // other threads the node is linked before UCX has it, and otherwise only if it is under way.
+        // operation has ended: `completed` makes a buffer of the node again, or the end of the worker does. The node is
+        // linked before UCX has it: UCX may end an operation inside of the call that begins it.
         unsafe {
             (*node).owner = std::ptr::from_ref(inner).cast();
             let (at, len) = Node::memory(node);
-            let is_attached = inner.is_attached();
-            if is_attached {
+            {
                 let _gate = inner.gate();
                 inner.link(node);
             }
             let request = issue(inner, operation, at, len, params);
             if UCS_PTR_IS_PTR(request) {
-                if !is_attached {
-                    inner.link(node);
-                }
                 inner.resume();
                 return Ok(Posted::UnderWay(id));
             }
-            if is_attached {
+            {
                 let _gate = inner.gate();
                 inner.unlink(node);
             }
