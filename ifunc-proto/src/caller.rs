@@ -1,11 +1,13 @@
 //! The calling half of a connection: images bound to handles, requests under way, and what waits to be sent.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::frame::{Header, InstallHead, Kind, Limits};
 use zerocopy::IntoBytes;
 
+use crate::attention::Attention;
 use crate::batch::OpenBatch;
 use crate::calls::{Calls, Request, Retry};
 use crate::completion::{Completion, Lost, Outcome};
@@ -19,13 +21,28 @@ mod backlog;
 const MAX_REPORTS: usize = 64;
 
 /// An image that this side sends.
-pub trait Image: Clone {
+pub trait Image {
     /// BLAKE3 of the bytes.
     fn id(&self) -> &ImageId;
     /// The bytes.
     fn bytes(&self) -> &[u8];
     /// Whether an invocation may run twice, so that one that may have run is sent again over a new link.
     fn is_idempotent(&self) -> bool;
+}
+
+impl<T: Image + ?Sized> Image for Arc<T> {
+    fn id(&self) -> &ImageId {
+        T::id(self)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        T::bytes(self)
+    }
+
+    #[inline]
+    fn is_idempotent(&self) -> bool {
+        T::is_idempotent(self)
+    }
 }
 
 /// How one invocation is sent.
@@ -66,19 +83,43 @@ pub enum SubmitError<I, E> {
     Link(LinkError),
 }
 
-impl<I, E> From<LinkError> for SubmitError<I, E> {
+/// Why a submission returned no token. Two registers hold it or the token: a large result, written to memory on the way of
+/// every frame, would cost more than the frame.
+#[derive(Debug)]
+pub enum NotSent<I, E> {
+    /// The send window is closed, or the link died.
+    Blocked,
+    /// It was not sent and will not be.
+    Failed(Box<SubmitError<I, E>>),
+}
+
+impl<I, E> From<SubmitError<I, E>> for NotSent<I, E> {
     #[cold]
-    fn from(error: LinkError) -> Self {
-        Self::Link(error)
+    fn from(error: SubmitError<I, E>) -> Self {
+        Self::Failed(Box::new(error))
     }
 }
 
-impl<I, E> From<Stop> for SubmitError<I, E> {
+impl<I, E> From<LinkError> for NotSent<I, E> {
+    #[cold]
+    fn from(error: LinkError) -> Self {
+        SubmitError::Link(error).into()
+    }
+}
+
+impl<I, E> From<Lost> for NotSent<I, E> {
+    #[cold]
+    fn from(lost: Lost) -> Self {
+        SubmitError::Lost(lost).into()
+    }
+}
+
+impl<I, E> From<Stop> for NotSent<I, E> {
     #[cold]
     fn from(stop: Stop) -> Self {
         match stop {
-            Stop::Link(error) => Self::Link(error),
-            Stop::Lost(lost) => Self::Lost(lost),
+            Stop::Link(error) => error.into(),
+            Stop::Lost(lost) => lost.into(),
         }
     }
 }
@@ -139,9 +180,8 @@ pub(crate) struct Caller<I, U> {
     handles: Vec<Handle<I>>,
     /// Oldest first.
     former: VecDeque<Former<I>>,
-    /// Something waits to be sent: `outgoing`, `resend`, `unbind`, or a batch that is closing.
-    has_backlog: bool,
-    is_duplex: bool,
+    /// Why the next submission cannot take the fast path.
+    pub(crate) attention: Attention,
     pub(crate) calls: Calls<U>,
     /// The last invocation that wants no completion: sequence number and handle.
     last_send: Option<(u32, u32)>,
@@ -169,7 +209,7 @@ struct Outgoing {
     number: u32,
 }
 
-impl<I: Image, U> Caller<I, U> {
+impl<I: Image + Clone, U> Caller<I, U> {
     pub(crate) fn new(batch_size: usize) -> Self {
         Self {
             generation: 0,
@@ -180,8 +220,7 @@ impl<I: Image, U> Caller<I, U> {
             },
             handles: Vec::new(),
             former: VecDeque::new(),
-            has_backlog: false,
-            is_duplex: false,
+            attention: Attention::UNLINKED,
             calls: Calls::default(),
             last_send: None,
             reports: VecDeque::new(),
@@ -200,12 +239,13 @@ impl<I: Image, U> Caller<I, U> {
     pub(crate) fn relink(&mut self, limits: Option<Limits>, max_body: usize, is_duplex: bool) {
         self.generation += 1;
         self.limits = limits.unwrap_or(self.limits);
-        self.is_duplex = is_duplex;
         self.former.clear();
         self.unbind.clear();
         self.batch.set_limit(self.batch_size, max_body);
+        self.attention.set(Attention::DUPLEX, is_duplex);
+        self.attention.set(Attention::UNLINKED, limits.is_none());
+        self.attention.set(Attention::BACKLOG, !self.resend.is_empty());
         self.close_batch_soon();
-        self.has_backlog |= !self.resend.is_empty();
     }
 
     /// Binds an image to a handle. Nothing is sent before its first use.
@@ -263,7 +303,7 @@ impl<I: Image, U> Caller<I, U> {
         slot.users -= 1;
         if slot.users == 0 && slot.is_installed(self.generation) {
             self.unbind.push(handle);
-            self.has_backlog = true;
+            self.attention.set(Attention::BACKLOG, true);
         }
     }
 
@@ -291,7 +331,7 @@ impl<I: Image, U> Caller<I, U> {
 
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
-        self.has_backlog
+        self.attention.has(Attention::BACKLOG)
     }
 
     /// Whether an accepted request was not sent completely: a body in fragments, or a batch.
@@ -310,7 +350,7 @@ impl<I: Image, U> Caller<I, U> {
 
     #[inline]
     pub(crate) fn has_reports(&self) -> bool {
-        !self.reports.is_empty()
+        self.attention.has(Attention::REPORTS)
     }
 
     pub(crate) fn reports_len(&self) -> usize {
@@ -322,10 +362,13 @@ impl<I: Image, U> Caller<I, U> {
     }
 
     pub(crate) fn take_report(&mut self) -> Option<Report<I>> {
-        self.reports.pop_front()
+        let first = self.reports.pop_front();
+        self.attention.set(Attention::REPORTS, !self.reports.is_empty());
+        first
     }
 
     pub(crate) fn take_reports(&mut self) -> VecDeque<Report<I>> {
+        self.attention.set(Attention::REPORTS, false);
         std::mem::take(&mut self.reports)
     }
 
@@ -340,6 +383,7 @@ impl<I: Image, U> Caller<I, U> {
             && let Some(image) = former.or_else(current).cloned()
         {
             self.reports.push_back(Report { image, outcome });
+            self.attention.set(Attention::REPORTS, true);
         }
     }
 
@@ -362,7 +406,7 @@ impl<I: Image, U> Caller<I, U> {
     /// Whether another call may be under way.
     #[inline]
     fn has_call_window(&self) -> bool {
-        !self.is_duplex || self.calls.in_flight() < DUPLEX_CALLS
+        !self.attention.has(Attention::DUPLEX) || self.calls.in_flight() < DUPLEX_CALLS
     }
 
     /// Sends an invocation in a frame of its own. `None`: the window is closed. With a completion the result is its token,
@@ -371,51 +415,58 @@ impl<I: Image, U> Caller<I, U> {
     pub(crate) fn submit<E>(
         &mut self,
         tx: &mut impl Outbound,
-        submission: &Submission,
+        submission: Submission,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<Option<u64>, SubmitError<I, E>> {
-        let &Submission {
+    ) -> Result<u64, NotSent<I, E>> {
+        let Submission {
             handle,
             bound,
             align,
             wants_completion,
             ..
         } = submission;
-        let slot = &self.handles[handle as usize];
-        let is_ready = slot.installed == self.generation && !self.has_backlog && self.batch.is_empty();
-        if (!is_ready || self.is_duplex) && !self.prepare(tx, submission)? {
-            return Ok(None);
+        let is_installed = self.handles[handle as usize].installed == self.generation;
+        if !(is_installed && self.attention.is_none()) && !self.prepare(tx, submission)? {
+            return Err(NotSent::Blocked);
         }
         if bound > tx.max_body() {
             return self.submit_fragmented(tx, submission, encode);
         }
-        let Some(memory) = tx.reserve(bound, align)? else {
-            self.lacking = bound;
-            return Ok(None);
+        let memory = match tx.reserve(bound, align) {
+            Ok(Some(memory)) => memory,
+            Ok(None) => {
+                self.lacking = bound;
+                return Err(NotSent::Blocked);
+            }
+            Err(error) => return Err(error.into()),
         };
-        let len = encode(memory).map_err(SubmitError::Encode)?;
+        let len = match encode(memory) {
+            Ok(len) => len,
+            Err(error) => return Err(SubmitError::Encode(error).into()),
+        };
         assert!(len <= bound, "a payload is longer than its bound");
         if len as u64 > self.limits.max_payload {
-            return Err(SubmitError::Lost(self.payload_too_large(len)));
+            return Err(self.payload_too_large(len).into());
         }
         if !wants_completion {
             let sequence = tx.commit(Header::new(Kind::Exec, handle, 0), len);
             self.last_send = Some((sequence, handle));
-            return Ok(Some(0));
+            return Ok(0);
         }
         let is_idempotent = self.handles[handle as usize].image.is_idempotent();
         let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));
         let token = self.calls.begin(Request::Invocation(handle), retry);
         let sequence = tx.commit(Header::new(Kind::Exec, handle, token), len);
         self.calls.sent(token, sequence);
-        Ok(Some(token))
+        Ok(token)
     }
 
     /// Sends what must precede an invocation. `false`: the window is closed.
     #[cold]
     #[inline(never)]
-    fn prepare(&mut self, tx: &mut impl Outbound, submission: &Submission) -> Result<bool, Stop> {
-        if submission.wants_completion && !self.has_call_window() {
+    fn prepare(&mut self, tx: &mut impl Outbound, submission: Submission) -> Result<bool, Stop> {
+        let is_unlinked = self.attention.has(Attention::UNLINKED);
+        if is_unlinked || submission.wants_completion && !self.has_call_window() {
             return Ok(false);
         }
         self.close_batch_soon();
@@ -429,19 +480,19 @@ impl<I: Image, U> Caller<I, U> {
     fn submit_fragmented<E>(
         &mut self,
         tx: &mut impl Outbound,
-        submission: &Submission,
+        submission: Submission,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<Option<u64>, SubmitError<I, E>> {
-        let &Submission { handle, bound, .. } = submission;
+    ) -> Result<u64, NotSent<I, E>> {
+        let Submission { handle, bound, .. } = submission;
         let mut body = Vec::new();
         body.try_reserve_exact(bound)
-            .map_err(|_| SubmitError::Lost(self.payload_too_large(bound)))?;
+            .map_err(|_| self.payload_too_large(bound))?;
         body.resize(bound, 0);
         let len = encode(&mut body).map_err(SubmitError::Encode)?;
         assert!(len <= bound, "a payload is longer than its bound");
         body.truncate(len);
         if len as u64 > self.limits.max_payload {
-            return Err(SubmitError::Lost(self.payload_too_large(len)));
+            return Err(self.payload_too_large(len).into());
         }
         let token = if submission.wants_completion {
             let is_idempotent = self.handles[handle as usize].image.is_idempotent();
@@ -453,7 +504,7 @@ impl<I: Image, U> Caller<I, U> {
         self.start(Header::new(Kind::Exec, handle, token), body);
         // The invocation is accepted. If the link is dead, the next attempt to use it finds that.
         let _ = self.drive(tx);
-        Ok(Some(token))
+        Ok(token)
     }
 
     #[cold]
@@ -534,7 +585,7 @@ impl<I: Image, U> Caller<I, U> {
             sent: 0,
             number: self.bodies,
         });
-        self.has_backlog = true;
+        self.attention.set(Attention::BACKLOG, true);
     }
 
     /// A completion arrived.
@@ -547,6 +598,9 @@ impl<I: Image, U> Caller<I, U> {
                 .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)
         {
             self.last_send = None;
+        }
+        if self.calls.has_ended() {
+            self.attention.set(Attention::DRIVER, true);
         }
     }
 
@@ -584,7 +638,8 @@ impl<I: Image, U> Caller<I, U> {
             self.report(header.handle, outcome, |until| until.is_none());
         }
         self.resend = self.calls.lose(why).into();
-        self.has_backlog = true;
+        self.attention.set(Attention::BACKLOG, true);
+        self.attention.set(Attention::UNLINKED, true);
     }
 
     /// No other link will be made. What was sent once may have run; what is in the open batch was never sent.

@@ -196,6 +196,12 @@ impl<U> Calls<U> {
         &mut self.ended
     }
 
+    /// Whether calls ended since the driver last drained [`ended`](Self::ended).
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     /// What a pending call requests.
     pub(crate) fn pending(&mut self, token: u64) -> Option<Request> {
         match self.state(token)? {

@@ -7,7 +7,8 @@ use ifunc_abi::frame::{Header, Kind, Limits};
 use ifunc_abi::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::caller::{Caller, Image, Report, Submission, SubmitError};
+use crate::attention::Attention;
+use crate::caller::{Caller, Image, NotSent, Report, Submission, SubmitError};
 use crate::calls::Request;
 use crate::closed::Closed;
 use crate::completion::{Completion, Outcome};
@@ -53,6 +54,8 @@ pub struct Connection<I, U, B> {
     /// There is a link, and the peer serves: requests may be sent, and completions may arrive.
     is_served: bool,
     is_linked: bool,
+    /// Why the last link died.
+    lost_because: String,
     /// The last poll found a request that waits for the send window.
     is_stalled: bool,
     /// The link died in a poll that had processed something before: the next poll returns this.
@@ -66,7 +69,7 @@ pub struct Connection<I, U, B> {
     completions: Vec<(u64, Completion)>,
 }
 
-impl<I: Image, U, B> Connection<I, U, B> {
+impl<I: Image + Clone, U, B> Connection<I, U, B> {
     /// A connection without a link.
     #[must_use]
     pub fn new(config: Config) -> Self {
@@ -76,6 +79,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
             server: None,
             is_served: false,
             is_linked: false,
+            lost_because: String::new(),
             is_stalled: false,
             closed: None,
             quantum: UNITS,
@@ -138,82 +142,101 @@ impl<I: Image, U, B> Connection<I, U, B> {
         self.caller.resend_image(handle);
     }
 
-    /// Sends an invocation. `Ok(None)`: the send window is closed, the link died, or the peer does not serve. With a
-    /// completion the result is its token, otherwise 0.
+    /// Sends an invocation. With a completion the result is its token, otherwise 0.
     ///
     /// # Errors
-    /// The invocation was not sent and will not be.
+    /// The send window is closed or the link died; or the invocation will not be sent.
     #[inline(always)]
     pub fn submit<L: Link, E>(
         &mut self,
         link: &mut L,
-        submission: &Submission,
+        submission: Submission,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<Option<u64>, SubmitError<I, E>> {
-        let (_, rx) = link.split();
+    ) -> Result<u64, NotSent<I, E>> {
+        let (tx, rx) = link.split();
         // A call learns nothing of earlier invocations: what arrived can wait.
         if !submission.wants_completion && (self.caller.has_reports() || !rx.is_empty()) {
-            self.take_earlier(link)?;
+            return self.submit_later(link, submission, encode);
         }
-        if !self.is_served {
-            return Ok(None);
-        }
-        let (tx, _) = link.split();
         match self.caller.submit(tx, submission, encode) {
             Ok(token) => {
-                if submission.carries_code && token.is_some() {
+                if submission.carries_code {
                     self.caller.resend_image(submission.handle);
                 }
                 Ok(token)
             }
-            Err(SubmitError::Link(error)) => {
-                self.fail_link(link, error);
-                Ok(None)
-            }
-            Err(error) => Err(error),
+            Err(error) => Err(self.not_sent(link, error)),
         }
     }
 
-    /// Receives completions, and returns the first report as an error.
+    /// Receives what arrived, and then sends an invocation.
     #[cold]
-    fn take_earlier<L: Link, E>(&mut self, link: &mut L) -> Result<(), SubmitError<I, E>> {
+    #[inline(never)]
+    fn submit_later<L: Link, E>(
+        &mut self,
+        link: &mut L,
+        submission: Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<u64, NotSent<I, E>> {
         self.receive(link, 0);
+        self.refuse_after_report()?;
+        let (tx, _) = link.split();
+        match self.caller.submit(tx, submission, encode) {
+            Ok(token) => {
+                if submission.carries_code {
+                    self.caller.resend_image(submission.handle);
+                }
+                Ok(token)
+            }
+            Err(error) => Err(self.not_sent(link, error)),
+        }
+    }
+
+    /// Handles a link that failed in a submission.
+    #[cold]
+    fn not_sent<L: Link, E>(&mut self, link: &mut L, error: NotSent<I, E>) -> NotSent<I, E> {
+        match error {
+            NotSent::Failed(error) => match *error {
+                SubmitError::Link(error) => {
+                    self.fail_link(link, error);
+                    NotSent::Blocked
+                }
+                error => error.into(),
+            },
+            NotSent::Blocked => NotSent::Blocked,
+        }
+    }
+
+    /// The first report that was not taken, as an error.
+    fn refuse_after_report<E>(&mut self) -> Result<(), NotSent<I, E>> {
         match self.caller.take_report() {
-            Some(report) => Err(SubmitError::Earlier(Box::new(report))),
+            Some(report) => Err(SubmitError::Earlier(Box::new(report)).into()),
             None => Ok(()),
         }
     }
 
-    /// Adds an invocation to the open batch, or sends it in a frame of its own if it fits into no batch. `Ok(None)`: the
-    /// batch is full and the send window is closed, or the link died. `is_eager`: a batch is sent with its first entry.
+    /// Adds an invocation to the open batch, or sends it in a frame of its own if it fits into no batch. `is_eager`: a
+    /// batch is sent with its first entry.
     ///
     /// # Errors
     /// As [`submit`](Self::submit).
     pub fn append<L: Link, E>(
         &mut self,
         link: &mut L,
-        submission: &Submission,
+        submission: Submission,
         is_eager: bool,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<Option<u64>, SubmitError<I, E>> {
-        if !self.caller.fits_batch(submission) {
+    ) -> Result<u64, NotSent<I, E>> {
+        if !self.caller.fits_batch(&submission) {
             return self.submit(link, submission, encode);
         }
-        if !submission.wants_completion
-            && let Some(report) = self.caller.take_report()
-        {
-            return Err(SubmitError::Earlier(Box::new(report)));
-        }
-        if !self.is_served {
-            return Ok(None);
+        if !submission.wants_completion && self.caller.has_reports() {
+            self.refuse_after_report()?;
         }
         let (tx, _) = link.split();
         match self.caller.append(tx, submission, is_eager, encode) {
-            Err(SubmitError::Link(error)) => {
-                self.fail_link(link, error);
-                Ok(None)
-            }
-            other => other,
+            Ok(token) => Ok(token),
+            Err(error) => Err(self.not_sent(link, error)),
         }
     }
 
@@ -342,15 +365,16 @@ impl<I: Image, U, B> Connection<I, U, B> {
         self.caller.abandon(token, is_linked);
     }
 
-    /// Replaces what the driver keeps with a call. When the call ends it moves to [`ended`](Self::ended).
+    /// Replaces what the driver keeps with a call. When the call ends, [`ended`](Self::ended) returns it.
     pub fn set_user(&mut self, token: u64, user: Option<U>) {
         self.caller.calls.set_user(token, user);
     }
 
-    /// What the driver kept with calls that ended since it last drained this.
+    /// What the driver kept with calls that ended since it last took this.
     #[inline]
-    pub fn ended(&mut self) -> &mut Vec<U> {
-        self.caller.calls.ended()
+    pub fn ended(&mut self) -> std::vec::Drain<'_, U> {
+        self.caller.attention.set(Attention::DRIVER, false);
+        self.caller.calls.ended().drain(..)
     }
 
     /// Number of tokens in use.
@@ -561,9 +585,11 @@ impl<I: Image, U, B> Connection<I, U, B> {
         quantum: &mut Quantum,
     ) -> Result<(), Box<Closed>> {
         let (tx, rx) = link.split();
-        while !quantum.is_exhausted() && !self.is_stalled {
+        while !quantum.is_exhausted() {
             if self.order.is_next_parked() {
-                self.poll_parked(tx, host, quantum)?;
+                if !self.poll_parked(tx, host, quantum)? {
+                    break;
+                }
                 continue;
             }
             let Some(frame) = rx.peek()? else { break };
@@ -606,8 +632,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
         quantum: &mut Quantum,
         frame: &Frame<P>,
     ) -> Result<bool, Box<Closed>> {
-        let header = Header::parse(frame.words).map_err(Closed::broke)?;
-        if header.kind == Kind::Exec
+        if let Some(header) = Header::parse_exec(frame.words)
             && let Some(server) = &mut self.server
         {
             let order = &mut self.order;
@@ -619,7 +644,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
             self.is_stalled = !is_done;
             return Ok(is_done);
         }
-        self.frame_unusual(tx, host, quantum, header, frame)
+        self.frame_unusual(tx, host, quantum, frame)
     }
 
     #[cold]
@@ -629,9 +654,9 @@ impl<I: Image, U, B> Connection<I, U, B> {
         tx: &mut impl Outbound,
         host: &mut H,
         quantum: &mut Quantum,
-        header: Header,
         frame: &Frame<P>,
     ) -> Result<bool, Box<Closed>> {
+        let header = Header::parse(frame.words).map_err(Closed::broke)?;
         if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
             self.reply(frame)?;
             self.order.advance();
@@ -640,6 +665,15 @@ impl<I: Image, U, B> Connection<I, U, B> {
         let Some(server) = &mut self.server else {
             return Err(Closed::broke("a request from a peer that does not invoke"));
         };
+        if header.kind == Kind::Exec {
+            let order = &mut self.order;
+            let is_done = server.exec(tx, host, header, frame, || {
+                order.advance();
+                quantum.charge_invocation(frame.body.len());
+            })?;
+            self.is_stalled = !is_done;
+            return Ok(is_done);
+        }
         if header.kind == Kind::Batch {
             let progress = server.batch(tx, host, header, frame, quantum)?;
             self.is_stalled = progress == Progress::Blocked;
@@ -658,7 +692,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
         Ok(true)
     }
 
-    /// Processes a parked frame whose turn has come.
+    /// Processes a parked frame whose turn has come. `false`: it stays parked.
     #[cold]
     #[inline(never)]
     fn poll_parked<H: Host<Image = B>>(
@@ -666,12 +700,12 @@ impl<I: Image, U, B> Connection<I, U, B> {
         tx: &mut impl Outbound,
         host: &mut H,
         quantum: &mut Quantum,
-    ) -> Result<(), Box<Closed>> {
+    ) -> Result<bool, Box<Closed>> {
         let mut order = std::mem::replace(&mut self.order, Order::new());
         let next = order.next();
         let Some(frame) = order.next_parked() else {
             self.order = order;
-            return Ok(());
+            return Ok(false);
         };
         // The frame is processed by a copy of the counter, and removed if the copy advanced.
         self.order = Order::starting_at(next);
@@ -681,11 +715,7 @@ impl<I: Image, U, B> Connection<I, U, B> {
             order.take_parked();
         }
         self.order = order;
-        if !result? && !self.is_stalled {
-            // The quantum is used up in the middle of a batch.
-            quantum.exhaust();
-        }
-        Ok(())
+        result
     }
 
     /// Whether replies wait for the send window, and it is still closed. Asked before this side sleeps.
@@ -745,6 +775,49 @@ impl<I: Image, U, B> Connection<I, U, B> {
         let (tx, _) = link.split();
         self.caller.lose(why, |sequence| tx.is_unconsumed(sequence));
         self.server = None;
+    }
+
+    /// Why the last link died.
+    #[must_use]
+    pub fn lost_because(&self) -> &str {
+        &self.lost_because
+    }
+
+    /// Whether the window is open for a frame with a body of `bytes` bytes, or as much as a frame may have. Sends what waits
+    /// first.
+    pub fn has_window<L: Link>(&mut self, link: &mut L, bytes: usize) -> bool {
+        self.drive(link);
+        if !self.is_linked {
+            return false;
+        }
+        let (tx, _) = link.split();
+        match tx.reserve(bytes.min(tx.max_body()), 1) {
+            Ok(memory) => memory.is_some(),
+            Err(error) => {
+                self.fail_link(link, error);
+                false
+            }
+        }
+    }
+
+    /// Whether the next submission leaves the fast path, or the driver has something to do: calls ended, reports arrived,
+    /// something waits to be sent, a batch is open, the link died.
+    #[inline(always)]
+    #[must_use]
+    pub fn needs_attention(&self) -> bool {
+        !self.caller.attention.is_none()
+    }
+
+    /// Makes [`needs_attention`](Self::needs_attention) true until the driver takes [`ended`](Self::ended).
+    #[inline]
+    pub fn set_attention(&mut self) {
+        self.caller.attention.set(Attention::DRIVER, true);
+    }
+
+    /// Whether an invocation fits into the open batch, so that [`append`](Self::append) needs no window.
+    #[must_use]
+    pub fn fits_open_batch(&self, submission: &Submission) -> bool {
+        self.caller.fits_open_batch(submission)
     }
 
     /// No other link will be made: what waits for one ends.

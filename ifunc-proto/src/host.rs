@@ -1,5 +1,6 @@
 //! What a connection needs of the node that serves it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
@@ -16,7 +17,7 @@ pub trait Host {
     ///
     /// # Errors
     /// Why this node does not run the image. Invocations of the handle are rejected with the same reason.
-    fn install(&mut self, install: &Install<'_>) -> Result<Self::Image, Refusal>;
+    fn install(&mut self, install: Install) -> Result<Self::Image, Refusal>;
 
     /// Whether the image has this id. An `Install` of the id that its handle is bound to already is ignored.
     fn has_id(&mut self, image: &Self::Image, id: &ImageId) -> bool;
@@ -41,16 +42,20 @@ pub trait Host {
 }
 
 /// An image to be installed.
-#[derive(Clone, Copy, Debug)]
-pub struct Install<'a> {
+#[derive(Debug)]
+pub struct Install {
     /// The handle that it is bound to.
     pub handle: u32,
     /// The id under which the peer sent it. Not compared with the bytes yet.
-    pub id: &'a ImageId,
-    /// Signature scheme and signature; see [`InstallHead`](ifunc_abi::frame::InstallHead).
-    pub signature: (u16, &'a [u8]),
-    /// The image.
-    pub image: &'a [u8],
+    pub id: ImageId,
+    /// Signature scheme; see [`InstallHead`](ifunc_abi::frame::InstallHead).
+    pub scheme: u16,
+    /// The body of the `Install` frame, of which signature and image are parts.
+    pub body: Vec<u8>,
+    /// Where the signature lies.
+    pub signature: Range<usize>,
+    /// Where the image lies.
+    pub image: Range<usize>,
 }
 
 /// One invocation.
@@ -74,7 +79,34 @@ pub enum Payload<'a, B> {
 }
 
 impl<B: Body> Payload<'_, B> {
+    /// Address of the first byte. The bytes stay readable while the invocation runs.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        match self {
+            Self::InPlace(body) => body.as_ptr(),
+            Self::Private(bytes) => bytes.as_ptr(),
+        }
+    }
+
+    /// Copies the payload to `out`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        match self {
+            Self::InPlace(body) => body.copy_to(out),
+            Self::Private(bytes) => out.copy_from_slice(bytes),
+        }
+    }
+
+    /// Whether the peer may be able to change it.
+    #[inline]
+    pub fn is_in_place(&self) -> bool {
+        matches!(self, Self::InPlace(_))
+    }
+
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::InPlace(body) => body.len(),
@@ -157,7 +189,7 @@ pub struct NoHost;
 impl Host for NoHost {
     type Image = std::convert::Infallible;
 
-    fn install(&mut self, _: &Install<'_>) -> Result<Self::Image, Refusal> {
+    fn install(&mut self, _: Install) -> Result<Self::Image, Refusal> {
         Err(Refusal::new(Rejection::Policy, "this node does not serve"))
     }
 

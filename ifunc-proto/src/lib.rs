@@ -23,6 +23,7 @@
 mod failpoint;
 
 mod assembly;
+mod attention;
 mod batch;
 pub mod buffer;
 pub mod caller;

@@ -84,6 +84,9 @@ pub trait Body: Copy {
 
     /// Appends the body to `out`.
     fn append_to(&self, out: &mut Vec<u8>);
+
+    /// Address of the first byte. The bytes stay readable until the frame is released.
+    fn as_ptr(&self) -> *const u8;
 }
 
 /// The incoming direction of a link.
@@ -105,7 +108,7 @@ pub trait Inbound {
     /// Publishes the credits of all released frames. The connection calls it when no more frames have arrived.
     fn settle(&mut self);
 
-    /// A cheap test: `true` if [`peek`](Self::peek) would find no frame and no error. `false` decides nothing.
+    /// A cheap test: `true` if [`peek`](Self::peek) would find no frame. `false` decides nothing.
     fn is_empty(&mut self) -> bool {
         false
     }
@@ -138,5 +141,9 @@ impl Body for &[u8] {
 
     fn append_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
+    }
+
+    fn as_ptr(&self) -> *const u8 {
+        <[u8]>::as_ptr(self)
     }
 }

@@ -66,12 +66,6 @@ impl Quantum {
         }
     }
 
-    /// Ends the poll before the next frame.
-    #[cold]
-    pub(crate) fn exhaust(&mut self) {
-        self.used = UNITS;
-    }
-
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
         self.used >= UNITS || self.invocations >= self.max_invocations

@@ -318,13 +318,16 @@ impl<B> Server<B> {
         }
         // The old image is released first: the new one may need its memory.
         self.bindings[handle] = Binding::Free;
+        let image = body.len() - image.len()..body.len();
         let install = Install {
             handle: header.handle,
-            id: &head.id,
-            signature: (head.signature_scheme.get(), signature),
+            id: head.id,
+            scheme: head.signature_scheme.get(),
+            signature: image.start - signature.len()..image.start,
             image,
+            body,
         };
-        let (binding, result) = match host.install(&install) {
+        let (binding, result) = match host.install(install) {
             Ok(image) => (Binding::Bound(image), Ok(())),
             Err(refusal) => (Binding::Refused(refusal.clone()), Err(refusal)),
         };

@@ -57,7 +57,6 @@ mod tests;
 mod transport;
 #[cfg(feature = "ucx")]
 pub mod ucx;
-mod wire;
 
 #[cfg(feature = "failpoints")]
 pub use failpoint::failpoints;

@@ -3,16 +3,23 @@
 use ifunc_abi::batch::{ALIGN, EntryHead};
 use ifunc_abi::frame::{Header, Kind};
 
-use super::{Caller, Image, Stop, Submission, SubmitError};
+use super::{Caller, Image, NotSent, Stop, Submission, SubmitError};
+use crate::attention::Attention;
 use crate::batch::size_of_entry;
 use crate::calls::{Request, Retry};
 use crate::completion::Lost;
 use crate::link::{LinkError, Outbound};
 
-impl<I: Image, U> Caller<I, U> {
+impl<I: Image + Clone, U> Caller<I, U> {
     /// Whether an entry for this submission fits into a batch at all. Larger ones are sent in frames of their own.
     pub(crate) fn fits_batch(&self, submission: &Submission) -> bool {
         EntryHead::padded_len(submission.bound).is_some_and(|size| size <= self.batch.limit())
+    }
+
+    /// Whether an entry for this submission fits into the open batch.
+    pub(crate) fn fits_open_batch(&self, submission: &Submission) -> bool {
+        let size = EntryHead::padded_len(submission.bound);
+        size.is_some_and(|size| self.batch.len() + size <= self.batch.limit())
     }
 
     /// Adds an invocation to the open batch. `None`: the window is closed and the batch is full. `is_eager`: the batch is
@@ -20,30 +27,31 @@ impl<I: Image, U> Caller<I, U> {
     pub(crate) fn append<E>(
         &mut self,
         tx: &mut impl Outbound,
-        submission: &Submission,
+        submission: Submission,
         is_eager: bool,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<Option<u64>, SubmitError<I, E>> {
-        let &Submission {
+    ) -> Result<u64, NotSent<I, E>> {
+        let Submission {
             handle,
             bound,
             align,
             wants_completion,
             ..
         } = submission;
-        if wants_completion && !self.has_call_window() {
-            return Ok(None);
+        let is_unlinked = self.attention.has(Attention::UNLINKED);
+        if is_unlinked || wants_completion && !self.has_call_window() {
+            return Err(NotSent::Blocked);
         }
         let size = EntryHead::padded_len(bound).unwrap_or(usize::MAX);
         let is_installed = self.handles[handle as usize].installed == self.generation;
         let is_ready = is_installed || self.drive(tx)? && self.install(tx, handle, false)?;
         if !is_ready {
-            return Ok(None);
+            return Err(NotSent::Blocked);
         }
         if !self.batch.reserve(size) {
             self.close_batch(tx)?;
             if !self.batch.is_empty() || !self.batch.reserve(size) {
-                return Ok(None);
+                return Err(NotSent::Blocked);
             }
         }
         let len = self
@@ -51,7 +59,7 @@ impl<I: Image, U> Caller<I, U> {
             .encode(bound, align, encode)
             .map_err(SubmitError::Encode)?;
         if len as u64 > self.limits.max_payload {
-            return Err(SubmitError::Lost(self.payload_too_large(len)));
+            return Err(self.payload_too_large(len).into());
         }
         let slot = &mut self.handles[handle as usize];
         if !std::mem::replace(&mut slot.is_batched, true) {
@@ -71,13 +79,14 @@ impl<I: Image, U> Caller<I, U> {
         };
         if self.batch.push(handle, token, len) {
             self.batch.generation = self.generation;
+            self.attention.set(Attention::BATCH, true);
         }
         // An entry of the same size would not fit any more.
         if is_eager || self.batch.len() + size > self.batch.limit() {
             // The invocation is accepted. If the link is dead, the next attempt to use it finds that.
             let _ = self.close_batch(tx);
         }
-        Ok(Some(token))
+        Ok(token)
     }
 
     /// The number of the open batch, counted from 1; `None`: no batch is open.
@@ -103,7 +112,7 @@ impl<I: Image, U> Caller<I, U> {
     pub(crate) fn close_batch_soon(&mut self) {
         if !self.batch.is_empty() {
             self.batch.is_closing = true;
-            self.has_backlog = true;
+            self.attention.set(Attention::BACKLOG, true);
         }
     }
 
@@ -159,6 +168,7 @@ impl<I: Image, U> Caller<I, U> {
         if !self.batch.is_empty() {
             return;
         }
+        self.attention.set(Attention::BATCH, false);
         self.batch.is_closing = false;
         self.batch.has_calls = false;
         self.batch.last_send = None;

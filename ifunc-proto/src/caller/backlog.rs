@@ -3,14 +3,15 @@
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind};
 
 use super::{Caller, Image, Stop};
+use crate::attention::Attention;
 use crate::calls::{Request, Retry};
 use crate::link::{LinkError, Outbound};
 
-impl<I: Image, U> Caller<I, U> {
+impl<I: Image + Clone, U> Caller<I, U> {
     /// Sends what waits. `false`: the window is closed for some of it.
     #[inline]
     pub(crate) fn drive(&mut self, tx: &mut impl Outbound) -> Result<bool, LinkError> {
-        if self.has_backlog {
+        if self.has_backlog() {
             self.drive_backlog(tx)
         } else {
             Ok(true)
@@ -29,7 +30,7 @@ impl<I: Image, U> Caller<I, U> {
             } else if let Some(&handle) = self.unbind.last() {
                 self.send_unbind(tx, handle)?
             } else {
-                self.has_backlog = false;
+                self.attention.set(Attention::BACKLOG, false);
                 return Ok(true);
             };
             if !is_sent {

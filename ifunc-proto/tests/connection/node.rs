@@ -3,7 +3,7 @@
 use ifunc_abi::ImageId;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::status::{Failure, Rejection, Status};
-use ifunc_proto::caller::{Image, Submission, SubmitError};
+use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
 use ifunc_proto::completion::Outcome;
 use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal};
 use ifunc_proto::link::Body;
@@ -59,9 +59,9 @@ pub(crate) struct Echo {
 impl Host for Echo {
     type Image = u8;
 
-    fn install(&mut self, install: &Install<'_>) -> Result<u8, Refusal> {
+    fn install(&mut self, install: Install) -> Result<u8, Refusal> {
         let letter = install.id[0];
-        assert!(install.image.iter().all(|&byte| byte == letter));
+        assert!(install.body[install.image].iter().all(|&byte| byte == letter));
         if letter == b'x' {
             return Err(Refusal::new(Rejection::Policy, "no x"));
         }
@@ -113,7 +113,15 @@ pub(crate) struct Node {
 }
 
 /// A submission's result: the token, or `None`.
-pub(crate) type Submitted = Result<Option<u64>, SubmitError<Letter, ()>>;
+pub(crate) type Submitted = Result<Option<u64>, Box<SubmitError<Letter, ()>>>;
+
+fn submitted(result: Result<u64, NotSent<Letter, ()>>) -> Submitted {
+    match result {
+        Ok(token) => Ok(Some(token)),
+        Err(NotSent::Blocked) => Ok(None),
+        Err(NotSent::Failed(error)) => Err(error),
+    }
+}
 
 impl Node {
     pub(crate) fn new(side: usize, serves: bool) -> Self {
@@ -157,8 +165,8 @@ impl Node {
     ) -> Submitted {
         let submission = Self::submission(handle, payload.len(), wants_completion);
         let mut encode = encoder(payload);
-        self.connection
-            .submit(&mut pipe.side(self.side), &submission, &mut encode)
+        let side = &mut pipe.side(self.side);
+        submitted(self.connection.submit(side, submission, &mut encode))
     }
 
     pub(crate) fn append(
@@ -170,8 +178,8 @@ impl Node {
     ) -> Submitted {
         let submission = Self::submission(handle, payload.len(), true);
         let mut encode = encoder(payload);
-        self.connection
-            .append(&mut pipe.side(self.side), &submission, is_eager, &mut encode)
+        let side = &mut pipe.side(self.side);
+        submitted(self.connection.append(side, submission, is_eager, &mut encode))
     }
 
     pub(crate) fn poll(&mut self, pipe: &mut Pipe) -> usize {

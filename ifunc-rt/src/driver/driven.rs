@@ -126,10 +126,10 @@ impl Signals {
         self.report().due_changed = true;
     }
 
-    /// A completion or a report was received.
+    /// So many completions and reports were received in all.
     #[inline]
-    pub(crate) fn received(&mut self) {
-        self.received += 1;
+    pub(crate) fn set_received(&mut self, received: u64) {
+        self.received = received;
     }
 
     /// There is no credit for so many bytes.

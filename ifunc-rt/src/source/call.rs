@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::Status;
+use ifunc_proto::completion::Completion;
 
-use super::completion::{Completion, explain};
+use super::completion::explain;
 use super::connection::Connection;
 use super::error::Error;
 use super::handle::Handle;
@@ -86,11 +87,11 @@ impl<A> Call<A> {
         assert!(self.token != 0, "the result of this call was taken already");
         self.leave();
         // The clock is only looked at when there is something to wait for.
-        let first = self.handle.source().lock().connection.try_take(self.token);
+        let first = self.handle.try_take(self.token);
         let completion = match first {
             Some(result) => {
                 self.token = 0;
-                result.map_err(|error| *error)?
+                result?
             }
             None => self.wait_longer(timeout)?,
         };
@@ -141,19 +142,15 @@ impl<A> Call<A> {
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         assert!(self.token != 0, "the result of this call was taken already");
         let source = self.handle.source();
-        let mut result = source.lock().connection.try_take(self.token);
+        let mut result = self.handle.try_take(self.token);
         if result.is_none() {
             source.shared().try_reconnect();
-            result = source.lock().connection.try_take(self.token);
+            result = self.handle.try_take(self.token);
         }
         let result = result?;
         self.leave();
         self.token = 0;
-        Some(
-            result
-                .map_err(|error| *error)
-                .and_then(|completion| self.finish(completion)),
-        )
+        Some(result.and_then(|completion| self.finish(completion)))
     }
 
     fn finish(&self, completion: Completion) -> Result<A, Error> {
@@ -195,23 +192,19 @@ impl<A> Future for Call<A> {
         let token = this.token;
         assert!(token != 0, "the result of this call was taken already");
         if this.task.is_none() {
-            let first = this.handle.source().lock().connection.try_take(token);
+            let first = this.handle.try_take(token);
             if let Some(result) = first {
                 this.token = 0;
-                let result = result.map_err(|error| *error);
                 return Poll::Ready(result.and_then(|completion| this.finish(completion)));
             }
         }
-        let shared = this.handle.source().shared();
+        let (shared, what) = (this.handle.source().shared(), this.handle.name());
         let task = this
             .task
             .get_or_insert_with(|| Box::new(Task::new(this.handle.timeout())));
-        let take = &mut |connection: &mut Connection| {
-            let done = connection.try_take(token).transpose();
-            done.map_err(|error| *error)
-        };
+        let take = &mut |connection: &mut Connection| connection.try_take(token, what).transpose();
         let result = ready!(task.poll(shared, context, Want::Completion(token), take));
-        let result = result.map_err(|ended| shared::explain(ended, this.handle.name()));
+        let result = result.map_err(|ended| shared::explain(ended, what));
         match &result {
             Err(Error::Timeout { .. } | Error::NoThread { .. }) => task.restart(),
             _ => this.token = 0,

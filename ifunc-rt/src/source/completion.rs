@@ -1,78 +1,11 @@
-//! What came back, and what it means in words.
-
-use ifunc_proto::link::Body as _;
-use std::fmt;
+//! What the target reported, as errors.
 
 use ifunc::payload::DecodeError;
-use ifunc_abi::frame::INLINE;
 use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
+use ifunc_proto::completion::{Completion, Lost};
 
 use super::error::Error;
 use super::library::Library;
-use crate::transport::Body;
-
-/// What a target reported of a request.
-#[derive(Debug)]
-pub(super) struct Completion {
-    pub(super) status: Status,
-    body: Bytes,
-}
-
-/// Answers are small most of the time.
-enum Bytes {
-    Inline(u8, [u8; INLINE]),
-    Heap(Vec<u8>),
-}
-
-impl Completion {
-    pub(super) fn new(status: Status, body: &Body<'_>) -> Self {
-        let body = if body.len() <= INLINE {
-            let mut bytes = [0; INLINE];
-            body.copy_to(&mut bytes[..body.len()]);
-            Bytes::Inline(body.len() as u8, bytes)
-        } else {
-            let mut bytes = Vec::new();
-            body.append_to(&mut bytes);
-            Bytes::Heap(bytes)
-        };
-        Self { status, body }
-    }
-
-    pub(super) fn executed() -> Self {
-        Self {
-            status: Status::Executed,
-            body: Bytes::Inline(0, [0; INLINE]),
-        }
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        match &self.body {
-            Bytes::Inline(len, bytes) => &bytes[..usize::from(*len)],
-            Bytes::Heap(bytes) => bytes,
-        }
-    }
-
-    /// The handle that a report is about, and the report as a completion.
-    pub(super) fn split_report(&self) -> (u32, Self) {
-        let (handle, detail) = self.bytes().split_first_chunk().unwrap_or((&[0xff; 4], &[]));
-        (
-            u32::from_le_bytes(*handle),
-            Self {
-                status: self.status,
-                body: Bytes::Heap(detail.to_vec()),
-            },
-        )
-    }
-}
-
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Inline(len, _) => write!(f, "{len} bytes"),
-            Self::Heap(bytes) => write!(f, "{} bytes", bytes.len()),
-        }
-    }
-}
 
 /// What a completion that is not `Executed` means, in words.
 pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
@@ -137,6 +70,25 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
         Status::Executed => Error::Answer {
             ifunc,
             error: DecodeError::Invalid,
+        },
+    }
+}
+
+/// The error of a request that has no completion. `what` names the request.
+pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
+    let name = what.to_owned();
+    match lost {
+        Lost::NotSent { why } => Error::PeerGone { what: name, why },
+        Lost::Indeterminate => Error::Indeterminate { what: name },
+        Lost::PayloadTooLarge { len, limit } => Error::PayloadTooLarge {
+            ifunc: name,
+            len,
+            limit,
+        },
+        Lost::ImageTooLarge { len, limit } => Error::ImageTooLarge {
+            ifunc: name,
+            len,
+            limit,
         },
     }
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ifunc::payload::{DecodeError, Ifunc};
+use ifunc_proto::caller::Submission;
+use ifunc_proto::completion::Completion;
 
 use super::Source;
 use super::call::Call;
-use super::connection::Submission;
+use super::connection::{Connection, NotSent, explain_not_sent};
 use super::error::Error;
 use super::library::{Entries, Library};
 use super::message::{LoadedMessage, Message};
@@ -23,9 +25,18 @@ pub(super) struct Handle {
     bound: Arc<Bound>,
     /// How long its sends and calls wait; `None`: as the source's options say.
     timeout: Option<Duration>,
-    /// Its invocations travel with others.
-    aggregated: bool,
-    carries_code: bool,
+    mode: Mode,
+}
+
+/// How a handle's invocations are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// In a frame each.
+    Single,
+    /// In a frame each, after the image.
+    CarryingCode,
+    /// In batches.
+    Aggregated,
 }
 
 #[derive(Debug)]
@@ -47,8 +58,7 @@ impl Handle {
                 align,
             }),
             timeout: None,
-            aggregated: false,
-            carries_code: false,
+            mode: Mode::Single,
         }
     }
 
@@ -60,10 +70,9 @@ impl Handle {
     }
 
     fn carrying_code(&self) -> Self {
-        self.source().lock().connection.carry(self.bound.index);
+        self.source().lock().connection.resend_image(self.bound.index);
         Self {
-            carries_code: true,
-            aggregated: false,
+            mode: Mode::CarryingCode,
             ..self.clone()
         }
     }
@@ -73,14 +82,13 @@ impl Handle {
         let delay = source.lock().connection.options().aggregation.delay;
         source.shared().start_timer(delay);
         Self {
-            aggregated: true,
-            carries_code: false,
+            mode: Mode::Aggregated,
             ..self.clone()
         }
     }
 
     pub(super) fn is_aggregated(&self) -> bool {
-        self.aggregated
+        self.mode == Mode::Aggregated
     }
 
     pub(super) fn set_timeout(&mut self, timeout: Duration) {
@@ -111,43 +119,74 @@ impl Handle {
         &self.bound.library.name
     }
 
-    pub(super) fn submission<'a>(
-        &self,
-        bound: usize,
-        wants: bool,
-        encode: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
-    ) -> Submission<'a> {
+    /// The outcome of a call, if it ended.
+    #[inline]
+    pub(super) fn try_take(&self, token: u64) -> Option<Result<Completion, Error>> {
+        self.source().lock().connection.try_take(token, self.name())
+    }
+
+    /// Alignment of its payloads.
+    #[inline]
+    pub(super) fn align(&self) -> usize {
+        self.bound.align
+    }
+
+    #[inline(always)]
+    fn submission(&self, bound: usize, align: usize, wants_completion: bool) -> Submission {
         Submission {
             handle: self.bound.index,
             bound,
-            align: self.bound.align,
-            wants,
-            aggregated: self.aggregated,
-            carries_code: self.carries_code,
-            encode,
+            align,
+            wants_completion,
+            carries_code: self.mode == Mode::CarryingCode,
         }
     }
 
-    /// Sends, waiting for room if `block`; returns the token if one is wanted.
-    #[inline]
+    /// One attempt to send. `None`: there is no credit now, or no link. With a completion the result is its token,
+    /// otherwise 0.
+    pub(super) fn try_submit(
+        &self,
+        connection: &mut Connection,
+        bound: usize,
+        wants_completion: bool,
+        mut encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<Option<u64>, Error> {
+        let submission = self.submission(bound, self.bound.align, wants_completion);
+        let result = if self.is_aggregated() {
+            connection.append(submission, encode)
+        } else {
+            connection.submit(submission, &mut encode)
+        };
+        match result {
+            Ok(token) => Ok(Some(token)),
+            Err(NotSent::Blocked) => Ok(None),
+            Err(NotSent::Failed(error)) => Err(explain_not_sent(self.name(), *error)),
+        }
+    }
+
+    /// Sends, and waits for credit if `block`. Returns the token if a completion is wanted.
+    #[inline(always)]
     pub(super) fn submit(
         &self,
-        bound: usize,
-        wants: bool,
+        (bound, align): (usize, usize),
+        wants_completion: bool,
         block: bool,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, Error> {
-        if !self.aggregated {
-            let at = (self.bound.index, self.bound.align);
+        if self.mode == Mode::Single {
+            let submission = self.submission(bound, align, wants_completion);
             let shared = self.source().shared();
-            let done = shared.try_with(|connection| connection.submit_at_once(at, bound, wants, encode));
-            match done {
-                Some(Ok(token)) => return Ok(token),
-                Some(Err(Some(error))) => return Err(*error),
-                Some(Err(None)) | None => {}
-            }
+            let done = shared.try_with(|connection| {
+                let result = connection.submit(submission, encode);
+                (result, connection.is_idle())
+            });
+            return match done {
+                Some((Ok(token), true)) => Ok(token),
+                Some((result, _)) => self.submit_late(bound, wants_completion, block, result, encode),
+                None => self.submit_locked(bound, wants_completion, block, encode),
+            };
         }
-        self.submit_longer(bound, wants, block, encode)
+        self.submit_locked(bound, wants_completion, block, encode)
     }
 
     /// A call of what `submit` sends. Its part in the handle is counted first: an atomic addition waits for all stores before it,
@@ -162,45 +201,75 @@ impl Handle {
         Ok(Call::new(handle, submit()?, decode))
     }
 
+    /// Goes on after an attempt that did not send all of it.
+    #[cold]
     #[inline(never)]
-    fn submit_longer(
+    fn submit_late(
         &self,
         bound: usize,
-        wants: bool,
+        wants_completion: bool,
+        block: bool,
+        result: Result<u64, NotSent>,
+        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<u64, Error> {
+        let sent = match result {
+            Ok(token) => Some(token),
+            Err(NotSent::Blocked) => None,
+            Err(NotSent::Failed(error)) => return Err(explain_not_sent(self.name(), *error)),
+        };
+        self.submit_blocked(bound, wants_completion, block, sent, encode)
+    }
+
+    #[cold]
+    fn submit_locked(
+        &self,
+        bound: usize,
+        wants_completion: bool,
         block: bool,
         encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, Error> {
-        let mut submission = self.submission(bound, wants, encode);
-        let source = self.source();
-        // The clock is only looked at when there is something to wait for.
-        let mut state = source.lock();
-        let connection = &mut state.connection;
-        let first = connection.try_submit(&mut submission)?;
-        if let Some(token) = first
-            && (connection.is_idle() || self.aggregated)
+        let mut state = self.source().lock();
+        let sent = self.try_submit(&mut state.connection, bound, wants_completion, encode)?;
+        if let Some(token) = sent
+            && (state.connection.is_idle() || self.is_aggregated())
         {
             return Ok(token);
         }
         drop(state);
-        let token = match first {
+        self.submit_blocked(bound, wants_completion, block, sent, encode)
+    }
+
+    /// Goes on after a first attempt: sends, if nothing was `sent`, and waits until all of it is on its way.
+    #[cold]
+    #[inline(never)]
+    fn submit_blocked(
+        &self,
+        bound: usize,
+        wants_completion: bool,
+        block: bool,
+        sent: Option<u64>,
+        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<u64, Error> {
+        let source = self.source();
+        let shared = source.shared();
+        let token = match sent {
             Some(token) => token,
             None if !block => {
-                source.shared().try_reconnect();
-                let second = source.lock().connection.try_submit(&mut submission)?;
+                shared.try_reconnect();
+                let mut state = source.lock();
+                let second = self.try_submit(&mut state.connection, bound, wants_completion, encode)?;
                 return second.ok_or_else(|| Error::WouldBlock {
                     what: self.name().to_owned(),
                 });
             }
             None => {
                 failpoint!("source.no_room");
-                let shared = source.shared();
                 shared.retry(self.deadline(), self.name(), Want::Credit, |connection| {
-                    connection.try_submit(&mut submission)
+                    self.try_submit(connection, bound, wants_completion, encode)
                 })?
             }
         };
-        if block && !self.aggregated {
-            let shared = source.shared();
+        if block && !self.is_aggregated() {
             let drained = shared.retry(self.deadline(), self.name(), Want::Credit, |connection| {
                 Ok(connection.try_drain().then_some(()))
             });
@@ -338,7 +407,8 @@ impl<F: Ifunc> Registered<F> {
     /// # Errors
     /// What keeps it from being sent; [`Error::Earlier`] for an earlier one, and then this one was not sent.
     pub fn send(&self, payload: &F::Payload<'_>) -> Result<(), Error> {
-        self.submit(payload, false, true).map(drop)
+        self.submit(payload, false, true)?;
+        Ok(())
     }
 
     /// As [`send`](Self::send), but never waits for room.
@@ -366,10 +436,12 @@ impl<F: Ifunc> Registered<F> {
         Message::new(self.handle.clone(), payload)
     }
 
+    #[inline(always)]
     fn submit(&self, payload: &F::Payload<'_>, wants: bool, block: bool) -> Result<u64, Error> {
-        self.handle.submit(F::bound(payload), wants, block, &mut |room| {
-            encode::<F>(payload, room)
-        })
+        self.handle
+            .submit((F::bound(payload), F::ALIGN), wants, block, &mut |room| {
+                encode::<F>(payload, room)
+            })
     }
 
     async fn submit_async(&self, payload: &F::Payload<'_>, wants: bool) -> Result<u64, Error> {
@@ -550,9 +622,10 @@ impl Loaded {
 
     fn submit(&self, source_args: &[u8], wants: bool, block: bool) -> Result<u64, Error> {
         let bound = self.bound(source_args);
-        self.handle.submit(bound, wants, block, &mut |room| {
-            // A library sees exactly what it asked for: the transport may have more room.
-            self.encode(source_args, &mut room[..bound])
-        })
+        self.handle
+            .submit((bound, self.handle.align()), wants, block, &mut |room| {
+                // A library sees exactly what it asked for: the transport may have more room.
+                self.encode(source_args, &mut room[..bound])
+            })
     }
 }

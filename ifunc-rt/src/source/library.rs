@@ -30,6 +30,21 @@ pub(super) struct Library {
     functions: OnceLock<Option<Functions>>,
 }
 
+impl ifunc_proto::caller::Image for Library {
+    fn id(&self) -> &ImageId {
+        &self.id
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.image
+    }
+
+    #[inline]
+    fn is_idempotent(&self) -> bool {
+        self.flags.contains(ImageFlags::IDEMPOTENT)
+    }
+}
+
 impl Library {
     pub(super) fn read(path: &Path, name: Option<&str>) -> Result<Arc<Self>, LibraryError> {
         Self::parse(&read(path)?, name, path)
@@ -100,21 +115,6 @@ impl Library {
 
     pub(super) fn payload_align(&self) -> usize {
         self.payload_align
-    }
-
-    #[inline]
-    pub(super) fn is_idempotent(&self) -> bool {
-        self.flags.contains(ImageFlags::IDEMPOTENT)
-    }
-
-    /// A payload of `len` bytes is more than the target takes.
-    #[cold]
-    pub(super) fn too_large(&self, len: usize, limit: u64) -> Error {
-        Error::PayloadTooLarge {
-            ifunc: self.name.clone(),
-            len: len as u64,
-            limit,
-        }
     }
 
     pub(super) fn about(&self) -> About<'_> {

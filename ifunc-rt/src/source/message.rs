@@ -37,10 +37,11 @@ impl Encoded {
 
     fn submit(&self, wants: bool, block: bool) -> Result<u64, Error> {
         let payload = self.payload.as_slice();
-        self.handle.submit(payload.len(), wants, block, &mut |room| {
-            room[..payload.len()].copy_from_slice(payload);
-            Ok(payload.len())
-        })
+        self.handle
+            .submit((payload.len(), self.handle.align()), wants, block, &mut |room| {
+                room[..payload.len()].copy_from_slice(payload);
+                Ok(payload.len())
+            })
     }
 
     async fn submit_async(&self, wants: bool) -> Result<u64, Error> {

@@ -30,7 +30,7 @@ pub use message::{LoadedMessage, Message};
 pub use options::{Aggregation, Progress, SourceOptions};
 pub use stats::StatsError;
 
-use connection::Connection;
+use connection::{Connection, explain_report};
 use handle::Handle;
 use library::{Entries, Library};
 use shared::SharedConnection;
@@ -248,7 +248,9 @@ impl Source {
 
     fn flush_until(&self, deadline: Instant) -> Result<(), Error> {
         let shared = &self.shared;
-        let token = shared.retry(deadline, FLUSH, Want::Credit, Connection::try_sync)?;
+        let token = shared.retry(deadline, FLUSH, Want::Credit, |connection| {
+            Ok(connection.try_flush())
+        })?;
         let waited = shared.complete(token, deadline, FLUSH);
         if matches!(waited, Err(Error::Timeout { .. })) {
             self.lock().connection.abandon(token);
@@ -327,9 +329,9 @@ impl Source {
         let mut reports = self.lock().connection.take_reports();
         let first = reports.pop_front();
         for other in reports {
-            tracing::warn!(other = %other.explain(), "an earlier send did not end well");
+            tracing::warn!(other = %explain_report(other), "an earlier send did not end well");
         }
-        first.map_or(Ok(()), |first| Err(first.explain()))
+        first.map_or(Ok(()), |first| Err(explain_report(first)))
     }
 
     #[inline]

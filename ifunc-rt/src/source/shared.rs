@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::completion::Completion;
+use ifunc_proto::completion::Completion;
+
 use super::connection::Connection;
 use super::error::Error;
 use crate::driver::backoff::after;
@@ -31,7 +32,7 @@ impl SharedConnection {
     /// Waits for a completion.
     pub(super) fn complete(&self, token: u64, deadline: Instant, what: &str) -> Result<Completion, Error> {
         self.retry(deadline, what, Want::Completion(token), |connection| {
-            connection.try_take(token).transpose().map_err(|error| *error)
+            connection.try_take(token, what).transpose()
         })
     }
 

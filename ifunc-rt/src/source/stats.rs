@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use ifunc_abi::stats::{MAX_BYTES, PageHead, Stats, VERSION};
 use ifunc_abi::status::{Rejection, Status};
+use ifunc_proto::completion::Completion;
 
 use super::Source;
-use super::completion::Completion;
 use super::error::Error;
 use crate::driver::backoff::after;
 use crate::driver::state::Want;
@@ -84,7 +84,7 @@ impl Source {
             // Less than 16 MiB.
             let offset = reading.bytes.len() as u32;
             let token = shared.retry(deadline, STATS, Want::Credit, |connection| {
-                connection.try_ask(offset)
+                Ok(connection.try_stats(offset))
             })?;
             let page = shared.complete(token, deadline, STATS);
             if matches!(page, Err(Error::Timeout { .. })) {

@@ -39,9 +39,7 @@ pub(super) async fn submit(
 ) -> Result<u64, Error> {
     let shared = handle.source().shared();
     let mut task = Task::new(handle.timeout());
-    let submit = |connection: &mut Connection| {
-        connection.try_submit(&mut handle.submission(bound, wants, &mut encode))
-    };
+    let submit = |connection: &mut Connection| handle.try_submit(connection, bound, wants, &mut encode);
     let token = task.wait(shared, Want::Credit, submit).await;
     let token = token.map_err(|ended| explain(ended, handle.name()))?;
     if handle.is_aggregated() {
@@ -58,10 +56,11 @@ pub(super) async fn submit(
 pub(super) async fn flush(source: &Source) -> Result<(), Error> {
     let shared = source.shared();
     let mut task = Task::new(None);
-    let token = task.wait(shared, Want::Credit, Connection::try_sync).await;
+    let submit = |connection: &mut Connection| Ok(connection.try_flush());
+    let token = task.wait(shared, Want::Credit, submit).await;
     let token = token.map_err(|ended| explain(ended, FLUSH))?;
     let guard = Token { shared, token };
-    let take = |connection: &mut Connection| connection.try_take(token).transpose().map_err(|error| *error);
+    let take = |connection: &mut Connection| connection.try_take(token, FLUSH).transpose();
     let done = task.wait(shared, Want::Completion(token), take).await;
     done.map_err(|ended| explain(ended, FLUSH))?;
     guard.keep();

@@ -4,9 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ifunc_abi::frame::Limits;
 use ifunc_exec::{DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
+use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::connection::{Connection, End};
+use super::connection::Connection;
 use super::{Argument, Host};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
@@ -137,8 +138,8 @@ impl Bench {
             argument,
         );
         polled.map_err(|end| match *end {
-            End::Left => "left".into(),
-            End::Broke(why) => why,
+            Closed::Left => "left".into(),
+            Closed::Broke(why) => why,
         })
     }
 }

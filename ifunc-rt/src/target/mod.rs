@@ -5,7 +5,6 @@ pub(crate) mod bench;
 mod builder;
 mod connection;
 mod environment;
-mod replies;
 mod serving;
 mod shared;
 
@@ -310,7 +309,7 @@ impl Scheduled for Connection {
     }
 
     fn park(&mut self) {
-        self.rest();
+        Connection::park(self);
     }
 
     fn is_quiet(&mut self) -> bool {
@@ -318,7 +317,7 @@ impl Scheduled for Connection {
     }
 
     fn unpark(&mut self) {
-        self.wake();
+        Connection::unpark(self);
     }
 }
 

@@ -24,12 +24,6 @@ impl<'a> Body<'a> {
             memory: PhantomData,
         }
     }
-
-    /// Address of the first byte.
-    #[inline(always)]
-    pub(crate) fn as_ptr(&self) -> *const u8 {
-        self.ptr
-    }
 }
 
 impl<'a> From<&'a [u8]> for Body<'a> {
@@ -64,6 +58,11 @@ impl link::Body for Body<'_> {
         // SAFETY: readable for `len` by the constructor's contract; `out` is as long and, because it is `&mut`, elsewhere.
         // A concurrent writer can only make the copied bytes arbitrary.
         unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), self.len) };
+    }
+
+    #[inline(always)]
+    fn as_ptr(&self) -> *const u8 {
+        self.ptr
     }
 
     fn append_to(&self, out: &mut Vec<u8>) {

@@ -58,8 +58,6 @@ macro_rules! with_end {
     };
 }
 
-pub(crate) use with_end;
-
 /// Both directions of one transport, borrowed: an [`ifunc_proto::link::Link`].
 pub(crate) struct Ends<'a, T, R> {
     pub(crate) tx: &'a mut T,

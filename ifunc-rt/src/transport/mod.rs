@@ -14,7 +14,7 @@ pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound};
 use address::Address;
 pub(crate) use body::Body;
 pub(crate) use config::{ConnectConfig, ListenConfig, MAX_CONNECTIONS, PEER_TIMEOUT, RingSize};
-pub(crate) use ends::{Ends, Incoming, Outgoing, Transport, with_end, with_link};
+pub(crate) use ends::{Ends, Incoming, Outgoing, Transport, with_link};
 pub use error::{ConnectError, ListenError};
 
 pub(crate) mod address;

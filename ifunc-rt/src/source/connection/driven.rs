@@ -9,7 +9,7 @@ use crate::driver::doorbell::LinkDoorbell;
 use crate::driver::driven::{Driven, Signals};
 use crate::driver::queue::Ticket;
 use crate::driver::state::Shared;
-use crate::transport::{Outbound, Park};
+use crate::transport::{Park as _, with_link};
 
 impl Driven for Connection {
     type Doorbell = LinkDoorbell;
@@ -24,7 +24,7 @@ impl Driven for Connection {
     }
 
     fn watch(&mut self, token: u64, waiter: Ticket) {
-        self.pending.watch(token, waiter);
+        self.protocol.set_user(token, (waiter != 0).then_some(waiter));
     }
 
     fn has_credit(&mut self, bytes: usize) -> bool {
@@ -32,25 +32,26 @@ impl Driven for Connection {
         let Some(link) = &mut self.link else {
             return false;
         };
-        match link.tx.reserve(bytes.min(link.tx.max_body()), 1) {
-            Ok(room) => room.is_some(),
-            Err(gone) => {
-                self.lost(&gone);
-                false
-            }
-        }
+        let has_credit = with_link!(link, link => self.protocol.has_window(link, bytes));
+        self.report();
+        has_credit
     }
 
     fn batch_due(&self) -> Option<Instant> {
-        self.due()
+        self.batch.due
     }
 
     fn send_due_batch(&mut self) -> bool {
-        self.send_due()
+        if self.protocol.is_batch_closing() {
+            self.try_drain();
+        } else {
+            self.close_due_batch();
+        }
+        !self.protocol.is_batch_closing()
     }
 
     fn is_sending(&self) -> bool {
-        self.job.is_some() || self.batch.closing
+        Connection::is_sending(self)
     }
 
     fn arm(&mut self) {
@@ -110,8 +111,8 @@ impl Driven for Connection {
     }
 
     fn give_up(&mut self, why: &str) {
-        self.resend_no_more();
-        self.give_up_batch(why);
+        self.protocol.give_up(why);
+        self.report();
     }
 
     fn close(&mut self) {

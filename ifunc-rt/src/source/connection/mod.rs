@@ -1,177 +1,131 @@
-//! The source's end of a connection: what was bound, what is under way, what came back, and what becomes of it all when
-//! the target goes away.
+//! A source's connection: the link to its target, and the protocol's state, which outlives the link.
 
-mod at_once;
-mod batch;
 mod driven;
-mod pending;
-mod receiving;
-mod sending;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use ifunc_abi::frame::{Header, Kind};
+use ifunc_proto::Peer;
+use ifunc_proto::caller::{Report, Submission, SubmitError};
+use ifunc_proto::completion::Completion;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use batch::Batch;
-use pending::{Again, Outcome, Pendings, What};
-use sending::Job;
-
-use super::completion::Completion;
+use super::completion::{explain, explain_lost};
 use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
 use crate::driver::backoff::{RETRY, after};
 use crate::driver::doorbell::EventFd;
 use crate::driver::driven::{Config, Signals};
-use crate::transport::{ConnectError, Link, Outbound, Route, Waiter};
-use crate::wire::order::Order;
+use crate::driver::queue::Ticket;
+use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
+
+/// The protocol, as a process that does not serve uses it. Its driver keeps the ticket of a waiter with each call.
+type Protocol = ifunc_proto::Connection<Arc<Library>, Ticket, Infallible>;
+
+/// Why an invocation was not sent.
+pub(super) type NotSent = ifunc_proto::caller::NotSent<Arc<Library>, Error>;
 
 #[derive(Debug)]
 pub(super) struct Connection {
+    protocol: Protocol,
+    link: Option<Link>,
+    /// When the transport was last asked whether the target lives, by the coarse clock.
+    asked: Timespec,
+    signals: Signals,
+    /// A body or a batch waited for credit when the driver was last told.
+    was_sending: bool,
+    batch: BatchTimer,
     route: Route,
     options: SourceOptions,
-    link: Option<Link>,
-    /// Counts connections: what was installed over an earlier one is not installed over this one.
-    generation: u64,
-    /// When it was last asked whether the target is still there, by the coarse clock.
-    asked: Timespec,
     /// A thread is making a new link.
-    pub(super) connecting: bool,
-    order: Order,
-    handles: Vec<Slot>,
-    unbind: Vec<u32>,
-    /// What travels together and was not sent yet.
-    batch: Batch,
-    /// Something may wait to be sent: `job`, `resend`, `unbind`, a batch that closes.
-    has_more: bool,
-    pending: Pendings,
-    /// A body that travels in fragments; nothing else is sent before it is through.
-    job: Option<Job>,
-    bodies: u32,
-    /// Calls of idempotent ifuncs that died with the connection before.
-    resend: VecDeque<u64>,
-    /// The last fire-and-forget frame: its sequence and its handle.
-    last_send: Option<(u32, u32)>,
-    reports: VecDeque<Report>,
-    /// What a frame held that held many, while it is taken in.
-    many: Vec<(u64, Completion)>,
-    /// What the driver is told.
-    signals: Signals,
+    connecting: bool,
     /// Wakes the thread that sleeps on the link's doorbell.
     local: Arc<EventFd>,
 }
 
-/// What became of a send that did not end well.
+/// When the open batch is sent at the latest.
 #[derive(Debug)]
-pub(super) enum Report {
-    /// This side found it out.
-    Known(Error),
-    /// The target told it, of an ifunc of this library.
-    Told {
-        library: Arc<Library>,
-        detail: Completion,
-    },
-}
-
-/// A handle.
-#[derive(Debug)]
-struct Slot {
-    library: Arc<Library>,
-    users: usize,
-    /// The open batch is one of them.
-    batched: bool,
-    /// The generation it was installed in, with [`AGAIN`](Self::AGAIN); 0: in none.
-    installed: u64,
-}
-
-impl Slot {
-    /// In [`installed`](Self::installed): it is there, and an invocation that carries its code sends it again. A bit of
-    /// that number, so that who looks whether everything is there looks at nothing more.
-    const AGAIN: u64 = 1 << 63;
-
-    /// Whether the target has it, in a connection.
-    fn is_bound(&self, generation: u64) -> bool {
-        self.installed & !Self::AGAIN == generation
-    }
-
-    fn is_due_again(&self) -> bool {
-        self.installed & Self::AGAIN != 0
-    }
-}
-
-/// What is to be sent.
-pub(super) struct Submission<'a> {
-    pub(super) handle: u32,
-    /// Most bytes of the payload.
-    pub(super) bound: usize,
-    pub(super) align: usize,
-    /// Whether a completion is wanted.
-    pub(super) wants: bool,
-    /// Whether it may travel with others.
-    pub(super) aggregated: bool,
-    /// Whether the image travels ahead of it, wherever it is already.
-    pub(super) carries_code: bool,
-    /// Writes the payload.
-    pub(super) encode: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+struct BatchTimer {
+    delay: Duration,
+    /// The number of the open batch.
+    open: Option<u64>,
+    due: Option<Instant>,
 }
 
 impl Connection {
     pub(super) fn connect(route: Route, options: SourceOptions) -> Result<Self, ConnectError> {
         let until = after(options.connect_timeout);
-        let mut said = None;
+        let mut earlier = None;
         let link = loop {
             match route.connect(&options.connect_config(), until) {
                 Ok(link) => break link,
-                // The two are often started at once, and the target is not there yet.
+                // Source and target are often started together, and the target may be slower.
                 Err(error) if error.may_pass() && Instant::now() < until => {
                     if !matches!(error, ConnectError::Timeout { .. }) {
-                        said = Some(error);
+                        earlier = Some(error);
                     }
                     std::thread::sleep(RETRY)
                 }
-                // The last attempt has little time left: what the target said to an earlier one tells more.
-                Err(error @ ConnectError::Timeout { .. }) => return Err(said.unwrap_or(error)),
+                // The last attempt has little time left: the target's answer to an earlier one explains more.
+                Err(error @ ConnectError::Timeout { .. }) => return Err(earlier.unwrap_or(error)),
                 Err(error) => return Err(error),
             }
         };
         Self::of_link(route, link, options)
     }
 
-    /// Of a link that was made; the route is how another one is.
+    /// A connection over a link that was made. The route makes later ones.
     pub(super) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, ConnectError> {
         let local = EventFd::new().map_err(|source| ConnectError::Io {
             doing: "making what threads of this process are woken by".into(),
             source,
         })?;
-        let batch = Batch::new(options.aggregation, &link);
-        Ok(Self {
+        let mut connection = Self {
+            protocol: Protocol::new(ifunc_proto::Config {
+                batch_size: options.aggregation.bytes,
+                server: None,
+            }),
+            link: None,
+            asked: clock_gettime(ClockId::MonotonicCoarse),
+            signals: Signals::default(),
+            was_sending: false,
+            batch: BatchTimer {
+                delay: options.aggregation.delay,
+                open: None,
+                due: None,
+            },
             route,
             options,
-            link: Some(link),
-            generation: 1,
-            asked: clock_gettime(ClockId::MonotonicCoarse),
             connecting: false,
-            order: Order::new(),
-            handles: Vec::new(),
-            unbind: Vec::new(),
-            batch,
-            has_more: false,
-            pending: Pendings::default(),
-            job: None,
-            bodies: 0,
-            resend: VecDeque::new(),
-            last_send: None,
-            reports: VecDeque::new(),
-            many: Vec::new(),
-            signals: Signals::default(),
             local: Arc::new(local),
-        })
+        };
+        connection.relink(link);
+        Ok(connection)
     }
 
-    /// The link's own account of itself, if there is one.
+    /// Continues over a new link: images are sent over it again, and so is what may run twice.
+    fn relink(&mut self, mut link: Link) {
+        let peer = Peer {
+            limits: Some(link.hello.limits),
+            invokes: false,
+        };
+        with_link!(link, link => self.protocol.connect(link, peer));
+        self.link = Some(link);
+    }
+
+    /// As [`relink`](Self::relink), after an earlier link died.
+    fn adopt(&mut self, link: Link) {
+        tracing::info!(address = %self.route, "connected again");
+        self.relink(link);
+        self.signals.link_changed();
+        self.drive();
+        self.signals.unblocked();
+    }
+
+    /// The link's doorbell and description, if there is a link.
     pub(super) fn waiter(&self) -> Option<Arc<dyn Waiter>> {
         self.link.as_ref().map(|link| Arc::clone(&link.waiter))
     }
@@ -198,256 +152,298 @@ impl Connection {
 
     /// A handle for an image. Nothing is sent before its first use.
     pub(super) fn bind(&mut self, library: Arc<Library>) -> u32 {
-        let same = self
-            .handles
-            .iter()
-            .position(|slot| slot.users > 0 && slot.library.id == library.id);
-        let unused = || self.handles.iter().position(|slot| slot.users == 0);
-        let index = match same.or_else(unused) {
-            Some(index) => {
-                let slot = &mut self.handles[index];
-                if slot.library.id != library.id {
-                    slot.installed = 0;
-                }
-                slot.library = library;
-                slot.users += 1;
-                index
-            }
-            None => {
-                self.handles.push(Slot {
-                    library,
-                    users: 1,
-                    batched: false,
-                    installed: 0,
-                });
-                self.handles.len() - 1
-            }
-        };
-        self.unbind.retain(|&handle| handle as usize != index);
-        index as u32
+        self.protocol.bind(library)
     }
 
-    /// Gives a handle back.
+    /// Gives a handle back. The target is told now if there is credit: it may need the image's memory.
     pub(super) fn unbind(&mut self, handle: u32) {
-        self.release(handle);
-        // At once, if there is room: the target may need the image's.
+        self.protocol.unbind(handle);
         self.drive();
     }
 
-    /// It has one user less.
-    fn release(&mut self, handle: u32) {
-        let slot = &mut self.handles[handle as usize];
-        slot.users -= 1;
-        if slot.users == 0 && slot.is_bound(self.generation) {
-            self.unbind.push(handle);
-            self.has_more = true;
-        }
+    /// The next invocation of this handle that carries its code sends the image.
+    pub(super) fn resend_image(&mut self, handle: u32) {
+        self.protocol.resend_image(handle);
     }
 
-    /// Sends, or puts it into the open batch, if there is room now; `None` if there is not. With `wants` the result is the
-    /// token, otherwise 0.
-    #[inline]
-    pub(super) fn try_submit(&mut self, submission: &mut Submission<'_>) -> Result<Option<u64>, Error> {
-        if submission.aggregated {
-            self.try_append(submission)
-        } else {
-            self.try_send(submission)
-        }
-    }
-
-    /// Sends it by itself.
-    fn try_send(&mut self, submission: &mut Submission<'_>) -> Result<Option<u64>, Error> {
-        self.progress();
-        self.ask();
-        if !submission.wants
-            && let Some(report) = self.take_report()
-        {
-            return Err(Error::Earlier(Box::new(report.explain())));
-        }
-        let handle = submission.handle;
-        if !self.signals.admits(submission.bound) {
-            return Ok(None);
-        }
-        if !self.ready(handle, submission.carries_code)? {
-            return Ok(None);
+    /// Sends an invocation. With a completion the result is its token, otherwise 0.
+    ///
+    /// # Errors
+    /// There is no credit now or no link; or the invocation will not be sent.
+    #[inline(always)]
+    pub(super) fn submit(
+        &mut self,
+        submission: Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<u64, NotSent> {
+        let is_new_tick = self.asked != clock_gettime(ClockId::MonotonicCoarse);
+        if (is_new_tick || self.signals.is_crowded()) && !self.prepare(submission.bound) {
+            return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
-            return Ok(None);
+            return Err(NotSent::Blocked);
         };
-        let library = &self.handles[handle as usize].library;
-        let limit = link.hello.limits.max_payload;
-        let too_large = |len: usize| library.too_large(len, limit);
-        let repeatable = submission.wants && library.is_idempotent();
-        let again = |payload: &[u8]| repeatable.then(|| Again::new(handle, payload));
+        let result = with_link!(link, link => self.protocol.submit(link, submission, encode));
+        if result.is_err() || self.protocol.needs_attention() {
+            self.submitted(result.is_ok());
+        }
+        result
+    }
 
-        if submission.bound > link.tx.max_body() {
-            // In fragments, from a buffer of its own.
-            let mut body = Vec::new();
-            body.try_reserve_exact(submission.bound)
-                .map_err(|_| too_large(submission.bound))?;
-            body.resize(submission.bound, 0);
-            let len = (submission.encode)(&mut body)?;
-            body.truncate(len);
-            if len as u64 > limit {
-                return Err(too_large(len));
-            }
-            let wants = submission.wants;
-            let token = if wants {
-                self.pending.wait_for(What::Ifunc(handle), again(&body))
-            } else {
-                0
-            };
+    /// Adds an invocation to the open batch. Otherwise as [`submit`](Self::submit).
+    pub(super) fn append(
+        &mut self,
+        submission: Submission,
+        encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Result<u64, NotSent> {
+        if !self.protocol.fits_open_batch(&submission) && !self.prepare(submission.bound) {
+            return Err(NotSent::Blocked);
+        }
+        let Some(link) = &mut self.link else {
+            return Err(NotSent::Blocked);
+        };
+        let is_eager = self.batch.delay.is_zero();
+        let mut encode = |memory: &mut [u8]| encode(memory);
+        let result = with_link!(link, link => self.protocol.append(link, submission, is_eager, &mut encode));
+        self.submitted(result.is_ok());
+        if !self.signals.is_timed {
+            self.close_due_batch();
+        }
+        result
+    }
+
+    /// Receives what has come, asks whether the target lives, and lets waiters for credit go first. `false`: it is their
+    /// turn.
+    #[cold]
+    fn prepare(&mut self, bytes: usize) -> bool {
+        self.receive(0);
+        self.check_peer();
+        if self.signals.is_crowded() {
+            // The driver is told what the submission takes.
+            self.protocol.set_attention();
+        }
+        self.signals.admits(bytes)
+    }
+
+    /// Reports to the driver after an attempt to send.
+    #[cold]
+    fn submitted(&mut self, is_sent: bool) {
+        self.report();
+        if is_sent {
             self.signals.took_credit();
-            self.start(Header::new(Kind::Exec, handle, token), body);
-            self.carried(submission);
-            self.drive();
-            return Ok(Some(token));
+        } else {
+            self.signals.lacks(self.protocol.lacking());
         }
-        let room = match link.tx.reserve(submission.bound, submission.align) {
-            Ok(Some(room)) => room,
-            Ok(None) => {
-                self.signals.lacks(submission.bound);
-                return Ok(None);
-            }
-            Err(gone) => {
-                self.lost(&gone);
-                return Ok(None);
-            }
+    }
+
+    /// Asks for a completion when the target has consumed everything that was sent before. `None`: there is no credit now,
+    /// or no link.
+    pub(super) fn try_flush(&mut self) -> Option<u64> {
+        let token = match &mut self.link {
+            Some(link) => with_link!(link, link => self.protocol.flush(link)),
+            None => self.protocol.flushed(),
         };
-        let len = (submission.encode)(room)?;
-        if len as u64 > limit {
-            return Err(too_large(len));
-        }
-        self.signals.took_credit();
-        if !submission.wants {
-            self.commit(Header::new(Kind::Exec, handle, 0), len);
-            self.carried(submission);
-            return Ok(Some(0));
-        }
-        let again = again(&room[..len]);
-        let token = self.pending.wait_for(What::Ifunc(handle), again);
-        self.commit(Header::new(Kind::Exec, handle, token), len);
-        self.carried(submission);
-        Ok(Some(token))
+        self.requested(token)
     }
 
-    /// It was sent, with its code if it carries it: the next one that does sends it again.
-    #[inline]
-    fn carried(&mut self, submission: &Submission<'_>) {
-        if submission.carries_code {
-            self.carry(submission.handle);
+    /// Asks for the page of the target's statistics that begins at `offset`. `None`: there is no credit now, or no link.
+    pub(super) fn try_stats(&mut self, offset: u32) -> Option<u64> {
+        let link = self.link.as_mut()?;
+        let token = with_link!(link, link => self.protocol.stats(link, offset));
+        self.requested(token)
+    }
+
+    fn requested(&mut self, token: Option<u64>) -> Option<u64> {
+        if token.is_none() {
+            self.signals.lacks(self.protocol.lacking());
+        }
+        self.report();
+        token
+    }
+
+    /// Receives what has come, until the completion of `token` (0: of none).
+    pub(super) fn receive(&mut self, token: u64) {
+        let Some(link) = &mut self.link else { return };
+        let is_gone = link.waiter.is_gone();
+        with_link!(link, link => {
+            self.protocol.receive(link, token);
+            if is_gone {
+                // What the target sent before it left was received.
+                self.protocol.lose(link, PEER_LEFT);
+            }
+        });
+        self.report();
+    }
+
+    /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds): no target
+    /// restarts in less, so what is sent after a restart goes to the new one.
+    fn check_peer(&mut self) {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        if std::mem::replace(&mut self.asked, now) == now {
+            return;
+        }
+        if let Some(link) = &mut self.link
+            && link.waiter.ask_gone()
+        {
+            with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
+            self.report();
         }
     }
 
-    /// The next invocation that carries its code sends it, wherever it is already.
-    pub(super) fn carry(&mut self, handle: u32) {
-        self.handles[handle as usize].installed |= Slot::AGAIN;
-    }
-
-    /// Asks for a completion when everything before was consumed.
-    pub(super) fn try_sync(&mut self) -> Result<Option<u64>, Error> {
-        self.progress();
-        if self.link.is_none() && self.resend.is_empty() && self.job.is_none() && self.batch.is_empty() {
-            // Nothing is under way; what was lost has been reported.
-            let token = self.pending.wait_for(What::Flush, None);
-            self.pending
-                .complete(token, Ok(Completion::executed()), &mut self.signals);
-            return Ok(Some(token));
-        }
-        self.question(Kind::Sync, 0, What::Flush)
-    }
-
-    /// Asks for the page of what the target has counted that begins at `offset`.
-    pub(super) fn try_ask(&mut self, offset: u32) -> Result<Option<u64>, Error> {
-        self.progress();
-        self.question(Kind::Stats, offset, What::Stats)
-    }
-
-    /// Sends a frame without a body that wants a completion.
-    fn question(&mut self, kind: Kind, handle: u32, what: What) -> Result<Option<u64>, Error> {
-        self.close_soon();
-        if !self.drive() {
-            return Ok(None);
-        }
-        let Some(link) = &mut self.link else {
-            return Ok(None);
+    /// Sends what waits for credit. `false`: some of it still waits.
+    fn drive(&mut self) -> bool {
+        let is_done = match &mut self.link {
+            Some(link) => with_link!(link, link => self.protocol.drive(link)),
+            None => !self.protocol.has_backlog(),
         };
-        match link.tx.reserve(0, 1) {
-            Ok(Some(_)) => {}
-            Ok(None) => {
-                self.signals.lacks(0);
-                return Ok(None);
-            }
-            Err(gone) => {
-                self.lost(&gone);
-                return Ok(None);
-            }
-        }
-        let token = self.pending.wait_for(what, None);
-        self.commit(Header::new(kind, handle, token), 0);
-        Ok(Some(token))
+        self.report();
+        is_done
     }
 
-    /// Whether nothing waits to be sent. A batch that is open waits for others.
+    /// Whether nothing waits for credit. An open batch waits for more invocations instead.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        !self.has_more
+        !self.protocol.needs_attention() || !self.protocol.has_backlog()
     }
 
-    /// Whether something is still to be sent of what was accepted: something large, or a batch.
+    /// Whether an accepted invocation was not sent completely.
     pub(super) fn has_unsent(&self) -> bool {
-        self.job.is_some() || !self.batch.is_empty()
+        self.protocol.has_unsent()
     }
 
-    /// Whether nothing large is still on its way out.
+    /// Receives what has come, and sends what waits. `false`: some of it still waits.
     pub(super) fn try_drain(&mut self) -> bool {
-        self.progress();
-        self.close_for(0);
+        self.receive(0);
+        if !self.signals.is_timed {
+            self.close_due_batch();
+        }
         self.drive()
     }
 
-    /// What is known of a token: taken, if it is done.
-    pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
-        self.progress_for(token);
-        self.close_for(token);
-        self.drive();
-        self.pending.take(token)
+    /// The outcome of a request, if it ended. Errors say `what` it is of.
+    #[inline]
+    pub(super) fn try_take(&mut self, token: u64, what: &str) -> Option<Result<Completion, Error>> {
+        self.receive(token);
+        if self.protocol.open_batch().is_some() || self.protocol.has_backlog() {
+            self.drive_for(token);
+        }
+        match self.protocol.take(token)? {
+            Ok(completion) => Some(Ok(completion)),
+            Err(lost) => Some(Err(explain_lost(what, *lost))),
+        }
     }
 
-    /// Tokens that are not free.
+    /// Sends the open batch if the request lies in it or if it is due, and what waits for credit.
+    #[cold]
+    fn drive_for(&mut self, token: u64) {
+        if let Some(link) = &mut self.link {
+            with_link!(link, link => self.protocol.close_batch_of(link, token));
+        }
+        if !self.signals.is_timed {
+            self.close_due_batch();
+        }
+        self.drive();
+    }
+
+    /// The caller of a request dropped it.
+    pub(super) fn abandon(&mut self, token: u64) {
+        self.protocol.abandon(token);
+    }
+
+    /// Sends the open batch. `false`: it waits for credit.
+    pub(super) fn try_push(&mut self) -> bool {
+        self.receive(0);
+        self.close_batch();
+        self.protocol.open_batch().is_none()
+    }
+
+    fn close_batch(&mut self) {
+        if let Some(link) = &mut self.link {
+            with_link!(link, link => self.protocol.close_batch(link));
+            self.report();
+        }
+    }
+
+    fn close_due_batch(&mut self) {
+        if self.batch.due.is_some_and(|due| Instant::now() >= due) {
+            self.close_batch();
+        }
+    }
+
+    /// Every failure of a send that was not reported to the caller.
+    pub(super) fn take_reports(&mut self) -> VecDeque<Report<Arc<Library>>> {
+        self.protocol.take_reports()
+    }
+
+    /// Number of requests that have not ended, or whose outcome was not taken.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
-        self.pending.taken()
+        self.protocol.calls_in_use()
     }
 
-    /// Nobody waits for the token any more.
-    pub(super) fn abandon(&mut self, token: u64) {
-        let again = self.resend.contains(&token);
-        self.resend.retain(|&other| other != token);
-        // A completion comes only over the link that the frame was sent over, or will be.
-        let comes = self.link.is_some() && !again || self.pending.is_in_batch(token);
-        self.pending.abandon(token, comes);
+    fn is_sending(&self) -> bool {
+        self.protocol.has_outgoing() || self.protocol.is_batch_closing()
     }
 
-    /// Every failure of a send that nobody has heard of.
-    pub(super) fn take_reports(&mut self) -> VecDeque<Report> {
-        std::mem::take(&mut self.reports)
+    /// Reports to the driver what the protocol did, and drops a link that died.
+    fn report(&mut self) {
+        for waiter in self.protocol.ended() {
+            self.signals.completed(waiter);
+        }
+        self.signals.set_received(self.protocol.received());
+        let is_sending = self.is_sending();
+        if std::mem::replace(&mut self.was_sending, is_sending) && !is_sending {
+            self.signals.unblocked();
+        }
+        if self.protocol.open_batch() != self.batch.open {
+            self.batch_changed();
+        }
+        if !self.protocol.is_linked() {
+            self.drop_link();
+        }
     }
 
-    /// The oldest failure of a send that nobody has heard of.
-    pub(super) fn take_report(&mut self) -> Option<Report> {
-        self.reports.pop_front()
+    #[cold]
+    fn batch_changed(&mut self) {
+        self.batch.open = self.protocol.open_batch();
+        let is_timed = self.batch.open.is_some() && self.batch.delay != Duration::MAX;
+        self.batch.due = is_timed.then(|| after(self.batch.delay));
+        self.signals.due_changed();
     }
 
-    fn name(&self, what: What) -> String {
-        name_in(&self.handles, what)
+    #[cold]
+    fn drop_link(&mut self) {
+        if let Some(link) = self.link.take() {
+            tracing::info!(address = %self.route, gone = self.protocol.lost_because(), "the target went away");
+            self.signals.link_changed();
+            // A thread that sleeps on it has to make another one.
+            link.waiter.close();
+        }
     }
 }
 
-fn name_in(handles: &[Slot], what: What) -> String {
-    match what {
-        What::Flush => "flush".into(),
-        What::Stats => super::stats::STATS.into(),
-        What::Ifunc(handle) => handles[handle as usize].library.name.clone(),
+/// Why a link is dead that the transport says is dead.
+const PEER_LEFT: &str = "the peer closed the connection or died";
+
+/// The error of an invocation of `name` that will not be sent.
+#[cold]
+pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Error>) -> Error {
+    match error {
+        SubmitError::Encode(error) => error,
+        SubmitError::Lost(lost) => explain_lost(name, lost),
+        SubmitError::Earlier(report) => Error::Earlier(Box::new(explain_report(*report))),
+        // The protocol handles a link that fails: the submission is blocked.
+        SubmitError::Link(error) => Error::PeerGone {
+            what: name.to_owned(),
+            why: error.to_string(),
+        },
+    }
+}
+
+/// The error of an invocation that wanted no completion. For a panic this may read the ifunc's library, the first time.
+pub(super) fn explain_report(report: Report<Arc<Library>>) -> Error {
+    match report.outcome {
+        Ok(completion) => explain(&report.image, &completion),
+        Err(lost) => explain_lost(&report.image.name, *lost),
     }
 }

@@ -1,0 +1,272 @@
+//! The host of a connection: what the protocol calls to install images and to run invocations.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::ImageFlags;
+use ifunc_abi::status::{Rejection, Status};
+use ifunc_exec::{Executor, InProcess, InstalledImage, Session, SharedBytes};
+use ifunc_proto::buffer::AlignedBuffer;
+use ifunc_proto::host::{Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal};
+use ifunc_proto::link::Body;
+
+use super::Argument;
+use crate::observe::{About, HandleMetrics, Pages, SourceMetrics, run_observed};
+use crate::policy::{ImageInfo, SourceInfo};
+use crate::target::Host;
+
+/// What a connection keeps for its invocations.
+pub(super) struct State {
+    source: SourceInfo,
+    /// Payloads that cannot be used in place are copied here.
+    scratch: AlignedBuffer,
+    /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
+    copies_payloads: bool,
+    /// Whether the source may read the target's statistics.
+    may_ask: bool,
+    pages: Pages,
+    /// Parent of the spans of its invocations.
+    span: tracing::Span,
+    metrics: SourceMetrics,
+}
+
+impl State {
+    pub(super) fn new(
+        source: SourceInfo,
+        span: tracing::Span,
+        metrics: SourceMetrics,
+        copies_payloads: bool,
+        may_ask: bool,
+    ) -> Self {
+        Self {
+            source,
+            scratch: AlignedBuffer::default(),
+            copies_payloads,
+            may_ask,
+            pages: Pages::default(),
+            span,
+            metrics,
+        }
+    }
+
+    pub(super) fn source(&self) -> &SourceInfo {
+        &self.source
+    }
+
+    pub(super) fn span(&self) -> &tracing::Span {
+        &self.span
+    }
+}
+
+/// An installed image, and what is counted of it for this connection.
+#[derive(Debug)]
+pub(super) struct Bound {
+    image: Arc<InstalledImage>,
+    metrics: HandleMetrics,
+}
+
+/// A connection's host, for one poll.
+pub(super) struct Served<'a, 's> {
+    pub(super) state: &'a mut State,
+    pub(super) host: &'a Host,
+    pub(super) session: &'a mut Session<'s>,
+    pub(super) argument: &'a Argument,
+}
+
+impl ProtocolHost for Served<'_, '_> {
+    type Image = Bound;
+
+    fn install(&mut self, install: Install) -> Result<Bound, Refusal> {
+        let (handle, id) = (install.handle, install.id);
+        let bytes = SharedBytes::new(install.body, install.image);
+        let size = bytes.len();
+        let mut about = None;
+        match self.accept(&id, &bytes, &mut about) {
+            Ok(image) => {
+                let about = About {
+                    id: &image.id,
+                    name: &image.name,
+                    size,
+                };
+                let metrics = self.state.metrics.bound(handle, about);
+                Ok(Bound { image, metrics })
+            }
+            Err(refusal) => {
+                let (reason, detail) = (refusal.reason, &refusal.detail);
+                let name = about.map(|about| about.name);
+                let source = self.state.source.connection;
+                tracing::warn!(parent: &self.state.span, source, name, %reason, %detail, "image refused");
+                self.state.metrics.refused(reason, about);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
+        let is_same = bound.image.id == *id;
+        if is_same {
+            self.state.metrics.bound_again(&bound.metrics);
+        }
+        is_same
+    }
+
+    #[inline(always)]
+    fn invoke<B: Body>(
+        &mut self,
+        bound: &Bound,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let Self {
+            state,
+            session,
+            argument,
+            ..
+        } = self;
+        let (image, counters) = (&*bound.image, &*bound.metrics.counters);
+        if !argument.suits(image) {
+            return Err(unsuited(image, argument));
+        }
+        let Invocation {
+            sequence,
+            is_batched,
+            payload,
+        } = invocation;
+        let size = payload.len();
+        let mut ptr = payload.as_ptr();
+        if !image.is_aligned(ptr) || state.copies_payloads && payload.is_in_place() {
+            ptr = copied(&mut state.scratch, payload);
+        }
+        let sender = state.source.connection;
+        // SAFETY: the policy accepted the image when it was installed. `suits` compared its target type with that of the
+        // target arguments. A payload stays readable until its frame is released, after this call, and a copy until the
+        // next one; it is aligned.
+        let run = unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
+        if is_batched {
+            counters.batched();
+        }
+        let is_observed = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
+        let outcome = if is_observed {
+            run_observed(&state.span, counters, session, run, sequence, answer)
+        } else {
+            InProcess::run(session, run, answer)
+        };
+        match outcome {
+            Ok(len) => {
+                counters.executed(size, len);
+                Ok(len)
+            }
+            Err(failed) => Err(state.failed(bound, size, *failed)),
+        }
+    }
+
+    fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
+        let state = &mut *self.state;
+        if !state.may_ask {
+            let why = "this target does not tell what it counts; help: `Target::builder().share_stats(true)` on the target";
+            return (Status::Rejected(Rejection::Policy), why.into());
+        }
+        let (metrics, connection) = (state.metrics.metrics(), state.source.connection);
+        state.pages.page(metrics, connection, offset, max, Instant::now())
+    }
+
+    fn observe(&mut self, event: Event) {
+        let (metrics, link) = (&self.state.metrics, &self.state.metrics.link);
+        match event {
+            Event::Frame => link.other_frames.add(1),
+            Event::ImageBytes(bytes) => link.bytes_in.add(bytes as u64),
+            Event::Refused(reason) => metrics.refused(reason, None),
+            Event::Failed {
+                status,
+                payload,
+                detail,
+            } => {
+                match status {
+                    // The handle counts the payload.
+                    Status::Failed(why) => link.failed.count(why),
+                    Status::Rejected(why) => {
+                        link.rejected.count(why);
+                        link.bytes_in.add(payload as u64);
+                    }
+                    Status::Executed => {}
+                }
+                link.bytes_out.add(detail as u64);
+            }
+            Event::ReplyBytes(bytes) => link.bytes_out.add(bytes as u64),
+            Event::Stalled(is_stalled) => link.stalled(is_stalled),
+        }
+    }
+}
+
+impl Served<'_, '_> {
+    /// Installs an image that this target accepts. `about` describes the image once its bytes were compared with its id.
+    fn accept<'b>(
+        &self,
+        id: &'b ImageId,
+        bytes: &'b SharedBytes,
+        about: &mut Option<About<'b>>,
+    ) -> Result<Arc<InstalledImage>, Refusal> {
+        let (host, argument) = (self.host, self.argument);
+        let (len, limit) = (bytes.len(), host.limits.max_image);
+        if len as u64 > limit {
+            let detail = format!("an image of {len} bytes, the limit is {limit}");
+            return Err(Refusal::new(Rejection::TooLarge, detail));
+        }
+        let valid = host.executor.validate(id, bytes).map_err(refusal)?;
+        let image = valid.image();
+        let name = image.name();
+        *about = Some(About { id, name, size: len });
+        if image.target() != 0 && image.target() != argument.target_type.fingerprint {
+            return Err(Refusal::new(Rejection::TargetType, argument.target_type.text));
+        }
+        if argument.shared && !image.flags().contains(ImageFlags::SHARED) {
+            return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
+        }
+        host.policy
+            .accepts(&self.state.source, &ImageInfo { name, id, len })
+            .map_err(|why| Refusal::new(Rejection::Policy, why))?;
+        host.executor.install(&valid).map_err(refusal)
+    }
+}
+
+impl State {
+    /// Counts and logs an invocation that has no answer.
+    #[cold]
+    fn failed(&self, bound: &Bound, size: usize, failed: ifunc_exec::Failed) -> Box<Failed> {
+        let ifunc_exec::Failed { why, detail } = failed;
+        bound.metrics.counters.failed(size);
+        tracing::debug!(
+            parent: &self.span, ifunc = %bound.image.name, source = self.source.connection, %why, "invocation failed"
+        );
+        Box::new(Failed {
+            status: Status::Failed(why),
+            detail,
+        })
+    }
+}
+
+/// A copy of a payload, aligned as any image asks.
+#[cold]
+fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
+    scratch.resize(payload.len());
+    payload.copy_to(scratch.as_mut_slice());
+    scratch.as_slice().as_ptr()
+}
+
+/// Why an image does not run on these target arguments.
+#[cold]
+fn unsuited(image: &InstalledImage, argument: &Argument) -> Box<Failed> {
+    let target_type = argument.target_type;
+    if image.target != 0 && image.target != target_type.fingerprint {
+        return Refusal::new(Rejection::TargetType, target_type.text).into();
+    }
+    Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
+}
+
+/// The executor's refusal, as the protocol sends it.
+fn refusal(refusal: ifunc_exec::Refusal) -> Refusal {
+    Refusal::new(refusal.reason, refusal.detail)
+}
+
+const NOT_SHAREABLE: &str = "this target serves on several threads, and the ifunc takes its data for itself alone; help: take `&T` of a type that is `Sync` (atomics, or an opaque type with host functions that take `&T`), in C say `IFUNC_SHAREABLE(name)`, or let the target `serve`";
