@@ -2,7 +2,7 @@
 
 use ifunc_abi::frame::Kind;
 use ifunc_proto::Closed;
-use ifunc_proto::caller::{Image, Submission, SubmitError};
+use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
 use ifunc_proto::completion::Lost;
 
 use crate::host::{SimulatedHost, stats_page};
@@ -161,8 +161,13 @@ impl World {
         let result = match wish.batch {
             Some(is_eager) => port
                 .connection
-                .append(&mut end, &submission, is_eager, &mut encode),
-            None => port.connection.submit(&mut end, &submission, &mut encode),
+                .append(&mut end, submission, is_eager, &mut encode),
+            None => port.connection.submit(&mut end, submission, &mut encode),
+        };
+        let result = match result {
+            Ok(token) => Ok(Some(token)),
+            Err(NotSent::Blocked) => Ok(None),
+            Err(NotSent::Failed(error)) => Err(*error),
         };
         let limits = port.connection.peer_limits();
         note!(

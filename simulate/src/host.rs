@@ -33,13 +33,14 @@ pub(crate) fn stats_page(offset: u32, max: usize) -> Vec<u8> {
 impl Host for SimulatedHost<'_> {
     type Image = Installed;
 
-    fn install(&mut self, install: &Install<'_>) -> Result<Installed, Refusal> {
-        let Some(image) = SentImage::find(install.id) else {
+    fn install(&mut self, install: Install) -> Result<Installed, Refusal> {
+        let Some(image) = SentImage::find(&install.id) else {
             self.ledger
                 .fail("an image arrives as it was sent", "an unknown id");
             return Err(Refusal::new(Rejection::IdMismatch, ""));
         };
-        if image.bytes() != install.image || install.signature != (0, &[][..]) {
+        let bytes = &install.body[install.image];
+        if image.bytes() != bytes || install.scheme != 0 || !install.signature.is_empty() {
             self.ledger.fail(
                 "an image arrives as it was sent",
                 format_args!("image {}", image.0.index),

@@ -328,7 +328,7 @@ impl World {
         tx.log.clear();
         tx.calls = 0;
         rx.calls = 0;
-        for user in port.connection.ended().drain(..) {
+        for user in port.connection.ended() {
             match port.calls.iter_mut().find(|call| call.user == Some(user)) {
                 Some(call) if !call.is_woken => call.is_woken = true,
                 _ => self.ledger.fail(
