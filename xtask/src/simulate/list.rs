@@ -74,12 +74,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "",
     ),
     mutant(
-        "one report too many is kept",
-        "caller.rs",
-        "self.reports.len() < MAX_REPORTS",
-        "self.reports.len() <= MAX_REPORTS",
-    ),
-    mutant(
         "a handle that a call still names is bound again",
         "caller.rs",
         "handle.users == 0 && !self.calls.has_retry_of(*index as u32)",
@@ -300,12 +294,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "gathered.rs",
         "            self.alone = None;\n",
         "",
-    ),
-    mutant(
-        "a fragment of the body before stays",
-        "assembly.rs",
-        "            self.current = Some((number, len));\n            self.received = 0;\n",
-        "            self.current = Some((number, len));\n            self.received = self.received.min(1);\n",
     ),
 ];
 
