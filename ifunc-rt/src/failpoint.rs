@@ -1,11 +1,11 @@
-//! Failpoints: named places at which a process says where it is and stands still, so that a test can kill, stop or
-//! restart it, or its peer, exactly there. Without the feature `failpoints`, which nothing but the project's own
-//! `cargo xtask faults` turns on, there is no code of them.
+//! Failpoints: named places at which a process reports its position and stops, so that a test can kill, stop or
+//! restart it, or its peer, exactly there. Only the feature `failpoints` compiles them in, and only the project's own
+//! `cargo xtask faults` enables it.
 //!
-//! (The crate `fail` steers a process's points from within the process. Here another process decides, and has to be told
-//! that the place was reached.)
+//! (The crate `fail` controls a process's points from within that process. Here another process decides, and needs a
+//! report that the point was reached.)
 
-/// A place where a process may be made to stand still: `failpoint!("target.install")`.
+/// A place where a test can stop the process: `failpoint!("target.install")`.
 macro_rules! failpoint {
     ($name:literal) => {
         #[cfg(feature = "failpoints")]
@@ -13,11 +13,13 @@ macro_rules! failpoint {
     };
 }
 
-/// Places where this process says that it is there, and stands still.
+/// Places where this process reports its position and stops.
 ///
-/// `IFUNC_FAILPOINT` holds them when the process starts, and [`arm`](failpoints::arm) adds to them: `NAME`, or `NAME:3` for the third time that the place is
-/// reached, or `NAME:3:pass` to say so and go on; several are separated by commas. A process that reaches one prints the line `failpoint: NAME` on its standard output.
-/// Then it stands still until somebody opens the named pipe `IFUNC_FAILPOINT_GO` for writing; for ever if there is none. Each counts once.
+/// `IFUNC_FAILPOINT` names them when the process starts, and [`arm`](failpoints::arm) adds to them: `NAME`, or
+/// `NAME:3` for the third time that the process reaches the place, or `NAME:3:pass` to report it and go on. Commas
+/// separate several. A process that reaches one prints the line `failpoint: NAME` on its standard output. Then it
+/// stops until another process opens the named pipe `IFUNC_FAILPOINT_GO` for writing; without such a pipe it stops
+/// for ever. Each counts once.
 #[cfg(feature = "failpoints")]
 pub mod failpoints {
     use std::io::Write;
@@ -27,24 +29,24 @@ pub mod failpoints {
     #[derive(Debug)]
     struct Armed {
         name: String,
-        /// How often it is reached until it counts.
+        /// How many more times the process reaches it before it counts.
         left: u32,
         passes: bool,
     }
 
     static ARMED: Mutex<Vec<Armed>> = Mutex::new(Vec::new());
-    /// How many there are.
+    /// Length of [`ARMED`], readable without the lock.
     static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-    /// A place that is no place: neither a name, nor a name and how often, nor both and `pass`.
+    /// Malformed failpoint: neither a name, nor a name and a count, nor both and `pass`.
     #[derive(Debug, thiserror::Error)]
     #[error("`{0}` is no failpoint; help: NAME, NAME:TIMES or NAME:TIMES:pass")]
     pub struct NoFailpoint(String);
 
-    /// Arms what `points` says.
+    /// Arms the failpoints that `points` lists.
     ///
     /// # Errors
-    /// A text that does not parse; what stands before it is armed.
+    /// A text that does not parse; the failpoints before the error are armed.
     pub fn arm(points: &str) -> Result<(), NoFailpoint> {
         for point in points.split(',').filter(|point| !point.is_empty()) {
             let wrong = || NoFailpoint(point.to_owned());
@@ -72,7 +74,7 @@ pub mod failpoints {
         Ok(())
     }
 
-    /// This process is at the place `name`.
+    /// Reports that this process has reached the place `name`.
     ///
     /// # Panics
     /// When `IFUNC_FAILPOINT` does not parse: a test that waits for such a place would wait for ever.
@@ -93,7 +95,7 @@ pub mod failpoints {
         }
     }
 
-    /// Whether it counts now, and what then.
+    /// Returns whether the failpoint passes, if it counts now.
     fn take(name: &str) -> Option<bool> {
         let mut armed = ARMED.lock().unwrap_or_else(PoisonError::into_inner);
         let place = armed.iter().position(|point| point.name == name)?;

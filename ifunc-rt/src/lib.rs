@@ -19,24 +19,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Who makes progress: a source on the threads that use it, and for futures, or always ([`Progress`]), on a thread of its own
-//! or in the caller's event loop ([`Source::driver`]); a target on the thread that polls or serves, which may be one of its own ([`Target::spawn`]); one background
-//! thread per process notices connections that come and go. A process that forks (a daemon) does so before it listens or
-//! connects: a child has neither that thread nor the connections.
+//! A source makes progress on the threads that use it; for futures, or always ([`Progress`]), on a thread of its own
+//! or in the caller's event loop ([`Source::driver`]). A target makes progress on the thread that polls or serves,
+//! which may be one of its own ([`Target::spawn`]). One background thread per process watches for connections that
+//! open and close. A process that forks (a daemon) forks before it listens or connects: a child inherits neither that
+//! thread nor the connections.
 //!
-//! What a target does is counted ([`Target::stats`], [`Source::target_stats`], `cargo ifunc top`), and told by `tracing`:
+//! A target counts what it does ([`Target::stats`], [`Source::target_stats`], `cargo ifunc top`). Both sides emit
+//! `tracing` events:
 //!
 //! | level | what | fields |
 //! |---|---|---|
-//! | `ERROR`, `WARN` | what keeps a target or a source from doing its work; images that were refused; sources that broke the protocol; who can reach an address | `source`, `name`, `reason`, … |
-//! | `INFO` | connections that come, go and come back, each in a span `connection` | `source` (its number), `uid`, `pid`, `over` (what carries it) |
-//! | `DEBUG` | images installed and evicted, invocations that failed, panics and where they were | `name`, `bytes`, `ifunc`, `why`, … |
-//! | `TRACE` | a span `invocation` around each, within that of its connection | `ifunc`, `sequence`, `payload_bytes`, and at its end `answer_bytes` or `failed` |
+//! | `ERROR`, `WARN` | faults that stop a target or a source; rejected images; sources that violate the protocol; which peers can reach an address | `source`, `name`, `reason`, … |
+//! | `INFO` | connections that open, close and reconnect, each in a span `connection` | `source` (its number), `uid`, `pid`, `over` (its transports) |
+//! | `DEBUG` | images installed and evicted, invocations that failed, panics and their locations | `name`, `bytes`, `ifunc`, `why`, … |
+//! | `TRACE` | a span `invocation` around each invocation, within that of its connection | `ifunc`, `sequence`, `payload_bytes`, and at its end `answer_bytes` or `failed` |
 //!
-//! Targets are the module paths, below `ifunc_rt`; what ifuncs log themselves has the target `ifunc`. While nobody wants
-//! `TRACE`, an invocation costs one comparison.
+//! The targets of these events are the module paths below `ifunc_rt`; events of the ifuncs themselves have the target
+//! `ifunc`. While no subscriber enables `TRACE`, an invocation costs one comparison.
 //!
-//! What travels, and who checks what, is drawn in `docs/architecture.md`.
+//! `docs/architecture.md` shows what travels and which part validates it.
 
 #[cfg(test)]
 extern crate self as ifunc_rt;

@@ -42,8 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let me = Launched::from_env()?;
     let meeting = Rendezvous::from_env(&me.job)?;
-    // SAFETY: code that arrives has the authority of this process, which holds nothing but a counter. Over `ucx` whoever
-    // reaches the address can send it: this is for the network of a cluster's partition.
+    // SAFETY: code that arrives has the authority of this process, which holds nothing but a counter. Over `ucx` every
+    // process that reaches the address can send code: this is for the network of a cluster's partition.
     let builder = unsafe { Target::builder().accept_code() };
     let mut target = builder.listen(&place(&me, &meeting)?)?;
     let published = meeting.publish(me.rank, &target.address())?;
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         target.serve_until(&mut counter, |counter| *counter >= all)?;
         calls.join().map_err(|_| "the calling thread panicked")?
     })?;
-    // Everybody has connected to this target, or its counter would not be complete.
+    // All processes have connected to this target, or its counter would not be complete.
     drop(published);
     if counter != all {
         return Err(format!("rank {}: the counter is {counter} and must be {all}", me.rank).into());

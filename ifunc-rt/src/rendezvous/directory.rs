@@ -14,10 +14,10 @@ use super::RendezvousError;
 use super::entry::{Entry, LONGEST, Publisher};
 use crate::transport::address::Address;
 
-/// How soon is looked again, at first and later: a server is asked by all processes of a job.
+/// First and longest pause between two polls: all processes of a job poll the same file server.
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_millis(250);
-/// How often a folder that another process removes at the same time is made again.
+/// How often a folder is created again that another process removes at the same time.
 const ATTEMPTS: u32 = 100;
 
 /// The folder of a job.
@@ -27,7 +27,7 @@ pub(super) struct Directory {
     folder: PathBuf,
 }
 
-/// A published address; [found](super::Rendezvous::find) until this is dropped.
+/// A published address; other processes [find](super::Rendezvous::find) it until this is dropped.
 #[derive(Debug)]
 #[must_use = "an address is published as long as this lives"]
 pub struct Published(Option<Written>);
@@ -39,7 +39,7 @@ struct Written {
     text: String,
 }
 
-/// What lies where an entry is looked for.
+/// Content of the file of a rank.
 enum Look {
     Nothing,
     Nonsense,
@@ -57,11 +57,11 @@ impl Drop for Published {
         let Some(Written { folder, file, text }) = &self.0 else {
             return;
         };
-        // Not what has taken its place.
+        // Keeps a file that has replaced it.
         if read(file).is_ok_and(|there| there == *text) {
             let _ = fs::remove_file(file);
         }
-        // Who is the last one: not empty otherwise.
+        // Succeeds only for the last process: otherwise the folder is not empty.
         let _ = fs::remove_dir(folder);
     }
 }
@@ -88,7 +88,7 @@ impl Directory {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let by = Publisher::this();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Nobody else's on any host.
+        // Unique among all processes of all hosts.
         let new = format!("{rank}.{}-{}-{number}.new", by.boot, std::process::id());
         let (new, file) = (self.folder.join(new), self.folder.join(rank.to_string()));
         let entry = Entry {
@@ -103,7 +103,7 @@ impl Directory {
             let written = write(&new, text.as_bytes()).and_then(|()| fs::rename(&new, &file));
             match written {
                 Ok(()) => break,
-                // Somebody who was the last one has removed the folder meanwhile.
+                // Another process, the last one of its run, has removed the folder meanwhile.
                 Err(error) if is_gone(&error) && attempt < ATTEMPTS => {}
                 Err(error) => {
                     let _ = fs::remove_file(&new);
@@ -153,9 +153,9 @@ impl Directory {
         }
     }
 
-    /// What the file holds now.
+    /// Reads the current content of the file.
     fn look(&self, file: &Path) -> Result<Look, RendezvousError> {
-        // An NFS client that remembers that there was no such name asks again once the folder was opened.
+        // Opening the folder makes an NFS client check a cached absent name with the server.
         match open_folder(&self.folder) {
             Ok(folder) => judge(&folder, &self.folder)?,
             Err(error) if is_gone(&error) => return Ok(Look::Nothing),
@@ -168,7 +168,7 @@ impl Directory {
         }
     }
 
-    /// Makes the folder, for the user alone.
+    /// Creates the folder, for the user alone.
     fn make(&self) -> Result<(), RendezvousError> {
         let mut builder = DirBuilder::new();
         let made = builder.mode(0o700).create(&self.folder);
@@ -184,20 +184,20 @@ impl Directory {
         }
         match open_folder(&self.folder) {
             Ok(folder) => judge(&folder, &self.folder),
-            // Removed by who was the last one: made again.
+            // The last process of a run removed it: the next attempt creates it again.
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => Err(RendezvousError::io("open", &self.folder)(error)),
         }
     }
 }
 
-/// Opens the folder itself: a link in its place would be somebody's who may lead elsewhere behind the judgement.
+/// Opens the folder without following a link: the owner of a link could redirect it after the check.
 fn open_folder(path: &Path) -> io::Result<File> {
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits()).unwrap_or_default();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Whether nobody but this user could have written there.
+/// Checks that only this user could have written to the folder.
 fn judge(folder: &File, path: &Path) -> Result<(), RendezvousError> {
     let about = folder.metadata().map_err(RendezvousError::io("look at", path))?;
     let problem = if about.uid() != rustix::process::geteuid().as_raw() {
@@ -213,7 +213,7 @@ fn judge(folder: &File, path: &Path) -> Result<(), RendezvousError> {
     })
 }
 
-/// Only where it can be reached from here.
+/// Returns the address if it can be reached from this host.
 fn reachable(this: &Publisher, rank: u32, entry: Entry) -> Result<String, RendezvousError> {
     let address: Address = entry.address.parse()?;
     if address.is_of_one_host() && !this.is_neighbour(&entry.by) {
@@ -238,7 +238,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Reads a file of ours, and no more of it than an entry has.
+/// Reads a file of an entry, up to the longest valid length.
 fn read(path: &Path) -> io::Result<String> {
     let follow_nothing = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     let file = OpenOptions::new()
@@ -250,7 +250,8 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Not there (any more): on NFS also as a handle of what was replaced or removed meanwhile.
+/// Whether the file does not exist, or no longer does: NFS reports a stale handle for a file that was replaced or
+/// removed.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::STALE)
 }

@@ -1,4 +1,4 @@
-//! What a target writes of itself: a file of a few lines.
+//! The file that a target publishes: a few lines of text.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use std::fs;
 const MAGIC: &str = "ifunc rendezvous 1";
 /// The last one.
 const END: &str = "end";
-/// No entry is longer: an address may be a whole worker's.
+/// Longest valid entry: an address may be a whole worker's.
 pub(super) const LONGEST: u64 = 256 << 10;
 
 /// A published address, and who published it.
@@ -18,15 +18,15 @@ pub(super) struct Entry {
     pub(super) address: String,
 }
 
-/// A process of some host.
+/// The process that published an entry, on any host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Publisher {
-    /// The host, by what its kernel made up when it started.
+    /// The host, by its kernel's boot id.
     pub(super) boot: String,
-    /// Which numbering of processes `pid` belongs to.
+    /// The pid namespace of `pid`.
     space: String,
     pid: u32,
-    /// When it started, in ticks since the kernel did: a number is used again.
+    /// Start time in ticks since boot: the kernel reuses pids.
     start: u64,
 }
 
@@ -43,7 +43,7 @@ impl Publisher {
         }
     }
 
-    /// Whether `self`, who asks, can tell that `other` has ended: a process of this host.
+    /// Whether `self` can tell that `other` has ended: only for a process of the same host and pid namespace.
     pub(super) fn knows_dead(&self, other: &Self) -> bool {
         self.is_neighbour(other) && self.space == other.space && start_of(other.pid) != Some(other.start)
     }
@@ -54,13 +54,13 @@ impl Publisher {
     }
 }
 
-/// The namespace of process ids.
+/// The pid namespace of this process.
 fn space() -> String {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     link.to_string_lossy().into_owned()
 }
 
-/// When a process started, if it runs.
+/// Start time of a running process.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything.
@@ -90,7 +90,7 @@ impl Entry {
         )
     }
 
-    /// `None`: it is no entry, or not a whole one.
+    /// `None`: the text is no entry, or an incomplete one.
     pub(super) fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         if lines.next()? != MAGIC {

@@ -1,31 +1,31 @@
-//! What a launcher told this process of itself.
+//! Rank and job of this process, from the launcher's environment.
 
 use super::RendezvousError;
 
-/// Which process of which job this is.
+/// Rank of this process, and its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Launched {
-    /// This process, from 0.
+    /// Rank of this process, from 0.
     pub rank: u32,
-    /// How many processes there are.
+    /// Number of processes.
     pub size: u32,
-    /// The job: the same text in all its processes, another one each time it is launched.
+    /// The job: the same text in all its processes, and another one for each launch.
     pub job: String,
 }
 
-/// A launcher, by the variables that it sets.
+/// Environment variables that a launcher sets.
 struct Launcher {
     rank: &'static str,
     size: &'static str,
-    /// What is different for each launch, the parts that are set.
+    /// Variables that differ between launches; those that are set form the job's name.
     job: &'static [&'static str],
 }
 
-/// In the order in which they are asked: `mpirun` inside a job of Slurm's starts its processes itself, and what Slurm
-/// said of the one process that it started is inherited by all.
+/// In order of precedence: `mpirun` inside a Slurm job starts its processes itself, and all of them inherit the Slurm
+/// variables of the one process that Slurm started.
 const LAUNCHERS: [Launcher; 4] = [
-    // Said by hand.
+    // Set by hand.
     Launcher {
         rank: "IFUNC_RANK",
         size: "IFUNC_SIZE",
@@ -63,11 +63,11 @@ const LAUNCHERS: [Launcher; 4] = [
 ];
 
 impl Launched {
-    /// What the environment says: `IFUNC_RANK`, `IFUNC_SIZE` and `IFUNC_JOB`, or what Open MPI, MPICH or Slurm set. `IFUNC_JOB`
-    /// goes before a launcher's own name of the job, for launchers that have none.
+    /// Reads `IFUNC_RANK`, `IFUNC_SIZE` and `IFUNC_JOB` from the environment, or the variables of Open MPI, MPICH or
+    /// Slurm. `IFUNC_JOB` takes precedence over a launcher's own name of the job, for launchers that set none.
     ///
     /// # Errors
-    /// No launcher that is known started this process; a number that is none.
+    /// No supported launcher started this process, or a variable is no number.
     pub fn from_env() -> Result<Self, RendezvousError> {
         Self::from(|name| std::env::var(name).ok())
     }

@@ -1,8 +1,8 @@
-//! Addresses by rank, as a text.
+//! Lists of addresses by rank, as text.
 
 use crate::transport::address::{Address, AddressError};
 
-/// What stands before `HOST:PORT`.
+/// Scheme of an address that is given as `HOST:PORT`.
 pub(super) fn scheme(transport: Option<&str>) -> &'static str {
     match transport {
         Some("ucx-put") => "ucx-put",
@@ -10,7 +10,7 @@ pub(super) fn scheme(transport: Option<&str>) -> &'static str {
     }
 }
 
-/// Addresses, between commas or white space; what follows a `#` on its line is none.
+/// Parses addresses separated by commas or white space; a `#` starts a comment until the end of the line.
 pub(super) fn parse(text: &str, scheme: &str) -> Result<Vec<Address>, AddressError> {
     let lines = text
         .lines()

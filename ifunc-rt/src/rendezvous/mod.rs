@@ -1,5 +1,5 @@
-//! How the processes of a job find each other: what a launcher (`mpirun`, `srun`, a loop over `ssh`) starts knows its rank
-//! and nothing of where the others listen.
+//! Rendezvous: how the processes of a job find each other's addresses. A process that a launcher starts (`mpirun`,
+//! `srun`, a loop over `ssh`) knows its rank, and not where the others listen.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -18,7 +18,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! There are two ways, and the environment chooses:
+//! The environment selects a directory or a list of addresses:
 //!
 //! | variable | what it holds |
 //! |---|---|
@@ -26,22 +26,23 @@
 //! | `IFUNC_HOSTS` | the addresses themselves, by rank: `10.0.0.7:4711,10.0.0.8:4711` |
 //! | `IFUNC_HOSTFILE` | a file with an address a line; empty lines and what follows a `#` are no addresses |
 //!
-//! An address of a list is one that [`Source::connect`](crate::Source::connect) takes, or `HOST:PORT`, which stands for
-//! `ucx://HOST:PORT` (with `IFUNC_TRANSPORT=ucx-put`, for `ucx-put://HOST:PORT`). Nothing is written then; each target listens at its own.
+//! An address of a list is one that [`Source::connect`](crate::Source::connect) takes, or `HOST:PORT`, which stands
+//! for `ucx://HOST:PORT` (with `IFUNC_TRANSPORT=ucx-put`, for `ucx-put://HOST:PORT`). With a list no process writes
+//! anything; each target listens at its own address.
 //!
-//! **The directory** has a folder for each job, in which each target's address is a file named as its rank. A file appears
-//! by a rename, complete or not at all; there are no locks, and who looks for a file that is not there yet
-//! looks again until a deadline. That is all that NFS is asked for, and the folder is opened anew for each look, so that what
-//! an NFS client remembers of names that were not there is checked with the server. Whoever publishes removes its file
-//! when it leaves, and whoever is the last removes the folder.
+//! **The directory** has a folder for each job. In it each target publishes its address as a file named after its
+//! rank. A rename makes the file appear, so it is complete or absent. There are no locks: a process that does not
+//! find a file polls for it until a deadline. NFS has to provide no more than that. Each poll opens the folder anew,
+//! so that an NFS client checks its cache of absent names with the server. A process that publishes removes its file
+//! when it leaves, and the last one removes the folder.
 //!
-//! **An earlier job's addresses** are never taken: a job is known by what its launcher makes different each time
-//! ([`Launched::job`]), and a file says in which job it was written. Where the same name is used again all the same (a name
-//! given by hand in `IFUNC_JOB`), what a killed process of this host left behind is known by that process, and passed over; what one
-//! of another host left cannot be told from what is about to be replaced: give each run a name of its own.
+//! **Addresses of an earlier job** are never used. The launcher makes the name of a job different each time
+//! ([`Launched::job`]), and a file holds the name of the job that wrote it. If a name is used again all the same (a
+//! name set by hand in `IFUNC_JOB`), the reader recognises a file of a killed process of its own host and ignores it.
+//! It cannot recognise a stale file of another host: give each run a name of its own.
 //!
-//! **Whom it trusts.** Who writes into the folder says where the others send their payloads. It is made for the
-//! user alone, and one that others may write to is refused.
+//! **Trust.** A process that can write into the folder decides where the others send their payloads. The folder is
+//! created for the user alone, and a folder that other users may write to is rejected.
 
 mod directory;
 mod entry;
@@ -58,7 +59,7 @@ pub use launched::Launched;
 use crate::transport::address::{Address, AddressError};
 use directory::Directory;
 
-/// Where the targets of a job are found.
+/// The place where the processes of a job find each other's targets.
 #[derive(Clone, Debug)]
 pub struct Rendezvous(Kind);
 
@@ -73,12 +74,12 @@ enum Kind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RendezvousError {
-    /// No launcher that is known started this process.
+    /// No supported launcher started this process.
     #[error(
         "{missing} is not set: no launcher that is known started this process; help: start it with `mpirun` or `srun`, or set IFUNC_RANK, IFUNC_SIZE and IFUNC_JOB"
     )]
     NotLaunched {
-        /// The variable of ours that would do.
+        /// The missing `IFUNC_` variable that would suffice.
         missing: &'static str,
     },
     /// A variable holds no number.
@@ -86,15 +87,15 @@ pub enum RendezvousError {
     Number {
         /// The variable.
         name: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
-    /// A rank that is not below the number of processes.
+    /// The rank is not below the number of processes.
     #[error("rank {rank} of {size} processes")]
     Rank {
         /// The rank.
         rank: u32,
-        /// How many processes there are.
+        /// Number of processes.
         size: u32,
     },
     /// The environment names neither a directory nor addresses.
@@ -102,43 +103,43 @@ pub enum RendezvousError {
         "no place to meet; help: set IFUNC_RENDEZVOUS to a directory that all processes see, or IFUNC_HOSTS to their addresses (`host:port,host:port`), or IFUNC_HOSTFILE to a file of them"
     )]
     NoPlace,
-    /// A name of a job that cannot be one.
+    /// The name of the job is invalid.
     #[error("{0:?} is no name of a job: 1 to 256 bytes without line ends and other control characters")]
     Job(String),
-    /// An address that does not parse.
+    /// An address does not parse.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// A list has no address for this rank.
+    /// The list has no address for this rank.
     #[error("there are addresses for {listed} ranks, and none for rank {rank}")]
     NotListed {
         /// The rank.
         rank: u32,
-        /// How many the list has.
+        /// Number of addresses in the list.
         listed: usize,
     },
-    /// An address that means something else, or nothing, where it would be read.
+    /// An address that other processes cannot reach, or that means another target to them.
     #[error("`{address}` of rank {rank} {problem}")]
     Unreachable {
-        /// Whose it is.
+        /// The rank whose address it is.
         rank: u32,
         /// The address.
         address: String,
-        /// Why nobody reaches it, and what to do.
+        /// Why no process reaches it, and what to do.
         problem: &'static str,
     },
-    /// Nobody has published an address in time.
+    /// The rank has published no address before the deadline.
     #[error(
         "rank {rank} has not said in {} s where it listens, in `{}`; help: was it started, and does it see this directory?{}",
         waited.as_secs(), folder.display(), remark.map(|remark| format!(" {remark}")).unwrap_or_default()
     )]
     Missing {
-        /// Who is missing.
+        /// The missing rank.
         rank: u32,
-        /// How long it was waited for.
+        /// Time spent waiting.
         waited: Duration,
-        /// Where its file was looked for.
+        /// The folder searched for its file.
         folder: PathBuf,
-        /// What was found instead.
+        /// What the folder held instead.
         remark: Option<&'static str>,
     },
     /// The directory cannot be trusted.
@@ -152,11 +153,11 @@ pub enum RendezvousError {
     /// The system refused something.
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// To what.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -172,10 +173,10 @@ impl RendezvousError {
 }
 
 impl Rendezvous {
-    /// What the environment says (see the [module](self)): a list if there is one, else the directory, for this job.
+    /// Reads the environment (see the [module](self)): a list if there is one, otherwise the directory, for this job.
     ///
     /// # Errors
-    /// It says nothing, or something that is no list of addresses.
+    /// The environment names no place, or a list with an invalid address.
     pub fn from_env(job: &str) -> Result<Self, RendezvousError> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let scheme = list::scheme(std::env::var("IFUNC_TRANSPORT").ok().as_deref());
@@ -193,15 +194,15 @@ impl Rendezvous {
         }
     }
 
-    /// In a directory that all processes of the job see.
+    /// Uses a directory that all processes of the job see.
     ///
     /// # Errors
-    /// The name of the job cannot be one.
+    /// The name of the job is invalid.
     pub fn in_directory(directory: impl Into<PathBuf>, job: &str) -> Result<Self, RendezvousError> {
         Ok(Self(Kind::Directory(Directory::new(directory.into(), job)?)))
     }
 
-    /// By a list of addresses, one for each rank.
+    /// Uses a list of addresses, one for each rank.
     ///
     /// # Errors
     /// One of them is no address.
@@ -214,7 +215,7 @@ impl Rendezvous {
         )))
     }
 
-    /// Where the target of this rank has to listen, if that is known beforehand: a list knows it.
+    /// The address at which the target of this rank has to listen, if a list defines it.
     #[must_use]
     pub fn listed(&self, rank: u32) -> Option<String> {
         match &self.0 {
@@ -223,11 +224,13 @@ impl Rendezvous {
         }
     }
 
-    /// Says where the target of this rank listens: [`Target::address`](crate::Target::address). It can be found as long as what
-    /// is returned lives. What an earlier process of this rank published is replaced. With a list nothing is to be done.
+    /// Publishes the address of this rank's target: [`Target::address`](crate::Target::address). Other processes find
+    /// it as long as the returned value lives. It replaces what an earlier process of this rank published. With a
+    /// list it does nothing.
     ///
     /// # Errors
-    /// An address that nobody can reach (`0.0.0.0`, port 0); the directory cannot be written to, or by too many.
+    /// The address cannot be reached (`0.0.0.0`, port 0); the directory cannot be written to, or other users may
+    /// write to it.
     pub fn publish(&self, rank: u32, address: &str) -> Result<Published, RendezvousError> {
         let parsed: Address = address.parse()?;
         if let Some(problem) = parsed.nowhere() {
@@ -243,10 +246,11 @@ impl Rendezvous {
         }
     }
 
-    /// Where the target of this rank listens; waits until it has said so.
+    /// The address of this rank's target; waits until the target has published it.
     ///
     /// # Errors
-    /// It has not in time; what it said is reached on its own host only, which is not this one; the directory cannot be read.
+    /// The target has not published it before the deadline; the address is reached on its own host only, which is
+    /// another one; the directory cannot be read.
     pub fn find(&self, rank: u32, timeout: Duration) -> Result<String, RendezvousError> {
         match &self.0 {
             Kind::Directory(directory) => directory.find(rank, Instant::now(), timeout),

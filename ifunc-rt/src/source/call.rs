@@ -1,4 +1,4 @@
-//! A call under way.
+//! An outstanding call.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,10 +18,11 @@ use crate::driver::backoff::after;
 use crate::driver::future::Task;
 use crate::driver::state::Want;
 
-/// A call under way. Dropping it drops the answer; the invocation runs all the same.
+/// An outstanding call. Dropping it drops the answer; the target still runs the invocation.
 ///
-/// Its answer is waited for in one of three ways: [`wait`](Self::wait) blocks, [`try_wait`](Self::try_wait) looks, and as a future
-/// it is awaited under any executor. Who receives for futures, see [`Source::driver`](super::Source::driver).
+/// There are three ways to get its answer: [`wait`](Self::wait) blocks, [`try_wait`](Self::try_wait) polls, and as a
+/// future it can be awaited under any executor. [`Source::driver`](super::Source::driver) explains which thread
+/// receives for futures.
 ///
 /// ```no_run
 /// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
@@ -34,13 +35,13 @@ use crate::driver::state::Want;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a call that nobody waits for is better a `send`"]
+#[must_use = "to ignore the answer, use `send`"]
 pub struct Call<A> {
     handle: Handle,
-    /// 0 when the completion was taken.
+    /// 0 after the completion was taken.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
-    /// Made when it has to wait as a future: most calls never do, and a call is moved about.
+    /// Created when the call waits as a future: most calls never do, and a small call is cheap to move.
     task: Option<Box<Task>>,
 }
 
@@ -54,9 +55,10 @@ impl<A> Call<A> {
         }
     }
 
-    /// The same call, which [`wait`](Self::wait) and `.await` wait for no longer than `timeout` from when they begin.
+    /// The same call with its own deadline: [`wait`](Self::wait) and `.await` wait at most `timeout`, from when they
+    /// begin.
     ///
-    /// Without it they wait as long as [`Registered::with_timeout`](super::Registered::with_timeout) says, or
+    /// The default is the timeout of [`Registered::with_timeout`](super::Registered::with_timeout), or else of
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.leave();
@@ -64,21 +66,21 @@ impl<A> Call<A> {
         self
     }
 
-    /// Waits for the answer, as long as [`with_timeout`](Self::with_timeout) says.
+    /// Waits for the answer, up to the timeout of [`with_timeout`](Self::with_timeout).
     ///
     /// # Errors
-    /// Everything that can become of an invocation but an answer: see [`Error`].
+    /// Every outcome of an invocation other than an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
         self.wait_for(None)
     }
 
-    /// Waits for the answer for `timeout`. After [`Error::Timeout`] it may be waited for again.
+    /// Waits at most `timeout` for the answer. After [`Error::Timeout`] the caller may wait again.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
     ///
     /// # Panics
-    /// When the result was taken already.
+    /// If the result was already taken.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
         self.wait_for(Some(timeout))
     }
@@ -86,7 +88,7 @@ impl<A> Call<A> {
     fn wait_for(&mut self, timeout: Option<Duration>) -> Result<A, Error> {
         assert!(self.token != 0, "the result of this call was taken already");
         self.leave();
-        // The clock is only looked at when there is something to wait for.
+        // The clock is read only if the call has to wait.
         let first = self.handle.try_take(self.token);
         let completion = match first {
             Some(result) => {
@@ -109,7 +111,7 @@ impl<A> Call<A> {
         result
     }
 
-    /// Waits for the answer and returns its bytes undecoded: for what an ifunc that returns nothing gave to
+    /// Waits for the answer and returns its bytes undecoded: for an ifunc that returns nothing and passes bytes to
     /// `ctx.answer(..)`.
     ///
     /// # Errors
@@ -118,9 +120,9 @@ impl<A> Call<A> {
         self.undecoded().wait()
     }
 
-    /// The same call, whose answer is its bytes.
+    /// The same call with an undecoded answer.
     pub(crate) fn undecoded(self) -> Call<Vec<u8>> {
-        // The same call with another way to decode; the token moves over. As a future it waits no more.
+        // The same call with another decoder; the token moves over. It no longer waits as a future.
         let mut this = std::mem::ManuallyDrop::new(self);
         this.leave();
         let token = std::mem::take(&mut this.token);
@@ -134,11 +136,11 @@ impl<A> Call<A> {
         }
     }
 
-    /// The result, if it is there. Does not wait for it; when the link was lost and the call may be sent again, it spends
-    /// a moment on that.
+    /// The result, if it has arrived. Does not wait for it. If the link was lost and the call may be sent again, it
+    /// spends a moment on an attempt to reconnect.
     ///
     /// # Panics
-    /// When the result was taken already.
+    /// If the result was already taken.
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         assert!(self.token != 0, "the result of this call was taken already");
         let source = self.handle.source();
@@ -165,7 +167,7 @@ impl<A> Call<A> {
 }
 
 impl<A> Call<A> {
-    /// Waits no more as a future.
+    /// Stops waiting as a future.
     #[inline]
     fn leave(&mut self) {
         if let Some(mut task) = self.task.take()
@@ -179,11 +181,12 @@ impl<A> Call<A> {
 // Nothing in it is pinned.
 impl<A> Unpin for Call<A> {}
 
-/// Ready with the answer, or when what [`with_timeout`](Call::with_timeout) says has passed since the first poll; after
-/// [`Error::Timeout`] it may be polled again. Errors are those of [`wait`](Call::wait), and [`Error::NoThread`].
+/// Ready with the answer, or when the timeout of [`with_timeout`](Call::with_timeout) has passed since the first
+/// poll. After [`Error::Timeout`] it may be polled again. Its errors are those of [`wait`](Call::wait), and
+/// [`Error::NoThread`].
 ///
 /// # Panics
-/// When the result was taken already.
+/// If the result was already taken.
 impl<A> Future for Call<A> {
     type Output = Result<A, Error>;
 

@@ -8,12 +8,12 @@ use super::Source;
 use super::connection::Connection;
 use crate::driver::event_loop::EventLoop;
 
-/// Receives for a source's futures, in an event loop of the user's instead of on a thread of the source's own: see
-/// [`Source::driver`].
+/// Receives for a source's futures in an event loop of the application's, instead of on a thread of the source's own:
+/// see [`Source::driver`].
 ///
-/// The loop is: [`progress`](Self::progress); [`arm`](Self::arm); if that says `true`, wait until the descriptor is
-/// readable or [`deadline`](Self::deadline) has come; again. Nothing here blocks for longer than it takes to ask a target that went
-/// away whether it is there again (20 ms at most, and only then).
+/// The loop is: call [`progress`](Self::progress); call [`arm`](Self::arm); if it returns `true`, wait until the
+/// descriptor is readable or [`deadline`](Self::deadline) has come; repeat. These calls block only to reconnect after
+/// the target went away, and then for at most 20 ms.
 ///
 /// ```no_run
 /// # fn wait_for(fd: std::os::fd::BorrowedFd<'_>, until: Option<std::time::Instant>) {}
@@ -42,26 +42,26 @@ impl Driver {
         })
     }
 
-    /// Takes in what has come and wakes the futures that wait for it; sends on what waits for credit; ends waits whose deadline
-    /// has passed. Returns whether anything has come.
+    /// Receives what has arrived and wakes the futures that wait for it; sends what waits for credit; ends waits
+    /// whose deadline has passed. Returns whether anything arrived.
     pub fn progress(&self) -> bool {
         self.event_loop.progress()
     }
 
-    /// Announces that the caller is about to wait for the descriptor. `false`: something has come meanwhile, or a future was
-    /// woken; look for it instead of waiting.
+    /// Arms the descriptor before the caller waits for it. `false`: an event arrived meanwhile, or a future was
+    /// woken; call [`progress`](Self::progress) instead of waiting.
     pub fn arm(&self) -> bool {
         self.event_loop.arm()
     }
 
-    /// When [`progress`](Self::progress) is to be called at the latest, whatever the descriptor says.
+    /// The latest time for the next [`progress`](Self::progress), even if the descriptor stays unreadable.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.event_loop.deadline()
     }
 }
 
-/// Readable when there may be something to do, once it is [`arm`](Driver::arm)ed.
+/// Readable when there may be something to do, after [`arm`](Driver::arm).
 impl AsFd for Driver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event_loop.as_fd()

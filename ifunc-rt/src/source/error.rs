@@ -1,4 +1,4 @@
-//! What can go wrong on the source.
+//! Errors of the source.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ifunc_abi::status::{Failure, Rejection};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The ifunc panicked on the target. The target lives.
+    /// The ifunc panicked on the target. The target continues to serve.
     #[error("`{ifunc}` panicked on the target{}{}: {message}", at(file, *line, *column), inside(place))]
     Panic {
         /// Name of the ifunc.
@@ -24,18 +24,18 @@ pub enum Error {
         line: u32,
         /// Column; 0 if not kept.
         column: u32,
-        /// The function that panicked, as `NAME+0xOFFSET`. Where the library has no symbols, the offsets in the image of
-        /// the calls that led to the panic, innermost first: `IFUNC+[0xOFFSET < 0xOFFSET]`. Empty if nothing is known.
+        /// The function that panicked, as `NAME+0xOFFSET`. Where the library has no symbols, the image offsets of the
+        /// calls that led to the panic, innermost first: `IFUNC+[0xOFFSET < 0xOFFSET]`. Empty if unknown.
         place: String,
     },
-    /// The ifunc was started and did not end well.
+    /// The ifunc started and failed.
     #[error("`{ifunc}` failed on the target: {why}{}", behind(detail))]
     Failed {
         /// Name of the ifunc.
         ifunc: String,
         /// Why.
         why: Failure,
-        /// More, for people.
+        /// Details in prose.
         detail: String,
     },
     /// The target did not start it.
@@ -45,18 +45,18 @@ pub enum Error {
         ifunc: String,
         /// Why.
         why: Rejection,
-        /// More, for people; for types and signatures both texts.
+        /// Details in prose; for types and signatures, both texts.
         detail: String,
     },
-    /// The target is gone, and this was never sent.
+    /// The target is gone, and the source did not send this.
     #[error("`{what}` was not sent: the target is gone: {why}")]
     PeerGone {
         /// What would have been sent.
         what: String,
-        /// Why it could not be reached again.
+        /// Why the source could not reconnect.
         why: String,
     },
-    /// It was sent, then the connection died: it may or may not have run.
+    /// The source sent it, then the connection was lost: it may or may not have run.
     #[error(
         "`{what}` was sent, then the target went away: it may or may not have run; help: declare the ifunc `idempotent` if it may run twice"
     )]
@@ -64,25 +64,25 @@ pub enum Error {
         /// What was sent.
         what: String,
     },
-    /// The deadline passed. A call may still be running; its answer is dropped.
+    /// The deadline passed. The call may still be running; its answer is dropped.
     #[error(
         "`{what}` is not done after {waited:?}: the target does not consume or answer, or is being looked for"
     )]
     Timeout {
-        /// What was waited for.
+        /// The operation that the caller waited for.
         what: String,
         /// The deadline's length.
         waited: Duration,
     },
-    /// The thread that receives for futures cannot be started. What was sent may run; a call can still be waited for
-    /// otherwise.
+    /// The thread that receives for futures cannot be started. What was sent may run; the caller can still block for
+    /// the answer.
     #[error(
         "`{what}` cannot be awaited: no thread can be started that receives for it: {error}; help: `Source::driver` needs none"
     )]
     NoThread {
         /// What was awaited.
         what: String,
-        /// The kernel's word.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// There is no credit now; nothing was sent.
@@ -99,15 +99,15 @@ pub enum Error {
         /// Why.
         error: EncodeError,
     },
-    /// `payload_init` of a library said no, or panicked; nothing was sent.
+    /// A library's `payload_init` returned an error or panicked; nothing was sent.
     #[error("`{ifunc}_payload_init` returned {code}")]
     PayloadInit {
         /// Name of the ifunc.
         ifunc: String,
-        /// What it returned.
+        /// Its return value.
         code: i32,
     },
-    /// The payload is larger than the target takes; nothing was sent.
+    /// The payload exceeds the target's limit; nothing was sent.
     #[error("a payload of {len} bytes for `{ifunc}`; the target takes {limit}")]
     PayloadTooLarge {
         /// Name of the ifunc.
@@ -117,7 +117,7 @@ pub enum Error {
         /// The target's limit.
         limit: u64,
     },
-    /// The image is larger than the target takes; nothing was sent.
+    /// The image exceeds the target's limit; nothing was sent.
     #[error("`{ifunc}` is an image of {len} bytes; the target takes {limit}")]
     ImageTooLarge {
         /// Name of the ifunc.
@@ -127,7 +127,7 @@ pub enum Error {
         /// The target's limit.
         limit: u64,
     },
-    /// The answer came and is no value of its type.
+    /// The answer arrived and is no value of its type.
     #[error("the answer of `{ifunc}` does not decode: {error}")]
     Answer {
         /// Name of the ifunc.
@@ -135,7 +135,7 @@ pub enum Error {
         /// Why.
         error: DecodeError,
     },
-    /// An earlier `send` did not end well. What was asked for now was *not* sent.
+    /// An earlier `send` failed. The present operation was *not* sent.
     #[error("an earlier send did not end well: {0}")]
     Earlier(Box<Error>),
 }
@@ -167,15 +167,15 @@ fn behind(detail: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
-    /// Nowhere.
+    /// No searched folder has the library.
     #[error("no library `{name}.so`; looked in: {}; help: `cargo ifunc build` in the workspace of the ifunc, or set IFUNC_LIB_DIR", searched.join(", "))]
     NotFound {
         /// Name of the ifunc.
         name: String,
-        /// Where it was looked for.
+        /// The searched folders.
         searched: Vec<String>,
     },
-    /// The name is no name of an ifunc.
+    /// The name cannot be the name of an ifunc.
     #[error("`{0}` cannot name an ifunc: a C identifier of at most 255 bytes")]
     Name(String),
     /// The file cannot be read.
@@ -183,7 +183,7 @@ pub enum LibraryError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The file is no ifunc library.
@@ -202,7 +202,7 @@ pub enum LibraryError {
         /// Why.
         error: ImageError,
     },
-    /// Built from other types than this program.
+    /// The library was built with other types than this program.
     #[error("`{}` was built with another {what} type\n  this program: {ours}\n  the library:  {theirs}\nhelp: `cargo ifunc build`, then build this program again", path.display())]
     Type {
         /// The file.
@@ -214,12 +214,12 @@ pub enum LibraryError {
         /// Text of the library's type.
         theirs: String,
     },
-    /// It could not be opened, or lacks a symbol.
+    /// The library cannot be opened, or lacks a symbol.
     #[error("cannot open `{}`: {why}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// The loader's word.
+        /// The loader's message.
         why: String,
     },
 }

@@ -19,11 +19,11 @@ use super::submit::submit;
 use crate::driver::backoff::after;
 use crate::driver::state::Want;
 
-/// What typed and named handles share: an image bound to a handle of the connection.
+/// State shared by typed and named handles: an image bound to a handle of the connection.
 #[derive(Clone, Debug)]
 pub(super) struct Handle {
     bound: Arc<Bound>,
-    /// How long its sends and calls wait; `None`: as the source's options say.
+    /// How long its sends and calls wait; `None`: the timeout of the source's options.
     timeout: Option<Duration>,
     mode: Mode,
 }
@@ -31,7 +31,7 @@ pub(super) struct Handle {
 /// How a handle's invocations are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// In a frame each.
+    /// In one frame per invocation.
     Single,
     /// In a frame each, after the image.
     CarryingCode,
@@ -189,8 +189,9 @@ impl Handle {
         self.submit_locked(bound, wants_completion, block, encode)
     }
 
-    /// A call of what `submit` sends. Its part in the handle is counted first: an atomic addition waits for all stores before it,
-    /// and behind a frame that is as long as the frame's cache line takes to the other core.
+    /// A call of what `submit` sends. The clone of the handle comes first: an atomic addition waits for all stores
+    /// before it, and after the store of a frame that wait lasts until the frame's cache line has reached the other
+    /// core.
     #[inline]
     fn begin<A>(
         &self,
@@ -201,7 +202,7 @@ impl Handle {
         Ok(Call::new(handle, submit()?, decode))
     }
 
-    /// Goes on after an attempt that did not send all of it.
+    /// Continues after an attempt that did not send everything.
     #[cold]
     #[inline(never)]
     fn submit_late(
@@ -239,7 +240,7 @@ impl Handle {
         self.submit_blocked(bound, wants_completion, block, sent, encode)
     }
 
-    /// Goes on after a first attempt: sends, if nothing was `sent`, and waits until all of it is on its way.
+    /// Continues after a first attempt: sends if nothing was `sent`, and waits until all fragments are sent.
     #[cold]
     #[inline(never)]
     fn submit_blocked(
@@ -288,7 +289,7 @@ impl Drop for Bound {
     }
 }
 
-/// The typed handle of an ifunc: sends payloads of its type, brings back answers of its type.
+/// The typed handle of an ifunc: sends payloads of its type and receives answers of its type.
 pub struct Registered<F: Ifunc> {
     handle: Handle,
     ifunc: PhantomData<fn() -> F>,
@@ -308,22 +309,23 @@ impl<F: Ifunc> Registered<F> {
         &self.handle.library().id
     }
 
-    /// The image: what travels, once per connection.
+    /// The image: the bytes that travel once per connection.
     #[must_use]
     pub fn image(&self) -> &[u8] {
         &self.handle.library().image
     }
 
-    /// The same handle, whose sends and calls wait for `timeout` instead of
-    /// [`SourceOptions::timeout`](super::SourceOptions::timeout): each for room, and then for the answer. Messages that it makes do so, too.
+    /// The same handle with its own deadline: its sends and calls wait at most `timeout` for credit, and then at most
+    /// `timeout` for the answer, instead of [`SourceOptions::timeout`](super::SourceOptions::timeout). The deadline
+    /// holds for its messages, too.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self::new(self.handle.with_timeout(timeout))
     }
 
-    /// The same ifunc, whose invocations travel with others: in one frame of the transport, as large as
-    /// [`SourceOptions::aggregation`](super::SourceOptions::aggregation) says. Worth it for many small ones: over a network a
-    /// frame costs microseconds, and an invocation in it nanoseconds.
+    /// The same ifunc with invocations that travel in batches: several share one frame of the transport, up to the
+    /// size in [`SourceOptions::aggregation`](super::SourceOptions::aggregation). Batches pay off for many small
+    /// invocations: over a network a frame costs microseconds, and an invocation in it nanoseconds.
     ///
     /// ```no_run
     /// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
@@ -340,59 +342,60 @@ impl<F: Ifunc> Registered<F> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Everything that sends does so for such a handle, and for messages made of it: `send` and `call` put the invocation into
-    /// the source's open batch, of which there is one for all its aggregated handles. They return when it lies there.
+    /// This holds for every method that sends, and for the handle's messages. `send` and `call` append the invocation
+    /// to the source's open batch, and return after that. All aggregated handles of a source share one open batch.
     ///
-    /// **When it is sent.** When it is full; when its first invocation has lain there for
-    /// [`delay`](super::Aggregation::delay); by [`Source::push`] and [`Source::flush`]; when somebody waits for, polls or awaits a
-    /// [`Call`] that is in it; when something is sent behind it that does not travel with others; and when the last who uses the source
-    /// leaves. A thread of the source's keeps the time, asleep while nothing is open. Where only the caller's thread may use the
-    /// connection (a UCX worker of the application's, [`ucx`](crate::ucx)) there is none: whoever uses the source next sends what
-    /// is due.
+    /// **When the source sends a batch.** When the batch is full; when its first invocation has waited for
+    /// [`delay`](super::Aggregation::delay); on [`Source::push`] and [`Source::flush`]; when a caller waits for,
+    /// polls or awaits a [`Call`] in it; before anything that is not aggregated is sent; and when the last user of
+    /// the source drops it. A thread of the source's keeps the time and sleeps while no batch is open. Where only the
+    /// caller's thread may use the connection (a UCX worker of the application's, [`ucx`](crate::ucx)) there is no
+    /// such thread: the next use of the source sends what is due.
     ///
-    /// **What it means.** The order is that of the program, among aggregated invocations and all others. Each is run, answered,
-    /// refused, reported and counted as if it had come alone; its answer travels with others, too. When a full batch finds no room, the
-    /// next `send` or `call` waits for it as it would for its own.
+    /// **Semantics.** Invocations keep the order of the program, aggregated or not. The target runs, answers,
+    /// rejects, reports and counts each as if it had arrived alone; answers travel in batches, too. When there is no
+    /// credit for a full batch, the next `send` or `call` waits for it as for its own credit.
     ///
-    /// **When the target goes away** an open batch was not sent: it goes to the target that is there next, within
-    /// [`SourceOptions::reconnect`](super::SourceOptions::reconnect), or its calls end as [`Error::PeerGone`] and its sends are reported so. What was sent
-    /// ends as what was sent alone does.
+    /// **When the target goes away,** the open batch has not been sent. The source sends it after it has reconnected
+    /// within [`SourceOptions::reconnect`](super::SourceOptions::reconnect). Otherwise the calls in it end as
+    /// [`Error::PeerGone`], and the source reports its sends so. Invocations of a batch that was sent end like
+    /// invocations that were sent alone.
     #[must_use]
     pub fn aggregated(&self) -> Self {
         Self::new(self.handle.aggregated())
     }
 
-    /// The same handle, whose sends and calls carry the code every time, as those of the systems before this one did. Messages that
-    /// it makes do so, too.
+    /// The same handle with code in every invocation: its sends and calls carry the image each time, as earlier
+    /// systems for injected functions did. The handle's messages do so, too.
     ///
-    /// For comparisons: the image travels ahead of every invocation, in a frame of its own, and a target that has it looks at
-    /// its id and no further. Otherwise code travels once per connection. Such invocations are not
+    /// For comparisons: a frame with the image precedes every invocation. A target that has the image reads only its
+    /// id. Without this method, code travels once per connection. Such invocations are not
     /// [aggregated](Self::aggregated).
     #[must_use]
     pub fn carrying_code(&self) -> Self {
         Self::new(self.handle.carrying_code())
     }
 
-    /// Sends the payload and returns what to wait for.
+    /// Sends the payload and returns a [`Call`] to wait for.
     ///
     /// # Errors
-    /// What keeps it from being sent, see [`Error`].
+    /// The reason why it was not sent, see [`Error`].
     pub fn call(&self, payload: &F::Payload<'_>) -> Result<Call<F::Answer>, Error> {
         self.handle
             .begin(F::decode_answer, || self.submit(payload, true, true))
     }
 
-    /// As [`call`](Self::call), but never waits for room.
+    /// As [`call`](Self::call), but never waits for credit.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when there is no room; otherwise as `call`.
+    /// [`Error::WouldBlock`] if there is no credit; otherwise as `call`.
     pub fn try_call(&self, payload: &F::Payload<'_>) -> Result<Call<F::Answer>, Error> {
         self.handle
             .begin(F::decode_answer, || self.submit(payload, true, false))
     }
 
-    /// Sends the payload as soon as there is room, and waits for the answer, as a future. Dropped, it waits no more: the
-    /// payload was not sent then, or its answer is dropped.
+    /// Sends the payload as soon as there is credit, and waits for the answer, as a future. If the future is dropped,
+    /// either the payload is not sent or its answer is dropped.
     ///
     /// # Errors
     /// As [`call`](Self::call) and [`Call::wait`], and [`Error::NoThread`].
@@ -401,26 +404,26 @@ impl<F: Ifunc> Registered<F> {
         Call::new(self.handle.clone(), token, F::decode_answer).await
     }
 
-    /// Sends the payload and forgets it. What goes wrong with it later is said by the next `send`, or by
-    /// [`Source::flush`].
+    /// Sends the payload without waiting for an outcome. The next `send` or [`Source::flush`] returns an error that
+    /// this one ends with later.
     ///
     /// # Errors
-    /// What keeps it from being sent; [`Error::Earlier`] for an earlier one, and then this one was not sent.
+    /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
     pub fn send(&self, payload: &F::Payload<'_>) -> Result<(), Error> {
         self.submit(payload, false, true)?;
         Ok(())
     }
 
-    /// As [`send`](Self::send), but never waits for room.
+    /// As [`send`](Self::send), but never waits for credit.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when there is no room; otherwise as `send`.
+    /// [`Error::WouldBlock`] if there is no credit; otherwise as `send`.
     pub fn try_send(&self, payload: &F::Payload<'_>) -> Result<(), Error> {
         self.submit(payload, false, false).map(drop)
     }
 
-    /// As [`send`](Self::send), as a future: ready when the payload is on its way. Dropped before, nothing was sent, unless
-    /// the payload travels in fragments and the first is on its way.
+    /// As [`send`](Self::send), as a future: ready after the payload was sent. A future that is dropped before has
+    /// sent nothing, unless the payload travels in fragments and the first was sent.
     ///
     /// # Errors
     /// As `send`, and [`Error::NoThread`].
@@ -428,10 +431,10 @@ impl<F: Ifunc> Registered<F> {
         self.submit_async(payload, false).await.map(drop)
     }
 
-    /// A message: a payload encoded once, to be rewritten in place and sent many times.
+    /// A message: a payload that is encoded once, modified in place and sent many times.
     ///
     /// # Errors
-    /// A payload that does not encode.
+    /// The payload does not encode.
     pub fn message(&self, payload: &F::Payload<'_>) -> Result<Message<F>, Error> {
         Message::new(self.handle.clone(), payload)
     }
@@ -473,7 +476,7 @@ impl<F: Ifunc> fmt::Debug for Registered<F> {
     }
 }
 
-/// The handle of an ifunc by name, Rust or C: its payloads are made by its library's `payload_init`.
+/// The handle of an ifunc by name, written in Rust or C: the `payload_init` of its library makes its payloads.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     handle: Handle,
@@ -527,10 +530,10 @@ impl Loaded {
         }
     }
 
-    /// Sends what `payload_init` makes of `source_args` and returns what to wait for: the answer's bytes.
+    /// Sends the payload that `payload_init` makes of `source_args`, and returns a [`Call`] for the answer's bytes.
     ///
     /// # Errors
-    /// What keeps it from being sent, see [`Error`].
+    /// The reason why it was not sent, see [`Error`].
     pub fn call(&self, source_args: &[u8]) -> Result<Call<Vec<u8>>, Error> {
         self.handle.begin(
             |bytes| Ok(bytes.to_vec()),
@@ -582,10 +585,10 @@ impl Loaded {
         self.submit(source_args, false, false).map(drop)
     }
 
-    /// A message: a payload made once, to be rewritten in place and sent many times.
+    /// A message: a payload that is made once, modified in place and sent many times.
     ///
     /// # Errors
-    /// A payload that `payload_init` refuses.
+    /// `payload_init` rejects the arguments.
     pub fn message(&self, source_args: &[u8]) -> Result<LoadedMessage, Error> {
         LoadedMessage::new(self.clone(), source_args)
     }
@@ -594,7 +597,7 @@ impl Loaded {
         &self.handle
     }
 
-    /// How many bytes the payload takes at most.
+    /// Upper bound of the payload's length.
     pub(super) fn bound(&self, source_args: &[u8]) -> usize {
         self.entries
             .as_ref()
@@ -624,7 +627,7 @@ impl Loaded {
         let bound = self.bound(source_args);
         self.handle
             .submit((bound, self.handle.align()), wants, block, &mut |room| {
-                // A library sees exactly what it asked for: the transport may have more room.
+                // The library sees the length that it asked for; the transport's buffer may be longer.
                 self.encode(source_args, &mut room[..bound])
             })
     }

@@ -267,7 +267,7 @@ impl Entries {
 
     /// How many bytes the payload takes at most.
     pub(super) fn bound(&self, source_args: &[u8]) -> usize {
-        // SAFETY: an ifunc library's function, trusted by whoever opened it, and a readable range.
+        // SAFETY: an ifunc library's function, trusted by the caller that opened it, and a readable range.
         unsafe { (self.bound)(source_args.as_ptr().cast(), source_args.len()) }
     }
 

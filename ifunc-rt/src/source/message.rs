@@ -1,4 +1,4 @@
-//! Messages: payloads that are encoded once, rewritten in place and sent many times.
+//! Messages: payloads that are encoded once, modified in place and sent many times.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use super::handle::{Handle, Loaded};
 use super::submit::submit;
 use ifunc_proto::buffer::AlignedBuffer;
 
-/// Handle and payload: what typed and named messages share.
+/// Handle and payload, shared by typed and named messages.
 #[derive(Clone, Debug)]
 struct Encoded {
     handle: Handle,
@@ -54,7 +54,7 @@ impl Encoded {
     }
 }
 
-/// A message of a typed ifunc.
+/// A message of a typed ifunc: an encoded payload that can be modified in place and sent many times.
 #[derive(Clone, Debug)]
 pub struct Message<F: Ifunc> {
     encoded: Encoded,
@@ -75,10 +75,10 @@ impl<F: Ifunc> Message<F> {
         Ok(message)
     }
 
-    /// Replaces the payload. After an error the message must be set again before it is sent.
+    /// Replaces the payload. After an error, set the message again before sending it.
     ///
     /// # Errors
-    /// A payload that does not encode.
+    /// The payload does not encode.
     pub fn set(&mut self, payload: &F::Payload<'_>) -> Result<(), Error> {
         self.encoded.write(F::bound(payload), |room| {
             F::encode(payload, room).map_err(|error| Error::Payload {
@@ -88,7 +88,7 @@ impl<F: Ifunc> Message<F> {
         })
     }
 
-    /// The encoded payload, to be changed in place. Bytes that are no payload are refused by the target.
+    /// The encoded payload, for modification in place. The target rejects bytes that are no valid payload.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         self.encoded.payload.as_mut_slice()
     }
@@ -145,7 +145,7 @@ impl<F: Ifunc> Message<F> {
     }
 }
 
-/// A message of an ifunc by name.
+/// A message of an ifunc by name: a payload that can be modified in place and sent many times.
 #[derive(Clone, Debug)]
 pub struct LoadedMessage {
     encoded: Encoded,
@@ -163,17 +163,17 @@ impl LoadedMessage {
         Ok(message)
     }
 
-    /// Makes the payload anew. After an error the message must be set again before it is sent.
+    /// Runs `payload_init` again. After an error, set the message again before sending it.
     ///
     /// # Errors
-    /// What `payload_init` says.
+    /// `payload_init` returned an error.
     pub fn set(&mut self, source_args: &[u8]) -> Result<(), Error> {
         let loaded = &self.loaded;
         self.encoded
             .write(loaded.bound(source_args), |room| loaded.encode(source_args, room))
     }
 
-    /// The payload, to be changed in place.
+    /// The payload, for modification in place.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         self.encoded.payload.as_mut_slice()
     }

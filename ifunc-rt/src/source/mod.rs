@@ -1,4 +1,4 @@
-//! The sending side: finds images, sends them ahead of their first use, and brings answers back.
+//! The sending side: finds images, sends them ahead of their first use, and receives answers.
 
 mod call;
 mod completion;
@@ -57,19 +57,20 @@ use crate::ucx::{Worker, ucp_ep_h};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// When the target goes away and comes back, the next call or send connects again and sends the code again, unasked.
+/// When the target closes the connection or dies, the next call or send reconnects and sends the code again.
 ///
-/// **Who makes progress.** Whoever calls and waits; between calls nobody, unless futures wait, what
-/// [travels together](Registered::aggregated) is due, or [`SourceOptions::progress`] says that a thread does: see [`Progress`].
+/// **Progress.** A thread that calls or waits makes progress. Between calls the source makes none, except for futures
+/// that wait, for [batches](Registered::aggregated) that are due, and with a [`SourceOptions::progress`] that asks
+/// for a thread: see [`Progress`].
 ///
-/// **Threads.** Any number of them use a source and its handles at once. What one thread sends arrives in the order in which
-/// it was sent; what several send is mixed. Every answer goes to the [`Call`] that asked for it.
+/// **Threads.** Any number of threads use a source and its handles at once. What one thread sends arrives in the
+/// order in which it was sent; what several threads send is interleaved. Each [`Call`] gets its own answer.
 ///
-/// **Nothing grows without limit.** What was sent and not consumed is bounded by the target's credits: `send` and `call` wait for
-/// them, `try_send` and `try_call` say [`WouldBlock`](Error::WouldBlock); what travels together, by one batch
-/// ([`SourceOptions::aggregation`]). Of what went wrong with earlier sends, 64 are kept until
-/// somebody asks. Calls and futures are the caller's own; one that is dropped leaves nothing behind but its number until
-/// its answer has come.
+/// **Bounded memory.** The target's credits bound what was sent and not consumed. `send` and `call` wait for credit;
+/// `try_send` and `try_call` return [`WouldBlock`](Error::WouldBlock). Aggregated invocations occupy one batch at
+/// most ([`SourceOptions::aggregation`]). The source keeps up to 64 errors of earlier sends until the application
+/// asks for them. Calls and futures belong to the caller; a dropped one keeps only its token until its answer
+/// arrives.
 #[derive(Clone, Debug)]
 pub struct Source {
     shared: Arc<SharedConnection>,
@@ -83,22 +84,22 @@ pub enum SourceError {
     /// The address does not parse.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The target cannot be reached, or does not want this source.
+    /// The target cannot be reached, or refuses this source.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
 
 impl Source {
-    /// Connects to a target: `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:HEX` or `loopback:NAME`. One that is not there yet is waited for, for
-    /// a while ([`SourceOptions::connect_timeout`]).
+    /// Connects to a target: `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:HEX` or `loopback:NAME`. Waits up to
+    /// [`SourceOptions::connect_timeout`] for a target that does not listen yet.
     ///
     /// # Errors
-    /// An address that does not parse, a target that is not there, refuses or speaks another version.
+    /// The address does not parse; the target does not listen, refuses this source or has another version.
     pub fn connect(address: &str) -> Result<Self, SourceError> {
         Self::connect_with(address, SourceOptions::default())
     }
 
-    /// Connects with other deadlines than the usual ones.
+    /// Connects with these options instead of the defaults.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -110,15 +111,16 @@ impl Source {
     /// Connects to the target that [listens](crate::TargetBuilder::listen_on) on the worker at the other end of an
     /// endpoint of the application's. See [`ucx`](crate::ucx).
     ///
-    /// When the target goes and comes back, the next use says hello over the same endpoint again, until the application
-    /// says that its peer [is gone](crate::ucx::Worker::peer_gone).
+    /// When the target closes the connection, the next use repeats the handshake over the same endpoint, until the
+    /// application reports that its peer [is gone](crate::ucx::Worker::peer_gone).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect). Where nobody makes progress but the application, and not meanwhile, it is a timeout.
+    /// As [`connect`](Self::connect). Where only the application makes progress and it makes none meanwhile, a
+    /// timeout.
     ///
     /// # Safety
-    /// The endpoint must be of this worker, and alive until the source and everything made of it is dropped, the application has
-    /// said that its peer is gone, or the worker is closed.
+    /// The endpoint must belong to this worker. It must stay alive until the source and everything made of it is
+    /// dropped, the application has reported that its peer is gone, or the worker is closed.
     #[cfg(feature = "ucx")]
     pub unsafe fn over(worker: &Worker, ep: ucp_ep_h, options: SourceOptions) -> Result<Self, SourceError> {
         // SAFETY: the caller's promise.
@@ -147,12 +149,12 @@ impl Source {
         })
     }
 
-    /// The typed handle of an ifunc. Its library is looked for as `NAME.so` in `IFUNC_LIB_DIR`, then
-    /// `UCX_IFUNC_LIB_DIR`, beside the executable, and in `target/ifunc/release` of the workspace. The library is read, not opened: no code
-    /// of it runs in this process.
+    /// The typed handle of an ifunc. The source searches for its library `NAME.so` in `IFUNC_LIB_DIR`, then in
+    /// `UCX_IFUNC_LIB_DIR`, beside the executable, and in `target/ifunc/release` of the workspace. It reads the
+    /// library and does not open it, so none of the library's code runs in this process.
     ///
     /// # Errors
-    /// No such library, one that is no ifunc library, or one that was built from other types than this program.
+    /// There is no such library; it is no ifunc library; it was built with other types than this program.
     pub fn register<F: Ifunc>(&self) -> Result<Registered<F>, LibraryError> {
         let path = search::find(F::NAME)?;
         self.register_path::<F>(path)
@@ -168,8 +170,8 @@ impl Source {
         Ok(Registered::new(Handle::new(self.clone(), library, F::ALIGN)))
     }
 
-    /// As [`register`](Self::register), from the bytes of an image (or of a library that holds it), as a program carries them that ships as one
-    /// file.
+    /// As [`register`](Self::register), from the bytes of an image or of a library that holds it: for a program that
+    /// ships as one file.
     ///
     /// # Errors
     /// As [`register`](Self::register).
@@ -179,15 +181,15 @@ impl Source {
         Ok(Registered::new(Handle::new(self.clone(), library, F::ALIGN)))
     }
 
-    /// The handle of an ifunc by name, Rust or C. It is looked for as in [`register`](Self::register), then opened, so that its
-    /// `payload_init` can be called.
+    /// The handle of an ifunc by name, written in Rust or C. The source searches for the library as
+    /// [`register`](Self::register) does, then opens it, so that it can call its `payload_init`.
     ///
     /// # Safety
-    /// Opening a library runs its constructors, and sending runs its `payload_init` on what is passed to
-    /// [`Loaded::call`]: the file must be an ifunc library whose author is trusted with this process.
+    /// Opening a library runs its constructors, and sending runs its `payload_init` on the arguments of
+    /// [`Loaded::call`]. The file must be an ifunc library whose author is trusted with this process.
     ///
     /// # Errors
-    /// No such library, or one that is no ifunc library.
+    /// There is no such library, or it is no ifunc library.
     pub unsafe fn load(&self, name: &str) -> Result<Loaded, LibraryError> {
         let path = search::find(name)?;
         // SAFETY: the caller's promise.
@@ -206,8 +208,8 @@ impl Source {
         unsafe { self.open(path.as_ref(), None) }
     }
 
-    /// A handle from the bytes of an image (or of a library that holds it). Nothing is opened, so there is no `payload_init`: what is passed to
-    /// [`Loaded::call`] is the payload.
+    /// A handle from the bytes of an image or of a library that holds it. The source opens nothing, so there is no
+    /// `payload_init`: the argument of [`Loaded::call`] is the payload.
     ///
     /// # Errors
     /// Bytes that are no image.
@@ -232,13 +234,13 @@ impl Source {
     /// Waits until the target has consumed everything that was sent before.
     ///
     /// # Errors
-    /// What went wrong with an earlier `send`, if anything did; the target gone; the deadline of
-    /// [`SourceOptions::timeout`].
+    /// The error of an earlier `send`, if one failed; the target is gone; the deadline of [`SourceOptions::timeout`]
+    /// has passed.
     pub fn flush(&self) -> Result<(), Error> {
         self.flush_until(self.shared.deadline())
     }
 
-    /// As [`flush`](Self::flush), for `timeout` at most.
+    /// As [`flush`](Self::flush), but waits at most `timeout`.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -259,7 +261,7 @@ impl Source {
         self.say_reports()
     }
 
-    /// As [`flush`](Self::flush), as a future. Dropped, it waits no more.
+    /// As [`flush`](Self::flush), as a future. A dropped future waits no longer.
     ///
     /// # Errors
     /// As [`flush`](Self::flush), and [`Error::NoThread`].
@@ -268,11 +270,11 @@ impl Source {
         self.say_reports()
     }
 
-    /// Sends what is open: the batch into which [aggregated](Registered::aggregated) handles put what they send. Waits for room to send
-    /// it, for as long as [`SourceOptions::timeout`] says, and not for the target.
+    /// Sends the open batch, into which [aggregated](Registered::aggregated) handles put their invocations. Waits up
+    /// to [`SourceOptions::timeout`] for credit, and does not wait for the target to run them.
     ///
     /// # Errors
-    /// No room until then: it is sent as soon as there is. The target gone.
+    /// There is no credit until the deadline: the source sends the batch as soon as there is. The target is gone.
     pub fn push(&self) -> Result<(), Error> {
         if self.lock().connection.try_push() {
             return Ok(());
@@ -282,28 +284,29 @@ impl Source {
             .retry(self.shared.deadline(), PUSH, Want::Credit, push)
     }
 
-    /// Takes the receiving for this source's futures into an event loop of the caller's.
+    /// Moves the progress for this source's futures into an event loop of the caller's.
     ///
-    /// Blocking waits ([`Call::wait`], [`flush`](Self::flush), a `send` without room) receive themselves: for their own thread and for
-    /// all others that use this source meanwhile. A future cannot: between two polls, somebody else has to receive
-    /// what it waits for and wake it. That is a thread of the source's, started when the first future has to wait and asleep while
-    /// none does; or, from here on and as long as the [`Driver`] lives, whoever calls [`Driver::progress`].
+    /// A blocking wait ([`Call::wait`], [`flush`](Self::flush), a `send` without credit) receives itself, for its own
+    /// thread and for all other threads that use this source meanwhile. A future cannot: between two polls another
+    /// thread has to receive its completion and wake it. By default that is a thread of the source's. The source
+    /// starts it when the first future waits, and it sleeps while no future does. As long as the [`Driver`] lives,
+    /// the calls of [`Driver::progress`] receive instead.
     ///
     /// # Errors
-    /// The kernel has no descriptor left, or this source has a driver.
+    /// The kernel has no descriptor left, or this source has a driver already.
     pub fn driver(&self) -> std::io::Result<Driver> {
         Driver::new(self)
     }
 
-    /// What carries the connection at this moment, by the transport's own account: over UCX the transports and devices of its
-    /// endpoint, such as `sysv/memory tcp/lo`; else `shm` or `loopback`. Empty while there is no connection.
+    /// What carries the connection now, as the transport reports it: over UCX the transports and devices of its
+    /// endpoint, such as `sysv/memory tcp/lo`; otherwise `shm` or `loopback`. Empty while there is no connection.
     #[must_use]
     pub fn transport(&self) -> String {
         let waiter = self.lock().connection.waiter();
         waiter.map_or_else(String::new, |waiter| waiter.carried_by())
     }
 
-    /// Calls that are not done or not taken, futures, waits for room and threads that wait. For tests.
+    /// Numbers of calls not done or not taken, futures, credit waiters and waiting threads. For tests.
     #[cfg(test)]
     pub(crate) fn remains(&self) -> [usize; 4] {
         {
@@ -313,13 +316,13 @@ impl Source {
         }
     }
 
-    /// How much was taken in. For tests: it makes no progress.
+    /// Number of received events. For tests: it makes no progress.
     #[cfg(test)]
     pub(crate) fn received(&self) -> u64 {
         self.lock().received()
     }
 
-    /// Whether there is a link, as far as is known. For tests: it makes no progress.
+    /// Whether there is a link, as far as the source knows. For tests: it makes no progress.
     #[cfg(test)]
     pub(crate) fn is_connected(&self) -> bool {
         self.lock().connection.is_connected()
@@ -344,12 +347,12 @@ impl Source {
     }
 }
 
-/// What a flush is called in errors.
+/// Name of a flush in errors.
 const FLUSH: &str = "flush";
-/// And a push.
+/// Name of a push in errors.
 const PUSH: &str = "the open batch";
 
-/// Those who use a source: not the thread that receives for futures.
+/// The users of a source, without the thread that receives for futures.
 #[derive(Debug)]
 struct Users(Arc<SharedConnection>);
 
@@ -359,5 +362,5 @@ impl Drop for Users {
     }
 }
 
-/// How long waits last unless said otherwise.
+/// Default of [`SourceOptions::timeout`].
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);

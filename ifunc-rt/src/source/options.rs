@@ -1,40 +1,42 @@
-//! Deadlines of a source, who makes progress, and how much travels together.
+//! Options of a source: its deadlines, which thread makes progress, and the size of batches.
 
 use std::time::Duration;
 
 use crate::transport::{ConnectConfig, PEER_TIMEOUT};
 
-/// Who makes progress while nobody calls a [`Source`](super::Source): who takes in what has come, sends on what waits for
-/// room, and lets the transport do its own work.
+/// Which thread makes progress between calls of a [`Source`](super::Source). Progress receives what has arrived,
+/// sends what waits for credit, and runs the transport's own work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Whoever uses the source, in every call and every wait; while futures wait, a thread or an event loop (see
-    /// [`Source::driver`](super::Source::driver)). In between nothing happens: no thread of the source's costs anything, and what the
-    /// transport would have to do waits for the next call. Over `shm` and `loopback` that is nothing, because what was sent is
-    /// with the target already. Over `ucx` it is the end of large payloads, which the target fetches with the source's
-    /// help, and of what a full socket did not take. A source that sends and then does something else for long calls
-    /// [`flush`](super::Source::flush) first, or chooses a thread.
+    /// The threads that use the source, in every call and every wait; while futures wait, a thread or an event loop
+    /// (see [`Source::driver`](super::Source::driver)). Between calls the source makes no progress: it has no thread
+    /// that costs anything, and the transport's pending work waits for the next call. Over `shm` and `loopback` there
+    /// is none, because the target already has what was sent. Over `ucx` the pending work is the end of large
+    /// payloads, which the target fetches with the source's help, and what a full socket did not take. A source that
+    /// sends and then does other work for long calls [`flush`](super::Source::flush) first, or uses
+    /// [`Thread`](Self::Thread).
     #[default]
     Caller,
-    /// A thread of the source's, which lives as long as the source: what was sent is finished, answers are taken in, and a
-    /// target's end is noticed, whatever the application does meanwhile. The thread sleeps while there is nothing to do;
-    /// over `ucx` it looks every 5 ms even so. The target makes a system call to wake it for an answer that finds it asleep,
-    /// and every call takes a lock that is shared. A lost link is made again by the next call, not by the thread. While there is
-    /// a [`Driver`](super::Driver), that one does all this instead.
+    /// A thread of the source's, which lives as long as the source. It completes sends, receives answers and detects
+    /// the end of the target, whatever the application does meanwhile. The thread sleeps while there is nothing to
+    /// do; over `ucx` it still polls every 5 ms. The target makes a system call to wake it for an answer that finds
+    /// it asleep, and every call takes a lock that it shares with the thread. The next call reconnects a lost link,
+    /// not the thread. While there is a [`Driver`](super::Driver), the driver does all this instead.
     Thread,
 }
 
-/// When the open batch of a source is sent, into which its [aggregated](super::Registered::aggregated) handles put what they
-/// send: when it is full, when it is old enough, and whenever it must go first for the sake of order or of somebody who waits.
+/// When a source sends its open batch, into which its [aggregated](super::Registered::aggregated) handles put their
+/// invocations: when the batch is full, when its delay has passed, and earlier when the order of frames or a waiting
+/// caller requires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Aggregation {
-    /// Most bytes of a batch: each invocation takes 16 and its payload, rounded up to 8. Less where the transport takes less
-    /// in one frame. An invocation that fits into no batch travels by itself. Default 8 KiB.
+    /// Maximum size of a batch in bytes. Each invocation takes 16 bytes and its payload, rounded up to 8. A transport
+    /// with smaller frames lowers the limit. An invocation that fits into no batch travels alone. Default 8 KiB.
     pub bytes: usize,
-    /// How long an invocation may lie in a batch that is not full. [`Duration::MAX`]: as long as nobody needs it to be sent, and
-    /// the source has no thread for it. Default 100 µs.
+    /// How long an invocation may stay in a batch that is not full. With [`Duration::MAX`] it stays until a caller
+    /// needs it to be sent, and the source has no thread for it. Default 100 µs.
     pub delay: Duration,
 }
 
@@ -63,27 +65,28 @@ impl Aggregation {
     }
 }
 
-/// Deadlines of a [`Source`](super::Source), and who makes progress.
+/// Options of a [`Source`](super::Source): deadlines, progress and batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceOptions {
     /// How long each call, send and flush waits before it gives up. Default 30 s.
     pub timeout: Duration,
-    /// How long connecting may take, waiting for a target that is not there yet included. Default 5 s.
+    /// How long connecting may take, including the wait for a target that does not listen yet. Default 5 s.
     pub connect_timeout: Duration,
-    /// How long the next call or send after the target went away tries to reach it again; zero: not at all. Default 5 s.
+    /// How long the next call or send tries to reconnect after the target went away; zero: not at all. Default 5 s.
     pub reconnect: Duration,
-    /// Who makes progress while nobody calls. Default: nobody ([`Progress::Caller`]).
+    /// Which thread makes progress between calls. Default: none ([`Progress::Caller`]).
     pub progress: Progress,
-    /// How long a target may be silent that has vanished, host and all, before it is taken for gone. Default 5 s. A target
-    /// that ends is noticed at once, and one that is merely stopped is not gone.
+    /// How long a target that vanished with its host may be silent before the source takes it for dead. Default 5 s.
+    /// The source notices at once when the target's process ends. A target that is merely stopped stays connected.
     ///
-    /// Over UCX it sets TCP's probes (in whole seconds, 2 s at least) and UCX's own, which find out about a process that
-    /// ended without a socket (`UCX_TLS=sm`); on other networks their hardware's retries decide. `UCX_KEEPALIVE_INTERVAL`,
-    /// `UCX_TCP_KEEPIDLE`, `UCX_TCP_KEEPINTVL`, `UCX_TCP_KEEPCNT` and the like in the environment win over it. `shm` and
-    /// `loopback` do not use it: the kernel tells the end of a process of the same host at once.
+    /// Over UCX it sets TCP's keepalive probes (in whole seconds, 2 s at least) and UCX's own, which detect a process
+    /// that ended without a socket (`UCX_TLS=sm`). On other networks the hardware's retries decide.
+    /// `UCX_KEEPALIVE_INTERVAL`, `UCX_TCP_KEEPIDLE`, `UCX_TCP_KEEPINTVL`, `UCX_TCP_KEEPCNT` and the like in the
+    /// environment override it. `shm` and `loopback` do not use it: the kernel reports the end of a process on the
+    /// same host at once.
     pub peer_timeout: Duration,
-    /// When invocations of [aggregated](super::Registered::aggregated) handles are sent.
+    /// When the source sends invocations of [aggregated](super::Registered::aggregated) handles.
     pub aggregation: Aggregation,
 }
 
@@ -143,7 +146,7 @@ impl SourceOptions {
         self
     }
 
-    /// What transports ask for.
+    /// The options that the transport needs.
     pub(super) fn connect_config(&self) -> ConnectConfig {
         ConnectConfig {
             #[cfg(feature = "ucx")]

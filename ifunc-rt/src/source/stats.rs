@@ -1,4 +1,4 @@
-//! What the target has counted, asked for page by page.
+//! Requests for the target's counters, page by page.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,67 +12,68 @@ use super::error::Error;
 use crate::driver::backoff::after;
 use crate::driver::state::Want;
 
-/// What the question is called in errors.
+/// Name of the request in errors.
 pub(super) const STATS: &str = "the question for what the target has counted";
 
-/// Why a target's counters are not known.
+/// Why the target's counters cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatsError {
-    /// The target does not tell them.
+    /// The target does not share them.
     #[error("{0}")]
     NotShared(String),
-    /// It told them in a way that this version does not read.
+    /// The target's snapshot has another version.
     #[error(
         "the target counts in version {theirs}, this program reads version {ours}; help: use the `cargo ifunc` and `ifunc-rt` of one release on both sides"
     )]
     Version {
         /// [`VERSION`] of this side.
         ours: u16,
-        /// Of the target.
+        /// The target's version.
         theirs: u16,
     },
-    /// It has more to tell than one answer or one snapshot holds.
+    /// The counters exceed one answer or one snapshot.
     #[error("the target cannot tell what it has counted: {0}")]
     TooLarge(String),
-    /// What it told is no snapshot.
+    /// The answer is no snapshot.
     #[error("what the target says it has counted makes no sense: {0}")]
     Malformed(String),
-    /// It could not be asked, or did not answer.
+    /// The request could not be sent, or has no answer.
     #[error(transparent)]
     Source(#[from] Error),
 }
 
-/// Longest pause before a target that wants to be left alone is asked again.
+/// Longest pause before the source asks a rate-limited target again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a page was.
+/// Outcome of a page.
 enum Read {
-    /// The last one: this is what they say.
+    /// The last page: the snapshot is complete.
     All(Box<Stats>),
-    /// There are more.
+    /// More pages follow.
     Part,
-    /// The first of a snapshot that was taken for an earlier question, and does not hold what was sent since; how long to
-    /// wait before the target takes another.
+    /// The first page of a snapshot that the target took for an earlier request, without what was sent since; holds
+    /// the pause until the target takes another.
     TooSoon(Duration),
 }
 
-/// The pages that have come.
+/// The pages received so far.
 struct Reading {
     bytes: Vec<u8>,
     snapshot: u64,
 }
 
 impl Source {
-    /// What the target has counted so far: per source, per ifunc, in all. It is asked behind everything that this source has sent, so
-    /// that is in it; of a target that does nothing but serve others it is no more than a busy moment. Waits for `timeout` at most.
+    /// The target's counters so far: per source, per ifunc, in all. The request travels after everything that this
+    /// source has sent, so the counters include it. For the other sources they are a snapshot of one moment. Waits at
+    /// most `timeout`.
     ///
-    /// A target counts up anew for one connection every 50 ms at most, less often if it has very much to list: whoever asks
-    /// more often than that waits.
+    /// The target takes a new snapshot for one connection at most every 50 ms, and less often if the list is very
+    /// long. A caller that asks more often waits.
     ///
     /// # Errors
-    /// A target that does [not share](crate::TargetBuilder::share_stats) what it counts, or has another version; one that is gone or does
-    /// not answer in time.
+    /// The target does [not share](crate::TargetBuilder::share_stats) its counters or has another version; it is gone
+    /// or does not answer in time.
     pub fn target_stats(&self, timeout: Duration) -> Result<Stats, StatsError> {
         let deadline = after(timeout);
         let shared = self.shared();
@@ -103,7 +104,7 @@ impl Source {
 }
 
 impl Reading {
-    /// Takes in a page.
+    /// Adds a page.
     fn page(&mut self, completion: &Completion) -> Result<Read, StatsError> {
         let detail = || String::from_utf8_lossy(completion.bytes()).into_owned();
         match completion.status {
@@ -125,7 +126,7 @@ impl Reading {
             return Err(malformed(&format!("a snapshot of {total} bytes")));
         }
         if head.offset == 0 {
-            // The first page, or the target has begun anew, as one does that was restarted.
+            // The first page, or the target has started a new snapshot, as after a restart.
             self.bytes.clear();
             if head.cached_for_us != 0 {
                 return Ok(Read::TooSoon(Duration::from_micros(

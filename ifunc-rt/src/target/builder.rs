@@ -1,4 +1,4 @@
-//! How a target is made.
+//! Options of a target.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::transport::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEE
 #[cfg(feature = "ucx")]
 use crate::ucx::Worker;
 
-/// Settings of a [`Target`]. Sizes are bytes.
+/// Options of a [`Target`]. Sizes are in bytes.
 #[derive(Debug)]
 #[must_use]
 pub struct TargetBuilder {
@@ -43,31 +43,31 @@ pub struct TargetBuilder {
     pub(super) share_stats: Option<bool>,
 }
 
-/// Why a target could not be made.
+/// Why a target cannot be made or cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// The address does not parse.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Nothing can listen there.
+    /// The target cannot listen at the address.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Two exports with one name.
+    /// Two exports have the same name.
     #[error(transparent)]
     Export(#[from] DuplicateExport),
-    /// What was given to [`allow_library`](TargetBuilder::allow_library) is no soname.
+    /// The argument of [`allow_library`](TargetBuilder::allow_library) is no soname.
     #[error(transparent)]
     Library(#[from] InvalidSoname),
-    /// A variable of the environment that sets a size is no number.
+    /// An environment variable that sets a size is no number.
     #[error("{name}={value} is no number; help: unset it, or give it a power of two")]
     Environment {
         /// The variable.
         name: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
-    /// Other threads than the calling one were to serve on a UCX worker that belongs to one thread.
+    /// Another thread was to serve on a UCX worker that belongs to one thread.
     #[error(
         "a target on a UCX worker of UCS_THREAD_MODE_SINGLE is served by the worker's thread alone; help: `serve` or `poll` there, or make the worker UCS_THREAD_MODE_MULTI"
     )]
@@ -75,9 +75,9 @@ pub enum TargetError {
     /// The kernel refused memory or a descriptor.
     #[error("cannot {what}: {error}")]
     Os {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// The kernel's word.
+        /// The kernel's error.
         error: std::io::Error,
     },
 }
@@ -124,38 +124,40 @@ impl Default for TargetBuilder {
 }
 
 impl TargetBuilder {
-    /// Accepts code from every source that may connect: by default, processes of the same user. At a `ucx://` address it
-    /// is everybody who reaches it, whoever they are.
+    /// Accepts code from every source that may connect: by default, processes of the same user. At a `ucx://` address
+    /// every process that reaches the address may connect.
     ///
     /// # Safety
-    /// Accepted code runs with all the rights of this process. Nothing confines it: a signature says whose it is, not
-    /// what it does. Whoever may connect must be trusted with this process's memory, and what was given to
-    /// [`allow`](Self::allow), [`allow_set`](Self::allow_set) and [`allow_library`](Self::allow_library) must be what the
-    /// accepted code takes it for.
+    /// Accepted code runs with all the rights of this process. Nothing confines it: a signature proves its author,
+    /// not what it does. The caller trusts every source that may connect with this process's memory. The arguments of
+    /// [`allow`](Self::allow), [`allow_set`](Self::allow_set) and [`allow_library`](Self::allow_library) must be what
+    /// the accepted code takes them for.
     ///
-    /// A panic leaves an invocation by a jump, as `longjmp` would, and so does what else ends one. Where a function that
-    /// was given to those three calls back into injected code (as `qsort` calls its comparison), its frames are jumped
-    /// over: nothing of them is dropped, no lock that they hold is given back. Each such function must bear that. What
-    /// `#[ifunc::export]` registered need not: a panic in something that it calls back ends the process.
+    /// A panic leaves an invocation by a jump, as `longjmp` would, and so does everything else that ends one early. A
+    /// function passed to those three that calls back into injected code (as `qsort` calls its comparison) has its
+    /// frames jumped over: none of their values are dropped, and locks that they hold stay locked. Each such function
+    /// must tolerate that. Functions registered by `#[ifunc::export]` need not: a panic in something that they call
+    /// back ends the process.
     pub unsafe fn accept_code(mut self) -> Self {
         self.policy = Policy::Everything;
         self
     }
 
-    /// Accepts code that `judge` says yes to. It is asked at every install, after the image's bytes were copied out and
-    /// hashed.
+    /// Accepts code for which `validate` returns `true`. The target calls it at every install, after it has copied
+    /// and hashed the image.
     ///
     /// # Safety
-    /// As for [`accept_code`](Self::accept_code), for the code that `judge` accepts.
+    /// As for [`accept_code`](Self::accept_code), for the code that `validate` accepts.
     pub unsafe fn accept_code_if(
         mut self,
-        judge: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static,
+        validate: impl Fn(&SourceInfo, &ImageInfo<'_>) -> bool + Send + 'static,
     ) -> Self {
-        self.policy = Policy::Checked(Mutex::new(Box::new(judge)));
+        self.policy = Policy::Checked(Mutex::new(Box::new(validate)));
         self
     }
 
-    /// Lets processes of other users connect. Their payloads are copied out of shared memory before they are used.
+    /// Lets processes of other users connect. The target copies their payloads out of shared memory before it uses
+    /// them.
     ///
     /// # Safety
     /// With [`accept_code`](Self::accept_code), every user who reaches the address runs code in this process.
@@ -164,21 +166,21 @@ impl TargetBuilder {
         self
     }
 
-    /// Allows images to import `pointer` under `name`: a function or data of the host, beside what
-    /// `#[ifunc::export]` registered. It must stay valid as long as the target lives, and must be what the accepted
-    /// code takes it for (see [`accept_code`](Self::accept_code)). Called from injected code it runs on the injected
-    /// stack, unguarded: a panic in it aborts the process, and if it calls back into injected code that panics, its frames
-    /// are jumped over.
+    /// Allows images to import `pointer` under `name`: a function or data of the host, in addition to the exports of
+    /// `#[ifunc::export]`. It must stay valid as long as the target lives, and must be what the accepted code takes
+    /// it for (see [`accept_code`](Self::accept_code)). Injected code calls it on the injected stack, unguarded: a
+    /// panic in it aborts the process, and if it calls back into injected code that panics, its frames are jumped
+    /// over.
     pub fn allow(mut self, name: impl Into<String>, pointer: *const c_void) -> Self {
         self.allowed.push((name.into(), pointer.expose_provenance()));
         self
     }
 
-    /// Allows images to import the names of a set, such as the C library's: what C code takes for granted. A name that
-    /// is exported or [`allow`](Self::allow)ed keeps what it stands for. Without this an image may import no function of
-    /// the C library but the few that compilers call on their own (`memcpy` and its kin, `strlen`).
+    /// Allows images to import the names of a set, such as the C library's, which C code expects. A name that is
+    /// exported or [`allow`](Self::allow)ed keeps its meaning. Without this, an image may import no functions of the
+    /// C library except the few that compilers call on their own (`memcpy` and the like, `strlen`).
     ///
-    /// What is said of [`allow`](Self::allow) holds for each of them: they run on the injected stack, unguarded.
+    /// Each of them runs on the injected stack, unguarded, as for [`allow`](Self::allow).
     pub fn allow_set(mut self, set: NamedSet) -> Self {
         let addresses = set.addresses().into_iter();
         self.of_sets
@@ -186,20 +188,20 @@ impl TargetBuilder {
         self
     }
 
-    /// Allows images to need a shared library by its soname, such as `libz.so.1`, and then to import what that library
-    /// itself defines. Only images that name it in their list of needed libraries see it, and names of the host come
-    /// before its own.
+    /// Allows images to need a shared library by its soname, such as `libz.so.1`, and to import what that library
+    /// itself defines. Only images that list it among their needed libraries see it, and names of the host take
+    /// precedence over its names.
     ///
-    /// The library is opened by [`listen`](Self::listen), not when an image asks: when its constructors run is no
-    /// source's choice, and a target may give up its rights afterwards. It stays open as long as the process lives.
-    /// If it cannot be opened, or the target is linked statically and has no loader, the images that need it are refused
-    /// with the reason, and the others are served.
+    /// [`listen`](Self::listen) opens the library, not the first image that needs it: no source chooses when its
+    /// constructors run, and a target may give up its rights afterwards. The library stays open as long as the
+    /// process lives. If it cannot be opened, or the target is linked statically and has no loader, the target
+    /// rejects the images that need it with the reason, and serves the others.
     ///
     /// # Safety
-    /// The loader looks for the library where it always does (`LD_LIBRARY_PATH`, the system's folders). Its constructors
-    /// run in this process, and what it defines must be what the accepted code takes it for (see
-    /// [`accept_code`](Self::accept_code)). Its functions run on the injected stack, unguarded; those that call back into
-    /// injected code must bear to be left by a jump.
+    /// The loader searches for the library in its usual places (`LD_LIBRARY_PATH`, the system's folders). Its
+    /// constructors run in this process, and what it defines must be what the accepted code takes it for (see
+    /// [`accept_code`](Self::accept_code)). Its functions run on the injected stack, unguarded; those that call back
+    /// into injected code must tolerate that a jump leaves them.
     pub unsafe fn allow_library(mut self, soname: impl Into<String>) -> Self {
         self.libraries.push(soname.into());
         self
@@ -223,115 +225,117 @@ impl TargetBuilder {
         self
     }
 
-    /// Largest answer; at most what one frame of the transport carries. Default 64 KiB.
+    /// Largest answer; at most the size of one frame of the transport. Default 64 KiB.
     pub fn max_answer(mut self, bytes: usize) -> Self {
         self.limits.max_answer = bytes as u64;
         self
     }
 
-    /// Most handles of one connection. Default 4096.
+    /// Maximum number of handles per connection. Default 4096.
     pub fn max_handles(mut self, handles: usize) -> Self {
         self.max_handles = handles;
         self
     }
 
-    /// Most connections at a time. Default 1024. A source beyond them is told, and tries again until its
-    /// [`connect_timeout`](crate::SourceOptions::connect_timeout). Each takes one descriptor (over UCX, what UCX takes), and as
-    /// much of its rings' memory as was used.
+    /// Maximum number of connections. Default 1024. The target reports the limit to a source beyond it, and that
+    /// source retries until its [`connect_timeout`](crate::SourceOptions::connect_timeout). Each connection takes one
+    /// descriptor (over UCX, what UCX takes), and the part of its rings' memory that was used.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// Address space for installed code, all connections together; memory is used as images come. Default 256 MiB.
+    /// Address space for installed code of all connections, and its maximum number of images; memory is committed as
+    /// images arrive. Default 256 MiB and 4096.
     pub fn code_cache(mut self, bytes: usize, images: usize) -> Self {
         self.code_bytes = bytes;
         self.max_images = images;
         self
     }
 
-    /// Stack that injected code runs on, at least 512 KiB. Default 4 MiB; memory is used as it is touched.
+    /// Stack of injected code, at least 512 KiB. Default 4 MiB; memory is committed when it is touched.
     pub fn stack(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;
         self
     }
 
-    /// Copies every payload out of the transport's memory before it is used, also those of the same user.
+    /// Copies every payload out of the transport's memory before use, including payloads of the same user.
     pub fn copy_payloads(mut self, yes: bool) -> Self {
         self.copy_payloads = yes;
         self
     }
 
-    /// Credits: how many frames may be under way per connection and direction, a power of two of at least 2. Default what
-    /// the environment variable `IFUNC_CREDITS` says (2: for tests), or 4096.
+    /// Credits: the number of frames in flight per connection and direction, a power of two of at least 2. Default:
+    /// the value of the environment variable `IFUNC_CREDITS` (2: for tests), or 4096.
     pub fn credits(mut self, frames: u32) -> Self {
         self.slots = Some(frames);
         self
     }
 
-    /// Memory for the bodies of frames under way, per connection and direction, a power of two of at least 64 KiB.
-    /// Default what the environment variable `IFUNC_RING` says, in bytes (65536: for tests), or 2 MiB for requests and 1 MiB for
-    /// answers. A larger body than half of it travels in fragments; an answer cannot.
+    /// Memory for the bodies of frames in flight, per connection and direction, a power of two of at least 64 KiB.
+    /// Default: the value of the environment variable `IFUNC_RING` in bytes (65536: for tests), or 2 MiB for requests
+    /// and 1 MiB for answers. A body larger than half of it travels in fragments; an answer cannot.
     pub fn ring(mut self, bytes: u32) -> Self {
         self.ring_bytes = Some(bytes);
         self
     }
 
-    /// How long a source may be silent that has vanished, host and all, before it is taken for gone. Default 5 s. What it sets and
-    /// what it cannot set is said of a source's [`SourceOptions::peer_timeout`](crate::SourceOptions::peer_timeout).
+    /// How long a source that vanished with its host may be silent before the target takes it for dead. Default 5 s.
+    /// See [`SourceOptions::peer_timeout`](crate::SourceOptions::peer_timeout) for the timers that it sets and those
+    /// that it cannot set.
     pub fn peer_timeout(mut self, timeout: Duration) -> Self {
         self.peer_timeout = timeout;
         self
     }
 
-    /// What debuggers and profilers are told of installed images. Default [`DebugInfo::names`]; the environment variable
-    /// `IFUNC_DEBUG` replaces it.
+    /// What debuggers and profilers can read about installed images. Default [`DebugInfo::names`]; the environment
+    /// variable `IFUNC_DEBUG` overrides it.
     pub fn debug_info(mut self, info: DebugInfo) -> Self {
         self.debug = info;
         self
     }
 
-    /// `loopback` delivers out of order, as the seed says.
+    /// Makes `loopback` deliver out of order, in an order that depends on the seed.
     #[cfg(test)]
     pub(crate) fn shuffle(mut self, seed: u64) -> Self {
         self.shuffle = Some(seed);
         self
     }
 
-    /// Which invocations are timed for [`Target::stats`]. Default [`Timing::Sampled`]: the first 64 of each ifunc on each connection, then
-    /// one in 64.
+    /// Which invocations the target times for [`Target::stats`]. Default [`Timing::Sampled`]: the first 64 of each
+    /// ifunc on each connection, then one in 64.
     pub fn time_invocations(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Whether sources are told what the target has counted ([`Source::target_stats`](crate::Source::target_stats), `cargo ifunc top`):
-    /// names, sizes and hits of everybody's ifuncs, users and processes of everybody's sources. Default: those of the same user are, and
-    /// everybody where the transport cannot know whose a source is (`ucx://`): they can do more than read numbers. Processes of other users
-    /// ([`accept_other_users`](Self::accept_other_users)) are not.
+    /// Whether sources can read the target's counters ([`Source::target_stats`](crate::Source::target_stats), `cargo
+    /// ifunc top`): names, sizes and hits of all ifuncs, users and processes of all sources. Default: sources of the
+    /// same user can, and so can all sources where the transport does not know their user (`ucx://`), since they can
+    /// do more than read numbers. Processes of other users ([`accept_other_users`](Self::accept_other_users)) cannot.
     pub fn share_stats(mut self, yes: bool) -> Self {
         self.share_stats = Some(yes);
         self
     }
 
-    /// Starts listening on `address`: `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:` or `loopback:NAME`. With port 0, it is any that is
-    /// free: [`Target::address`] says which; and it says what the address of the worker is, for launchers to pass on
-    /// (`ucx-worker:HEX`).
+    /// Starts listening on `address`: `shm:NAME`, `ucx://HOST:PORT`, `ucx-worker:` or `loopback:NAME`. Port 0 stands
+    /// for any free port. [`Target::address`] returns the address with the chosen port, or the worker's address for
+    /// launchers to pass on (`ucx-worker:HEX`).
     ///
     /// # Errors
-    /// An address that does not parse or is taken, sizes that cannot be, two exports of one name, a library's name that is no
-    /// soname, no memory.
+    /// The address does not parse or is taken; a size is invalid; two exports have one name; a library's name is no
+    /// soname; memory is exhausted.
     pub fn listen(self, address: &str) -> Result<Target, TargetError> {
         let address: Address = address.parse()?;
         self.start(|config| crate::transport::listen(&address, config))
     }
 
-    /// Starts listening on a worker of the application's: see [`ucx`](crate::ucx). Sources come in
-    /// [over endpoints](crate::Source::over) to that worker, or by its address, which [`Target::address`] says.
-    /// [`peer_timeout`](Self::peer_timeout) has no effect: the context is the application's.
+    /// Starts listening on a worker of the application's: see [`ucx`](crate::ucx). Sources connect [over
+    /// endpoints](crate::Source::over) to that worker, or by its address, which [`Target::address`] returns.
+    /// [`peer_timeout`](Self::peer_timeout) has no effect, because the context is the application's.
     ///
     /// # Errors
-    /// A target listens on the worker already; and as [`listen`](Self::listen).
+    /// A target already listens on the worker; otherwise as [`listen`](Self::listen).
     #[cfg(feature = "ucx")]
     pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
         self.start(|config| worker.attachment().listen(&config))
@@ -349,7 +353,7 @@ impl TargetBuilder {
             symbols.allow_of_set(name, std::ptr::with_exposed_provenance(*pointer));
         }
         for soname in &self.libraries {
-            // SAFETY: `allow_library` was promised what this asks for.
+            // SAFETY: the caller of `allow_library` made the promise that this function requires.
             unsafe { symbols.allow_library(soname) }?;
         }
         let mut config = ListenConfig::new(self.limits);

@@ -45,15 +45,15 @@ use crate::transport::{Key, Listener};
 /// # Ok::<(), ifunc_rt::TargetError>(())
 /// ```
 ///
-/// A process may be source and target at once. A host function that an invocation calls may send, and call, with a source of the
-/// process; but the target goes on only when the invocation has ended. So it must not wait for what needs the target itself:
-/// the answer of a call to it, the answer of another target that waits for this one in an invocation of its own, room towards
-/// one that waits for room towards this one. Such a wait ends at its deadline
-/// ([`Registered::with_timeout`](crate::Registered::with_timeout)); `try_send` and `try_call` never wait.
+/// A process may be source and target at once. A host function that an invocation calls may send and call with a
+/// source of the process, but the target continues only when the invocation has ended. So the function must not wait
+/// for anything that needs this target: the answer of a call to it; the answer of another target that waits for this
+/// one in an invocation of its own; credit of a target that waits for credit of this one. Such a wait ends at its
+/// deadline ([`Registered::with_timeout`](crate::Registered::with_timeout)); `try_send` and `try_call` never wait.
 ///
-/// Nothing happens behind the caller's back: frames are looked at in [`poll`](Self::poll) and [`serve`](Self::serve)
-/// only, on the calling thread, one invocation at a time; or on the thread that [`spawn`](Self::spawn) starts. Several threads
-/// serve where the ifuncs take `&T`: [`serve_shared`](Self::serve_shared), [`spawn_shared`](Self::spawn_shared).
+/// The target reads frames only in [`poll`](Self::poll) and [`serve`](Self::serve), on the calling thread, one
+/// invocation at a time; or on the thread that [`spawn`](Self::spawn) starts. Several threads serve where the ifuncs
+/// take `&T`: [`serve_shared`](Self::serve_shared), [`spawn_shared`](Self::spawn_shared).
 pub struct Target {
     // Connections hold images, which the executor's memory outlives: dropped in this order.
     scheduler: Scheduler<Connection>,
@@ -66,7 +66,7 @@ pub struct Target {
     target_type: Option<(TypeId, TargetType)>,
 }
 
-/// What connections share.
+/// State that all connections share.
 struct Host {
     policy: Policy,
     executor: InProcess,
@@ -79,7 +79,7 @@ struct Host {
 }
 
 impl Target {
-    /// Settings for a target. Without [`accept_code`](TargetBuilder::accept_code) it refuses every image.
+    /// Options of a target. Without [`accept_code`](TargetBuilder::accept_code) it rejects every image.
     pub fn builder() -> TargetBuilder {
         TargetBuilder::default()
     }
@@ -136,7 +136,7 @@ impl Target {
         self.scheduler.len()
     }
 
-    /// Number of connections that a look looks at.
+    /// Number of connections that a poll visits.
     #[cfg(test)]
     pub(crate) fn looked_at(&self) -> usize {
         self.scheduler.active()
@@ -148,21 +148,22 @@ impl Target {
         self.host.executor.image_count()
     }
 
-    /// What was counted so far: per source, per ifunc, in all.
+    /// The counters so far: per source, per ifunc, in all.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats_handle().read()
     }
 
-    /// Reads what was counted while the target serves elsewhere.
+    /// A handle that reads the counters while the target serves on another thread.
     #[must_use]
     pub fn stats_handle(&self) -> StatsHandle {
         StatsHandle::new(self.host.metrics.clone())
     }
 
-    /// Looks once at every connection that has something to do, and runs what has arrived, a fair share of each: at most 64 frames,
-    /// fewer where they are large or bring images. Returns how many were dealt with; never blocks. An invocation that
-    /// came in one frame with others counts as a frame. Connections that had nothing for a while cost nothing until they have.
+    /// Polls every ready connection once and runs what has arrived, within a budget per connection: at most 64
+    /// frames, fewer if they are large or bring images. Returns the number of frames processed; never blocks. An
+    /// invocation in a batch counts as a frame. A connection that has been idle for a while costs nothing until it is
+    /// ready again.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
         let argument = Argument {
             target_type: self.target_type::<T>(),
@@ -189,15 +190,16 @@ impl Target {
     /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
     ///
     /// # Errors
-    /// The kernel's, from waiting.
+    /// The kernel's error from waiting.
     pub fn serve<T: TargetArgs + 'static>(&mut self, target: &mut T) -> Result<(), TargetError> {
         self.serve_until(target, |_| false)
     }
 
-    /// Serves until `done` says so, which is asked after every batch of invocations, or until [`StopHandle::stop`].
+    /// Serves until `done` returns `true`, which the target calls after every poll that ran something, or until
+    /// [`StopHandle::stop`].
     ///
     /// # Errors
-    /// The kernel's, from waiting.
+    /// The kernel's error from waiting.
     pub fn serve_until<T: TargetArgs + 'static>(
         &mut self,
         target: &mut T,
@@ -227,8 +229,8 @@ impl Target {
         Ok(())
     }
 
-    /// Where another thread has made the target, injected code gets a stack that this one maps. The kernel maps downwards, so it
-    /// lies below the thread's own: debuggers follow a backtrace upwards alone.
+    /// Maps a new stack for injected code if another thread made the target. The kernel maps downwards, so the stack
+    /// lies below the thread's own: debuggers follow a backtrace upwards only.
     fn move_in(&mut self) -> Result<(), TargetError> {
         let here = thread::current().id();
         if self.home != here {
@@ -239,18 +241,18 @@ impl Target {
         Ok(())
     }
 
-    /// For event loops: announces that the caller is about to wait for [`as_fd`](AsFd::as_fd) to become readable.
+    /// For event loops: arms the descriptor before the caller waits for [`as_fd`](AsFd::as_fd) to become readable.
     /// `false`: there is something to do already; poll instead of waiting.
     ///
-    /// The loop is: `poll` until it returns 0; `arm`; if that says `true`, wait; `disarm`; again.
+    /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait; `disarm`; repeat.
     pub fn arm(&mut self) -> bool {
         self.listener.arm();
-        // Also if a connection has something: the others are parked, and ring.
+        // Parks all of them even if one is ready: a parked connection wakes the target.
         let is_quiet = self.scheduler.park_all(&mut *self.listener);
         !self.gather() && is_quiet && !self.doorbell.is_stopped()
     }
 
-    /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
+    /// Accepts new connections and activates those that are no longer parked. Returns whether there were any.
     fn gather(&mut self) -> bool {
         let host = &self.host;
         self.scheduler.gather(&mut *self.listener, |number, link| {
@@ -258,13 +260,13 @@ impl Target {
         })
     }
 
-    /// Takes the announcement of [`arm`](Self::arm) back.
+    /// Undoes [`arm`](Self::arm).
     pub fn disarm(&mut self) {
         self.listener.disarm();
     }
 
-    /// The sources that are connected, and what carries each by the transport's own account: over UCX the transports and devices
-    /// of its endpoint, such as `sysv/memory tcp/lo`; else `shm` or `loopback`.
+    /// The connected sources, and what carries each, as the transport reports it: over UCX the transports and devices
+    /// of its endpoint, such as `sysv/memory tcp/lo`; otherwise `shm` or `loopback`.
     #[must_use]
     pub fn transports(&self) -> Vec<(SourceInfo, String)> {
         let mut all: Vec<_> = self
@@ -321,7 +323,7 @@ impl Scheduled for Connection {
     }
 }
 
-/// Readable when there may be something to do, once the target is [`arm`](Target::arm)ed.
+/// Readable when there may be something to do, after [`arm`](Target::arm).
 impl AsFd for Target {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.doorbell.as_fd()

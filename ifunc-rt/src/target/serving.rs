@@ -11,13 +11,13 @@ use ifunc::payload::TargetArgs;
 use super::{Target, TargetError};
 use crate::serve::doorbell::StopHandle;
 
-/// How long a `Serving` that is dropped waits for the invocation under way.
+/// How long a dropped `Serving` waits for the running invocation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A target that serves on a thread of its own: see [`Target::spawn`].
 ///
-/// Dropped, it stops the target and waits for the invocation under way, 5 s at most: an invocation cannot be interrupted. One that takes
-/// longer is left behind with its thread and what the target owns, which are dropped when it ends.
+/// When dropped, it stops the target and waits at most 5 s for the running invocation, which cannot be interrupted. A
+/// longer invocation continues on its thread, which drops what the target owns when the invocation ends.
 pub struct Serving<T> {
     address: String,
     stop: StopHandle,
@@ -25,7 +25,7 @@ pub struct Serving<T> {
     taken: bool,
 }
 
-/// Why a target stopped serving before it was asked to, and what it owned.
+/// Why a target stopped serving without a request to stop, and what it owned.
 #[derive(thiserror::Error)]
 #[error("the target at `{address}` stopped serving: {why}")]
 #[non_exhaustive]
@@ -39,23 +39,23 @@ pub struct ServeError<T> {
     pub value: T,
 }
 
-/// Why a target stopped serving before it was asked to.
+/// Why a target stopped serving without a request to stop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeEnd {
     /// The kernel refused something.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A function of the host's that serving calls panicked: the judge of
-    /// [`accept_code_if`](super::TargetBuilder::accept_code_if), or what it owns when it is dropped. (Panics of ifuncs, and of exports that they call, end the invocation
-    /// and not the target.)
+    /// A function of the host's that serving calls panicked: the `validate` of
+    /// [`accept_code_if`](super::TargetBuilder::accept_code_if), or the drop of what the target owns. (Panics of
+    /// ifuncs, and of exports that they call, end the invocation and not the target.)
     #[error("a function of this process panicked: {0}")]
     Panicked(String),
 }
 
 impl Target {
-    /// Serves on a thread of its own, which owns `value` until it is stopped. The target listens all along; when it has
-    /// stopped, its address is free.
+    /// Serves on a thread of its own, which owns `value` until it is stopped. The target keeps listening meanwhile;
+    /// after it has stopped, its address is free.
     ///
     /// ```no_run
     /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
@@ -67,7 +67,8 @@ impl Target {
     /// ```
     ///
     /// # Errors
-    /// The kernel refuses a thread. [`TargetError::OneThread`], if the target is on a worker of an application's that only one may use.
+    /// The kernel refuses a thread. [`TargetError::OneThread`], if the target uses an application's worker that only
+    /// one thread may use.
     pub fn spawn<T: TargetArgs + Send + 'static>(self, value: T) -> Result<Serving<T>, TargetError> {
         self.spawn_with(value, |target, value| target.serve(value))
     }
@@ -89,8 +90,8 @@ impl Target {
             move || {
                 let _here = stop.enlist();
                 let served = catch_unwind(AssertUnwindSafe(|| serve(&mut self, &mut value)));
-                // Its sources learn that it is gone, and its address is free, before anybody is told. That may run code of the
-                // host's, too.
+                // The sources see the close, and the address is free, before the result is sent. The drop may run code of
+                // the host's, too.
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(self)));
                 let why = match served.and_then(|served| dropped.map(|()| served)) {
                     Ok(Ok(())) => {

@@ -1,4 +1,4 @@
-//! Whether an image is older than the sources of the package that is tested.
+//! Whether an image is older than the sources of the tested package.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Tests of ifuncs through their real images: what runs is what travels, in the process of the test.
+//! Tests of ifuncs through their real images: the image that travels runs in the process of the test.
 //!
 //! ```no_run
 //! # mod counters { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }

@@ -1,4 +1,4 @@
-//! Aggregated handles, and targets that run what they send.
+//! Aggregated handles, and targets that run their batches.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A process that is source and target at once: what a target's ifuncs call sends to another target, which sends back.
+//! A process that is source and target at once: its target's ifuncs send to another target, which sends back.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -79,17 +79,17 @@ fn who_waits_in_an_invocation_for_its_own_target_is_told_so() {
             .register_bytes::<Add>(&images::tells().encode().unwrap())
             .unwrap();
         let itself = tells.with_timeout(std::time::Duration::from_millis(50));
-        let nobody = images::when_told(|_| {});
+        let idle = images::when_told(|_| {});
         let timed_out = Arc::new(AtomicU32::new(0));
         let times = Arc::clone(&timed_out);
         let waits = images::when_told(move |_| {
-            let waited = itself.call(&nobody).and_then(crate::Call::wait);
+            let waited = itself.call(&idle).and_then(crate::Call::wait);
             if matches!(waited, Err(Error::Timeout { .. })) {
                 times.fetch_add(1, Ordering::Relaxed);
             }
         });
         assert_eq!(tells.call(&waits).unwrap().wait().unwrap(), waits);
         assert_eq!(timed_out.load(Ordering::Relaxed), 1);
-        assert_eq!(tells.call(&nobody).unwrap().wait().unwrap(), nobody);
+        assert_eq!(tells.call(&idle).unwrap().wait().unwrap(), idle);
     }
 }

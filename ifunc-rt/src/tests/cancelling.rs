@@ -1,5 +1,5 @@
-//! What nobody waits for any more, at any moment: its number is free again when its answer has come, its credits are given
-//! back, and all others get their own answers.
+//! Calls that are dropped at any moment: each token is free again after its answer has arrived, the credits are
+//! returned, and all other calls get their own answers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +13,7 @@ use crate::{Call, Error, Registered, Source, Target};
 
 const CREDITS: u32 = 8;
 
-/// Numbers that look like chance, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -25,7 +25,7 @@ impl Chance {
 
 enum Under<'a> {
     Call(u64, Call<u64>),
-    /// A future, and the payload it answers, if it does.
+    /// A future, and the payload that it answers, if it answers one.
     Future(
         Option<u64>,
         Pin<Box<dyn Future<Output = Result<Option<u64>, Error>> + 'a>>,
@@ -46,12 +46,12 @@ fn look(under: &mut Under<'_>) -> Option<(Option<u64>, Option<u64>)> {
     }
 }
 
-/// How many frames fit, with nothing under way.
-fn room(source: &Source, tells: &Registered<Add>, target: &mut Target, nobody: u64) -> usize {
+/// Number of frames that the credits admit with none in flight.
+fn room(source: &Source, tells: &Registered<Add>, target: &mut Target, idle: u64) -> usize {
     settle(source, target);
     let mut sent = 0;
     loop {
-        match tells.try_send(&nobody) {
+        match tells.try_send(&idle) {
             Ok(()) => sent += 1,
             Err(Error::WouldBlock { .. }) => break,
             Err(error) => panic!("{error}"),
@@ -91,14 +91,14 @@ fn what_is_dropped_at_any_moment_leaves_nothing_behind() {
         let tells = source
             .register_bytes::<Add>(&images::tells().encode().unwrap())
             .unwrap();
-        let nobody = images::when_told(|_| {});
+        let idle = images::when_told(|_| {});
         // Credits may still be on their way; over UCX one by itself does not set out.
         let all = CREDITS as usize - usize::from(*transport == "ucx");
-        until(|| room(&source, &tells, &mut target, nobody) >= all);
+        until(|| room(&source, &tells, &mut target, idle) >= all);
         let mut chance = Chance(8);
         let mut under: Vec<Under<'_>> = Vec::new();
         let (mut answered, mut dropped) = (0, 0);
-        for payload in (nobody..).take(1500) {
+        for payload in (idle..).take(1500) {
             let tells = &tells;
             match chance.below(5) {
                 0 => match tells.try_call(&payload) {
@@ -152,7 +152,7 @@ fn what_is_dropped_at_any_moment_leaves_nothing_behind() {
             assert!(Instant::now() < deadline, "{} are not answered", under.len());
         }
         assert!(answered > 100 && dropped > 100, "{answered} {dropped}");
-        until(|| room(&source, &tells, &mut target, nobody) >= all);
+        until(|| room(&source, &tells, &mut target, idle) >= all);
         // Calls, futures, waits for room, threads that wait: one receives for the futures, and goes to sleep behind the last.
         until(|| source.remains() == [0; 4]);
     }

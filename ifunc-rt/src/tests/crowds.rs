@@ -1,4 +1,4 @@
-//! Many sources of one target: that each has its turn, that idle ones cost nothing, and that there are not too many.
+//! Many sources of one target: each has its turn, idle ones cost nothing, and their number is limited.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ fn a_full_target_says_so_and_takes_who_comes_when_another_leaves() {
             refusal.is_some_and(|reason| reason.contains("max_connections")),
             "{address}"
         );
-        // Who is patient comes in as soon as somebody has left.
+        // A source that keeps trying connects as soon as another has left.
         thread::scope(|scope| {
             let patient = scope.spawn(|| source(address));
             sources.pop();

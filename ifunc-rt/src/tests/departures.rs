@@ -1,4 +1,4 @@
-//! Targets and sources that leave, come back, or do not answer.
+//! Targets and sources that close, come back, or do not answer.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -138,7 +138,7 @@ fn what_was_sent_is_run_also_when_its_source_has_left() {
             .register_bytes::<Add>(&images::add().encode().unwrap())
             .unwrap();
         let panics = source.load_bytes(&images::panics().encode().unwrap()).unwrap();
-        // An answer and a report that nobody will hear, in front of the rest.
+        // An answer and a report that the source never reads, before the rest.
         drop(add.call(&1).unwrap());
         panics.send(b"").unwrap();
         for _ in 0..10 {

@@ -36,7 +36,7 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
             return result;
         }
-        assert!(Instant::now() < deadline, "nobody woke the future");
+        assert!(Instant::now() < deadline, "the future was not woken");
         thread::park_timeout(Duration::from_secs(60));
     }
 }
@@ -194,7 +194,7 @@ fn what_is_dropped_is_cancelled() {
         let counts = Arc::new(Counts::default());
         let waker = Waker::from(Arc::clone(&counts));
         let mut context = Context::from_waker(&waker);
-        // One answer that nobody will want, and one send that never goes out: the install and it take the two credits.
+        // One dropped answer, and one send that never goes out: the install and the call take the two credits.
         let mut call = Box::pin(add.call(&1).unwrap());
         assert!(call.as_mut().poll(&mut context).is_pending());
         let mut sending = Box::pin(add.send_async(&100));
@@ -207,7 +207,7 @@ fn what_is_dropped_is_cancelled() {
             target.poll(&mut counter);
             assert!(Instant::now() < deadline);
         }
-        // Its answer was taken in when this one is, and woke nobody.
+        // The source received the dropped answer before this one, and woke no waker for it.
         let mut last = add.call(&10).unwrap();
         let sum = loop {
             target.poll(&mut counter);
@@ -298,7 +298,7 @@ fn futures_learn_that_the_target_left_and_find_the_next_one() {
             assert!(matches!(run(pin!(lost)), Err(Error::Indeterminate { .. })));
             assert_eq!(run(pin!(kept)).unwrap(), 2);
             assert_eq!(second.finish(), 2);
-            // Nobody is there any more.
+            // The target is gone.
             match run(pin!(add.call_async(&1))) {
                 Err(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {}
                 other => panic!("{other:?}"),

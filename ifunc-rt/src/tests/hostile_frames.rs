@@ -1,4 +1,4 @@
-//! Frames that no source of ours would send: whatever stands in them, the target answers, drops or closes.
+//! Frames that no honest source sends: the target answers, drops or closes for any content.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ impl Outbound for Ear {
         if header.kind == Kind::Completions {
             assert_eq!(header, Header::new(Kind::Completions, 0, 0));
             for (status, token, body) in completions(&self.room[..len]) {
-                assert_ne!(token, 0, "nobody asked");
+                assert_ne!(token, 0, "no call asked for it");
                 assert!(status != Status::Executed || body.len() <= 8);
                 *self
                     .said

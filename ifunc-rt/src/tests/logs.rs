@@ -1,4 +1,4 @@
-//! What a target logs of what a source makes it do.
+//! Events that a target logs for the actions of a source.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};

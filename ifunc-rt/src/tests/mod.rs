@@ -1,4 +1,4 @@
-//! The runtime against itself, with images made by hand: what needs neither the builder nor a second process.
+//! The runtime against itself, with images made by hand; these tests need neither the builder nor a second process.
 
 mod aggregation;
 mod batches;
@@ -26,9 +26,9 @@ mod threads;
 #[cfg(not(loom))]
 mod wakers;
 
-/// Says how far the mutants of a test came: past the harness, which keeps to itself what a macro prints.
+/// Prints the tally of a test's mutants past the harness, which captures what a macro prints.
 fn tell(tally: &str) {
     use std::io::Write as _;
-    // Nobody is left to be told that standard output is closed.
+    // A closed standard output has no reader to report the error to.
     let _ = std::io::stdout().write_all(tally.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Who makes progress while nobody calls.
+//! Which thread makes progress between calls.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -65,7 +65,7 @@ fn a_thread_makes_progress_over_the_next_link() {
         until(|| !source.is_connected());
         let next = accepting().listen(&address).unwrap();
         thread::sleep(Duration::from_millis(20));
-        assert_eq!(next.connections(), 0, "nobody asked for a link");
+        assert_eq!(next.connections(), 0, "no call asked for a link");
         drop(next);
         target = Some(Running::start(&address, accepting()));
     }

@@ -1,4 +1,4 @@
-//! What a source is told that did not ask.
+//! Reports of sends that asked for no completion.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! The frames of aggregated invocations, looked at one by one: here the target is the test.
+//! The frames of aggregated invocations, inspected one by one: here the test is the target.
 
 use ifunc_proto::link::Body as _;
 use std::cell::Cell;
@@ -183,7 +183,7 @@ fn a_batch_is_closed_by_what_goes_behind_it() {
     assert_eq!(came.split_off(3), [odd, Frame::Sync]);
     assert_eq!(came, behind);
     drop(sync);
-    // A handle that nobody has any more is released behind its invocations.
+    // The source releases a dropped handle after its invocations.
     bytes.send(&[1]).unwrap();
     drop(bytes);
     let other = source.load_bytes(&images::set().encode().unwrap()).unwrap();
@@ -224,7 +224,7 @@ fn who_waits_for_a_call_sends_its_batch_and_no_other() {
         (executed, &2u64.to_le_bytes(), two),
         (failed, b"", three),
         (executed, &4u64.to_le_bytes(), four),
-        (executed, b"nobody's", 0),
+        (executed, b"no token", 0),
     ]);
     hand.say(Header::new(Kind::Completions, 0, 0), &body);
     assert_eq!(second.try_wait().unwrap().unwrap(), 2);

@@ -22,7 +22,7 @@ fn a_spawned_target_returns_what_it_owns_and_frees_its_address() {
         // Dropped, it stops as well; the source finds each of them.
         for start in [10, 20] {
             let serving = accepting().listen(&address).unwrap().spawn(start).unwrap();
-            // What is sent before anybody has noticed that the target is another one went to the one before.
+            // Sends before the source notices the new target went to the previous one.
             let answer = loop {
                 match add.call(&1).unwrap().wait() {
                     Err(Error::Indeterminate { .. }) => {}

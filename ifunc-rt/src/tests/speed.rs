@@ -1,8 +1,9 @@
-//! What the hot path costs, beside what the machine's cache lines cost. For whoever changes it: nothing here judges a time.
+//! Cost of the hot path beside the cost of the machine's cache lines. For changes to the hot path: no test here
+//! asserts a time.
 //!
 //! `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture speed::`
 //!
-//! The other process is this test's executable again, told by the environment to be [`child`].
+//! The other process is this test's executable again; the environment makes it run [`child`].
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -113,7 +114,7 @@ fn floor(lines: &'static [Line; 2], there: usize, back: usize) -> f64 {
     const TURNS: u32 = 200_000;
     lines.iter().for_each(|line| line.0.store(0, Ordering::Relaxed));
     let mut took = 0.0;
-    // Whoever is started inherits where it may run.
+    // A child process inherits the CPU affinity.
     pin(1);
     thread::scope(|scope| {
         scope.spawn(|| {

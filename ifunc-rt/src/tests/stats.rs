@@ -1,4 +1,4 @@
-//! What a target has counted is what was sent.
+//! A target's counters match what was sent.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -100,7 +100,7 @@ fn the_order_of_each_thread_is_kept() {
     }
 }
 
-/// One call takes long: whoever receives meanwhile leaves when it has its own, and another one must take its place.
+/// One call takes long: a leader that has its own answer leaves, and another thread must take over.
 #[test]
 fn the_place_is_handed_on() {
     for transport in ["loopback", "shm"] {
@@ -195,8 +195,8 @@ fn room_comes_to_everybody() {
     }
 }
 
-/// The target dies while some look, some sleep and some follow: all of them learn it, also where nobody makes the link
-/// again.
+/// The target dies while some threads poll, some sleep and some follow: all of them learn it, even if no thread
+/// reconnects.
 #[test]
 fn all_who_wait_learn_that_the_target_left() {
     for transport in ["loopback", "shm"] {

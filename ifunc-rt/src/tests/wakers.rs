@@ -1,4 +1,4 @@
-//! Wakers are somebody else's code: they panic, use the source, wait. And what is woken need not be polled.
+//! Wakers run foreign code: they panic, use the source, and wait. And a woken future need not be polled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -113,7 +113,7 @@ fn a_waker_that_panics_harms_nobody() {
     }
 }
 
-/// Whoever holds the connection's lock when a waker is dropped would wait for itself.
+/// A thread that drops a waker while it holds the connection's lock would deadlock.
 #[test]
 fn wakers_may_use_the_source_when_they_are_dropped() {
     struct Sends(Registered<Add>);
@@ -165,7 +165,7 @@ fn wakers_may_wait() {
         let options = SourceOptions::default().timeout(Duration::from_secs(20));
         let source = Source::connect_with(&address, options).unwrap();
         let add = adds(&source);
-        // Nobody progresses it: the thread that waits below receives for the future.
+        // The driver makes no progress here: the thread that waits below receives for the future.
         let _driver = with_driver.then(|| source.driver().unwrap());
         let waits = Arc::new(Waits(add.clone(), Counts::default()));
         let mut future = add.call(&1).unwrap();
@@ -195,8 +195,8 @@ fn wakers_may_wait() {
     }
 }
 
-/// When it is given up to make a lost link again, everybody hears of it, and nobody goes on trying for those who do not
-/// ask.
+/// When the source gives up reconnecting, all waiters learn it, and the source does not keep trying for futures that
+/// are not polled.
 #[test]
 fn a_future_that_is_not_polled_is_not_reconnected_for() {
     let address = unique("shm");
@@ -217,7 +217,7 @@ fn a_future_that_is_not_polled_is_not_reconnected_for() {
     let until = Instant::now() + Duration::from_millis(100);
     while Instant::now() < until {
         assert_eq!(next.poll(&mut 0u64), 0);
-        assert_eq!(next.connections(), 0, "nobody asked for a link");
+        assert_eq!(next.connections(), 0, "no call asked for a link");
     }
     let ended = sending.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(matches!(
@@ -249,7 +249,7 @@ fn a_driver_is_rung_where_there_is_no_link() {
     while is_pending(lost.as_mut(), waker) {
         driver.progress();
     }
-    // Nobody waits, and there is no link; nor is there anything left in the bell.
+    // Nothing waits, there is no link, and the doorbell is clear.
     driver.progress();
     assert!(driver.arm());
     let mut target = accepting().listen(&address).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests of batches send, and who hears what comes back.
+//! Requests of the batch tests, and the receiver of their completions.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -1,4 +1,4 @@
-//! Batches over transports, from a source that reads what it is told when the test says so.
+//! Batches over transports, from a source that reads its completions when the test tells it to.
 
 use ifunc_proto::link::Body as _;
 use std::time::{Duration, Instant};

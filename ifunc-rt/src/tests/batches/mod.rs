@@ -1,4 +1,4 @@
-//! Batches, written by hand, as a target deals with them.
+//! Batches written by hand, and how a target processes them.
 
 mod ear;
 mod links;
@@ -105,8 +105,8 @@ fn deal(frames: Vec<Frame>, way: &Way) -> Became {
     }
 }
 
-/// Whatever stands in batches, however they are cut and in whatever order they come, whoever reads or does not: what becomes of
-/// it is what becomes of the same invocations in frames of their own.
+/// Invocations in batches have the same outcomes as in frames of their own, for any content, any split, any order of
+/// arrival, and with or without a reading source.
 #[test]
 fn entries_mean_what_frames_mean() {
     let mine = rustix::process::geteuid().as_raw();
