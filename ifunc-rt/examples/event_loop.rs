@@ -1,4 +1,5 @@
-//! Calls as futures without a runtime: on one thread, a loop over `poll(2)` that receives and polls what was woken.
+//! Calls as futures without a runtime: one thread runs a loop over `poll(2)` that receives and polls the woken
+//! futures.
 //!
 //! ```text
 //! IFUNC_ADDR=shm:counter IFUNC_LIB_DIR=target/ifunc/release cargo run -p ifunc-rt --example event_loop
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A hundred calls under way at once; the highest answer.
+/// Keeps a hundred calls outstanding; returns the highest answer.
 pub(crate) fn sum_of_a_hundred(
     source: &Source,
     add: &Registered<ifuncs::add>,

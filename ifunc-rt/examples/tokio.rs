@@ -4,8 +4,9 @@
 //! IFUNC_ADDR=shm:counter IFUNC_LIB_DIR=target/ifunc/release cargo run -p ifunc-rt --example tokio
 //! ```
 //!
-//! for a target that serves a `u64` at that address, and a library `add.so` that `cargo ifunc build` made of this `add`. Who receives
-//! is shown both ways: a thread of the source's, which needs no word; and a task, which needs no thread.
+//! for a target that serves a `u64` at that address, and a library `add.so` that `cargo ifunc build` made of this
+//! `add`. The example shows both ways to receive for futures: a thread of the source's, which is the default, and a
+//! task, which needs no thread.
 
 use std::error::Error;
 use std::time::Duration;
@@ -43,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A hundred calls under way at once; the counter when all of them are done.
+/// Keeps a hundred calls outstanding; returns the counter when all of them have ended.
 pub(crate) async fn sum_of_a_hundred(
     source: &Source,
     add: &Registered<ifuncs::add>,

@@ -9,10 +9,10 @@
 //! mpirun -n 4 target/debug/examples/launcher
 //! ```
 //!
-//! `IFUNC_TRANSPORT` says how frames travel: `ucx` unless it is set, `shm` where all processes are on one host, `ucx-worker` without listeners. With `ucx`, a
-//! process listens at `IFUNC_HOST`, the address by which the others reach its host; at 127.0.0.1 unless that is set. The ifunc
-//! that is sent comes from `add.so`, as `cargo ifunc build` made it of the first example's `add`. `job.sbatch`, beside this file, starts
-//! the same under Slurm.
+//! `IFUNC_TRANSPORT` selects the transport: `ucx` by default, `shm` where all processes run on one host, `ucx-worker`
+//! without listeners. With `ucx`, a process listens at `IFUNC_HOST`, the address by which the others reach its host;
+//! the default is 127.0.0.1. The image comes from `add.so`, which `cargo ifunc build` made of the first example's
+//! `add`. `job.sbatch`, beside this file, starts the same under Slurm.
 
 use std::error::Error;
 use std::thread;
@@ -32,9 +32,9 @@ mod ifuncs {
     }
 }
 
-/// How often each process calls each other one, and itself.
+/// Number of calls from each process to each process, itself included.
 const CALLS: u64 = 1000;
-/// How many of these calls are under way at a time.
+/// Number of outstanding calls.
 const AT_A_TIME: usize = 16;
 /// How long any of them may wait: for processes that are started late, too.
 const PATIENCE: Duration = Duration::from_secs(60);

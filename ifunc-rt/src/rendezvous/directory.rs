@@ -130,13 +130,13 @@ impl Directory {
         loop {
             match self.look(&file)? {
                 Look::Found(entry) if entry.job != self.job || entry.rank != rank => {
-                    remark = Some("What lies there is of another job.");
+                    remark = Some("The file there is of another job.");
                 }
                 Look::Found(entry) if this.knows_dead(&entry.by) => {
-                    remark = Some("What lies there is of a process that has ended.");
+                    remark = Some("The file there is of a process that has ended.");
                 }
                 Look::Found(entry) => return reachable(&this, rank, entry),
-                Look::Nonsense => remark = Some("What lies there is no address."),
+                Look::Nonsense => remark = Some("The file there holds no address."),
                 Look::Nothing => {}
             }
             let waited = began.elapsed();

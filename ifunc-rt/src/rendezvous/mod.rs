@@ -129,7 +129,7 @@ pub enum RendezvousError {
     },
     /// The rank has published no address before the deadline.
     #[error(
-        "rank {rank} has not said in {} s where it listens, in `{}`; help: was it started, and does it see this directory?{}",
+        "rank {rank} has published no address within {} s in `{}`; help: was it started, and does it see this directory?{}",
         waited.as_secs(), folder.display(), remark.map(|remark| format!(" {remark}")).unwrap_or_default()
     )]
     Missing {

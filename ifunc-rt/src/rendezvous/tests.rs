@@ -106,7 +106,7 @@ fn what_lies_there_from_before_is_not_taken() {
     }
     let said = there(&text[..text.len() / 2]).unwrap_err().to_string();
     assert!(said.contains("no address"), "{said}");
-    // Replaced by who comes, and not removed by who goes.
+    // A later process replaces it, and an earlier one does not remove it.
     let _later = meeting.publish(0, "shm:later").unwrap();
     drop(earlier);
     assert_eq!(meeting.find(0, SHORT).unwrap(), "shm:later");

@@ -1,4 +1,4 @@
-//! What the target reported, as errors.
+//! Converts the target's reports to errors.
 
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
@@ -7,7 +7,7 @@ use ifunc_proto::completion::{Completion, Lost};
 use super::error::Error;
 use super::library::Library;
 
-/// What a completion that is not `Executed` means, in words.
+/// The error of a completion that is not `Executed`.
 pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
     let ifunc = library.name.clone();
     let about = library.about();
@@ -66,7 +66,7 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
             why,
             detail: detail(),
         },
-        // Callers ask only for what did not end well.
+        // Callers pass only completions that failed.
         Status::Executed => Error::Answer {
             ifunc,
             error: DecodeError::Invalid,
@@ -93,9 +93,9 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
     }
 }
 
-/// The symbols that a target does not provide, and what to do there about them.
+/// Describes the symbols that the target does not provide, and how to provide them.
 fn explain_missing(detail: &str) -> String {
-    // A blank parts a symbol from the name of a set that has it; in parentheses stands how many had no room.
+    // A blank separates a symbol from the name of a set that has it; parentheses hold the number of omitted symbols.
     let lines: Vec<(&str, Option<&str>)> = detail
         .lines()
         .map(|line| match line.split_once(' ') {

@@ -1,4 +1,4 @@
-//! Images that a program carries.
+//! Images embedded in a program.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use super::error::LibraryError;
 use super::handle::{Handle, Registered};
 use super::library::Library;
 
-/// The image of an ifunc, in the program's own read-only data: [`include_image!`](crate::include_image) makes it, and
+/// The image of an ifunc in the program's own read-only data. [`include_image!`](crate::include_image) makes it, and
 /// [`Source::register_image`] takes it.
 pub struct EmbeddedImage<F: Ifunc> {
     image: &'static [u8],
@@ -45,10 +45,10 @@ impl<F: Ifunc> fmt::Debug for EmbeddedImage<F> {
 }
 
 impl Source {
-    /// As [`register`](Self::register), from the image that this program carries. No file is looked for.
+    /// As [`register`](Self::register), from an image embedded in this program, without a search for a file.
     ///
     /// # Errors
-    /// The image was built from other types than this program: the build script asked for other features of the ifunc's
+    /// The image was built with other types than this program: the build script enabled other features of the ifunc's
     /// package than the manifest.
     pub fn register_image<F: Ifunc>(&self, image: EmbeddedImage<F>) -> Result<Registered<F>, LibraryError> {
         let library = Library::embedded(image.image, image.about, F::NAME)?;
@@ -60,8 +60,8 @@ impl Source {
 /// The image of an ifunc that the package's build script built, at compile time.
 ///
 /// `include_image!(hello_ifuncs::add)` is the [`EmbeddedImage`] of the typed handle `add`, for
-/// [`Source::register_image`]; `include_image!("multiply")` are the bytes of the image of that name (`&'static [u8]`), for
-/// [`Source::load_bytes`]: the way of ifuncs in C, whose payload the program then writes itself.
+/// [`Source::register_image`]. `include_image!("multiply")` is the bytes of the image of that name (`&'static [u8]`),
+/// for [`Source::load_bytes`]. The second form is for ifuncs in C, whose payload the program writes itself.
 ///
 /// The build script is `ifunc_build::script::Images::new().build()`; an image that it did not build is a compile error.
 ///
@@ -101,10 +101,10 @@ pub mod include {
 
     use super::EmbeddedImage;
 
-    /// Name, image, and what its library says about it.
+    /// Name and image, with the types from its library.
     pub type Entry = (&'static str, &'static [u8], &'static [u8]);
 
-    /// The image of that handle.
+    /// The image of the handle.
     #[must_use]
     pub const fn typed<F: Ifunc>(images: &'static [Entry]) -> EmbeddedImage<F> {
         let (_, image, about) = find(images, F::NAME);

@@ -66,7 +66,7 @@ pub enum Error {
     },
     /// The deadline passed. The call may still be running; its answer is dropped.
     #[error(
-        "`{what}` is not done after {waited:?}: the target does not consume or answer, or is being looked for"
+        "`{what}` is not done after {waited:?}: the target does not consume or answer, or the source is still reconnecting"
     )]
     Timeout {
         /// The operation that the caller waited for.
@@ -86,7 +86,7 @@ pub enum Error {
         error: std::io::Error,
     },
     /// There is no credit now; nothing was sent.
-    #[error("no room to send `{what}` now")]
+    #[error("no credit to send `{what}` now")]
     WouldBlock {
         /// What would have been sent.
         what: String,

@@ -1,4 +1,4 @@
-//! Ifunc libraries: reading the image out of one, and opening one for its `payload_init`.
+//! Ifunc libraries: reads an image from a library, and opens a library for its `payload_init`.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,7 +16,7 @@ use super::error::{Error, LibraryError};
 use crate::fingerprint;
 use ifunc_exec::debug::{self, DebugObject, Functions};
 
-/// An image and what its library says about it.
+/// An image and the metadata of its library.
 #[derive(Debug)]
 pub(super) struct Library {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Library {
     about: Vec<u8>,
     flags: ImageFlags,
     payload_align: usize,
-    /// Of the image, once they were asked for; `None` where they are not known.
+    /// Symbols of the image, after the first request; `None` if they are unknown.
     functions: OnceLock<Option<Functions>>,
 }
 
@@ -50,7 +50,7 @@ impl Library {
         Self::parse(&read(path)?, name, path)
     }
 
-    /// From the bytes of a library or of an image. Without a name a library must hold one image.
+    /// Parses a library or an image. Without a name the library must hold exactly one image.
     pub(super) fn parse(bytes: &[u8], name: Option<&str>, path: &Path) -> Result<Arc<Self>, LibraryError> {
         let not = |why: String| LibraryError::NotALibrary {
             path: path.to_owned(),
@@ -103,7 +103,7 @@ impl Library {
         }))
     }
 
-    /// From an image and what its library said about it.
+    /// Combines an image with the metadata of its library.
     pub(super) fn embedded(image: &[u8], about: &[u8], name: &str) -> Result<Arc<Self>, LibraryError> {
         let path = PathBuf::from(format!("{name}, embedded in this program"));
         let mut library = Self::parse(image, Some(name), &path)?;
@@ -121,8 +121,8 @@ impl Library {
         About::new(&self.about).unwrap_or_default()
     }
 
-    /// The function of the image that a trail of calls led to, for people. The library is read again for its symbols,
-    /// once: they are large, and panics are rare; but who sends one that panics every time must not read it every time.
+    /// Describes the function of the image that a backtrace led to. It reads the library again for its symbols, once:
+    /// they are large and panics are rare, but an ifunc that panics every time must not cause a read every time.
     pub(super) fn describe(&self, calls: &[u32]) -> String {
         let Ok(image) = Image::parse(&self.image) else {
             return String::new();
@@ -135,7 +135,7 @@ impl Library {
 
     /// Compares the image's types with those that this program was compiled with.
     pub(super) fn check_types<F: Ifunc>(&self) -> Result<(), LibraryError> {
-        // It parsed when this value was made.
+        // The constructor has parsed it.
         let Ok(image) = Image::parse(&self.image) else {
             return Ok(());
         };
@@ -183,19 +183,19 @@ enum Init {
     MaxSize(InitMaxSize),
 }
 
-/// The source's side of an opened library.
+/// Entry points of an opened library.
 #[derive(Debug)]
 pub(super) struct Entries {
     name: String,
     bound: Bound,
     init: Init,
-    /// Keeps the functions where they are.
+    /// Keeps the functions mapped.
     _library: libloading::Library,
-    /// The loader knows libraries by name: while this one is open, no other has its name.
+    /// The loader identifies libraries by name: while this file is open, no other library has its name.
     _file: OwnedFd,
 }
 
-/// A file in memory with these bytes.
+/// Creates a file in memory with these bytes.
 fn in_memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
     use std::io::Write;
     let flags = MemfdFlags::CLOEXEC;
@@ -208,8 +208,8 @@ fn in_memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
 }
 
 impl Entries {
-    /// Opens the very `bytes` that the library was read from: the file may have been replaced since, and the loader would
-    /// give what it had opened under the same name before.
+    /// Opens the same `bytes` that the library was read from: the file may have been replaced since, and the loader
+    /// would return the library that it opened under the same name before.
     ///
     /// # Safety
     /// The bytes must be those of an ifunc library whose author is trusted with this process.
@@ -225,7 +225,7 @@ impl Entries {
         let opened =
             unsafe { libloading::Library::new(name_of_file) }.map_err(|error| open(error.to_string()))?;
         let name = library.name.clone();
-        // SAFETY: the symbols' types are those that the names stand for in an ifunc library.
+        // SAFETY: an ifunc library defines these symbols with these types.
         let (bound, max_size) = unsafe {
             let get = |suffix: &str| {
                 opened
@@ -237,7 +237,7 @@ impl Entries {
         };
         let init_name = format!("{name}{}\0", symbols::INIT_SUFFIX);
         let missing = |error: libloading::Error| open(error.to_string());
-        // SAFETY: as above; which of the two types, the other symbol tells.
+        // SAFETY: as above; the other symbol decides between the two types.
         let (bound, init) = unsafe {
             match (bound, max_size) {
                 (Some(bound), None) => (
@@ -265,7 +265,7 @@ impl Entries {
         })
     }
 
-    /// How many bytes the payload takes at most.
+    /// Upper bound of the payload's length.
     pub(super) fn bound(&self, source_args: &[u8]) -> usize {
         // SAFETY: an ifunc library's function, trusted by the caller that opened it, and a readable range.
         unsafe { (self.bound)(source_args.as_ptr().cast(), source_args.len()) }

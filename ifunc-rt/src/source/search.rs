@@ -1,4 +1,4 @@
-//! Where ifunc libraries are looked for.
+//! Search path of ifunc libraries.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(crate) fn find(name: &str) -> Result<PathBuf, LibraryError> {
     })
 }
 
-/// The folders that libraries are looked for in.
+/// The folders of the search path.
 pub(crate) fn folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for variable in ["IFUNC_LIB_DIR", "UCX_IFUNC_LIB_DIR"] {

@@ -1,4 +1,4 @@
-//! What the clones of a source, its handles and its calls share: the connection, and the waits for it.
+//! State shared by the clones of a source, its handles and its calls: the connection and its waiters.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,8 @@ impl SharedConnection {
         })
     }
 
-    /// The last user has left. What is open, and what travels in fragments, is sent to its end, in a bounded time.
+    /// Ends the source after the last user dropped it: sends the open batch and remaining fragments, in a bounded
+    /// time.
     pub(super) fn end(&self) {
         const LIMIT: Duration = Duration::from_secs(1);
         let _ = self.wait::<(), std::convert::Infallible>(after(LIMIT), Want::Credit, |connection| {

@@ -33,10 +33,10 @@ pub enum StatsError {
         theirs: u16,
     },
     /// The counters exceed one answer or one snapshot.
-    #[error("the target cannot tell what it has counted: {0}")]
+    #[error("the target cannot send its counters: {0}")]
     TooLarge(String),
     /// The answer is no snapshot.
-    #[error("what the target says it has counted makes no sense: {0}")]
+    #[error("the target sent a malformed snapshot of its counters: {0}")]
     Malformed(String),
     /// The request could not be sent, or has no answer.
     #[error(transparent)]

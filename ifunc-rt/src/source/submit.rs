@@ -8,7 +8,7 @@ use super::{FLUSH, Source};
 use crate::driver::future::Task;
 use crate::driver::state::Want;
 
-/// A token whose completion nothing waits for any more when this is dropped.
+/// A token; dropping it abandons the completion.
 struct Token<'a> {
     shared: &'a SharedConnection,
     token: u64,
@@ -23,14 +23,14 @@ impl Drop for Token<'_> {
 }
 
 impl Token<'_> {
-    /// The token, which something else waits for.
+    /// Releases the token to another waiter.
     fn keep(mut self) -> u64 {
         std::mem::take(&mut self.token)
     }
 }
 
-/// Sends when there is credit, and is ready when all of it is on its way: with the token, if one is wanted. Dropped before,
-/// it has sent nothing, or a body in fragments that goes on, without an answer.
+/// Sends when there is credit, and is ready with the token (if one is wanted) after all of it was sent. If dropped
+/// before, it has sent nothing, or a body in fragments that continues without an answer.
 pub(super) async fn submit(
     handle: &Handle,
     bound: usize,
@@ -52,7 +52,7 @@ pub(super) async fn submit(
     Ok(token.keep())
 }
 
-/// Is ready when the target has consumed everything that was sent before.
+/// Ready after the target has consumed everything that was sent before.
 pub(super) async fn flush(source: &Source) -> Result<(), Error> {
     let shared = source.shared();
     let mut task = Task::new(None);

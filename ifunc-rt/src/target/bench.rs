@@ -1,4 +1,4 @@
-//! For tests: a target without a listener, which polls the frames that it is given.
+//! For tests: a target without a listener, which polls given frames.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -23,7 +23,7 @@ pub(crate) struct Bench {
 /// A connection that is polled by hand.
 pub(crate) struct Looked {
     connection: Connection,
-    /// What its invocations run on.
+    /// Target arguments of its invocations.
     pub(crate) value: u64,
 }
 
@@ -90,12 +90,12 @@ impl Bench {
         }
     }
 
-    /// What was counted.
+    /// The target's counters.
     pub(crate) fn stats(&self) -> ifunc_abi::stats::Stats {
         StatsHandle::new(self.host.metrics.clone()).read()
     }
 
-    /// Polls every frame of `rx`; an error says why the connection was closed before the last.
+    /// Polls every frame of `rx`; an error is the reason why the connection was closed before the last.
     pub(crate) fn look(&mut self, tx: impl Into<Outgoing>, rx: impl Into<Incoming>) -> Result<(), String> {
         let mut looked = self.connect(tx, rx, rustix::process::geteuid().as_raw());
         while self.turn(&mut looked)? > 0 {}
@@ -121,7 +121,7 @@ impl Bench {
         }
     }
 
-    /// Polls it once: how much was handled, or why it ended.
+    /// Polls it once: returns the number of processed frames, or why the connection ended.
     pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
         let target_type = TargetType {
             fingerprint: fingerprint::of("u64"),

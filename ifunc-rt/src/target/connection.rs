@@ -1,4 +1,4 @@
-//! One source, as its target sees it: its link, the protocol's state, and what its invocations run on.
+//! A target's connection to one source: its link, the protocol's state, and the target arguments of its invocations.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ mod served;
 /// The protocol, as a target that sends no invocations of its own uses it.
 type Protocol = ifunc_proto::Connection<NoImage, (), Bound>;
 
-/// The image of a side that sends none.
+/// Image type of a side that sends no images.
 #[derive(Clone, Debug)]
 enum NoImage {}
 
@@ -34,7 +34,7 @@ impl ifunc_proto::caller::Image for NoImage {
     }
 }
 
-/// What invocations run on.
+/// The target arguments of invocations.
 #[derive(Clone, Copy)]
 pub(super) struct Argument {
     pub(super) target_type: TargetType,
@@ -113,7 +113,7 @@ impl Connection {
         self.state.source()
     }
 
-    /// Logs why it is over.
+    /// Logs why the connection ended.
     pub(super) fn ended(&self, closed: &Closed) {
         match closed {
             Closed::Left => tracing::info!(parent: self.state.span(), "source left"),
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// The name by which the listener reports it.
+    /// The key in the listener's reports.
     pub(super) fn key(&self) -> Key {
         self.link.key
     }
@@ -133,7 +133,7 @@ impl Connection {
         std::mem::take(&mut self.is_busy)
     }
 
-    /// Whether a poll would find something. If not, the source gets its credits.
+    /// Whether a poll would find something. If not, grants the source its credits.
     pub(super) fn has_work(&mut self) -> bool {
         let has_work = self.protocol.has_work() || !matches!(self.link.rx.peek(), Ok(None));
         if !has_work {
@@ -142,10 +142,10 @@ impl Connection {
         has_work
     }
 
-    /// Processes a fair quantum of what has arrived. Returns how many frames and entries of batches were processed.
+    /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
     ///
     /// # Errors
-    /// The connection is over. If the poll processed something before, the next poll returns the error.
+    /// The connection ended. If the poll processed something before, the next poll returns the error.
     #[inline]
     pub(super) fn poll(
         &mut self,
@@ -170,7 +170,7 @@ impl Connection {
         Ok(processed)
     }
 
-    /// Announces that it is polled only after the listener reports it. The announcement holds after the listener's fence.
+    /// Parks it: polled only after the listener reports it. Takes effect after the listener's fence.
     pub(super) fn park(&mut self) {
         self.link.rx.park();
     }
@@ -178,13 +178,13 @@ impl Connection {
     /// Whether there is nothing to do. Call it after the fence.
     pub(super) fn is_quiet(&mut self) -> bool {
         if self.protocol.is_stalled() {
-            // The request that waits is known: what matters is credit for its reply.
+            // The waiting request is known; it waits for credit for its reply.
             return with_link!(self.link, link => self.protocol.is_blocked(link));
         }
         !self.protocol.has_work() && self.link.rx.is_idle()
     }
 
-    /// It is polled again.
+    /// Returns it to the polled connections.
     pub(super) fn unpark(&mut self) {
         self.link.rx.disarm();
         self.is_busy = true;

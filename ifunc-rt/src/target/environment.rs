@@ -1,19 +1,19 @@
 //! Sizes from the environment, for targets whose program sets none: `IFUNC_CREDITS` and `IFUNC_RING`.
 //!
-//! With the smallest sizes, 2 and 65536, every test of a program waits for credits, wraps around and sends fragments, which
-//! otherwise happens rarely.
+//! With the smallest sizes, 2 and 65536, every test of a program waits for credit, wraps around and sends fragments,
+//! which are otherwise rare.
 
 use super::TargetError;
 
-/// What [`credits`](crate::TargetBuilder::credits) sets.
+/// Variable for [`credits`](crate::TargetBuilder::credits).
 pub(super) const CREDITS: &str = "IFUNC_CREDITS";
-/// What [`ring`](crate::TargetBuilder::ring) sets.
+/// Variable for [`ring`](crate::TargetBuilder::ring).
 pub(super) const RING: &str = "IFUNC_RING";
 
 /// The variable's number; `None` if it is not set.
 ///
 /// # Errors
-/// It is no number of 32 bits. The builder checks later whether a ring may have that size.
+/// The value is no number of 32 bits. The builder checks later whether a ring may have that size.
 pub(super) fn number(name: &'static str) -> Result<Option<u32>, TargetError> {
     std::env::var_os(name)
         .map(|value| parse(name, &value.to_string_lossy()))

@@ -30,12 +30,12 @@ pub struct Serving<T> {
 #[error("the target at `{address}` stopped serving: {why}")]
 #[non_exhaustive]
 pub struct ServeError<T> {
-    /// Where it listened.
+    /// The address at which it listened.
     pub address: String,
     /// Why.
     #[source]
     pub why: ServeEnd,
-    /// What it owned. After a panic it is as the panic left it.
+    /// The value that it owned. After a panic it is in the state at the panic.
     pub value: T,
 }
 
@@ -73,7 +73,7 @@ impl Target {
         self.spawn_with(value, |target, value| target.serve(value))
     }
 
-    /// A thread that serves as `serve` does.
+    /// Starts a thread that runs `serve`.
     pub(super) fn spawn_with<T: Send + 'static>(
         mut self,
         mut value: T,
@@ -128,19 +128,20 @@ impl<T> Serving<T> {
         &self.address
     }
 
-    /// A handle that stops it from elsewhere.
+    /// A handle that stops the target from another thread.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Stops it and returns what it owned, as soon as the invocation under way has ended, however long that takes.
+    /// Stops the target and returns the value that it owned, after the running invocation has ended, however long
+    /// that takes.
     ///
     /// # Errors
-    /// It had stopped before, and why; what it owned is in the error.
+    /// The target had stopped before: the error holds the reason and the value.
     ///
     /// # Panics
-    /// When an invocation that the target runs calls it, which would wait for its own end.
+    /// If an invocation of this target calls it, which would wait for its own end.
     pub fn stop(mut self) -> Result<T, ServeError<T>> {
         loop {
             if let Some(ended) = self.stop_timeout(Duration::from_secs(3600)) {
@@ -149,14 +150,14 @@ impl<T> Serving<T> {
         }
     }
 
-    /// As [`stop`](Self::stop), for `timeout` at most. `None`: the invocation under way has not ended; ask again, or drop this
-    /// and leave it behind.
+    /// As [`stop`](Self::stop), but waits at most `timeout`. `None`: the running invocation has not ended; call it
+    /// again, or drop this value to stop waiting.
     ///
     /// # Errors
     /// As [`stop`](Self::stop).
     ///
     /// # Panics
-    /// As [`stop`](Self::stop); and when what it owned was returned already.
+    /// As [`stop`](Self::stop); or if the value was already returned.
     pub fn stop_timeout(&mut self, timeout: Duration) -> Option<Result<T, ServeError<T>>> {
         assert!(!self.taken, "what this target owned was returned already");
         assert!(!self.stop.is_served_here(), "an invocation waits for its own end");
@@ -167,7 +168,7 @@ impl<T> Serving<T> {
                 Some(ended)
             }
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => unreachable!("the thread says how it ended"),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("the thread sends its result"),
         }
     }
 }
@@ -175,14 +176,14 @@ impl<T> Serving<T> {
 impl<T> Drop for Serving<T> {
     fn drop(&mut self) {
         self.stop.stop();
-        // An invocation that drops it ends behind this, and so does the target.
+        // If an invocation drops it, the invocation ends after this drop, and then the target.
         if self.taken || self.stop.is_served_here() {
             return;
         }
         if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(PATIENCE) {
             tracing::warn!(
                 address = self.address,
-                "an invocation takes longer than {PATIENCE:?}; its target is left behind"
+                "an invocation takes longer than {PATIENCE:?}; its target ends after it"
             );
         }
     }

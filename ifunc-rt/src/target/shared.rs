@@ -1,4 +1,4 @@
-//! Several threads that serve one target, for ifuncs that take its data by `&T`.
+//! Several threads that serve one target, for ifuncs that take its data as `&T`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,7 +16,7 @@ use crate::serve::pool::{Pool, Ran, Taken, Work};
 use crate::serve::scheduler::Scheduler;
 use crate::transport::Listener;
 
-/// What the threads share.
+/// State that the threads share.
 struct Connections<'a> {
     host: &'a Host,
     doorbell: &'a TargetDoorbell,
@@ -24,13 +24,14 @@ struct Connections<'a> {
     listener: &'a mut dyn Listener,
 }
 
-/// What the invocations of all threads run on.
+/// Target arguments of the invocations of all threads.
 struct Common(Argument);
 
-// SAFETY: the pointer is to target arguments that are `Sync` and borrowed for longer than the pool lives (`serve_shared`).
+// SAFETY: the pointer is to target arguments that are `Sync` and borrowed for longer than the pool lives;
+// `serve_shared` upholds both.
 unsafe impl Sync for Common {}
 
-/// Why the threads ended before they were stopped.
+/// Why the threads ended without a request to stop.
 enum End {
     Failed(TargetError),
     Panicked(Box<dyn Any + Send>),
@@ -98,20 +99,21 @@ impl Connections<'_> {
 }
 
 impl Target {
-    /// Serves on `threads` threads, of which the calling one is the first, until [`StopHandle::stop`](super::StopHandle::stop)
-    /// is called. Invocations of different connections run at the same time, those of one connection in their order, one at
-    /// a time.
+    /// Serves on `threads` threads, the calling one included, until [`StopHandle::stop`](super::StopHandle::stop) is
+    /// called. Invocations of different connections run in parallel; those of one connection run in their order, one
+    /// at a time.
     ///
-    /// Only images that are *shareable* run: ifuncs that take `&T` of a type that is `Sync`. Those that take `&mut T` are
-    /// refused when they are installed, and told why. A `static` of such an ifunc is what it is in any program with threads:
-    /// there is one for all of them, so it is `Sync` or its author's `unsafe` promise. In C, `IFUNC_SHAREABLE(name)` makes the
-    /// promise for the whole ifunc, its statics included.
+    /// Only images that are *shareable* run: ifuncs that take `&T` of a type that is `Sync`. The target rejects
+    /// ifuncs that take `&mut T` at their installation, with the reason. All threads share a `static` of such an
+    /// ifunc, as in any program with threads, so it is `Sync` or rests on its author's `unsafe` promise. In C,
+    /// `IFUNC_SHAREABLE(name)` makes the promise for the whole ifunc, its statics included.
     ///
-    /// An idle target sleeps and costs no CPU. While there is work, one thread more than there is work for looks around.
+    /// An idle target sleeps and costs no CPU. While there is work, one thread more than the work needs polls for
+    /// more.
     ///
     /// # Errors
-    /// The kernel's: no thread, no stack for it, no waiting. [`TargetError::OneThread`], if there are several and the target is on
-    /// a worker of an application's that only one may use.
+    /// The kernel refuses a thread, its stack, or a wait. [`TargetError::OneThread`], if there are several threads
+    /// and the target uses an application's worker that only one thread may use.
     pub fn serve_shared<T: TargetArgs + Sync + 'static>(
         &mut self,
         target: &T,
@@ -146,7 +148,7 @@ impl Target {
         thread::scope(|scope| {
             for _ in 1..threads {
                 let name = thread::Builder::new().name("ifunc-serve".into());
-                // Its stack for injected code below its own: see `move_in`.
+                // Its stack for injected code lies below its own: see `move_in`.
                 let started = name.spawn_scoped(scope, || match host.executor.thread() {
                     Ok(mut entry) => serve(&mut entry),
                     Err(error) => pool.end(End::os("map a stack for injected code", error)),
@@ -166,8 +168,8 @@ impl Target {
         }
     }
 
-    /// [`serve_shared`](Self::serve_shared) on threads of its own, which share `value` with its other holders until they are
-    /// stopped.
+    /// Runs [`serve_shared`](Self::serve_shared) on threads of its own. They share `value` with its other holders
+    /// until they are stopped.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -194,7 +196,7 @@ impl Target {
     }
 }
 
-/// What each thread does. A panic ends the pool for all threads, which would wait for this one otherwise.
+/// Body of each thread. A panic ends the pool for all threads; otherwise they would wait for this one.
 fn serve(
     pool: &Pool<Connections<'_>>,
     host: &Host,

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files and folders that are looked at, at most.
+/// Maximum number of files and folders to visit.
 const MAX_LOOKED_AT: usize = 2000;
 
-/// The source that changed last, if that was after the library was built. Where `cargo ifunc test` built the images,
-/// nothing is looked at: it knows better.
+/// The most recently changed source, if it is newer than the library. Does nothing if `cargo ifunc test` built the
+/// images: they are up to date then.
 pub(super) fn newer_source(library: &Path) -> Option<PathBuf> {
     if std::env::var_os("IFUNC_LIB_DIR").is_some() {
         return None;
@@ -19,7 +19,7 @@ pub(super) fn newer_source(library: &Path) -> Option<PathBuf> {
     (changed > built).then_some(path)
 }
 
-/// The source below these folders that changed last.
+/// The most recently changed source below these folders.
 fn newest(folders: &[PathBuf]) -> Option<(SystemTime, PathBuf)> {
     let mut open = folders.to_vec();
     let mut looked_at = 0;
@@ -31,7 +31,7 @@ fn newest(folders: &[PathBuf]) -> Option<(SystemTime, PathBuf)> {
                 return newest;
             }
             let path = entry.path();
-            // Of the entry itself: a link is not followed, so there is no way in circles.
+            // Metadata of the entry itself: links are not followed, so there are no cycles.
             let Ok(about) = entry.metadata() else { continue };
             if about.is_dir() {
                 open.push(path);

@@ -15,7 +15,8 @@ use super::{Error, age};
 use crate::source::search;
 use crate::{Call, Loaded, Registered, Source, Target, TargetBuilder};
 
-/// How long nothing may happen. The polling thread runs the ifunc itself, so this does not bound how long that takes.
+/// Longest time without progress. The polling thread runs the ifunc itself, so this does not bound the ifunc's run
+/// time.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A target within the test, for several calls in a row: images stay installed, and their statics with them.
@@ -30,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// # Ok::<(), ifunc_rt::test::Error>(())
 /// ```
 ///
-/// Everything happens on the thread that calls.
+/// Everything runs on the calling thread.
 #[derive(Debug)]
 pub struct Fixture {
     // Handles are released over the connection, so they are dropped before the target.
@@ -41,7 +42,7 @@ pub struct Fixture {
     accepted: Accepted,
 }
 
-/// The images that a fixture loaded: it runs no others, of no source.
+/// The images that a fixture loaded: it runs no others, from no source.
 #[derive(Clone, Debug, Default)]
 struct Accepted(Arc<Mutex<HashSet<ImageId>>>);
 
@@ -52,17 +53,17 @@ impl Accepted {
 }
 
 impl Fixture {
-    /// With the exports of this process, and nothing more.
+    /// Makes a fixture with the exports of this process and no further imports.
     ///
     /// # Errors
-    /// Two exports of one name; no memory.
+    /// Two exports have one name; memory is exhausted.
     pub fn new() -> Result<Self, Error> {
-        // SAFETY: nothing is added for images to take for what it is not.
+        // SAFETY: the settings add no imports.
         unsafe { Self::with(|builder| builder) }
     }
 
-    /// With what `settings` add to the target: names for images to import
-    /// ([`allow`](TargetBuilder::allow)), limits, a policy of its own.
+    /// Makes a fixture with the `settings` of its target: further imports ([`allow`](TargetBuilder::allow)), limits,
+    /// a policy of its own.
     ///
     /// ```no_run
     /// extern "C" fn answer() -> u64 { 42 }
@@ -73,20 +74,20 @@ impl Fixture {
     /// ```
     ///
     /// # Safety
-    /// As for [`TargetBuilder::accept_code`], as far as the settings go: what they allow must be what the ifuncs that
-    /// this fixture runs take it for, and must bear to be left by a jump if it calls them back.
+    /// As for [`TargetBuilder::accept_code`], for the imports in the settings: they must be what the ifuncs of this
+    /// fixture take them for, and must tolerate that a jump leaves them if they call an ifunc back.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and what the settings bring.
+    /// As [`new`](Self::new), and the errors of the settings.
     pub unsafe fn with(settings: impl FnOnce(TargetBuilder) -> TargetBuilder) -> Result<Self, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let address = format!("loopback:ifunc-test-{}-{number}", std::process::id());
         let accepted = Accepted::default();
         let known = accepted.clone();
-        // SAFETY: these are images that this value read from where the developer's builds lie, which are run as
-        // `cargo test` runs the test itself (see the module), and whose types were compared with those of their
-        // handles, or which `run_by_name` was promised to be right. What they are allowed is the caller's promise.
+        // SAFETY: this value read these images from the developer's build folders, which are trusted as `cargo test`
+        // trusts the test itself (see the module). Their types were compared with those of their handles, or the
+        // caller of `run_by_name` promised them. The caller promised the allowed imports.
         let builder =
             unsafe { Target::builder().accept_code_if(move |_, image| known.ids().contains(image.id)) };
         let target = settings(builder).listen(&address)?;
@@ -115,7 +116,7 @@ impl Fixture {
         self.finish(call, F::NAME, target)
     }
 
-    /// As [`run`](Self::run), for an ifunc that returns nothing and answers by its context: the bytes.
+    /// As [`run`](Self::run), for an ifunc that returns nothing and answers through its context: returns the bytes.
     ///
     /// # Errors
     /// As [`run`](super::run).
@@ -131,8 +132,8 @@ impl Fixture {
         self.finish(call.undecoded(), F::NAME, target)
     }
 
-    /// Runs an ifunc by name, Rust or C: its `payload_init` makes the payload of `source_args`. Returns the bytes that it
-    /// answers.
+    /// Runs an ifunc by name, written in Rust or C: its `payload_init` makes the payload of `source_args`. Returns
+    /// the bytes of its answer.
     ///
     /// # Safety
     /// As for [`Source::load`], and `target` must have the type that the ifunc takes: a C ifunc does not declare it.
@@ -160,7 +161,7 @@ impl Fixture {
         self.finish(call, name, target)
     }
 
-    /// Number of images that are installed.
+    /// Number of installed images.
     #[must_use]
     pub fn images(&self) -> usize {
         self.target.images()
@@ -188,7 +189,7 @@ impl Fixture {
         self.submit(F::NAME, target, || handle.try_call(payload))
     }
 
-    /// Sends, and lets the target make room as long as there is none.
+    /// Sends; polls the target while there is no credit.
     fn submit<A, T: TargetArgs + 'static>(
         &mut self,
         name: &str,

@@ -12,17 +12,17 @@
 //! }
 //! ```
 //!
-//! `cargo ifunc test` builds the images and runs the tests. Plain `cargo test` does as well, if the images are there: they
-//! are looked for where a source looks for them ([`Source::register`](crate::Source::register)). An image that was built from
-//! other types is an error. If one is older than the sources of the package, the test prints a note.
+//! `cargo ifunc test` builds the images and runs the tests. Plain `cargo test` also runs them if the images exist:
+//! the fixture searches for them as a source does ([`Source::register`](crate::Source::register)). An image that was
+//! built with other types is an error. If an image is older than the sources of the package, the test prints a note.
 //!
-//! The code comes from a folder: the one that `IFUNC_LIB_DIR` names, else the build output of the checkout. A fixture assumes
-//! that it is the developer's own, as `cargo test` assumes it of the test that it finds in such a folder and runs. This is
-//! the one exception to the rule that only `unsafe` makes a process run code that it was not compiled with. It is meant for
-//! tests; a program that is no test uses a [`Target`](crate::Target). A fixture runs only the images that it loaded itself.
+//! The code comes from the folder that `IFUNC_LIB_DIR` names, or from the build output of the checkout. A fixture
+//! trusts that folder as the developer's own, as `cargo test` trusts the test binary that it runs. This is the one
+//! exception to the rule that only `unsafe` makes a process run code that it was not compiled with. It is meant for
+//! tests; other programs use a [`Target`](crate::Target). A fixture runs only the images that it loaded itself.
 //!
-//! Images may import what the process exports (`#[ifunc::export]`), as on any target. For more, for several calls on one
-//! installed image, and for C, there is [`Fixture`].
+//! Images may import the exports of the process (`#[ifunc::export]`), as on any target. [`Fixture`] allows further
+//! imports, several calls on one installed image, and ifuncs in C.
 
 mod age;
 mod fixture;
@@ -37,12 +37,12 @@ pub use fixture::Fixture;
 
 /// Runs an ifunc once and returns its answer: on a target of its own, with the exports of this process.
 ///
-/// The payload is given by value or by reference; one that borrows, as the ifunc takes it.
+/// The caller passes the payload by value or by reference; a payload that borrows, as the ifunc takes it.
 ///
-/// The code that runs is what lies where libraries are looked for: the developer's own, see [the module](self).
+/// The code comes from the search path of libraries: the developer's own, see [the module](self).
 ///
 /// # Errors
-/// No image, or a stale one; and everything that can become of a call: see [`Error`].
+/// There is no image, or it has other types; and every failure of a call: see [`Error`].
 pub fn run<'p, F: Ifunc>(
     payload: impl Borrow<F::Payload<'p>>,
     target: &mut F::Target,
@@ -60,19 +60,19 @@ pub enum Error {
     /// There is no image of this name.
     #[error("{source}\nhelp: {command} builds the images, then runs the tests", command = command())]
     NoImage {
-        /// Where it was looked for.
+        /// The searched folders.
         source: LibraryError,
     },
-    /// The image cannot be used: above all, it was built from other types.
+    /// The image cannot be used: most often, it was built with other types.
     #[error(transparent)]
     Library(LibraryError),
-    /// The target within this process could not be made.
+    /// The target in this process cannot be made.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// There is no way to the target within this process.
+    /// The source cannot connect to the target in this process.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// What became of the call.
+    /// The call failed.
     #[error(transparent)]
     Call(#[from] crate::Error),
 }
@@ -86,7 +86,7 @@ impl From<LibraryError> for Error {
     }
 }
 
-/// The command that builds what the running test needs: cargo tells a test what package it is of.
+/// The command that builds what the running test needs: cargo passes the package's name to a test.
 fn command() -> String {
     match std::env::var("CARGO_PKG_NAME") {
         Ok(package) => format!("`cargo ifunc test -p {package}`"),

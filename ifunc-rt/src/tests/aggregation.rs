@@ -64,7 +64,7 @@ fn each_has_its_own_end_in_the_order_of_the_program() {
                 other => panic!("{other:?}"),
             }
         }
-        // What goes wrong with sends is told as that of any others.
+        // Failures of aggregated sends are reported like those of any others.
         panics.send(b"").unwrap();
         fast.send(&1).unwrap();
         assert!(matches!(source.flush(), Err(Error::Panic { .. })));

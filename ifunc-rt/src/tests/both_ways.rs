@@ -8,7 +8,7 @@ use super::running::{Running, accepting, between_processes, place, source};
 use super::threads::until;
 use crate::{Error, Registered};
 
-/// Messages on their way at once, in each direction.
+/// Messages in flight at once, in each direction.
 const BALLS: u32 = 4;
 /// How often each is sent on.
 const HOPS: u32 = 200;

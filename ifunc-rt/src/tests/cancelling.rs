@@ -74,7 +74,7 @@ fn settle(source: &Source, target: &mut Target) {
         target.poll(&mut 0u64);
         assert!(Instant::now() < deadline, "the flush is not done");
     }
-    // Credits are given back behind the last.
+    // The target returns credits after the last poll that ran something.
     while target.poll(&mut 0u64) > 0 {}
 }
 
@@ -92,7 +92,7 @@ fn what_is_dropped_at_any_moment_leaves_nothing_behind() {
             .register_bytes::<Add>(&images::tells().encode().unwrap())
             .unwrap();
         let idle = images::when_told(|_| {});
-        // Credits may still be on their way; over UCX one by itself does not set out.
+        // Credits may still be in flight; over UCX a single credit is not sent alone.
         let all = CREDITS as usize - usize::from(*transport == "ucx");
         until(|| room(&source, &tells, &mut target, idle) >= all);
         let mut chance = Chance(8);
@@ -138,7 +138,7 @@ fn what_is_dropped_at_any_moment_leaves_nothing_behind() {
                 }
             }
         }
-        // The rest is answered, every one.
+        // Every remaining call is answered.
         let deadline = Instant::now() + Duration::from_secs(20);
         while !under.is_empty() {
             target.poll(&mut 0u64);
@@ -153,7 +153,8 @@ fn what_is_dropped_at_any_moment_leaves_nothing_behind() {
         }
         assert!(answered > 100 && dropped > 100, "{answered} {dropped}");
         until(|| room(&source, &tells, &mut target, idle) >= all);
-        // Calls, futures, waits for room, threads that wait: one receives for the futures, and goes to sleep behind the last.
+        // Calls, futures, credit waiters, waiting threads: one thread receives for the futures, and sleeps after the
+        // last.
         until(|| source.remains() == [0; 4]);
     }
 }

@@ -9,9 +9,9 @@ use super::images::{self, Add};
 use super::running::{accepting, between_processes, source, unique};
 use crate::{ConnectError, Source, SourceError, SourceOptions};
 
-/// Counted in frames: whatever one source sends, the others' calls are answered in the next looks.
+/// Counted in frames: for any load of one source, the next polls answer the others' calls.
 #[test]
-fn a_source_that_floods_keeps_nobody_waiting() {
+fn a_flooding_source_delays_no_other() {
     const SLOW: usize = 20;
     for transport in ["shm", "loopback"] {
         let mut target = accepting().credits(1024).listen(&unique(transport)).unwrap();
@@ -35,7 +35,7 @@ fn a_source_that_floods_keeps_nobody_waiting() {
             while flood.try_send(&1_000_000).is_ok() {}
             let mut calls: Vec<_> = slow.iter().map(|(_, add)| add.try_call(&1).unwrap()).collect();
             let before = counter / 1_000_000;
-            // The first look may bring their code.
+            // The first poll may bring their code.
             for _ in 0..2 {
                 target.poll(&mut counter);
             }
@@ -49,9 +49,9 @@ fn a_source_that_floods_keeps_nobody_waiting() {
     }
 }
 
-/// While one source sends an image of megabytes, another's calls are answered in the next looks.
+/// While one source sends an image of megabytes, the next polls answer another's calls.
 #[test]
-fn a_large_image_keeps_nobody_waiting() {
+fn a_large_image_delays_no_other() {
     let mut target = accepting().listen(&unique("shm")).unwrap();
     let address = target.address();
     let large = ImageParts {
@@ -184,7 +184,7 @@ fn hundreds_of_sources_come_speak_rest_and_leave() {
         }
     };
     say(&mut target, &mut counter, 1);
-    // All rest, then every seventh is rung for.
+    // All are parked, then every seventh is woken.
     let deadline = Instant::now() + Duration::from_secs(60);
     while target.looked_at() > 8 {
         target.poll(&mut counter);

@@ -200,7 +200,7 @@ fn what_is_sent_again_is_sent_in_order_and_once() {
         a.wait().unwrap();
         b.wait().unwrap();
         first.finish();
-        // Connects again; this one looks at nothing.
+        // Reconnects; this target polls nothing.
         let deaf = roomy().listen(&address).unwrap();
         let (one, two) = (call(1), call(2));
         drop(deaf);
@@ -221,7 +221,7 @@ fn what_is_sent_again_is_sent_in_order_and_once() {
         let (mut lost, mut counter) = (lost, 0u64);
         while deaf.connections() == 0 {
             assert!(lost.try_wait().is_none());
-            // Takes the connection in, and runs nothing of it: the policy is not asked before the second look.
+            // Accepts the connection and runs nothing of it: the second poll is the first to ask the policy.
             let _ = deaf.arm();
         }
         drop(deaf);
@@ -240,10 +240,10 @@ fn what_is_lost_while_it_is_sent_again_may_have_run() {
         let deaf = roomy().ring(64 << 10).listen(&address).unwrap();
         let source = source(&address);
         let set = source.load_bytes(&images::set().encode().unwrap()).unwrap();
-        // A fragment and the rest, for which there is room.
+        // A fragment and the remaining ones, for which there is credit.
         let mut lost = set.call(&[0; 48 << 10]).unwrap();
         drop(deaf);
-        // The image, the fragment, and no room for the rest.
+        // The image, the fragment, and no credit for the remaining ones.
         let mut deaf = accepting().ring(64 << 10).credits(2).listen(&address).unwrap();
         while deaf.connections() == 0 {
             assert!(lost.try_wait().is_none());

@@ -258,7 +258,7 @@ fn futures_have_deadlines() {
             Poll::Ready(Err(Error::Timeout { .. }))
         ));
         drop(driver);
-        // The call is still under way, and may be waited for again.
+        // The call is still outstanding, and the caller may wait again.
         let mut counter = 0u64;
         while target.poll(&mut counter) > 0 || counter == 0 {}
         assert_eq!(block_on(&mut call).unwrap(), 1);

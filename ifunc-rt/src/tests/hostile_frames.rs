@@ -89,10 +89,10 @@ impl Park for Script {
     }
 }
 
-/// How often each status was said.
+/// Number of occurrences of each status.
 type Said = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// Takes whatever the target says, and counts it.
+/// Receives and counts every completion of the target.
 struct Ear {
     room: Vec<u8>,
     said: Said,
@@ -160,7 +160,7 @@ pub(super) fn batch<'a>(entries: impl IntoIterator<Item = (u32, u64, &'a [u8])>)
     body
 }
 
-/// What a body of `Completions` says: statuses, tokens, answers or details.
+/// Decodes a body of `Completions`: statuses, tokens, answers or details.
 pub(super) fn completions(mut body: &[u8]) -> Vec<(Status, u64, Vec<u8>)> {
     let mut all = Vec::new();
     while !body.is_empty() {

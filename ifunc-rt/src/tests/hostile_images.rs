@@ -79,7 +79,7 @@ fn mutate(bytes: &mut Vec<u8>, tables: usize, mutation: &Mutation) {
     }
 }
 
-/// With room for one image: each that is installed evicts the one before, unless that is pinned.
+/// With space for one image: each installation evicts the image before, unless that is pinned.
 fn new_executor() -> InProcess {
     let options = InProcessOptions {
         code_bytes: 1 << 20,

@@ -33,7 +33,7 @@ fn a_thread_finishes_what_was_sent_and_takes_in_what_came() {
         assert_eq!(is_told.recv_timeout(Duration::from_secs(20)), Ok(1));
         until(|| source.received() > before);
         drop(call);
-        // The thread ends with the source, and the target learns that it left.
+        // The thread ends with the source, and the target learns that the source closed.
         drop((tells, source));
         let source = super::running::source(target.address());
         let add = source.load_bytes(&images::add().encode().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use super::hostile_frames::{Script, honest};
 use crate::target::bench::Bench;
 use crate::transport::{LinkError, Outbound};
 
-/// Has no room when it is asked for the first time.
+/// Grants no credit on the first request.
 struct Narrow {
     asked: bool,
     room: [u8; 2048],

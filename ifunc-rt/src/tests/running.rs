@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{Source, SourceOptions, StopHandle, Target, TargetBuilder};
 
-/// Transports between processes that this machine has. Without UCX there is one; `IFUNC_REQUIRE_UCX` says that there must be two.
+/// Transports between processes on this machine. Without UCX there is one; `IFUNC_REQUIRE_UCX` requires two.
 pub(super) fn between_processes() -> &'static [&'static str] {
     #[cfg(not(feature = "ucx"))]
     return &["shm"];
@@ -21,7 +21,7 @@ pub(super) fn between_processes() -> &'static [&'static str] {
     }
 }
 
-/// A place to listen at; the target says which.
+/// An address to listen at; the target reports the one that it chose.
 pub(super) fn place(transport: &str) -> String {
     match transport {
         "ucx" => "ucx://127.0.0.1:0".into(),
@@ -83,7 +83,7 @@ pub(super) fn accepting() -> TargetBuilder {
     unsafe { Target::builder().accept_code() }
 }
 
-/// Takes several calls before it looks at the first, whatever the environment gives to those that choose nothing.
+/// Has credit for several calls before its first poll, for any defaults in the environment.
 pub(super) fn roomy() -> TargetBuilder {
     accepting().credits(4096)
 }

@@ -119,7 +119,7 @@ impl Hand {
         entries
     }
 
-    /// Takes all that has come, and gives the room back.
+    /// Receives everything that has arrived, and returns the credits.
     fn all(&mut self) -> Vec<Frame> {
         let frames = std::iter::from_fn(|| self.next()).collect();
         self.link.rx.settle();
@@ -170,7 +170,7 @@ fn a_batch_is_closed_by_what_goes_behind_it() {
     // Full: five fit in. The sixth opens the next.
     (5..11).for_each(|payload| fast.send(&payload).unwrap());
     assert_eq!(hand.all(), [batch(0, 5..10)]);
-    // Too large for any batch: behind what is open. Lengths that are no multiple of anything: with zeros behind them.
+    // Too large for any batch: sent after the open batch. Odd lengths: padded with zeros.
     bytes.send(&[7; 113]).unwrap();
     bytes.send(&[7; 9]).unwrap();
     let sync = source.flush_async();
@@ -193,7 +193,7 @@ fn a_batch_is_closed_by_what_goes_behind_it() {
         hand.all(),
         [one, Frame::Unbind(1), Frame::Install(2), Frame::Exec(2, 8)]
     );
-    // The last who leaves sends what is open.
+    // The drop of the last user sends the open batch.
     fast.send(&11).unwrap();
     drop((fast, direct, other, source));
     let last = hand.all();
@@ -240,7 +240,7 @@ fn who_waits_for_a_call_sends_its_batch_and_no_other() {
 fn a_full_batch_without_room_is_all_there_is() {
     let (source, mut hand) = by_hand(2, never(128));
     let fast = add(&source).aggregated();
-    // The image, a batch, and a full one that finds no room.
+    // The image, a batch, and a full batch without credit.
     let mut accepted = 0u64;
     let full = loop {
         match fast.try_send(&accepted) {
@@ -256,7 +256,7 @@ fn a_full_batch_without_room_is_all_there_is() {
     fast.send(&10).unwrap();
     source.push().unwrap();
     assert_eq!(hand.all(), [batch(0, 5..10), batch(0, [10])]);
-    // What does not encode leaves nothing behind.
+    // A payload that does not encode leaves nothing in the batch.
     let large = bytes(&source).aggregated();
     assert!(matches!(
         large.send(&vec![0; (1 << 16) + 1]),
@@ -294,7 +294,7 @@ fn a_batch_is_sent_in_time_by_itself() {
     assert_eq!(hand.all()[0], batch(0, [1]));
 }
 
-/// Whatever the target says, no call hangs, and none is answered with what lies behind a cut.
+/// No call hangs for any answer of the target, and none is answered with bytes past a cut.
 #[test]
 fn mutated_completions_are_refused_or_harmless() {
     let refused = Cell::new(0);
@@ -332,7 +332,7 @@ fn mutated_completions_are_refused_or_harmless() {
     assert!((50..400).contains(&refused.get()), "{}", refused.get());
 }
 
-/// As by a future's first look.
+/// The first poll of a future sends its batch.
 #[test]
 fn an_awaited_call_sends_its_batch() {
     let (source, mut hand) = by_hand(64, never(4096));

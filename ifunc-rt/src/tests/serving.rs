@@ -115,6 +115,6 @@ fn what_does_not_end_is_waited_for_until_a_deadline() {
             break ended.unwrap();
         }
     };
-    // What had arrived in the same look was run.
+    // Frames that arrived in the same poll were run.
     assert_eq!((call.wait().unwrap(), value), (6, 6));
 }

@@ -66,7 +66,7 @@ fn large_payloads_travel_in_fragments() {
     everywhere(|address, builder| {
         let _target = Running::start(address, builder().max_payload(5_000_000));
         let source = source(address);
-        // A payload that is no u64: `add` says that it does not decode, and that it has seen all of it.
+        // A payload that is no u64: `add` reports that it does not decode, and that it has read all of it.
         let add = source.load_bytes(&images::add().encode().unwrap()).unwrap();
         for len in [
             0,
@@ -121,14 +121,14 @@ fn a_panic_ends_the_invocation_only() {
                     column: 9,
                     place,
                 }) => {
-                    // The byte behind its `call`; there is no library to ask for a symbol.
+                    // The byte after its `call`; there is no library with symbols.
                     assert_eq!(place, "panics+[0x2e]");
                     assert_eq!((&*ifunc, &*message, &*file), ("panics", "ouch", "x.rs"));
                 }
                 other => panic!("{other:?}"),
             }
         }
-        // Fire and forget: the next send or flush says it, once.
+        // Fire and forget: the next send or flush reports it, once.
         panics.send(b"").unwrap();
         assert!(matches!(source.flush(), Err(Error::Panic { .. })));
         source.flush().unwrap();
@@ -306,7 +306,7 @@ fn a_long_list_of_imports_is_refused_briefly() {
         Err(Error::Rejected { why, detail, .. }) => (why, detail),
         other => panic!("{other:?}"),
     };
-    // Who accepts nothing does not even look for them.
+    // A target that accepts nothing does not search for the symbols.
     assert_eq!(refuse(&source, &image).0, Rejection::Policy);
     target.finish();
     let address = unique("shm");

@@ -64,7 +64,7 @@ fn every_connection_keeps_its_order() {
     order_holds(&unique("loopback"), roomy(), 50);
     order_holds(&unique("loopback"), roomy().shuffle(3), 50);
     order_holds(&unique("shm"), roomy(), 100);
-    // Where every answer waits for room.
+    // Every answer waits for credit.
     order_holds(&unique("shm"), accepting().credits(8).ring(1 << 16), 50);
 }
 
@@ -95,8 +95,8 @@ extern "C" fn meet() {
     }
 }
 
-/// The threads sleep when the first call comes; each next one finds one thread less. The thread that finds one has just been
-/// busy with calls of the same source, and leaves the watch to one that fell asleep meanwhile.
+/// The threads sleep when the first call arrives; each further call finds one thread less. The thread that takes it
+/// has just run calls of the same source, and leaves the watch to one that fell asleep meanwhile.
 #[test]
 fn as_many_invocations_run_at_once_as_there_are_threads() {
     for transport in ["loopback"].iter().chain(between_processes()) {
@@ -229,7 +229,7 @@ fn a_panic_of_the_host_ends_all_threads() {
 
 /// The target that `stops` would stop.
 static HELD: Mutex<Option<Serving<Arc<AtomicU64>>>> = Mutex::new(None);
-/// Those inside of `stops`, and what it was told.
+/// Number of invocations inside `stops`, and the results that it got.
 static STOPPING: Mutex<(usize, Vec<String>)> = Mutex::new((0, Vec::new()));
 
 /// Tries to stop the target when there are as many inside as there are threads.

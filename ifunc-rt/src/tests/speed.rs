@@ -109,7 +109,8 @@ fn per(began: Instant, count: u32) -> f64 {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// One way of a cache line, in nanoseconds: that both sides write in turn, or one per direction.
+/// One transfer of a cache line, in nanoseconds: with one line that both sides write in turn, or one line per
+/// direction.
 fn floor(lines: &'static [Line; 2], there: usize, back: usize) -> f64 {
     const TURNS: u32 = 200_000;
     lines.iter().for_each(|line| line.0.store(0, Ordering::Relaxed));
@@ -170,7 +171,7 @@ fn figures() {
     }
 }
 
-/// Nanoseconds of a send and of its frame's run, one behind the other on one processor, so that no line crosses.
+/// Nanoseconds of a send and of the run of its frame, in sequence on one processor, so that no cache line moves.
 fn alone() -> (f64, f64) {
     const BATCH: u32 = 512;
     const BATCHES: u32 = 2000;

@@ -209,7 +209,7 @@ fn a_target_that_does_not_share_its_metrics_reports_that() {
     assert_eq!(add.call(&5).unwrap().wait().unwrap(), 5);
 }
 
-/// A way back without credits.
+/// A return path without credits.
 struct Deaf;
 
 impl Outbound for Deaf {

@@ -27,7 +27,8 @@ fn every_thread_gets_its_own_answers() {
                     scope.spawn(move || {
                         let mut sums = Vec::new();
                         for i in 0..CALLS {
-                            // Some wait for the answer, some for room, some for the target to have consumed all.
+                            // Some wait for the answer, some for credit, some for the target to have consumed
+                            // everything.
                             match (n + i) % 3 {
                                 0 => add.send(&1).unwrap(),
                                 _ => sums.push(add.call(&1).unwrap().wait().unwrap()),
@@ -59,7 +60,7 @@ fn the_order_of_each_thread_is_kept() {
     const THREADS: usize = 8;
     const MESSAGES: u32 = 500;
     for transport in between_processes() {
-        // Little room, so that they wait for it as well.
+        // Little credit, so that they wait for it as well.
         let target = Running::start(&place(transport), accepting().credits(32));
         let source = source(target.address());
         let seen: Arc<Mutex<[u32; THREADS]>> = Arc::default();
@@ -124,7 +125,7 @@ fn the_place_is_handed_on() {
             }
             until(|| waiting.load(Ordering::SeqCst) == THREADS);
             while done.load(Ordering::SeqCst) < THREADS {
-                // One sleep of the receiver's after the other: it is rung for every single answer.
+                // The receiver sleeps once per answer: every single answer wakes it.
                 target.poll(&mut counter);
             }
         });
@@ -155,7 +156,7 @@ fn deadlines_hold_for_those_who_follow() {
         until(|| done.load(Ordering::SeqCst));
         assert!(matches!(shorter.join().unwrap(), Err(Error::Timeout { .. })));
         assert!(!longer.is_finished());
-        // A look may deal with one of them alone.
+        // A poll may process only one of them.
         let mut counter = 0u64;
         until(|| {
             target.poll(&mut counter);
@@ -166,9 +167,9 @@ fn deadlines_hold_for_those_who_follow() {
     assert_eq!(second.wait_timeout(Duration::from_secs(20)).unwrap(), 2);
 }
 
-/// All wait for room, of which there is little, and one of them for much of it.
+/// All wait for scarce credit, and one of them needs much of it.
 #[test]
-fn room_comes_to_everybody() {
+fn every_waiter_gets_credit() {
     for transport in ["loopback", "shm"] {
         let address = unique(transport);
         let target = Running::start(&address, accepting().credits(4).ring(1 << 16));
@@ -208,7 +209,7 @@ fn all_who_wait_learn_that_the_target_left() {
             .register_bytes::<Add>(&images::add().encode().unwrap())
             .unwrap();
         let waiting = AtomicU64::new(0);
-        // While there is room.
+        // While there is credit.
         let calls: Vec<_> = (0..THREADS)
             .map(|n| (n % 2 == 0).then(|| add.call(&1).unwrap()))
             .collect();

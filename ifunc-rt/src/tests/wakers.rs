@@ -42,9 +42,9 @@ impl Wake for Counts {
     }
 }
 
-/// The first that waits for room was woken and is not polled: the next one has its turn.
+/// The first credit waiter was woken and is not polled: the next one has its turn.
 #[test]
-fn a_future_that_is_not_polled_holds_up_nobody() {
+fn a_future_that_is_not_polled_delays_no_other() {
     for transport in ["loopback", "shm"] {
         let address = unique(transport);
         let mut target = accepting().credits(2).listen(&address).unwrap();
@@ -65,7 +65,7 @@ fn a_future_that_is_not_polled_holds_up_nobody() {
         counts[0].until(1);
         counts[1].until(1);
         assert!(!is_pending(second.as_mut(), &wakers[1]));
-        // A thread behind it, too.
+        // A thread after it in the queue, too.
         thread::scope(|scope| {
             let third = scope.spawn(|| add.call(&1000).unwrap().wait().unwrap());
             while !third.is_finished() {
@@ -226,7 +226,7 @@ fn a_future_that_is_not_polled_is_not_reconnected_for() {
     ));
 }
 
-/// An event loop that waits for something to come must be told of a future that waits for a link.
+/// A future that waits for a link wakes the event loop that waits for events.
 #[test]
 fn a_driver_is_rung_where_there_is_no_link() {
     fn rings(driver: &Driver) -> bool {

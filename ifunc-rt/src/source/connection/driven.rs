@@ -1,4 +1,4 @@
-//! The connection, as the [driver](crate::driver) sees it.
+//! The connection's interface to the [driver](crate::driver).
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -35,7 +35,7 @@ pub(super) struct Connection {
     /// When the transport was last asked whether the target lives, by the coarse clock.
     asked: Timespec,
     signals: Signals,
-    /// A body or a batch waited for credit when the driver was last told.
+    /// A body or a batch waited for credit at the last report to the driver.
     was_sending: bool,
     batch: BatchTimer,
     route: Route,
@@ -46,7 +46,7 @@ pub(super) struct Connection {
     local: Arc<EventFd>,
 }
 
-/// When the open batch is sent at the latest.
+/// Deadline of the open batch.
 #[derive(Debug)]
 struct BatchTimer {
     delay: Duration,
@@ -155,13 +155,13 @@ impl Connection {
         self.protocol.bind(library)
     }
 
-    /// Gives a handle back. The target is told now if there is credit: it may need the image's memory.
+    /// Releases a handle. The release is sent now if there is credit: the target may need the image's memory.
     pub(super) fn unbind(&mut self, handle: u32) {
         self.protocol.unbind(handle);
         self.drive();
     }
 
-    /// The next invocation of this handle that carries its code sends the image.
+    /// Makes the next code-carrying invocation of this handle send the image.
     pub(super) fn resend_image(&mut self, handle: u32) {
         self.protocol.resend_image(handle);
     }
@@ -169,7 +169,7 @@ impl Connection {
     /// Sends an invocation. With a completion the result is its token, otherwise 0.
     ///
     /// # Errors
-    /// There is no credit now or no link; or the invocation will not be sent.
+    /// There is no credit now or no link; or the invocation cannot be sent.
     #[inline(always)]
     pub(super) fn submit(
         &mut self,
@@ -212,14 +212,14 @@ impl Connection {
         result
     }
 
-    /// Receives what has come, asks whether the target lives, and lets waiters for credit go first. `false`: it is their
-    /// turn.
+    /// Receives what has arrived, checks that the target lives, and lets waiters for credit go first. `false`: it is
+    /// their turn.
     #[cold]
     fn prepare(&mut self, bytes: usize) -> bool {
         self.receive(0);
         self.check_peer();
         if self.signals.is_crowded() {
-            // The driver is told what the submission takes.
+            // The driver learns the size of the submission.
             self.protocol.set_attention();
         }
         self.signals.admits(bytes)
@@ -261,22 +261,22 @@ impl Connection {
         token
     }
 
-    /// Receives what has come, until the completion of `token` (0: of none).
+    /// Receives what has arrived, until the completion of `token` (0: receives everything).
     pub(super) fn receive(&mut self, token: u64) {
         let Some(link) = &mut self.link else { return };
         let is_gone = link.waiter.is_gone();
         with_link!(link, link => {
             self.protocol.receive(link, token);
             if is_gone {
-                // What the target sent before it left was received.
+                // The frames that the target sent before it closed are received.
                 self.protocol.lose(link, PEER_LEFT);
             }
         });
         self.report();
     }
 
-    /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds): no target
-    /// restarts in less, so what is sent after a restart goes to the new one.
+    /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). No target
+    /// restarts in less, so frames that are sent after a restart go to the new one.
     fn check_peer(&mut self) {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         if std::mem::replace(&mut self.asked, now) == now {
@@ -311,7 +311,7 @@ impl Connection {
         self.protocol.has_unsent()
     }
 
-    /// Receives what has come, and sends what waits. `false`: some of it still waits.
+    /// Receives what has arrived and sends what waits for credit. `false`: some of it still waits.
     pub(super) fn try_drain(&mut self) -> bool {
         self.receive(0);
         if !self.signals.is_timed {
@@ -320,7 +320,7 @@ impl Connection {
         self.drive()
     }
 
-    /// The outcome of a request, if it ended. Errors say `what` it is of.
+    /// The outcome of a request, if it ended. `what` names the request in errors.
     #[inline]
     pub(super) fn try_take(&mut self, token: u64, what: &str) -> Option<Result<Completion, Error>> {
         self.receive(token);
@@ -345,7 +345,7 @@ impl Connection {
         self.drive();
     }
 
-    /// The caller of a request dropped it.
+    /// Abandons a request whose caller has dropped it.
     pub(super) fn abandon(&mut self, token: u64) {
         self.protocol.abandon(token);
     }
@@ -416,16 +416,16 @@ impl Connection {
         if let Some(link) = self.link.take() {
             tracing::info!(address = %self.route, gone = self.protocol.lost_because(), "the target went away");
             self.signals.link_changed();
-            // A thread that sleeps on it has to make another one.
+            // A thread that sleeps on the dead link has to reconnect.
             link.waiter.close();
         }
     }
 }
 
-/// Why a link is dead that the transport says is dead.
+/// Error of a link that the transport reports dead.
 const PEER_LEFT: &str = "the peer closed the connection or died";
 
-/// The error of an invocation of `name` that will not be sent.
+/// The error of an invocation of `name` that cannot be sent.
 #[cold]
 pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Error>) -> Error {
     match error {

@@ -1,4 +1,4 @@
-//! The host of a connection: what the protocol calls to install images and to run invocations.
+//! The host of a connection: the protocol calls it to install images and to run invocations.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::observe::{About, HandleMetrics, Pages, SourceMetrics, run_observed};
 use crate::policy::{ImageInfo, SourceInfo};
 use crate::target::Host;
 
-/// What a connection keeps for its invocations.
+/// State that a connection keeps for its invocations.
 pub(super) struct State {
     source: SourceInfo,
     /// Payloads that cannot be used in place are copied here.
@@ -59,7 +59,7 @@ impl State {
     }
 }
 
-/// An installed image, and what is counted of it for this connection.
+/// An installed image and its counters for this connection.
 #[derive(Debug)]
 pub(super) struct Bound {
     image: Arc<InstalledImage>,
@@ -200,7 +200,7 @@ impl ProtocolHost for Served<'_, '_> {
 }
 
 impl Served<'_, '_> {
-    /// Installs an image that this target accepts. `about` describes the image once its bytes were compared with its id.
+    /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
     fn accept<'b>(
         &self,
         id: &'b ImageId,
@@ -246,7 +246,7 @@ impl State {
     }
 }
 
-/// A copy of a payload, aligned as any image asks.
+/// A copy of a payload, aligned for any image.
 #[cold]
 fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
     scratch.resize(payload.len());
@@ -264,7 +264,7 @@ fn unsuited(image: &InstalledImage, argument: &Argument) -> Box<Failed> {
     Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
 }
 
-/// The executor's refusal, as the protocol sends it.
+/// Converts the executor's refusal to the protocol's rejection.
 fn refusal(refusal: ifunc_exec::Refusal) -> Refusal {
     Refusal::new(refusal.reason, refusal.detail)
 }

@@ -16,16 +16,16 @@ pub(super) type Frame = (Header, Vec<u8>);
 /// What became of a request: its token is 0 if it asked for nothing.
 pub(super) type Said = (Status, u64, Vec<u8>);
 
-/// Frames that a source was sent, as far as it gives room for them.
+/// Frames that were sent to a source, up to the credit that it grants.
 #[derive(Default)]
 pub(super) struct Heard {
     pub(super) room: usize,
     pub(super) frames: Vec<Frame>,
-    /// Longest body that room was asked for.
+    /// Longest body for which credit was requested.
     pub(super) longest: usize,
 }
 
-/// A source that gives room for a frame when the test says so.
+/// A source that grants credit for a frame when the test allows it.
 #[derive(Clone)]
 pub(super) struct Ear(Arc<Mutex<Heard>>);
 
@@ -37,7 +37,7 @@ impl Ear {
         })))
     }
 
-    /// Its way of being told, in frames with bodies of at most `max_body` bytes.
+    /// Its sending end, for frames with bodies of at most `max_body` bytes.
     pub(super) fn mouth(&self, max_body: usize) -> Box<Mouth> {
         Box::new(Mouth {
             to: self.clone(),
@@ -75,7 +75,7 @@ impl Outbound for Mouth {
     }
 }
 
-/// What a source is told, frame by frame or many at once: reports have no token.
+/// The completions in the frames, single or combined: reports have no token.
 pub(super) fn told(frames: &[Frame]) -> Vec<Said> {
     let one = |(header, body): &Frame| match header.kind {
         Kind::Completions => completions(body),

@@ -47,7 +47,7 @@ impl Bare {
         self.send(target, value, Header::new(Kind::Batch, 0, 0), &body);
     }
 
-    /// Reads everything that was said.
+    /// Receives all completions.
     fn hear(&mut self, heard: &mut Vec<Said>) {
         while let Some(arrived) = self.0.rx.peek().unwrap() {
             let mut body = Vec::new();
@@ -129,7 +129,7 @@ fn who_does_not_read_waits_and_nobody_else() {
         target.disarm();
         assert_eq!(target.poll(&mut value), 0);
 
-        // It reads, bit by bit, and a sync behind the batch says when all of it was run.
+        // The source reads in small steps; a sync after the batch reports that all of it was run.
         let mut heard = Vec::new();
         let mut sent = false;
         let last = |heard: &[Said]| heard.last().is_some_and(|(_, token, _)| *token == u64::MAX);
@@ -194,7 +194,7 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
             ran.contains(&1) && ran.iter().all(|&ran| ran <= 128),
             "{transport}: {ran:?}"
         );
-        // Its source leaves. What it had sent is run all the same.
+        // Its source closes. The target still runs what the source had sent.
         drop(many);
         while target.connections() > 1 {
             target.poll(&mut value);

@@ -79,8 +79,8 @@ fn deal(frames: Vec<Frame>, way: &Way) -> Became {
         ear.heard().room = given;
         let done = bench.turn(&mut looked).unwrap();
         assert!(done <= 64 + 1, "a turn has its end: {done}");
-        // Room was given in vain: nothing is left.
-        // Through, or without room: nothing happens before the source does something.
+        // If credit was granted and not used, nothing is left. Finished or without credit, nothing happens until the
+        // source acts.
         assert!(done > 0 || ear.heard().room > 0 || looked.is_quiet());
         if done > 0 {
             idle = 0;
@@ -195,7 +195,7 @@ fn entries_mean_what_frames_mean() {
     }
 }
 
-/// A target's answer to frames that come behind those that install.
+/// A target's answer to frames that follow the installing ones.
 fn answer(frames: Vec<Frame>) -> (Result<(), String>, u64, Vec<Said>) {
     let ear = Ear::new(usize::MAX);
     let mouth = ear.mouth(1 << 16);
@@ -228,7 +228,7 @@ fn what_stands_before_a_cut_is_run_and_told() {
     let whole = batch(entries);
     for len in 0..=whole.len() {
         let frame = (Header::new(Kind::Batch, 0, 0), whole[..len].to_vec());
-        // Nothing behind it is looked at.
+        // The target processes no frame after it.
         let behind = (Header::new(Kind::Exec, ADD, 5), number.to_vec());
         let (ended, value, told) = answer(vec![frame, behind]);
         let count = ends.iter().filter(|&&end| end <= len).count() - 1;
