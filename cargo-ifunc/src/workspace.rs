@@ -210,7 +210,8 @@ fn depends_on(package: &Package, name: &str) -> bool {
 }
 
 fn holds_ifuncs(package: &Package) -> bool {
-    depends_on(package, "ifunc") && !depends_on(package, "ifunc-rt") && package.name.as_str() != "ifunc-rt"
+    let is_own = ifunc_build::is_own_crate(&package.name);
+    !is_own && depends_on(package, "ifunc") && !depends_on(package, "ifunc-rt")
 }
 
 fn is_host(package: &Package) -> bool {

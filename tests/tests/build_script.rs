@@ -203,7 +203,7 @@ fn one_file_is_all_there_is() {
     );
     let text = refused(&mut carried.cargo(&build));
     assert!(
-        text.contains("`ifunc-rt` is not an ifunc package: it is the runtime"),
+        text.contains("`ifunc-rt` is not an ifunc package: it is a crate of the runtime"),
         "{text}"
     );
     carried.write(

@@ -7,17 +7,8 @@ use cargo_metadata::{CrateType, DependencyKind, Metadata, MetadataCommand, Packa
 
 use crate::needed;
 use crate::shared_library::io;
-use crate::{BuildError, BuildOptions, Cpu};
+use crate::{BuildError, BuildOptions, Cpu, is_own_crate};
 
-/// Crates of this project: they depend on `ifunc` and hold no ifuncs.
-const OWN: [&str; 6] = [
-    "ifunc",
-    "ifunc-abi",
-    "ifunc-macros",
-    "ifunc-rt",
-    "ifunc-build",
-    "cargo-ifunc",
-];
 /// What a panicking ifunc may report.
 const PANIC_POLICIES: [&str; 3] = ["message", "location", "minimal"];
 
@@ -203,8 +194,7 @@ fn ifunc_package(package: &cargo_metadata::Package) -> Result<Option<Package>, B
         })
     });
     let Some(library) = library else { return Ok(None) };
-    let own = OWN.contains(&package.name.as_str());
-    if own || !depends_on("ifunc") || depends_on("ifunc-rt") {
+    if is_own_crate(&package.name) || !depends_on("ifunc") || depends_on("ifunc-rt") {
         return Ok(None);
     }
     let table = &package.metadata["ifunc"];

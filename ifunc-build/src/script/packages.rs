@@ -7,6 +7,7 @@ use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Pack
 
 use super::ScriptError;
 use super::environment::Environment;
+use crate::is_own_crate;
 
 /// Ifunc packages of one workspace, which are built together.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Found {
         match () {
             () if !self.package.targets.iter().any(is_library) => Some("it has no library"),
             // The runtime depends on `ifunc` for the handle types.
-            () if *self.package.name == "ifunc-rt" => Some("it is the runtime"),
+            () if is_own_crate(&self.package.name) => Some("it is a crate of the runtime"),
             () if depends_on("ifunc-rt") => Some("it depends on `ifunc-rt`"),
             () if !depends_on("ifunc") => Some("it does not depend on `ifunc`"),
             () => None,
