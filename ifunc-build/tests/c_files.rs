@@ -196,11 +196,11 @@ fn flags_that_no_level_covers_are_refused() {
     };
     says(
         &["-DX", "-maes"],
-        &["`-maes` lets", "__AES__", "`-march=x86-64` is"],
+        &["`-maes` enables", "__AES__", "`-march=x86-64` is"],
     );
     says(
         &["-march=haswell"],
-        &["`-march=haswell` lets", "__RDRND__", "`-march=x86-64-v3` is"],
+        &["`-march=haswell` enables", "__RDRND__", "`-march=x86-64-v3` is"],
     );
     says(
         &["-march=x86-64-v4", "-mavx512vnni"],
