@@ -426,7 +426,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
             ..
         } = submission;
         let is_installed = self.handles[handle as usize].installed == self.generation;
-        if !(is_installed && self.attention.is_none()) && !self.prepare(tx, submission)? {
+        let needs_preparing = !is_installed || !self.attention.is_none();
+        if needs_preparing && !self.prepare(tx, submission)? {
             return Err(NotSent::Blocked);
         }
         if bound > tx.max_body() {

@@ -115,11 +115,11 @@ pub(crate) fn run(
             .iter()
             .filter(|source| all || ALWAYS.contains(&&*source.name))
             .collect();
-        for (source, built) in chosen.iter().zip(build_all(&chosen, &setting, places, host)) {
+        for (source, built) in chosen.iter().zip(build_all(&chosen, setting, places, host)) {
             let (built, direct) = match built {
                 Ok(built) => built,
                 Err(error) => {
-                    report.line(&source.name, &source.features, &setting, None, Err(error));
+                    report.line(&source.name, &source.features, setting, None, Err(error));
                     continue;
                 }
             };
@@ -127,7 +127,7 @@ pub(crate) fn run(
             for built in &built {
                 let expected = call(&direct, &built.name, inputs)?;
                 let result = rust::compare(built, inputs, &expected, remote);
-                report.line(&built.name, &source.features, &setting, Some(built), result);
+                report.line(&built.name, &source.features, setting, Some(built), result);
             }
         }
     }

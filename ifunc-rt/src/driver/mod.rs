@@ -11,7 +11,7 @@
 //!   [guard](wake::WakeGuard) there is.
 //! * **How long a waiter polls** before it parks: [`Backoff`](backoff::Backoff).
 //!
-//! A [thread](wait) waits by itself, a [future](future) through the thread that polls for futures ([`background`]) or through
+//! A [thread](wait) waits by itself, a [future] through the thread that polls for futures ([`background`]) or through
 //! the application's [event loop](event_loop). Another thread sends open batches in [time](timer).
 
 mod background;

@@ -2,7 +2,7 @@
 //!
 //! Over shared memory a whole frame costs some ten nanoseconds, of which calls through a vtable would be half. So code
 //! that handles frames is compiled twice: for shared memory, and for all other transports behind one boxed type.
-//! [`with_end!`] and [`with_link!`] choose the copy.
+//! The macros `with_end` and `with_link` choose the copy.
 
 use ifunc_abi::frame::Header;
 use ifunc_proto::link;
