@@ -14,7 +14,7 @@ use crate::link::{LinkError, Outbound};
 const DETAIL: usize = 1024;
 
 /// Calls that may be under way in one direction of a link that carries invocations both ways. It bounds what
-/// [`Replies`] keeps while the send window is closed.
+/// the serving half keeps while the send window is closed.
 pub const DUPLEX_CALLS: usize = 64;
 
 /// Reports kept beyond that while the send window is closed. Later ones are dropped, as the peer drops those that nothing

@@ -43,6 +43,11 @@ pub mod failpoints {
     #[error("`{0}` is no failpoint; help: NAME, NAME:TIMES or NAME:TIMES:pass")]
     pub struct NoFailpoint(String);
 
+    /// Makes the failpoints of the protocol stop this process, too.
+    pub(crate) fn hook_protocol() {
+        ifunc_proto::set_failpoint_hook(reach);
+    }
+
     /// Arms the failpoints that `points` lists.
     ///
     /// # Errors

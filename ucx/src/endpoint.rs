@@ -15,7 +15,7 @@ use crate::shared::{Deferred, Shared, next_serial};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct EndpointOptions {
-    /// UCX watches the peer, and calls [`Handler::endpoint_failed`](crate::Handler::endpoint_failed) when it is gone. Both sides of
+    /// UCX watches the peer, and calls [`Handler::endpoint_failed`] when it is gone. Both sides of
     /// a connection should say the same. Over shared memory it needs `UCX_MM_ERROR_HANDLING=y`, without which UCX uses other
     /// transports.
     pub peer_failure: bool,

@@ -82,6 +82,8 @@ impl Connection {
             over = carried_by
         );
         tracing::info!(parent: &span, "source connected");
+        #[cfg(feature = "failpoints")]
+        crate::failpoint::failpoints::hook_protocol();
         let mut protocol = Protocol::new(Config {
             batch_size: 0,
             server: Some(ServerConfig {

@@ -83,6 +83,8 @@ impl Connection {
             doing: "making what threads of this process are woken by".into(),
             source,
         })?;
+        #[cfg(feature = "failpoints")]
+        crate::failpoint::failpoints::hook_protocol();
         let mut connection = Self {
             protocol: Protocol::new(ifunc_proto::Config {
                 batch_size: options.aggregation.bytes,
@@ -181,7 +183,7 @@ impl Connection {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
-            return Err(NotSent::Blocked);
+            return Err(self.not_linked(submission));
         };
         let result = with_link!(link, link => self.protocol.submit(link, submission, encode));
         if result.is_err() || self.protocol.needs_attention() {
@@ -200,7 +202,7 @@ impl Connection {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
-            return Err(NotSent::Blocked);
+            return Err(self.not_linked(submission));
         };
         let is_eager = self.batch.delay.is_zero();
         let mut encode = |memory: &mut [u8]| encode(memory);
@@ -223,6 +225,18 @@ impl Connection {
             self.protocol.set_attention();
         }
         self.signals.admits(bytes)
+    }
+
+    /// Why a submission is not sent while there is no link: an earlier one did not end well, or it waits for another link.
+    #[cold]
+    fn not_linked(&mut self, submission: Submission) -> NotSent {
+        if submission.wants_completion {
+            return NotSent::Blocked;
+        }
+        match self.protocol.take_report() {
+            Some(report) => SubmitError::Earlier(Box::new(report)).into(),
+            None => NotSent::Blocked,
+        }
     }
 
     /// Reports to the driver after an attempt to send.
