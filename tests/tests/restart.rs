@@ -83,7 +83,15 @@ fn sources_that_are_killed_leave_nothing_and_harm_nobody() {
     let source = connect(&address);
     let add = source.register_path::<t_add>(library("t_add")).unwrap();
     add.call(&1).unwrap().wait().unwrap();
-    let before = target.holds();
+    // The target may still be closing a descriptor of the handshake: the state is taken once it stays the same.
+    let mut before = target.holds();
+    let mut unchanged = 0;
+    while unchanged < 20 {
+        add.call(&1).unwrap().wait().unwrap();
+        let now = target.holds();
+        unchanged = if now == before { unchanged + 1 } else { 0 };
+        before = now;
+    }
     for _ in 0..5 {
         let mut victim = Process::start(
             std::process::Command::new(env!("CARGO_BIN_EXE_e2e-flood"))
