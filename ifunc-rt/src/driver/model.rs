@@ -72,6 +72,7 @@ struct Connection {
     link: Arc<Link>,
     done: [bool; CALLS],
     waiters: [Ticket; CALLS],
+    received: u64,
     signals: Signals,
 }
 
@@ -92,7 +93,8 @@ impl Driven for Connection {
     fn poll(&mut self) {
         let answers: Vec<_> = self.link.answers.lock().unwrap().drain(..).collect();
         for call in answers {
-            self.signals.received();
+            self.received += 1;
+            self.signals.set_received(self.received);
             self.complete(call);
         }
     }
@@ -154,6 +156,7 @@ fn pair() -> (Arc<Link>, Arc<Source>) {
         link: Arc::clone(&link),
         done: [false; CALLS],
         waiters: [0; CALLS],
+        received: 0,
         signals: Signals::default(),
     };
     let config = Config {
