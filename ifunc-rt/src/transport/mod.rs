@@ -32,6 +32,7 @@ pub(crate) mod ucx;
 #[cfg(not(feature = "ucx"))]
 #[path = "without_ucx.rs"]
 pub(crate) mod ucx;
+mod window;
 pub(crate) mod worker_address;
 
 /// Makes this process a target at `address`.

@@ -5,21 +5,15 @@ use ifunc_abi::frame::{FrameFlags, INLINE, split_commit_word};
 use super::producer::footprint;
 use super::shared::Shared;
 use super::stream::Stream;
+use crate::transport::window::{Credits, ReceiveWindow};
 use crate::transport::{Body, Frame, Inbound, LinkError, Park, RingSize};
 
 /// The reading side of a ring.
 pub(crate) struct Consumer<S> {
     shared: S,
-    size: RingSize,
     held: Held,
-    /// Frames released.
-    taken: u64,
-    /// From this value of `taken` on the credits are published at once.
-    publish_at: u64,
-    /// Bytes of the data ring released.
-    cursor: u64,
-    /// The credits published last.
-    published: [u64; 2],
+    /// Frames and bytes of the data ring released.
+    window: ReceiveWindow,
     /// Why the ring cannot be read any more.
     broken: Option<&'static str>,
     stream: Stream,
@@ -49,52 +43,42 @@ impl<S: Shared> Consumer<S> {
     pub(in super::super) fn new(shared: S, size: RingSize) -> Self {
         Self {
             shared,
-            size,
             held: Held {
                 what: What::Nothing,
                 words: [0; 2],
                 len: 0,
             },
-            taken: 0,
-            publish_at: Self::lap(size.slots),
-            cursor: 0,
-            published: [0; 2],
+            window: ReceiveWindow::new(Credits::of(size, 1)),
             broken: None,
             stream: Stream::default(),
         }
     }
 
-    /// How many slots or bytes are released at most before the credits are published.
-    #[inline]
-    fn lap(size: u32) -> u64 {
-        (u64::from(size) / 4).max(1)
-    }
-
     #[inline(always)]
     fn slot(&self) -> usize {
-        (self.taken & u64::from(self.size.slots - 1)) as usize
+        (self.window.released().frames & (self.window.capacity().frames - 1)) as usize
     }
 
     /// Offset of the next body in the data ring.
     #[inline]
     fn data_at(&self) -> usize {
-        (self.cursor & u64::from(self.size.data - 1)) as usize
+        (self.window.released().data & (self.window.capacity().data - 1)) as usize
     }
 
     /// Sequence of the next frame.
     #[inline(always)]
     fn expected(&self) -> u32 {
-        (self.taken as u32).wrapping_add(1)
+        (self.window.released().frames as u32).wrapping_add(1)
     }
 
     /// What the frame of the last lap left as a sequence in the slot of the next one.
     #[inline]
     fn left(&self) -> u32 {
-        let slots = u64::from(self.size.slots);
-        if self.taken < slots {
+        let (taken, slots) = (self.window.released().frames, self.window.capacity().frames);
+        if taken < slots {
             0
         } else {
-            ((self.taken - slots) as u32).wrapping_add(1)
+            ((taken - slots) as u32).wrapping_add(1)
         }
     }
 
@@ -102,9 +86,10 @@ impl<S: Shared> Consumer<S> {
     /// has few slots.
     #[inline]
     fn has_more_than(&self, frames: u32) -> bool {
-        let far = (self.taken + u64::from(frames)) & u64::from(self.size.slots - 1);
+        let (taken, slots) = (self.window.released().frames, self.window.capacity().frames);
+        let far = (taken + u64::from(frames)) & (slots - 1);
         let (sequence, _) = split_commit_word(self.shared.load_commit(far as usize));
-        self.size.slots < 8 * frames || sequence == self.expected().wrapping_add(frames)
+        slots < 8 * u64::from(frames) || sequence == self.expected().wrapping_add(frames)
     }
 
     /// The next frame has not arrived. Its slot must be as the frame of the last lap left it.
@@ -127,7 +112,7 @@ impl<S: Shared> Consumer<S> {
 
     /// The frame in the slot of the next one, whose body does not lie in the slot.
     fn peek_data(&mut self, words: [u64; 2], len: usize) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        if len > self.size.max_body() {
+        if len as u64 > self.window.capacity().data / 2 {
             return Err(self.malformed("a body larger than a frame can have"));
         }
         self.shared.body_found(self.data_at(), len);
@@ -171,9 +156,7 @@ impl<S: Shared> Consumer<S> {
     }
 
     fn release_data(&mut self) {
-        self.taken += 1;
-        self.cursor += footprint(self.held.len);
-        if self.taken >= self.publish_at || self.cursor - self.published[1] >= Self::lap(self.size.data) {
+        if self.window.release(footprint(self.held.len)) {
             self.settle();
         }
     }
@@ -183,9 +166,7 @@ impl<S: Shared> Consumer<S> {
 impl<S> Consumer<S> {
     /// As if so many inline frames had passed.
     pub(super) fn skip(&mut self, frames: u64) {
-        self.taken = frames;
-        self.published[0] = frames;
-        self.publish_at = frames;
+        self.window.skip_to(Credits { frames, data: 0 });
     }
 }
 
@@ -223,8 +204,7 @@ impl<S: Shared> Inbound for Consumer<S> {
             What::Nothing | What::Violation => return,
             What::Data => self.release_data(),
             What::Inline => {
-                self.taken += 1;
-                if self.taken >= self.publish_at {
+                if self.window.release(0) {
                     self.settle();
                 }
             }
@@ -234,10 +214,8 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     #[inline]
     fn settle(&mut self) {
-        if self.published[0] != self.taken {
-            self.published = [self.taken, self.cursor];
-            self.publish_at = self.taken + Self::lap(self.size.slots);
-            self.shared.store_credits(self.published);
+        if let Some(Credits { frames, data }) = self.window.publish() {
+            self.shared.store_credits([frames, data]);
             self.shared.wake_peer();
         }
     }

@@ -3,18 +3,14 @@
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, commit_word};
 
 use super::shared::Shared;
+use crate::transport::window::{Credits, SendWindow};
 use crate::transport::{LinkError, Outbound, RingSize};
 
 /// The writing side of a ring.
 pub(crate) struct Producer<S> {
     shared: S,
-    size: RingSize,
-    /// Frames committed.
-    sent: u64,
-    /// Bytes of the data ring given to their bodies.
-    cursor: u64,
-    /// What `sent` and `cursor` may become, by the credits that were read and validated last.
-    limits: [u64; 2],
+    /// Frames committed, and bytes of the data ring given to their bodies.
+    window: SendWindow,
     reserved: Reserved,
     broken: Option<&'static str>,
 }
@@ -53,10 +49,7 @@ impl<S: Shared> Producer<S> {
     pub(in super::super) fn new(shared: S, size: RingSize) -> Self {
         Self {
             shared,
-            size,
-            sent: 0,
-            cursor: 0,
-            limits: [size.slots.into(), size.data.into()],
+            window: SendWindow::new(Credits::of(size, 1)),
             reserved: Reserved {
                 len: 0,
                 place: Place::None,
@@ -67,19 +60,13 @@ impl<S: Shared> Producer<S> {
 
     #[inline]
     fn slot(&self) -> usize {
-        (self.sent & u64::from(self.size.slots - 1)) as usize
+        (self.window.sent().frames & (self.window.capacity().frames - 1)) as usize
     }
 
     /// Offset of the next body in the data ring.
     #[inline]
     fn data_at(&self) -> usize {
-        (self.cursor & u64::from(self.size.data - 1)) as usize
-    }
-
-    /// Whether there is a slot and `bytes` of the data ring, by the credits read last.
-    #[inline]
-    fn has_credit(&self, bytes: u64) -> bool {
-        self.sent < self.limits[0] && (bytes == 0 || self.cursor + bytes <= self.limits[1])
+        (self.window.sent().data & (self.window.capacity().data - 1)) as usize
     }
 
     /// Whether there is a slot and `bytes` of the data ring, by the credits that the peer has returned by now.
@@ -92,14 +79,14 @@ impl<S: Shared> Producer<S> {
             return Err(LinkError::Closed);
         }
         self.read_credits()?;
-        Ok(self.has_credit(bytes))
+        Ok(self.window.has_credit(bytes))
     }
 
     /// Publishes the next frame, whose body lies where it should.
     #[inline(always)]
-    fn publish(&mut self, slot: usize, header: Header, len: usize) -> u32 {
-        self.sent += 1;
-        let sequence = self.sent as u32;
+    fn publish(&mut self, header: Header, len: usize, bytes: u64) -> u32 {
+        let slot = self.slot();
+        let sequence = self.window.send(bytes);
         self.shared.store_words(slot, header.words());
         failpoint!("transport.commit");
         self.shared.store_commit(slot, commit_word(sequence, len as u32));
@@ -127,9 +114,8 @@ impl<S: Shared> Producer<S> {
         let place = std::mem::replace(&mut self.reserved.place, Place::None);
         assert!(place != Place::None, "`reserve` comes before `commit`");
         let at = self.data_at();
-        self.cursor += footprint(len);
-        let sequence = self.publish(self.slot(), header, len);
-        let free = self.limits[1].saturating_sub(self.cursor);
+        let sequence = self.publish(header, len, footprint(len));
+        let free = self.window.left().data;
         self.shared.body_published(at, len, self.data_at(), free as usize);
         sequence
     }
@@ -139,24 +125,10 @@ impl<S: Shared> Producer<S> {
         if let Some(why) = self.broken {
             return Err(LinkError::Malformed(why));
         }
-        let [frames, bytes] = self.shared.load_credits();
-        let limits = [
-            frames.saturating_add(self.size.slots.into()),
-            bytes.saturating_add(self.size.data.into()),
-        ];
-        if frames > self.sent
-            || bytes > self.cursor
-            || limits[0] < self.limits[0]
-            || limits[1] < self.limits[1]
-        {
-            let why = "credits for frames that were never sent";
-            self.broken = Some(why);
-            // `reserve` finds no credit, and then the reason.
-            self.limits = [0; 2];
-            return Err(LinkError::Malformed(why));
-        }
-        self.limits = limits;
-        Ok(())
+        let [frames, data] = self.shared.load_credits();
+        self.window
+            .acknowledge(Credits { frames, data })
+            .map_err(|why| LinkError::Malformed(*self.broken.insert(why)))
     }
 }
 
@@ -164,21 +136,20 @@ impl<S: Shared> Producer<S> {
 impl<S> Producer<S> {
     /// As if so many inline frames had passed.
     pub(super) fn skip(&mut self, frames: u64) {
-        self.sent = frames;
-        self.limits[0] = frames + u64::from(self.size.slots);
+        self.window.skip_to(Credits { frames, data: 0 });
     }
 }
 
 impl<S: Shared> Outbound for Producer<S> {
     #[inline]
     fn max_body(&self) -> usize {
-        self.size.max_body()
+        self.window.capacity().data as usize / 2
     }
 
     #[inline(always)]
     fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
         assert!(
-            len <= self.size.max_body() && align <= BODY_ALIGN,
+            len <= self.max_body() && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
         let place = match (len <= INLINE, align <= INLINE_ALIGN) {
@@ -187,7 +158,7 @@ impl<S: Shared> Outbound for Producer<S> {
             (_, false) => Place::Data,
         };
         let bytes = if place == Place::Slot { 0 } else { footprint(len) };
-        let at_once = !self.shared.is_gone() && self.has_credit(bytes);
+        let at_once = !self.shared.is_gone() && self.window.has_credit(bytes);
         if !at_once && !self.await_credit(bytes)? {
             return Ok(None);
         }
@@ -213,16 +184,11 @@ impl<S: Shared> Outbound for Producer<S> {
         }
         self.reserved.place = Place::None;
         header.flags = header.flags.union(FrameFlags::INLINE);
-        self.publish(self.slot(), header, len)
+        self.publish(header, len, 0)
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {
         // The last credits of a peer that is gone are all that it will ever say.
-        let consumed = match self.read_credits() {
-            Ok(()) => self.limits[0] - u64::from(self.size.slots),
-            Err(_) => return true,
-        };
-        let behind = (self.sent as u32).wrapping_sub(sequence);
-        self.sent - u64::from(behind) > consumed
+        self.read_credits().is_err() || self.window.is_unconsumed(sequence)
     }
 }

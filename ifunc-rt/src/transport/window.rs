@@ -1,0 +1,302 @@
+//! The credits of one direction of a link.
+//!
+//! Both sides count frames, and the memory of their bodies, from the beginning of the connection. The receiver publishes
+//! what it released; the sender may have sent that much and one capacity more.
+
+use super::RingSize;
+
+/// Frames, and the memory of their bodies in a unit of the transport's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Credits {
+    pub(crate) frames: u64,
+    pub(crate) data: u64,
+}
+
+impl Credits {
+    /// Those of an unused ring, with `unit` bytes to a unit of data.
+    pub(crate) fn of(size: RingSize, unit: usize) -> Self {
+        Self {
+            frames: size.slots.into(),
+            data: (size.data as usize / unit) as u64,
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, data: u64) {
+        self.frames += 1;
+        self.data += data;
+    }
+}
+
+/// The sender's half of a direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendWindow {
+    capacity: Credits,
+    sent: Credits,
+    /// What `sent` may become.
+    limit: Credits,
+}
+
+impl SendWindow {
+    /// The window of a new connection.
+    pub(crate) fn new(capacity: Credits) -> Self {
+        Self {
+            capacity,
+            sent: Credits::default(),
+            limit: capacity,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> Credits {
+        self.capacity
+    }
+
+    /// What was sent since the connection began.
+    #[inline(always)]
+    pub(crate) fn sent(&self) -> Credits {
+        self.sent
+    }
+
+    /// Whether a frame may be sent whose body takes `data`.
+    #[inline(always)]
+    pub(crate) fn has_credit(&self, data: u64) -> bool {
+        self.sent.frames < self.limit.frames && (data == 0 || self.sent.data + data <= self.limit.data)
+    }
+
+    /// What may be sent now.
+    #[inline]
+    pub(crate) fn left(&self) -> Credits {
+        Credits {
+            frames: self.limit.frames.saturating_sub(self.sent.frames),
+            data: self.limit.data.saturating_sub(self.sent.data),
+        }
+    }
+
+    /// Counts a sent frame whose body takes `data`. Returns its sequence number.
+    #[inline(always)]
+    pub(crate) fn send(&mut self, data: u64) -> u32 {
+        self.sent.add(data);
+        self.sent.frames as u32
+    }
+
+    /// Whether the peer, as far as it has published, has not released this frame. It releases frames in order.
+    pub(crate) fn is_unconsumed(&self, sequence: u32) -> bool {
+        sequence.wrapping_sub(self.released().frames as u32) as i32 > 0
+    }
+
+    /// Takes what the peer published in order.
+    ///
+    /// # Errors
+    /// It is more than was sent, or less than the peer published before. Then the window stays closed.
+    pub(crate) fn acknowledge(&mut self, released: Credits) -> Result<(), &'static str> {
+        let known = self.released();
+        let is_possible = |released, known, sent| (known..=sent).contains(&released);
+        if !is_possible(released.frames, known.frames, self.sent.frames)
+            || !is_possible(released.data, known.data, self.sent.data)
+        {
+            self.limit = Credits::default();
+            return Err("credits for frames that were never sent");
+        }
+        self.limit = Credits {
+            frames: released.frames + self.capacity.frames,
+            data: released.data + self.capacity.data,
+        };
+        Ok(())
+    }
+
+    /// Takes the low halves of what the peer published. Messages may overtake each other: what is known already is ignored.
+    ///
+    /// # Errors
+    /// It is more than was sent.
+    pub(crate) fn acknowledge_low(&mut self, frames: u32, data: u32) -> Result<(), &'static str> {
+        let known = self.released();
+        let newest = |known: u64, low: u32| match low.wrapping_sub(known as u32) as i32 {
+            newer @ 1.. => known + newer as u64,
+            _ => known,
+        };
+        self.acknowledge(Credits {
+            frames: newest(known.frames, frames),
+            data: newest(known.data, data),
+        })
+    }
+
+    /// What the peer published.
+    fn released(&self) -> Credits {
+        Credits {
+            frames: self.limit.frames.wrapping_sub(self.capacity.frames),
+            data: self.limit.data.wrapping_sub(self.capacity.data),
+        }
+    }
+
+    /// As if all of this had been sent and released.
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, passed: Credits) {
+        self.sent = passed;
+        self.limit = Credits {
+            frames: passed.frames + self.capacity.frames,
+            data: passed.data + self.capacity.data,
+        };
+    }
+}
+
+/// The receiver's half of a direction.
+///
+/// It publishes every quarter of the capacity: often enough that the sender never waits for it, as a body is at most half of
+/// the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReceiveWindow {
+    capacity: Credits,
+    released: Credits,
+    published: Credits,
+    /// The values of `released` from which on it is published.
+    due: Credits,
+}
+
+impl ReceiveWindow {
+    /// The window of a new connection.
+    pub(crate) fn new(capacity: Credits) -> Self {
+        let mut window = Self {
+            capacity,
+            released: Credits::default(),
+            published: Credits::default(),
+            due: Credits::default(),
+        };
+        window.set_published();
+        window
+    }
+
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> Credits {
+        self.capacity
+    }
+
+    /// What was released since the connection began.
+    #[inline(always)]
+    pub(crate) fn released(&self) -> Credits {
+        self.released
+    }
+
+    /// Whether the peer had credits for all that it has sent since the connection began.
+    pub(crate) fn admits(&self, received: Credits) -> bool {
+        received.frames - self.published.frames <= self.capacity.frames
+            && received.data - self.published.data <= self.capacity.data
+    }
+
+    /// Counts a released frame whose body took `data`. Returns whether to publish now.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, data: u64) -> bool {
+        self.released.add(data);
+        self.released.frames >= self.due.frames || data > 0 && self.released.data >= self.due.data
+    }
+
+    /// What to publish. `None`: the peer knows it.
+    #[inline]
+    pub(crate) fn publish(&mut self) -> Option<Credits> {
+        (self.published.frames != self.released.frames).then(|| {
+            self.set_published();
+            self.released
+        })
+    }
+
+    #[inline(always)]
+    fn set_published(&mut self) {
+        self.published = self.released;
+        self.due = Credits {
+            frames: self.released.frames + (self.capacity.frames / 4).max(1),
+            data: self.released.data + (self.capacity.data / 4).max(1),
+        };
+    }
+
+    /// As if all of this had been received, released and published.
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, passed: Credits) {
+        self.released = passed;
+        self.set_published();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    fn capacity(frames: u64, data: u64) -> Credits {
+        Credits { frames, data }
+    }
+
+    #[test]
+    fn a_sender_within_its_credits_is_never_refused_and_never_stuck() {
+        let capacity = capacity(8, 1 << 10);
+        let (mut sender, mut receiver) = (SendWindow::new(capacity), ReceiveWindow::new(capacity));
+        // The low halves of both counters wrap.
+        let start = Credits {
+            frames: u64::from(u32::MAX) - 500,
+            data: u64::from(u32::MAX) - 100_000,
+        };
+        sender.skip_to(start);
+        receiver.skip_to(start);
+        let (mut held, mut received, mut data) = (VecDeque::new(), start, 1);
+        for round in 0..5000 {
+            // Up to half the data, in no period of a lap.
+            data = data * 31 % (capacity.data / 2 + 1);
+            while !sender.has_credit(data) {
+                let Some(data) = held.pop_front() else {
+                    panic!("stuck in round {round} with {data}");
+                };
+                if receiver.release(data) {
+                    let Credits { frames, data } = receiver.publish().unwrap();
+                    let older = sender.released();
+                    sender.acknowledge_low(frames as u32, data as u32).unwrap();
+                    assert_eq!(sender.released(), receiver.released());
+                    sender
+                        .acknowledge_low(older.frames as u32, older.data as u32)
+                        .unwrap();
+                    assert_eq!(sender.released(), receiver.released());
+                }
+            }
+            let left = sender.left();
+            assert!(left.frames > 0 && left.data >= data);
+            let sequence = sender.send(data);
+            assert!(sender.is_unconsumed(sequence));
+            assert!(!sender.is_unconsumed(sequence.wrapping_sub(9)));
+            received.add(data);
+            assert!(receiver.admits(received));
+            held.push_back(data);
+        }
+        assert_eq!(sender.sent(), received);
+    }
+
+    #[test]
+    fn frames_without_credit_are_not_admitted() {
+        let receiver = ReceiveWindow::new(capacity(2, 100));
+        assert!(receiver.admits(capacity(2, 100)));
+        assert!(!receiver.admits(capacity(3, 0)));
+        assert!(!receiver.admits(capacity(1, 101)));
+    }
+
+    #[test]
+    fn impossible_credits_close_the_window() {
+        for (frames, data) in [(2, 1), (1, 3), (0, 2)] {
+            let mut sender = SendWindow::new(capacity(8, 100));
+            sender.send(2);
+            assert!(sender.is_unconsumed(1));
+            sender.acknowledge(capacity(1, 2)).unwrap();
+            assert!(!sender.is_unconsumed(1));
+            assert!(sender.acknowledge(capacity(frames, data)).is_err());
+            assert!(!sender.has_credit(0) && sender.left() == Credits::default());
+        }
+    }
+
+    #[test]
+    fn nothing_is_published_twice() {
+        let mut receiver = ReceiveWindow::new(capacity(8, 100));
+        assert_eq!(receiver.publish(), None);
+        assert!(!receiver.release(0));
+        assert!(receiver.release(0), "a quarter of the frames");
+        assert_eq!(receiver.publish(), Some(capacity(2, 0)));
+        assert_eq!(receiver.publish(), None);
+        assert!(receiver.release(25), "a quarter of the data");
+    }
+}
