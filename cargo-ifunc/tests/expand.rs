@@ -5,6 +5,7 @@ mod common;
 use common::{TARGET, ifunc, ifunc_manifest, write};
 
 #[test]
+#[ignore = "nightly: compiles the SDK in two more ways"]
 fn both_views_and_single_items() {
     let folder = tempfile::tempdir().expect("folder");
     write(
