@@ -1,9 +1,64 @@
-//! Buffers of operations that end with a call of the handler.
+//! Buffers that belong to an operation while it is under way.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
-/// Alignment of every buffer.
+/// Alignment of every [`Buffer`].
 const ALIGN: usize = 64;
+
+/// What an operation that was [started](crate::Operations::start) reads or writes.
+#[derive(Debug)]
+pub enum Bytes {
+    /// On the heap, where moving the vector leaves them.
+    Owned(Vec<u8>),
+    /// Only to be read.
+    Static(&'static [u8]),
+}
+
+impl Bytes {
+    /// The bytes as a vector; a copy if they are static.
+    #[must_use]
+    #[inline]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Static(bytes) => bytes.to_vec(),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Static(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    #[inline]
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Owned(bytes)
+    }
+}
+
+impl From<&'static [u8]> for Bytes {
+    #[inline]
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::Static(bytes)
+    }
+}
+
+impl<const N: usize> From<&'static [u8; N]> for Bytes {
+    #[inline]
+    fn from(bytes: &'static [u8; N]) -> Self {
+        Self::Static(bytes)
+    }
+}
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -20,11 +75,11 @@ pub(crate) struct Node<T> {
     pub(crate) tag: T,
 }
 
-/// Bytes that begin at a multiple of 64, and a tag that says what they are used for.
+/// Bytes that begin at a multiple of 64, and a tag that states their use.
 pub struct Buffer<T>(Box<Node<T>>);
 
-/// An operation under way that ends with a call of [`Handler::completed`](crate::Handler::completed): the [`Buffer::id`] that it
-/// is called with.
+/// An operation under way that ends with a call of [`Handler::completed`](crate::Handler::completed): the [`Buffer::id`] of its
+/// buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationId(usize);
 
@@ -34,7 +89,7 @@ unsafe impl<T: Send> Send for Buffer<T> {}
 unsafe impl<T: Sync> Sync for Buffer<T> {}
 
 impl<T> Buffer<T> {
-    /// At least `len` bytes, all of them zero: as many as whole lines of 64 have.
+    /// At least `len` zero bytes: `len` rounded up to a multiple of 64.
     pub fn new(len: usize, tag: T) -> Self {
         Self(Box::new(Node {
             owner: std::ptr::null(),
@@ -45,44 +100,17 @@ impl<T> Buffer<T> {
         }))
     }
 
-    /// How many bytes there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.lines.len() * ALIGN
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.lines.is_empty()
-    }
-
-    /// The bytes.
-    #[must_use]
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the lines are initialised, and nothing but bytes.
-        unsafe { std::slice::from_raw_parts(self.0.lines.as_ptr().cast(), self.len()) }
-    }
-
-    /// The bytes, to be written.
-    #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.0.lines.as_mut_ptr().cast(), self.len()) }
-    }
-
     /// What the buffer is used for.
     pub fn tag(&self) -> &T {
         &self.0.tag
     }
 
-    /// What the buffer is used for, to be changed.
+    /// As [`tag`](Self::tag), to be changed.
     pub fn tag_mut(&mut self) -> &mut T {
         &mut self.0.tag
     }
 
-    /// By which an operation of this buffer is known. No two buffers that exist have the same.
+    /// The id of an operation with this buffer. No two buffers that exist have the same.
     #[must_use]
     pub fn id(&self) -> OperationId {
         OperationId(std::ptr::from_ref(&*self.0).addr())
@@ -102,14 +130,33 @@ impl<T> Buffer<T> {
     }
 }
 
+impl<T> Deref for Buffer<T> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the lines are initialised, and nothing but bytes.
+        unsafe { std::slice::from_raw_parts(self.0.lines.as_ptr().cast(), self.0.lines.len() * ALIGN) }
+    }
+}
+
+impl<T> DerefMut for Buffer<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.0.lines.len() * ALIGN;
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.0.lines.as_mut_ptr().cast(), len) }
+    }
+}
+
 impl<T> Node<T> {
-    /// Where the bytes begin, and how many there are.
+    /// Address and length of the bytes.
     ///
     /// # Safety
     /// The node is alive, and nothing has a reference to it.
     #[inline]
     pub(crate) unsafe fn memory(this: *mut Self) -> (*mut u8, usize) {
-        // SAFETY: the caller's promise. The reference ends here; what it leads to is elsewhere on the heap.
+        // SAFETY: the caller's promise. The reference ends here; the lines are elsewhere on the heap.
         let lines = unsafe { &mut (*this).lines };
         (lines.as_mut_ptr().cast(), lines.len() * ALIGN)
     }

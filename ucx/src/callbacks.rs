@@ -1,81 +1,20 @@
-//! What UCX calls. A callback that runs while the handler is called, because the handler began an operation, is delivered
-//! afterwards: the handler is not re-entered.
+//! The functions that UCX calls. A callback that runs while the handler is called, because the handler began an operation, is
+//! delivered afterwards: the handler is not re-entered.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use ucx_sys::{
-    UCP_AM_RECV_ATTR_FIELD_REPLY_EP, UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS,
-    UCS_OK, ucp_am_recv_param_t, ucp_conn_request_h, ucp_ep_h, ucp_tag_recv_info_t, ucs_status_t,
+    UCP_AM_RECV_ATTR_FLAG_DATA, UCS_INPROGRESS, UCS_OK, ucp_am_recv_param_t, ucp_conn_request_h, ucp_ep_h,
+    ucp_tag_recv_info_t, ucs_status_t,
 };
 
 use crate::buffer::{Buffer, Node};
 use crate::endpoint::EndpointId;
-use crate::handler::{Callback, Handler};
+use crate::handler::Handler;
 use crate::inner::{Inner, Registration};
 use crate::listener::ConnectionRequest;
-use crate::message::{CONSUMED, Message};
-
-/// Something that happened while the handler was called.
-pub(crate) enum Late<T> {
-    Message {
-        id: u16,
-        header: Vec<u8>,
-        /// Copied, or what a message is fetched by.
-        data: Result<Vec<u8>, (*mut c_void, usize)>,
-        reply: ucp_ep_h,
-        attributes: u64,
-    },
-    Completed(Buffer<T>, ucs_status_t),
-    Failed(ucp_ep_h, ucs_status_t),
-    Requested(ConnectionRequest),
-}
-
-impl<T: Send + 'static> Late<T> {
-    pub(crate) fn deliver<H: Handler<Tag = T>>(self, inner: &Inner<H>, handler: &mut H) {
-        let callback = &mut Callback::new(inner);
-        match self {
-            Self::Message {
-                id,
-                header,
-                data,
-                reply,
-                attributes,
-            } => {
-                let (data, len) = match &data {
-                    Ok(bytes) => (bytes.as_ptr().cast_mut().cast(), bytes.len()),
-                    Err(fetchable) => *fetchable,
-                };
-                let mut verdict = CONSUMED;
-                let message = Message {
-                    id,
-                    worker: inner.shared.serial,
-                    header: header.as_ptr(),
-                    header_len: header.len(),
-                    data,
-                    len,
-                    attributes,
-                    reply,
-                    verdict: &mut verdict,
-                    bytes: PhantomData,
-                };
-                let is_rendezvous = message.is_rendezvous();
-                handler.message(callback, message);
-                if is_rendezvous && verdict == CONSUMED {
-                    // SAFETY: kept by the callback, and not taken by the handler: this is its last use.
-                    unsafe { inner.ucx().ucp_am_data_release(inner.raw, data) };
-                }
-            }
-            Self::Completed(buffer, status) => handler.completed(callback, buffer, inner.result(status)),
-            Self::Failed(ep, status) => {
-                if let Some(id) = EndpointId::new(ep) {
-                    handler.endpoint_failed(id, inner.ucx().status(status));
-                }
-            }
-            Self::Requested(request) => handler.connection_requested(request),
-        }
-    }
-}
+use crate::message::Message;
 
 /// `ucp_am_recv_callback_t`.
 ///
@@ -89,78 +28,74 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
     len: usize,
     param: *const ucp_am_recv_param_t,
 ) -> ucs_status_t {
-    // SAFETY: the registration lives as long as the worker that calls back, and is referred to mutably by nothing; so does what
-    // it leads to. The parameters are readable during the call.
+    // SAFETY: the registration lives as long as the worker that calls back, and is referred to mutably by nothing; so does the
+    // worker. The parameters are readable during the call.
     let (registration, param) = unsafe { (&*arg.cast::<Registration<H>>(), &*param) };
     // SAFETY: as above.
     let inner = unsafe { &*registration.inner };
     let _gate = inner.gate();
-    let id = registration.number as u16;
+    let mut verdict = UCS_OK;
+    let message = Message {
+        id: registration.number as u16,
+        worker: inner.shared.serial,
+        header: header.cast(),
+        header_len,
+        data,
+        len,
+        attributes: param.recv_attr,
+        reply: param.reply_ep,
+        verdict: &mut verdict,
+        bytes: PhantomData,
+    };
     if inner.is_entered() {
-        // SAFETY: the header is readable for its length, and so are data that need not be fetched.
-        return unsafe { message_late(inner, id, header, header_len, data, len, param) };
+        return message_late(inner, &message);
     }
-    let mut verdict = CONSUMED;
-    inner.enter(|handler, callback| {
-        let message = Message {
-            id,
-            worker: inner.shared.serial,
-            header: header.cast(),
-            header_len,
-            data,
-            len,
-            attributes: param.recv_attr,
-            reply: param.reply_ep,
-            verdict: &mut verdict,
-            bytes: PhantomData,
-        };
-        handler.message(callback, message);
-    });
+    inner.enter(|handler, callback| handler.message(callback, message));
     verdict
 }
 
-/// # Safety
-/// As for [`on_message`].
+/// Delivers a message after the call of the handler: a copy of what need not be fetched.
 #[cold]
-unsafe fn message_late<H: Handler>(
-    inner: &Inner<H>,
-    id: u16,
-    header: *const c_void,
-    header_len: usize,
-    data: *mut c_void,
-    len: usize,
-    param: &ucp_am_recv_param_t,
-) -> ucs_status_t {
-    if inner.closed.get() {
-        return UCS_OK;
+fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_status_t {
+    let mut header = vec![0; message.header_len];
+    message.copy_header(&mut header);
+    let (id, len, data, reply) = (message.id, message.len, message.data, message.reply);
+    let is_rendezvous = message.is_rendezvous();
+    let mut copy = vec![0; if is_rendezvous { 0 } else { len }];
+    if !is_rendezvous {
+        message.copy_to(&mut copy);
     }
-    let copy = |from: *const c_void, len: usize| {
-        let mut bytes = vec![0; len];
-        if len > 0 {
-            // SAFETY: readable for its length by the caller's promise, and copied without a reference to it.
-            unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), bytes.as_mut_ptr(), len) };
+    // A copy cannot be kept.
+    let attributes = message.attributes & !u64::from(UCP_AM_RECV_ATTR_FLAG_DATA);
+    inner.deliver(move |inner, handler| {
+        let mut verdict = UCS_OK;
+        let message = Message {
+            id,
+            worker: inner.shared.serial,
+            header: header.as_ptr(),
+            header_len: header.len(),
+            data: if is_rendezvous {
+                data
+            } else {
+                copy.as_mut_ptr().cast()
+            },
+            len,
+            attributes,
+            reply,
+            verdict: &mut verdict,
+            bytes: PhantomData,
+        };
+        handler.message(&mut inner.callback(), message);
+        if is_rendezvous && verdict == UCS_OK {
+            // The handler did not take the data that UCX keeps for it.
+            inner.release(inner.shared.serial, data);
         }
-        bytes
-    };
-    let is_rendezvous = param.recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-    let (data, verdict) = if is_rendezvous {
-        (Err((data, len)), UCS_INPROGRESS)
-    } else {
-        (Ok(copy(data, len)), UCS_OK)
-    };
-    inner.late.borrow_mut().push(Late::Message {
-        id,
-        header: copy(header, header_len),
-        data,
-        reply: if param.recv_attr & u64::from(UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 {
-            param.reply_ep
-        } else {
-            std::ptr::null_mut()
-        },
-        // A copy cannot be kept.
-        attributes: param.recv_attr & !u64::from(UCP_AM_RECV_ATTR_FLAG_DATA),
     });
-    verdict
+    if is_rendezvous && !inner.closed.get() {
+        UCS_INPROGRESS
+    } else {
+        UCS_OK
+    }
 }
 
 /// `ucp_send_nbx_callback_t`.
@@ -219,21 +154,15 @@ unsafe fn completed<H: Handler>(request: *mut c_void, status: ucs_status_t, node
         inner.unlink(node);
         Buffer::from_raw(node)
     };
-    if inner.orphaned.get() {
-        drop(buffer);
-        let is_last = inner.is_last();
-        drop(gate);
-        if is_last {
-            // SAFETY: from a box that was given up when the worker was; no operation is under way, and the worker does not call
-            // back for messages any more. UCX runs one callback of a worker at a time.
-            drop(unsafe { Box::from_raw(owner.cast_mut()) });
-        }
-    } else if inner.is_entered() {
-        if !inner.closed.get() {
-            inner.late.borrow_mut().push(Late::Completed(buffer, status));
-        }
-    } else {
-        inner.enter(|handler, callback| handler.completed(callback, buffer, inner.result(status)));
+    inner.deliver(move |inner, handler| {
+        handler.completed(&mut inner.callback(), buffer, inner.check(status));
+    });
+    let is_last = inner.orphaned.get() && inner.is_last();
+    drop(gate);
+    if is_last {
+        // SAFETY: from a box that was given up when the worker was; no operation is under way, and the worker does not call
+        // back for messages any more. UCX runs one callback of a worker at a time.
+        drop(unsafe { Box::from_raw(owner.cast_mut()) });
     }
 }
 
@@ -245,11 +174,8 @@ pub(crate) unsafe extern "C" fn on_failure<H: Handler>(arg: *mut c_void, ep: ucp
     // SAFETY: the worker's, which is alive, and referred to mutably by nothing.
     let inner = unsafe { &*arg.cast::<Inner<H>>() };
     let _gate = inner.gate();
-    let failed = Late::Failed(ep, status);
-    if inner.is_entered() {
-        inner.late.borrow_mut().push(failed);
-    } else if !inner.orphaned.get() {
-        inner.enter(|handler, _| failed.deliver(inner, handler));
+    if let Some(id) = EndpointId::new(ep) {
+        inner.deliver(move |inner, handler| handler.endpoint_failed(id, inner.ucx().status(status)));
     }
 }
 
@@ -257,20 +183,16 @@ pub(crate) unsafe extern "C" fn on_failure<H: Handler>(arg: *mut c_void, ep: ucp
 ///
 /// # Safety
 /// Called by UCX, with a registration of a worker that is alive as `arg`.
-pub(crate) unsafe extern "C" fn on_connection<H: Handler>(request: ucp_conn_request_h, arg: *mut c_void) {
+pub(crate) unsafe extern "C" fn on_connection<H: Handler>(raw: ucp_conn_request_h, arg: *mut c_void) {
     // SAFETY: as for `on_message`.
     let registration = unsafe { &*arg.cast::<Registration<H>>() };
     // SAFETY: as above.
     let inner = unsafe { &*registration.inner };
     let _gate = inner.gate();
-    let requested = Late::Requested(ConnectionRequest {
+    let request = ConnectionRequest {
         worker: inner.shared.serial,
         listener: registration.number,
-        raw: request,
-    });
-    if inner.is_entered() {
-        inner.late.borrow_mut().push(requested);
-    } else {
-        inner.enter(|handler, _| requested.deliver(inner, handler));
-    }
+        raw,
+    };
+    inner.deliver(move |_, handler| handler.connection_requested(request));
 }

@@ -1,49 +1,48 @@
-//! Endpoints: the ways to other workers.
+//! Endpoints: routes to other workers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ucx_sys::{
-    UCP_EP_CLOSE_FLAG_FORCE, UCP_OP_ATTR_FIELD_FLAGS, UCS_PTR_IS_PTR, lanes, ucp_ep_h, ucp_request_param_t,
+    SockAddr, Status, UCP_EP_CLOSE_FLAG_FORCE, UCP_EP_PARAM_FIELD_CONN_REQUEST,
+    UCP_EP_PARAM_FIELD_ERR_HANDLER, UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE, UCP_EP_PARAM_FIELD_FLAGS,
+    UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, UCP_EP_PARAM_FIELD_SOCK_ADDR, UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+    UCP_ERR_HANDLING_MODE_NONE, UCP_ERR_HANDLING_MODE_PEER, UCP_OP_ATTR_FIELD_FLAGS, UCS_PTR_IS_PTR, lanes,
+    ucp_ep_h, ucp_ep_params_t, ucp_err_handler_t, ucp_request_param_t,
 };
 
+use crate::callbacks::on_failure;
 use crate::handler::Handler;
 use crate::inner::Inner;
+use crate::listener::ConnectionRequest;
 use crate::raw;
 use crate::shared::{Deferred, Shared, next_serial};
+use crate::worker::{Mode, Worker};
 
-/// How an endpoint is made.
+/// Whether UCX detects that the peer of an endpoint is gone. Both sides of a connection should say the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use]
-pub struct EndpointOptions {
-    /// UCX watches the peer, and calls [`Handler::endpoint_failed`] when it is gone. Both sides of
-    /// a connection should say the same. Over shared memory it needs `UCX_MM_ERROR_HANDLING=y`, without which UCX uses other
+pub enum ErrorMode {
+    /// It does not.
+    #[default]
+    None,
+    /// UCX calls [`Handler::endpoint_failed`]. Over shared memory it needs `UCX_MM_ERROR_HANDLING=y`, without which UCX uses other
     /// transports.
-    pub peer_failure: bool,
+    Peer,
 }
 
-impl EndpointOptions {
-    /// Whether UCX watches the peer.
-    pub fn peer_failure(mut self, yes: bool) -> Self {
-        self.peer_failure = yes;
-        self
-    }
-}
-
-/// A way to another worker. When it is dropped, its worker closes it by force, at its next progress; see also
-/// [`Outgoing::Close`](crate::Outgoing::Close).
+/// A route to another worker. When it is dropped, its worker closes it by force, at its next progress; see also
+/// [`Operation::Close`](crate::Operation::Close).
 #[derive(Debug)]
 pub struct Endpoint {
     raw: ucp_ep_h,
     /// Of no other endpoint, unlike the handle.
     pub(crate) serial: u64,
-    /// The worker's.
-    pub(crate) worker: u64,
     /// The endpoint is closed when it is dropped.
     is_owned: bool,
     shared: Arc<Shared>,
 }
 
-/// What UCX knows an endpoint by. The next one may have it when an endpoint was closed.
+/// UCX's name for an endpoint. The next endpoint may get the id of one that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(usize);
 
@@ -54,7 +53,7 @@ unsafe impl Sync for Endpoint {}
 
 impl EndpointId {
     pub(crate) fn new(raw: ucp_ep_h) -> Option<Self> {
-        (!raw.is_null()).then(|| Self(raw.expose_provenance()))
+        (!raw.is_null()).then(|| Self::of_raw(raw))
     }
 
     /// Of UCX's own handle.
@@ -62,28 +61,21 @@ impl EndpointId {
     pub fn of_raw(raw: raw::ucp_ep_h) -> Self {
         Self(raw.expose_provenance())
     }
-
-    /// UCX's own handle.
-    #[must_use]
-    pub fn as_raw(self) -> raw::ucp_ep_h {
-        std::ptr::with_exposed_provenance_mut(self.0)
-    }
 }
 
 impl Endpoint {
     /// # Safety
     /// The endpoint is of this worker, and alive as long as it is used. If it is owned, nothing else closes it.
-    pub(crate) unsafe fn new<H: Handler>(inner: &Inner<H>, raw: ucp_ep_h, is_owned: bool) -> Self {
+    unsafe fn new<H: Handler>(inner: &Inner<H>, raw: ucp_ep_h, is_owned: bool) -> Self {
         Self {
             raw,
             serial: next_serial(),
-            worker: inner.shared.serial,
             is_owned,
             shared: Arc::clone(&inner.shared),
         }
     }
 
-    /// What UCX knows it by.
+    /// UCX's name for it.
     #[must_use]
     pub fn id(&self) -> EndpointId {
         EndpointId::of_raw(self.raw)
@@ -98,23 +90,13 @@ impl Endpoint {
     /// The handle, for use with the worker.
     #[inline]
     pub(crate) fn of<H: Handler>(&self, inner: &Inner<H>) -> ucp_ep_h {
-        assert!(
-            self.worker == inner.shared.serial,
-            "an endpoint is used with another worker than its own"
-        );
+        inner.check_owner("an endpoint is", self.shared.serial);
         self.raw
     }
 
     /// The handle, to be closed; `None` if it is not this value's to close.
     pub(crate) fn take(mut self) -> Option<ucp_ep_h> {
         std::mem::take(&mut self.is_owned).then_some(self.raw)
-    }
-
-    /// The transports and devices that carry it, such as `sysv/memory`, by UCX's own account.
-    pub(crate) fn lanes<H: Handler>(&self, inner: &Inner<H>) -> Vec<String> {
-        let ep = self.of(inner);
-        // SAFETY: the endpoint is alive, and the caller has its worker's token.
-        lanes(&unsafe { inner.ucx().endpoint_info(ep) })
     }
 }
 
@@ -142,5 +124,109 @@ impl<H: Handler> Inner<H> {
                 self.ucx().ucp_request_free(request);
             }
         }
+    }
+}
+
+impl<H: Handler, M: Mode> Worker<H, M> {
+    /// An endpoint to a [`Listener`](crate::Listener).
+    ///
+    /// # Errors
+    /// UCX has no transport that connects to addresses of sockets.
+    pub fn connect(&mut self, to: SocketAddr, errors: ErrorMode) -> Result<Endpoint, Status> {
+        let address = SockAddr::new(to);
+        let params = ucp_ep_params_t {
+            field_mask: u64::from(UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR),
+            flags: UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+            sockaddr: address.as_ucs(),
+            ..ucp_ep_params_t::default()
+        };
+        // SAFETY: the address lives during the call.
+        unsafe { self.endpoint(params, errors) }
+    }
+
+    /// An endpoint to the worker of this [address](Self::address).
+    ///
+    /// # Errors
+    /// No transport leads there.
+    ///
+    /// # Safety
+    /// The bytes are the address of a worker, as UCX returned it: UCX does not validate them.
+    pub unsafe fn connect_to_worker(
+        &mut self,
+        address: &[u8],
+        errors: ErrorMode,
+    ) -> Result<Endpoint, Status> {
+        let params = ucp_ep_params_t {
+            field_mask: u64::from(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS),
+            address: address.as_ptr().cast(),
+            ..ucp_ep_params_t::default()
+        };
+        // SAFETY: the address lives during the call, and is one by the caller's promise.
+        unsafe { self.endpoint(params, errors) }
+    }
+
+    /// An endpoint to a peer that connects.
+    ///
+    /// # Errors
+    /// The peer is gone, or the listener is.
+    pub fn accept(&mut self, request: ConnectionRequest, errors: ErrorMode) -> Result<Endpoint, Status> {
+        self.listener_of(&request)?;
+        let params = ucp_ep_params_t {
+            field_mask: u64::from(UCP_EP_PARAM_FIELD_CONN_REQUEST),
+            conn_request: request.raw,
+            ..ucp_ep_params_t::default()
+        };
+        // SAFETY: the request is used up here, and its listener is alive by the check above.
+        unsafe { self.endpoint(params, errors) }
+    }
+
+    /// # Safety
+    /// The parameters are as their mask says.
+    unsafe fn endpoint(
+        &mut self,
+        mut params: ucp_ep_params_t,
+        errors: ErrorMode,
+    ) -> Result<Endpoint, Status> {
+        let inner = self.inner();
+        inner.is_open()?;
+        params.field_mask |= u64::from(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE);
+        params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
+        if errors == ErrorMode::Peer {
+            params.field_mask |= u64::from(UCP_EP_PARAM_FIELD_ERR_HANDLER);
+            params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+            params.err_handler = ucp_err_handler_t {
+                cb: Some(on_failure::<H>),
+                arg: self.inner.as_ptr().cast(),
+            };
+        }
+        let (ucx, mut ep) = (inner.ucx(), std::ptr::null_mut());
+        // SAFETY: the worker is alive and this thread's; the parameters are by the caller's promise.
+        ucx.check(unsafe { ucx.ucp_ep_create(inner.raw, &raw const params, &raw mut ep) })?;
+        inner.endpoints.set(inner.endpoints.get() + 1);
+        // SAFETY: made above, and closed by nothing else.
+        Ok(unsafe { Endpoint::new(inner, ep, true) })
+    }
+
+    /// An endpoint that something else owns, and that is not closed when it is dropped.
+    ///
+    /// # Safety
+    /// The endpoint is of this worker, and alive as long as the result is used.
+    pub unsafe fn borrow_endpoint(&self, endpoint: EndpointId) -> Endpoint {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Endpoint::new(
+                self.inner(),
+                std::ptr::with_exposed_provenance_mut(endpoint.0),
+                false,
+            )
+        }
+    }
+
+    /// The transports and devices that carry an endpoint, such as `sysv/memory`, by UCX's own account.
+    #[must_use]
+    pub fn lanes(&self, endpoint: &Endpoint) -> Vec<String> {
+        let ep = endpoint.of(self.inner());
+        // SAFETY: the endpoint is alive, and the caller has its worker's token.
+        lanes(&unsafe { self.inner().ucx().endpoint_info(ep) })
     }
 }

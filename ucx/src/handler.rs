@@ -34,7 +34,7 @@ pub trait Handler: Sized + 'static {
         let _ = (worker, buffer, result);
     }
 
-    /// The peer of an endpoint is gone. The endpoint is of no more use; drop or [close](crate::Outgoing::Close) it.
+    /// The peer of an endpoint is gone. The endpoint is of no more use; drop or [close](crate::Operation::Close) it.
     fn endpoint_failed(&mut self, endpoint: EndpointId, why: Status) {
         let _ = (endpoint, why);
     }

@@ -1,4 +1,4 @@
-//! What UCX's callbacks have the address of: a worker, its handler, and what is under way.
+//! A worker, its handler and its operations under way, at the address that UCX's callbacks have.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -13,9 +13,12 @@ use ucx_sys::{
 };
 
 use crate::buffer::{Buffer, Node};
-use crate::callbacks::Late;
 use crate::handler::{Callback, Handler};
+use crate::operation::Held;
 use crate::shared::{Deferred, Shared};
+
+/// An event that occurred while the handler was called.
+type Late<H> = Box<dyn FnOnce(&Inner<H>, &mut H)>;
 
 /// A worker. On the heap, and by its address alone: UCX has that, too.
 pub(crate) struct Inner<H: Handler> {
@@ -27,8 +30,7 @@ pub(crate) struct Inner<H: Handler> {
     handler: UnsafeCell<H>,
     /// The handler is called.
     entered: Cell<bool>,
-    /// What happened while the handler was called, by what it did.
-    pub(crate) late: RefCell<Vec<Late<H::Tag>>>,
+    late: RefCell<Vec<Late<H>>>,
     panic: RefCell<Option<Box<dyn Any + Send>>>,
     has_panicked: AtomicBool,
     /// Operations under way: how many, and the first of them.
@@ -48,7 +50,7 @@ pub(crate) struct Inner<H: Handler> {
     /// Keys of peers' memory: UCX wants them back before the worker ends.
     pub(crate) keys: RefCell<Vec<ucp_rkey_h>>,
     /// Requests that were dropped while they were under way.
-    requests: RefCell<Vec<(*mut c_void, Box<dyn Send>)>>,
+    requests: RefCell<Vec<(*mut c_void, Held)>>,
 }
 
 /// A listener, and the argument of its callback.
@@ -95,7 +97,7 @@ impl<H: Handler> Inner<H> {
         self.gate.is_some()
     }
 
-    /// What UCX would say of a worker that is not used any more.
+    /// UCX's status for the use of a worker that is closed.
     #[inline]
     pub(crate) fn is_open(&self) -> Result<(), Status> {
         if self.closed.get() {
@@ -127,8 +129,22 @@ impl<H: Handler> Inner<H> {
         self.entered.set(true);
     }
 
-    /// Calls the handler, and then with what happened meanwhile. A panic is kept for [`resume`](Self::resume): it must not unwind
-    /// into UCX. Called by callbacks behind the gate while the handler [is not called](Self::is_entered).
+    /// Delivers an event to the handler: now, or after the call of the handler that this one occurs in. Called by callbacks that
+    /// passed the gate.
+    pub(crate) fn deliver(&self, event: impl FnOnce(&Self, &mut H) + 'static) {
+        if !self.entered.get() {
+            self.enter(|handler, _| event(self, handler));
+        } else if !self.closed.get() {
+            self.late.borrow_mut().push(Box::new(event));
+        }
+    }
+
+    pub(crate) fn callback(&self) -> Callback<'_, H> {
+        Callback::new(self)
+    }
+
+    /// Calls the handler, and then delivers the events that occurred meanwhile. A panic is kept for [`resume`](Self::resume): it
+    /// must not unwind into UCX. Called by callbacks that passed the gate, while the handler [is not called](Self::is_entered).
     #[inline]
     pub(crate) fn enter(&self, call: impl FnOnce(&mut H, &mut Callback<'_, H>)) {
         self.entered.set(true);
@@ -136,9 +152,11 @@ impl<H: Handler> Inner<H> {
             // SAFETY: `entered` was not set, and every other reference to the handler borrows the worker, which is in use by the
             // call of UCX that runs this; or it holds the gate, which this thread has.
             let handler = unsafe { &mut *self.handler.get() };
-            call(handler, &mut Callback::new(self));
-            if !self.late.borrow().is_empty() {
-                self.run_late(handler);
+            call(handler, &mut self.callback());
+            while !self.late.borrow().is_empty() {
+                for event in self.late.take() {
+                    event(self, handler);
+                }
             }
         }));
         if let Err(panic) = result {
@@ -146,15 +164,6 @@ impl<H: Handler> Inner<H> {
             self.has_panicked.store(true, Ordering::Relaxed);
         }
         self.entered.set(false);
-    }
-
-    #[cold]
-    fn run_late(&self, handler: &mut H) {
-        let mut late = std::collections::VecDeque::from(self.late.take());
-        while let Some(event) = late.pop_front() {
-            event.deliver(self, handler);
-            late.extend(self.late.take());
-        }
     }
 
     /// Goes on with a panic of the handler's, on the thread that uses the worker.
@@ -233,7 +242,11 @@ impl<H: Handler> Inner<H> {
             match what {
                 Deferred::Endpoint(ep) => self.drop_endpoint(ep),
                 Deferred::Listener(serial) => self.drop_listener(serial),
-                Deferred::Key(key) => self.drop_key(key),
+                Deferred::Key(key) => {
+                    self.keys.borrow_mut().retain(|&known| known != key);
+                    // SAFETY: unpacked by this worker, and used for the last time.
+                    unsafe { self.ucx().ucp_rkey_destroy(key) };
+                }
                 // SAFETY: mapped in this worker's context, and used for the last time.
                 Deferred::Memory(handle) => unsafe {
                     self.ucx().ucp_mem_unmap(self.shared.context, handle);
@@ -255,7 +268,7 @@ impl<H: Handler> Inner<H> {
     }
 
     /// Gives the requests up that were dropped while they were under way, whose buffers UCX may use until the worker ends.
-    pub(crate) fn take_requests(&self) -> Vec<Box<dyn Send>> {
+    pub(crate) fn take_requests(&self) -> Vec<Held> {
         let requests = self.requests.take().into_iter().map(|(request, buffer)| {
             // SAFETY: a request of this worker that was not freed, and used for the last time.
             unsafe { self.ucx().ucp_request_free(request) };
@@ -279,12 +292,6 @@ impl<H: Handler> Inner<H> {
         drop(registration);
     }
 
-    pub(crate) fn drop_key(&self, key: ucp_rkey_h) {
-        self.keys.borrow_mut().retain(|&known| known != key);
-        // SAFETY: unpacked by this worker, and used for the last time.
-        unsafe { self.ucx().ucp_rkey_destroy(key) };
-    }
-
     /// Frees the buffers of operations that a worker had under way which is gone.
     ///
     /// # Safety
@@ -302,9 +309,34 @@ impl<H: Handler> Inner<H> {
         self.under_way.set(0);
     }
 
-    /// What an operation that ended says.
     #[inline]
-    pub(crate) fn result(&self, status: ucs_status_t) -> Result<(), Status> {
+    pub(crate) fn check(&self, status: ucs_status_t) -> Result<(), Status> {
         self.ucx().check(status)
+    }
+
+    /// Gives the data of a message back to UCX.
+    #[inline]
+    pub(crate) fn release(&self, worker: u64, data: *mut c_void) {
+        self.check_owner("data of a message are", worker);
+        if !self.closed.get() {
+            // SAFETY: of a message that this worker's callback kept, and used for the last time.
+            unsafe { self.ucx().ucp_am_data_release(self.raw, data) };
+        }
+    }
+
+    /// # Panics
+    /// If `what` belongs to another worker.
+    #[inline]
+    pub(crate) fn check_owner(&self, what: &str, worker: u64) {
+        let is_own = worker == self.shared.serial;
+        assert!(is_own, "{what} used with another worker than its own");
+    }
+
+    /// Destroys the keys of peers' memory: before the worker ends, or is left.
+    pub(crate) fn drop_keys(&self) {
+        for key in self.keys.take() {
+            // SAFETY: unpacked by this worker, and used for the last time.
+            unsafe { self.ucx().ucp_rkey_destroy(key) };
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! UCX is found at run time ([`Library::load`]); nothing has to be installed to build this crate.
 //!
 //! ```
-//! use ucx::{Features, Handler, Library, Message, Operations, Outgoing, Worker};
+//! use ucx::{Features, Handler, Library, Message, Operation, Operations, Worker};
 //!
 //! /// What this program does with its messages.
 //! #[derive(Default)]
@@ -20,12 +20,12 @@
 //! # let Ok(_) = Library::load() else { return Ok(()) };
 //! let ucx = Library::load()?;
 //! let context = ucx.context(&ucx.config()?, Features::AM)?;
-//! let mut worker: Worker<Last> = context.worker(&Default::default(), Last::default())?;
+//! let mut worker: Worker<Last> = context.worker(Last::default())?;
 //! worker.receive(5)?;
 //! // SAFETY: the address is that of a worker of this process.
 //! let endpoint = unsafe { worker.connect_to_worker(&worker.address()?, Default::default())? };
-//! let message = Outgoing::Message { endpoint: &endpoint, id: 5, header: 0..0, data: 0..5, flags: Default::default() };
-//! let sent = worker.start(message, b"hello").map_err(|failed| failed.status)?;
+//! let message = Operation::Message { endpoint: &endpoint, id: 5, header: 0..0, data: 0..5, flags: Default::default() };
+//! let sent = worker.start(message, b"hello")?;
 //! while worker.handler().0.is_empty() {
 //!     worker.progress();
 //! }
@@ -80,20 +80,16 @@
 //!
 //! | UCX | this crate |
 //! |---|---|
-//! | an operation that completes at once returns no request and calls no callback | [`Started::Done`], [`Posted::Done`] |
-//! | data may be unaligned unless [`WorkerOptions::am_alignment`] is set | [`Message::is_aligned`] |
+//! | an operation that completes at once returns no request and calls no callback | [`Begun::Done`] |
+//! | data may be unaligned unless [`Context::am_alignment`] is set | [`Message::is_aligned`] |
 //! | callbacks run while a worker is destroyed | the handler is not called any more |
 //! | a message to the own worker arrives inside of the call that sends it | the handler is called then, or after the callback that sent it |
 //! | signal handlers are installed when UCX is loaded | put back by [`ucx_sys`] |
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod attach;
 mod buffer;
-mod bytes;
 mod callbacks;
-mod config;
-mod context;
 mod endpoint;
 mod handler;
 mod inner;
@@ -102,24 +98,18 @@ mod listener;
 mod memory;
 mod message;
 mod operation;
-mod request;
 mod shared;
 mod worker;
 
-pub use attach::Attributes;
-pub use buffer::{Buffer, OperationId};
-pub use bytes::{StableBytes, StableBytesMut};
-pub use config::Config;
-pub use context::{Context, Features};
-pub use endpoint::{Endpoint, EndpointId, EndpointOptions};
+pub use buffer::{Buffer, Bytes, OperationId};
+pub use endpoint::{Endpoint, EndpointId, ErrorMode};
 pub use handler::{Callback, Handler, HandlerGuard};
-pub use library::{Error, Library};
+pub use library::{Config, Context, Error, Features, Library};
 pub use listener::{ConnectionRequest, Listener};
 pub use memory::{Memory, RemoteMemory};
 pub use message::{Kept, Message, Rendezvous};
-pub use operation::{Failed, Flags, Incoming, Operation, Operations, Outgoing, Posted, Started};
-pub use request::Request;
-pub use worker::{Mode, Multi, Serialized, Single, Worker, WorkerOptions};
+pub use operation::{Begun, Flags, Operation, Operations, Posted, Request, Started};
+pub use worker::{Attributes, Mode, Multi, Serialized, Single, Worker};
 
 pub use ucx_sys::{LoadError, Status, Version};
 

@@ -13,14 +13,14 @@ use ucx_sys::{
 
 use crate::endpoint::Endpoint;
 use crate::handler::Handler;
-use crate::inner::Inner;
-use crate::library::Error;
+use crate::library::{Error, check};
 use crate::shared::{Deferred, Shared};
+use crate::worker::{Mode, Worker};
 
 /// Alignment that every memory has.
 const ALIGN: usize = 64;
-/// What UCX may read after a key: it is not told how long a key is, and reads for each of at most 64 memory domains a length of
-/// one byte and as many bytes.
+/// Bytes that UCX may read after a key, whose length it does not get: for each of at most 64 memory domains a length of one byte
+/// and as many bytes.
 const KEY_PADDING: usize = 64 * 512;
 
 /// Memory that UCX allocated, and that peers with its [key](Self::key) reach. A peer may write it at any time: this side
@@ -40,9 +40,13 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-impl Memory {
-    /// Over shared memory only what UCX allocates itself is written without a system call.
-    pub(crate) fn allocate<H: Handler>(inner: &Inner<H>, len: usize) -> Result<Self, Error> {
+impl<H: Handler, M: Mode> Worker<H, M> {
+    /// Memory that peers reach. Over shared memory only what UCX allocates itself is written without a system call.
+    ///
+    /// # Errors
+    /// UCX has none.
+    pub fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        let inner = self.inner();
         let (ucx, context) = (inner.ucx(), inner.shared.context);
         if inner.is_attached() {
             return Err(Error {
@@ -59,9 +63,8 @@ impl Memory {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the context is alive; the parameters are as their mask says.
         let status = unsafe { ucx.ucp_mem_map(context, &raw const params, &raw mut handle) };
-        ucx.check(status)
-            .map_err(Error::doing("asking UCX for memory that peers reach"))?;
-        let mut memory = Self {
+        check(ucx, status, "asking UCX for memory that peers reach")?;
+        let mut memory = Memory {
             handle,
             base: NonNull::dangling(),
             len,
@@ -74,22 +77,18 @@ impl Memory {
         };
         // SAFETY: the memory is mapped; the fields of the mask are written.
         let status = unsafe { ucx.ucp_mem_query(handle, &raw mut attr) };
-        ucx.check(status)
-            .map_err(Error::doing("asking UCX where its memory is"))?;
-        memory.base = match NonNull::new(attr.address.cast()) {
-            Some(base) if attr.length >= len && attr.address.addr().is_multiple_of(ALIGN) => base,
-            _ => {
-                return Err(Error {
-                    doing: "asking UCX for memory that peers reach: it is too short, or not aligned",
-                    status: ucx.status(UCS_ERR_NO_MEMORY),
-                });
-            }
-        };
+        check(ucx, status, "asking UCX where its memory is")?;
+        let fits = attr.length >= len && attr.address.addr().is_multiple_of(ALIGN);
+        memory.base = NonNull::new(attr.address.cast())
+            .filter(|_| fits)
+            .ok_or_else(|| Error {
+                doing: "asking UCX for memory that peers reach: it is too short, or not aligned",
+                status: ucx.status(UCS_ERR_NO_MEMORY),
+            })?;
         let (mut key, mut key_len): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
         // SAFETY: context and memory are alive; both results are written.
         let status = unsafe { ucx.ucp_rkey_pack(context, handle, &raw mut key, &raw mut key_len) };
-        ucx.check(status)
-            .map_err(Error::doing("asking UCX for the key of its memory"))?;
+        check(ucx, status, "asking UCX for the key of its memory")?;
         // SAFETY: UCX wrote a key of that length, which is copied and then released, once.
         unsafe {
             memory.key = std::slice::from_raw_parts(key.cast::<u8>(), key_len).to_vec();
@@ -98,6 +97,41 @@ impl Memory {
         Ok(memory)
     }
 
+    /// A peer's memory of `len` bytes at `address`, by its [key](Memory::key), for operations over `endpoint`.
+    ///
+    /// # Errors
+    /// No transport of the endpoint reaches it.
+    ///
+    /// # Safety
+    /// Key, address and length are those of a [`Memory`] of the peer's that exists: UCX does not validate them.
+    pub unsafe fn unpack(
+        &mut self,
+        endpoint: &Endpoint,
+        key: &[u8],
+        address: u64,
+        len: usize,
+    ) -> Result<RemoteMemory, Error> {
+        let inner = self.inner();
+        let (ucx, ep) = (inner.ucx(), endpoint.of(inner));
+        let mut padded = key.to_vec();
+        padded.resize(key.len() + KEY_PADDING, 0);
+        let mut key = std::ptr::null_mut();
+        // SAFETY: the endpoint is alive; the key is one by the caller's promise, and the bytes that UCX may read after it are there.
+        let status = unsafe { ucx.ucp_ep_rkey_unpack(ep, padded.as_ptr().cast(), &raw mut key) };
+        // Where it fails UCX leaves a key that it has freed.
+        check(ucx, status, "taking the key of a peer's memory")?;
+        inner.keys.borrow_mut().push(key);
+        Ok(RemoteMemory {
+            key,
+            address,
+            len,
+            endpoint: endpoint.serial,
+            shared: Arc::clone(&inner.shared),
+        })
+    }
+}
+
+impl Memory {
     /// Where it begins: at a multiple of 64.
     #[must_use]
     #[inline]
@@ -167,53 +201,6 @@ unsafe impl Send for RemoteMemory {}
 unsafe impl Sync for RemoteMemory {}
 
 impl RemoteMemory {
-    /// # Safety
-    /// As [`Worker::unpack`](crate::Worker::unpack) has it.
-    pub(crate) unsafe fn unpack<H: Handler>(
-        inner: &Inner<H>,
-        endpoint: &Endpoint,
-        key: &[u8],
-        address: u64,
-        len: usize,
-    ) -> Result<Self, Error> {
-        let ep = endpoint.of(inner);
-        let mut padded = Vec::with_capacity(key.len() + KEY_PADDING);
-        padded.extend_from_slice(key);
-        padded.resize(key.len() + KEY_PADDING, 0);
-        let mut unpacked = std::ptr::null_mut();
-        // SAFETY: the endpoint is alive; the key is one by the caller's promise, and what UCX may read after it is there.
-        let status = unsafe {
-            inner
-                .ucx()
-                .ucp_ep_rkey_unpack(ep, padded.as_ptr().cast(), &raw mut unpacked)
-        };
-        // Where it fails UCX leaves a key in `unpacked` that it has freed.
-        inner
-            .ucx()
-            .check(status)
-            .map_err(Error::doing("taking the key of a peer's memory"))?;
-        inner.keys.borrow_mut().push(unpacked);
-        Ok(Self {
-            key: unpacked,
-            address,
-            len,
-            endpoint: endpoint.serial,
-            shared: Arc::clone(&inner.shared),
-        })
-    }
-
-    /// How many bytes there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The key, and the address of `len` bytes at `offset`, for an operation over `endpoint`.
     #[inline]
     pub(crate) fn at(&self, endpoint: &Endpoint, offset: usize, len: usize) -> (ucp_rkey_h, u64) {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use ucx_sys::{
     UCP_AM_RECV_ATTR_FIELD_REPLY_EP, UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS,
-    UCS_OK, ucp_ep_h, ucs_status_t,
+    ucp_ep_h, ucs_status_t,
 };
 
 use crate::endpoint::EndpointId;
@@ -23,7 +23,7 @@ pub struct Message<'a> {
     pub(crate) len: usize,
     pub(crate) attributes: u64,
     pub(crate) reply: ucp_ep_h,
-    /// What UCX is told: whether the data stay.
+    /// The callback's result: whether the data stay.
     pub(crate) verdict: &'a mut ucs_status_t,
     pub(crate) bytes: PhantomData<&'a [u8]>,
 }
@@ -37,8 +37,8 @@ pub struct Kept {
     len: usize,
 }
 
-/// Data of a message that are still the sender's. [`Incoming::Fetch`](crate::Incoming::Fetch) gets them;
-/// [`discard`](crate::Operations::discard) does without.
+/// Data of a message that are still the sender's. [`Operation::Fetch`](crate::Operation::Fetch) gets them;
+/// [`discard`](crate::Operations::discard) leaves them.
 #[derive(Debug)]
 #[must_use = "the sender waits until the data are fetched or discarded"]
 pub struct Rendezvous {
@@ -117,10 +117,7 @@ impl Message<'_> {
         self.data.addr().is_multiple_of(align)
     }
 
-    /// Copies the beginning of the data.
-    ///
-    /// # Panics
-    /// If they are shorter than `to`, or [have to be fetched](Self::is_rendezvous).
+    /// As [`copy_from`](Self::copy_from), from the beginning.
     #[inline]
     pub fn copy_to(&self, to: &mut [u8]) {
         self.copy_from(0, to);
@@ -169,12 +166,11 @@ impl Message<'_> {
         if !self.has(UCP_AM_RECV_ATTR_FLAG_DATA) || self.is_rendezvous() {
             return Err(self);
         }
+        let Self {
+            worker, data, len, ..
+        } = self;
         *self.verdict = UCS_INPROGRESS;
-        Ok(Kept {
-            worker: self.worker,
-            data: self.data,
-            len: self.len,
-        })
+        Ok(Kept { worker, data, len })
     }
 
     /// The data, to be fetched.
@@ -186,12 +182,11 @@ impl Message<'_> {
         if !self.is_rendezvous() {
             return Err(self);
         }
+        let Self {
+            worker, data, len, ..
+        } = self;
         *self.verdict = UCS_INPROGRESS;
-        Ok(Rendezvous {
-            worker: self.worker,
-            data: self.data,
-            len: self.len,
-        })
+        Ok(Rendezvous { worker, data, len })
     }
 }
 
@@ -240,6 +235,3 @@ unsafe fn copy(from: *const u8, to: &mut [u8]) {
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
     }
 }
-
-/// What UCX is told of data that the handler did not take.
-pub(crate) const CONSUMED: ucs_status_t = UCS_OK;

@@ -1,32 +1,32 @@
-//! What a worker can be told to do, and how it is begun.
+//! The operations of a worker, how one begins, and the request of one that is under way.
 
-use std::fmt;
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::{BitOr, Range};
+use std::sync::Arc;
 
 use ucx_sys::{
     Status, UCP_AM_SEND_FLAG_EAGER, UCP_AM_SEND_FLAG_REPLY, UCP_ATOMIC_OP_ADD, UCP_EP_CLOSE_FLAG_FORCE,
     UCP_OP_ATTR_FIELD_CALLBACK, UCP_OP_ATTR_FIELD_DATATYPE, UCP_OP_ATTR_FIELD_FLAGS,
-    UCP_OP_ATTR_FIELD_USER_DATA, UCS_ERR_UNSUPPORTED, UCS_OK, UCS_PTR_IS_PTR, UCS_STATUS_PTR,
+    UCP_OP_ATTR_FIELD_USER_DATA, UCS_ERR_UNSUPPORTED, UCS_INPROGRESS, UCS_OK, UCS_PTR_IS_PTR, UCS_STATUS_PTR,
     ucp_dt_make_contig, ucp_request_param_t, ucp_request_param_t__bindgen_ty_1, ucs_status_ptr_t,
 };
 
-use crate::buffer::{Buffer, Node, OperationId};
-use crate::bytes::{StableBytes, StableBytesMut};
+use crate::buffer::{Buffer, Bytes, Node, OperationId};
 use crate::callbacks::{on_fetched, on_sent, on_tag_received};
 use crate::endpoint::Endpoint;
 use crate::handler::Handler;
 use crate::inner::Inner;
 use crate::memory::RemoteMemory;
 use crate::message::{Kept, Rendezvous};
-use crate::request::Request;
+use crate::shared::{Deferred, Shared};
 
 /// How an active message is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u32);
 
 impl Flags {
-    /// The receiver is told the endpoint that leads back: [`Message::sender`](crate::Message::sender).
+    /// The receiver gets the endpoint that leads back: [`Message::sender`](crate::Message::sender).
     pub const REPLY: Self = Self(UCP_AM_SEND_FLAG_REPLY);
     /// The data are sent with the message; the receiver does not fetch them.
     pub const EAGER: Self = Self(UCP_AM_SEND_FLAG_EAGER);
@@ -40,9 +40,9 @@ impl BitOr for Flags {
     }
 }
 
-/// An operation that reads its buffer, or has no use for one. Ranges are of the buffer.
+/// An operation of a worker. Ranges are of the buffer, which the operation reads, or [writes](Self::writes).
 #[derive(Debug)]
-pub enum Outgoing<'a> {
+pub enum Operation<'a> {
     /// Sends an active message.
     Message {
         /// To where.
@@ -56,13 +56,29 @@ pub enum Outgoing<'a> {
         /// How.
         flags: Flags,
     },
+    /// Fetches the data of an active message; as many as the range has.
+    Fetch {
+        /// The message.
+        message: Rendezvous,
+        /// Where they are put.
+        data: Range<usize>,
+    },
     /// Sends a message that the peer matches by its tag.
-    Tagged {
+    SendTagged {
         /// To where.
         endpoint: &'a Endpoint,
         /// The tag.
         tag: u64,
         /// The message.
+        data: Range<usize>,
+    },
+    /// Receives a message whose tag agrees with `tag` in the bits of `mask`.
+    ReceiveTagged {
+        /// The tag.
+        tag: u64,
+        /// The bits that matter.
+        mask: u64,
+        /// Where the message is put.
         data: Range<usize>,
     },
     /// Writes a peer's memory. The bytes land in any order; what follows a [fence](Operations::fence) lands later.
@@ -74,6 +90,17 @@ pub enum Outgoing<'a> {
         /// Where in the memory.
         offset: usize,
         /// What is written.
+        data: Range<usize>,
+    },
+    /// Reads a peer's memory.
+    Get {
+        /// From where.
+        endpoint: &'a Endpoint,
+        /// The memory.
+        memory: &'a RemoteMemory,
+        /// Where in the memory.
+        offset: usize,
+        /// Where it is put.
         data: Range<usize>,
     },
     /// Adds a word of 64 bits to one of a peer's memory.
@@ -89,113 +116,57 @@ pub enum Outgoing<'a> {
     },
     /// Ends when everything that was begun at an endpoint before has happened at the peer.
     Flush {
-        /// Which.
+        /// The endpoint.
         endpoint: &'a Endpoint,
     },
     /// As `Flush`, for all endpoints of the worker.
     FlushWorker,
     /// Closes an endpoint.
     Close {
-        /// Which.
+        /// The endpoint.
         endpoint: Endpoint,
         /// Without asking the peer; what was not sent is dropped.
         force: bool,
     },
 }
 
-/// An operation that writes its buffer. Ranges are of the buffer.
-#[derive(Debug)]
-pub enum Incoming<'a> {
-    /// Fetches the data of an active message; as many as the range has.
-    Fetch {
-        /// Whose data.
-        message: Rendezvous,
-        /// Where they are put.
-        data: Range<usize>,
-    },
-    /// Reads a peer's memory.
-    Get {
-        /// From where.
-        endpoint: &'a Endpoint,
-        /// The memory.
-        memory: &'a RemoteMemory,
-        /// Where in the memory.
-        offset: usize,
-        /// Where it is put.
-        data: Range<usize>,
-    },
-    /// Receives a message whose tag agrees with `tag` in the bits of `mask`.
-    Tagged {
-        /// The tag.
-        tag: u64,
-        /// The bits that matter.
-        mask: u64,
-        /// Where the message is put.
-        data: Range<usize>,
-    },
-}
-
-/// Any operation.
-#[derive(Debug)]
-pub enum Operation<'a> {
-    /// It reads its buffer.
-    Outgoing(Outgoing<'a>),
-    /// It writes its buffer.
-    Incoming(Incoming<'a>),
-}
-
-impl<'a> From<Outgoing<'a>> for Operation<'a> {
-    fn from(operation: Outgoing<'a>) -> Self {
-        Self::Outgoing(operation)
+impl Operation<'_> {
+    /// Whether it writes its buffer, and so cannot have static [`Bytes`].
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Fetch { .. } | Self::ReceiveTagged { .. } | Self::Get { .. }
+        )
     }
 }
 
-impl<'a> From<Incoming<'a>> for Operation<'a> {
-    fn from(operation: Incoming<'a>) -> Self {
-        Self::Incoming(operation)
-    }
-}
-
-/// An operation that was [started](Operations::start).
+/// An operation that has ended at once, with its buffer, or that is under way.
 #[derive(Debug)]
 #[must_use = "the buffer comes back with it"]
-pub enum Started<B: StableBytes> {
+pub enum Begun<B, U> {
     /// It has ended, and this is its buffer.
     Done(B),
     /// It is under way.
-    UnderWay(Request<B>),
+    UnderWay(U),
 }
 
-/// An operation that was [posted](Operations::post).
-#[derive(Debug)]
-#[must_use = "the buffer comes back with it"]
-pub enum Posted<T> {
-    /// It has ended, and this is its buffer. The handler is not called.
-    Done(Buffer<T>),
-    /// It is under way. The handler is called when it ends.
-    UnderWay(OperationId),
-}
+/// An operation that was [started](Operations::start): the program asks about it by its request.
+pub type Started = Begun<Bytes, Request>;
 
-/// An operation that did not begin, and its buffer.
-pub struct Failed<B> {
-    /// Why.
-    pub status: Status,
-    /// The buffer.
-    pub buffer: B,
-}
-
-impl<B> fmt::Debug for Failed<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failed")
-            .field("status", &self.status)
-            .finish_non_exhaustive()
-    }
-}
+/// An operation that was [posted](Operations::post): if it is under way, the handler is called when it ends.
+pub type Posted<T> = Begun<Buffer<T>, OperationId>;
 
 pub(crate) mod sealed {
     use super::{Handler, Inner};
 
-    /// What proves that this thread holds the worker.
+    /// `UCS_THREAD_MODE_…` of a worker.
+    pub trait Mode {
+        #[doc(hidden)]
+        const MODE: ucx_sys::ucs_thread_mode_t;
+    }
+
+    /// Proof that this thread holds the worker.
     pub trait Token<H: Handler> {
         #[doc(hidden)]
         #[expect(private_interfaces, reason = "the trait is sealed")]
@@ -215,26 +186,36 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
     ///
     /// # Errors
     /// UCX did not begin it.
-    #[inline]
-    fn start<B: StableBytes>(&mut self, operation: Outgoing<'_>, buffer: B) -> Result<Started<B>, Failed<B>> {
-        let (at, len) = (buffer.as_ptr().cast_mut(), buffer.len());
-        // SAFETY: the buffer is readable by the promise of its trait, and is not written.
-        unsafe { start(self, operation.into(), buffer, at, len) }
-    }
-
-    /// As [`start`](Self::start), of an operation that writes its buffer.
     ///
-    /// # Errors
-    /// UCX did not begin it.
+    /// # Panics
+    /// If the operation [writes](Operation::writes) and the bytes are static.
     #[inline]
-    fn start_receiving<B: StableBytesMut>(
-        &mut self,
-        operation: Incoming<'_>,
-        mut buffer: B,
-    ) -> Result<Started<B>, Failed<B>> {
-        let (at, len) = (buffer.as_mut_ptr(), buffer.len());
-        // SAFETY: the buffer is writable by the promise of its trait.
-        unsafe { start(self, operation.into(), buffer, at, len) }
+    fn start(&mut self, operation: Operation<'_>, bytes: impl Into<Bytes>) -> Result<Started, Status> {
+        let mut bytes = bytes.into();
+        let len = bytes.len();
+        let at = match &mut bytes {
+            Bytes::Owned(bytes) => bytes.as_mut_ptr(),
+            Bytes::Static(bytes) => {
+                assert!(!operation.writes(), "static bytes are to be written");
+                bytes.as_ptr().cast_mut()
+            }
+        };
+        may_begin(self)?;
+        let inner = self.inner();
+        let bytes = Held(MaybeUninit::new(bytes));
+        // SAFETY: the bytes stay where they are, and are the request's until the operation has ended, or it has ended here. They are
+        // writable if they are written.
+        let request = unsafe { issue(inner, operation, at, len, ucp_request_param_t::default()) };
+        inner.resume();
+        if UCS_PTR_IS_PTR(request) {
+            return Ok(Begun::UnderWay(Request {
+                raw: request,
+                bytes: Some(bytes),
+                shared: Arc::clone(&inner.shared),
+            }));
+        }
+        inner.ucx().check_ptr(request)?;
+        Ok(Begun::Done(bytes.take()))
     }
 
     /// Begins an operation that ends with a call of [`Handler::completed`].
@@ -242,28 +223,17 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
     /// # Errors
     /// UCX did not begin it.
     #[inline]
-    fn post<'a>(
-        &mut self,
-        operation: impl Into<Operation<'a>>,
-        buffer: Buffer<H::Tag>,
-    ) -> Result<Posted<H::Tag>, Failed<Buffer<H::Tag>>> {
-        let may_begin = self.may_begin();
+    fn post(&mut self, operation: Operation<'_>, buffer: Buffer<H::Tag>) -> Result<Posted<H::Tag>, Status> {
+        may_begin(self)?;
         let inner = self.inner();
-        if let Err(status) = may_begin_on(inner, may_begin) {
-            return Err(Failed { status, buffer });
-        }
-        let operation = operation.into();
-        let cb = match &operation {
-            Operation::Incoming(Incoming::Fetch { .. }) => ucp_request_param_t__bindgen_ty_1 {
-                recv_am: Some(on_fetched::<H>),
-            },
-            Operation::Incoming(Incoming::Tagged { .. }) => ucp_request_param_t__bindgen_ty_1 {
-                recv: Some(on_tag_received::<H>),
-            },
-            _ => ucp_request_param_t__bindgen_ty_1 {
-                send: Some(on_sent::<H>),
-            },
+        let mut cb = ucp_request_param_t__bindgen_ty_1 {
+            send: Some(on_sent::<H>),
         };
+        match &operation {
+            Operation::Fetch { .. } => cb.recv_am = Some(on_fetched::<H>),
+            Operation::ReceiveTagged { .. } => cb.recv = Some(on_tag_received::<H>),
+            _ => {}
+        }
         let id = buffer.id();
         let node: *mut Node<H::Tag> = buffer.into_raw();
         let params = ucp_request_param_t {
@@ -285,7 +255,7 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
             let request = issue(inner, operation, at, len, params);
             if UCS_PTR_IS_PTR(request) {
                 inner.resume();
-                return Ok(Posted::UnderWay(id));
+                return Ok(Begun::UnderWay(id));
             }
             {
                 let _gate = inner.gate();
@@ -293,14 +263,12 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
             }
             let buffer = Buffer::from_raw(node);
             inner.resume();
-            match inner.ucx().check_ptr(request) {
-                Ok(()) => Ok(Posted::Done(buffer)),
-                Err(status) => Err(Failed { status, buffer }),
-            }
+            inner.ucx().check_ptr(request)?;
+            Ok(Begun::Done(buffer))
         }
     }
 
-    /// What begins after this at an endpoint happens at the peer after what began before.
+    /// Orders operations of an endpoint: those that begin later happen at the peer after those that began before.
     ///
     /// # Errors
     /// UCX refused.
@@ -309,78 +277,35 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
         let inner = self.inner();
         inner.is_open()?;
         // SAFETY: the worker is alive, and this thread's by the token.
-        let status = unsafe { inner.ucx().ucp_worker_fence(inner.raw) };
-        inner.ucx().check(status)
+        inner.check(unsafe { inner.ucx().ucp_worker_fence(inner.raw) })
     }
 
     /// Gives the memory of a message back to UCX.
     #[inline]
     fn release(&mut self, kept: Kept) {
-        release_data(self.inner(), kept.worker, kept.data);
+        self.inner().release(kept.worker, kept.data);
     }
 
-    /// Does without the data of a message.
+    /// Leaves the data of a message unread.
     fn discard(&mut self, message: Rendezvous) {
-        release_data(self.inner(), message.worker, message.data);
+        self.inner().release(message.worker, message.data);
     }
 }
 
+/// Whether an operation may begin.
 #[inline]
-fn release_data<H: Handler>(inner: &Inner<H>, worker: u64, data: *mut std::ffi::c_void) {
-    assert!(
-        worker == inner.shared.serial,
-        "data are given back to another worker than their own"
-    );
-    if !inner.closed.get() {
-        // SAFETY: of a message that this worker's callback kept, and used for the last time.
-        unsafe { inner.ucx().ucp_am_data_release(inner.raw, data) };
+fn may_begin<H: Handler>(token: &(impl sealed::Token<H> + ?Sized)) -> Result<(), Status> {
+    if !token.may_begin() {
+        return Err(token.inner().ucx().status(UCS_ERR_UNSUPPORTED));
     }
-}
-
-#[inline]
-fn may_begin_on<H: Handler>(inner: &Inner<H>, may_begin: bool) -> Result<(), Status> {
-    if !may_begin {
-        return Err(inner.ucx().status(UCS_ERR_UNSUPPORTED));
-    }
-    inner.is_open()
-}
-
-/// # Safety
-/// The buffer's memory is `len` bytes at `at`, readable, and if the operation is incoming, writable.
-#[inline]
-unsafe fn start<H: Handler, B: StableBytes>(
-    token: &mut (impl sealed::Token<H> + ?Sized),
-    operation: Operation<'_>,
-    buffer: B,
-    at: *mut u8,
-    len: usize,
-) -> Result<Started<B>, Failed<B>> {
-    let may_begin = token.may_begin();
-    let inner = token.inner();
-    if let Err(status) = may_begin_on(inner, may_begin) {
-        return Err(Failed { status, buffer });
-    }
-    let buffer = MaybeUninit::new(buffer);
-    // SAFETY: the buffer is the request's until the operation has ended, or has ended here.
-    unsafe {
-        let request = issue(inner, operation, at, len, ucp_request_param_t::default());
-        inner.resume();
-        if UCS_PTR_IS_PTR(request) {
-            return Ok(Started::UnderWay(Request::new(request, buffer, &inner.shared)));
-        }
-        let buffer = buffer.assume_init();
-        match inner.ucx().check_ptr(request) {
-            Ok(()) => Ok(Started::Done(buffer)),
-            Err(status) => Err(Failed { status, buffer }),
-        }
-    }
+    token.inner().is_open()
 }
 
 /// Gives an operation to UCX.
 ///
 /// # Safety
-/// `len` bytes at `at` are readable, and if the operation is incoming, writable, until it has ended. The caller has the worker's
-/// token. What `params` says is as UCX wants it.
+/// `len` bytes at `at` are readable, and if the operation writes, writable, until it has ended. The caller has the worker's
+/// token. `params` has the callback and user data of the operation's kind, or none.
 #[inline]
 unsafe fn issue<H: Handler>(
     inner: &Inner<H>,
@@ -401,100 +326,166 @@ unsafe fn issue<H: Handler>(
     // in the buffer, by `part`. The rest is the caller's promise.
     unsafe {
         match operation {
-            Operation::Outgoing(Outgoing::Message {
+            Operation::Message {
                 endpoint,
                 id,
                 header,
                 data,
                 flags,
-            }) => {
+            } => {
                 let ep = endpoint.of(inner);
-                let ((header, header_len), (data, data_len)) = (part(header), part(data));
+                let ((header, header_len), (data, len)) = (part(header), part(data));
                 if flags != Flags::default() {
                     params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
                     params.flags = flags.0;
                 }
-                ucx.ucp_am_send_nbx(
-                    ep,
-                    id.into(),
-                    header.cast(),
-                    header_len,
-                    data.cast(),
-                    data_len,
-                    &raw const params,
-                )
+                let (id, header, data) = (id.into(), header.cast(), data.cast());
+                ucx.ucp_am_send_nbx(ep, id, header, header_len, data, len, &raw const params)
             }
-            Operation::Outgoing(Outgoing::Tagged { endpoint, tag, data }) => {
+            Operation::Fetch { message, data } => {
+                inner.check_owner("data of a message are", message.worker);
+                let (to, len) = part(data);
+                ucx.ucp_am_recv_data_nbx(worker, message.data, to.cast(), len, &raw const params)
+            }
+            Operation::SendTagged { endpoint, tag, data } => {
                 let (ep, (data, len)) = (endpoint.of(inner), part(data));
                 ucx.ucp_tag_send_nbx(ep, data.cast(), len, tag, &raw const params)
             }
-            Operation::Outgoing(Outgoing::Put {
+            Operation::ReceiveTagged { tag, mask, data } => {
+                let (to, len) = part(data);
+                ucx.ucp_tag_recv_nbx(worker, to.cast(), len, tag, mask, &raw const params)
+            }
+            Operation::Put {
                 endpoint,
                 memory,
                 offset,
                 data,
-            }) => {
+            } => {
                 let (ep, (data, len)) = (endpoint.of(inner), part(data));
                 let (key, to) = memory.at(endpoint, offset, len);
                 ucx.ucp_put_nbx(ep, data.cast(), len, to, key, &raw const params)
             }
-            Operation::Outgoing(Outgoing::Add {
+            Operation::Get {
+                endpoint,
+                memory,
+                offset,
+                data,
+            } => {
+                let (ep, (to, len)) = (endpoint.of(inner), part(data));
+                let (key, from) = memory.at(endpoint, offset, len);
+                ucx.ucp_get_nbx(ep, to.cast(), len, from, key, &raw const params)
+            }
+            Operation::Add {
                 endpoint,
                 memory,
                 offset,
                 operand,
-            }) => {
+            } => {
                 let (ep, (operand, len)) = (endpoint.of(inner), part(operand));
                 assert!(len == 8 && offset.is_multiple_of(8), "a word of 8 bytes is added");
                 let (key, to) = memory.at(endpoint, offset, len);
                 params.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
                 params.datatype = ucp_dt_make_contig(8);
-                ucx.ucp_atomic_op_nbx(
-                    ep,
-                    UCP_ATOMIC_OP_ADD,
-                    operand.cast(),
-                    1,
-                    to,
-                    key,
-                    &raw const params,
-                )
+                let operand = operand.cast();
+                ucx.ucp_atomic_op_nbx(ep, UCP_ATOMIC_OP_ADD, operand, 1, to, key, &raw const params)
             }
-            Operation::Outgoing(Outgoing::Flush { endpoint }) => {
-                ucx.ucp_ep_flush_nbx(endpoint.of(inner), &raw const params)
-            }
-            Operation::Outgoing(Outgoing::FlushWorker) => ucx.ucp_worker_flush_nbx(worker, &raw const params),
-            Operation::Outgoing(Outgoing::Close { endpoint, force }) => {
+            Operation::Flush { endpoint } => ucx.ucp_ep_flush_nbx(endpoint.of(inner), &raw const params),
+            Operation::FlushWorker => ucx.ucp_worker_flush_nbx(worker, &raw const params),
+            Operation::Close { endpoint, force } => {
                 endpoint.of(inner);
                 let Some(ep) = endpoint.take() else {
                     return UCS_STATUS_PTR(UCS_OK);
                 };
-                params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
                 inner.endpoints.set(inner.endpoints.get() - 1);
+                params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
                 params.flags = if force { UCP_EP_CLOSE_FLAG_FORCE } else { 0 };
                 ucx.ucp_ep_close_nbx(ep, &raw const params)
             }
-            Operation::Incoming(Incoming::Fetch { message, data }) => {
-                assert!(
-                    message.worker == inner.shared.serial,
-                    "data are fetched by another worker than their own"
-                );
-                let (to, len) = part(data);
-                ucx.ucp_am_recv_data_nbx(worker, message.data, to.cast(), len, &raw const params)
+        }
+    }
+}
+
+/// An operation that is under way, and the bytes that it uses. If it is dropped, the worker keeps the bytes until the operation
+/// has ended.
+#[derive(Debug)]
+#[must_use = "the bytes come back by `finish`"]
+pub struct Request {
+    raw: *mut c_void,
+    /// `None` once the request is finished.
+    bytes: Option<Held>,
+    shared: Arc<Shared>,
+}
+
+/// Bytes that UCX may use. In `MaybeUninit` the compiler assumes nothing about what they contain.
+#[derive(Debug)]
+pub(crate) struct Held(MaybeUninit<Bytes>);
+
+impl Held {
+    #[inline]
+    fn take(self) -> Bytes {
+        let held = std::mem::ManuallyDrop::new(self);
+        // SAFETY: initialised, and not dropped.
+        unsafe { held.0.assume_init_read() }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: initialised, and dropped once.
+        unsafe { self.0.assume_init_drop() };
+    }
+}
+
+// SAFETY: the handle is used with the token of its worker alone.
+unsafe impl Send for Request {}
+
+impl Request {
+    /// What UCX has it as, for the worker that it is of.
+    fn status<H: Handler>(&self, inner: &Inner<H>) -> i8 {
+        inner.check_owner("a request is", self.shared.serial);
+        // SAFETY: a request of this worker that was not freed, by the check above.
+        unsafe { inner.ucx().ucp_request_check_status(self.raw) }
+    }
+
+    /// Whether the operation has ended.
+    #[inline]
+    pub fn is_done<H: Handler>(&self, worker: &impl Operations<H>) -> bool {
+        self.status(worker.inner()) != UCS_INPROGRESS
+    }
+
+    /// The bytes, and the result of the operation.
+    ///
+    /// # Errors
+    /// The request: the operation is under way.
+    pub fn finish<H: Handler>(
+        mut self,
+        worker: &mut impl Operations<H>,
+    ) -> Result<(Bytes, Result<(), Status>), Self> {
+        let inner = worker.inner();
+        let status = self.status(inner);
+        match self.bytes.take_if(|_| status != UCS_INPROGRESS) {
+            Some(bytes) => {
+                // SAFETY: the operation has ended, and this is the request's last use.
+                unsafe { inner.ucx().ucp_request_free(self.raw) };
+                Ok((bytes.take(), inner.check(status)))
             }
-            Operation::Incoming(Incoming::Get {
-                endpoint,
-                memory,
-                offset,
-                data,
-            }) => {
-                let (ep, (to, len)) = (endpoint.of(inner), part(data));
-                let (key, from) = memory.at(endpoint, offset, len);
-                ucx.ucp_get_nbx(ep, to.cast(), len, from, key, &raw const params)
-            }
-            Operation::Incoming(Incoming::Tagged { tag, mask, data }) => {
-                let (to, len) = part(data);
-                ucx.ucp_tag_recv_nbx(worker, to.cast(), len, tag, mask, &raw const params)
-            }
+            None => Err(self),
+        }
+    }
+
+    /// Asks UCX to end the operation, which then ends with an error. Only a receive by tag is certain to end.
+    pub fn cancel<H: Handler>(&self, worker: &mut impl Operations<H>) {
+        let inner = worker.inner();
+        inner.check_owner("a request is", self.shared.serial);
+        // SAFETY: a request of this worker that was not freed.
+        unsafe { inner.ucx().ucp_request_cancel(inner.raw, self.raw) };
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.take() {
+            self.shared.defer(Deferred::Request(self.raw, bytes));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker shares with its keys: the context, and what was dropped without the worker's token.
+//! The state that a worker shares with its keys: the context, and deferred drops.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ucx_sys::{Ucx, ucp_context_h, ucp_ep_h, ucp_mem_h, ucp_rkey_h};
+
+use crate::operation::Held;
 
 /// A context, and the deferred drops of its worker. The last key that goes cleans the context up.
 pub(crate) struct Shared {
@@ -25,8 +27,8 @@ pub(crate) enum Deferred {
     Listener(u64),
     Key(ucp_rkey_h),
     Memory(ucp_mem_h),
-    /// A request under way, and the buffer that it uses.
-    Request(*mut c_void, Box<dyn Send>),
+    /// A request under way, and the bytes that it uses.
+    Request(*mut c_void, Held),
 }
 
 // SAFETY: the handles are used by the thread that holds the worker; after the worker is gone, memory is unmapped under the lock of

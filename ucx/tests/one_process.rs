@@ -1,13 +1,12 @@
 //! Two workers of one process. Without UCX on the machine there is nothing to test; `IFUNC_REQUIRE_UCX` says that there must be.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ucx::{
-    Buffer, Callback, Endpoint, Features, Flags, Handler, Incoming, Kept, Library, Message, Operations,
-    Outgoing, Posted, Serialized, Started, Status, Worker, WorkerOptions,
+    Buffer, Bytes, Callback, Endpoint, Features, Flags, Handler, Kept, Library, Message, Operation,
+    Operations, Posted, Serialized, Started, Status, Worker,
 };
 
 /// The id of what is received.
@@ -48,14 +47,14 @@ impl Handler for Events {
             let message = match message.rendezvous() {
                 Ok(message) => {
                     let (len, buffer) = (message.len(), Buffer::new(message.len(), 77));
-                    let fetch = Incoming::Fetch {
+                    let fetch = Operation::Fetch {
                         message,
                         data: 0..len,
                     };
                     match worker.post(fetch, buffer) {
                         Ok(Posted::Done(buffer)) => self.completed.push((buffer, Ok(()))),
                         Ok(Posted::UnderWay(_)) => {}
-                        Err(failed) => self.completed.push((failed.buffer, Err(failed.status))),
+                        Err(status) => self.completed.push((Buffer::new(0, 0), Err(status))),
                     }
                     self.depth -= 1;
                     return;
@@ -86,8 +85,8 @@ fn message_to(
     id: u16,
     header: std::ops::Range<usize>,
     data: std::ops::Range<usize>,
-) -> Outgoing<'_> {
-    Outgoing::Message {
+) -> Operation<'_> {
+    Operation::Message {
         endpoint,
         id,
         header,
@@ -110,8 +109,7 @@ fn library() -> Option<Library> {
 
 fn node(ucx: Library, features: Features) -> Node {
     let context = ucx.context(&ucx.config().unwrap(), features).unwrap();
-    let options = WorkerOptions::default().am_alignment(64);
-    context.worker(&options, Events::default()).unwrap()
+    context.am_alignment(64).worker(Events::default()).unwrap()
 }
 
 /// Two workers, and an endpoint from the first to the second.
@@ -145,8 +143,8 @@ fn wait_for<T>(
 }
 
 /// Sends, and waits until the buffer is back.
-fn send<B: ucx::StableBytes>(here: &mut Node, there: &mut Node, operation: Outgoing<'_>, buffer: B) -> B {
-    let started = here.start(operation, buffer).unwrap();
+fn send(here: &mut Node, there: &mut Node, operation: Operation<'_>, bytes: impl Into<Bytes>) -> Bytes {
+    let started = here.start(operation, bytes).unwrap();
     let Started::UnderWay(request) = started else {
         let Started::Done(buffer) = started else {
             unreachable!()
@@ -172,17 +170,17 @@ fn messages_of_all_sizes_arrive_with_their_headers() {
         let bytes = content(len + 8);
         let operation = message_to(&endpoint, MESSAGE, 0..8, 8..8 + len);
         let back = send(&mut here, &mut there, operation, bytes.clone());
-        assert_eq!(back, bytes);
+        assert_eq!(*back, *bytes);
         let (header, data) = wait_for(&mut here, &mut there, |_, there| there.handler().messages.pop());
         assert!(header == bytes[..8] && data == bytes[8..], "{len} bytes");
     }
     // So large that it is fetched.
-    let bytes: Arc<[u8]> = content(400_000).into();
+    let bytes = content(400_000);
     let operation = message_to(&endpoint, MESSAGE, 0..0, 0..bytes.len());
-    let started = here.start(operation, Arc::clone(&bytes)).unwrap();
+    let started = here.start(operation, bytes.clone()).unwrap();
     let (buffer, result) = wait_for(&mut here, &mut there, |_, there| there.handler().completed.pop());
     assert_eq!((result, *buffer.tag()), (Ok(()), 77));
-    assert!(buffer.bytes()[..bytes.len()] == *bytes);
+    assert!(buffer[..bytes.len()] == *bytes);
     drop(started);
     assert!(!here.lanes(&endpoint).is_empty());
 }
@@ -194,8 +192,8 @@ fn operations_that_are_posted_give_their_buffers_back() {
     there.receive(MESSAGE).unwrap();
     for len in [10, 400_000] {
         let mut buffer = Buffer::new(len, len as u32);
-        buffer.bytes_mut()[..len].copy_from_slice(&content(len));
-        assert!(buffer.bytes().as_ptr().addr().is_multiple_of(64));
+        buffer[..len].copy_from_slice(&content(len));
+        assert!(buffer.as_ptr().addr().is_multiple_of(64));
         let id = buffer.id();
         let back = match here
             .post(message_to(&endpoint, MESSAGE, 0..0, 0..len), buffer)
@@ -213,7 +211,7 @@ fn operations_that_are_posted_give_their_buffers_back() {
         assert_eq!((back.id(), *back.tag(), here.under_way()), (id, len as u32, 0));
     }
     let closed = here.post(
-        Outgoing::Close {
+        Operation::Close {
             endpoint,
             force: false,
         },
@@ -236,12 +234,12 @@ fn a_worker_ends_with_everything_under_way() {
         let send = message_to(&endpoint, MESSAGE, 0..0, 0..1 << 20);
         drop(here.start(send, vec![1; 1 << 20]).unwrap());
     }
-    let everything = Incoming::Tagged {
+    let everything = Operation::ReceiveTagged {
         tag: 0,
         mask: 0,
         data: 0..100,
     };
-    let waits = here.start_receiving(everything, vec![0; 100]).unwrap();
+    let waits = here.start(everything, vec![0; 100]).unwrap();
     drop(here);
     drop((waits, endpoint));
     drop(there);
@@ -332,9 +330,9 @@ fn memory_is_put_got_and_added_to() {
     // SAFETY: of memory that exists until the end of this test.
     let remote = unsafe { here.unpack(&endpoint, memory.key(), memory.address(), memory.len()) }.unwrap();
     let flush = |here: &mut Node, there: &mut Node| {
-        send(here, there, Outgoing::FlushWorker, ());
+        send(here, there, Operation::FlushWorker, vec![]);
     };
-    let put = |offset, data| Outgoing::Put {
+    let put = |offset, data| Operation::Put {
         endpoint: &endpoint,
         memory: &remote,
         offset,
@@ -342,11 +340,11 @@ fn memory_is_put_got_and_added_to() {
     };
     send(&mut here, &mut there, put(4096, 0..5000), content(5000));
     here.fence().unwrap();
-    send(&mut here, &mut there, put(8, 0..8), Box::new(7u64.to_le_bytes()));
+    send(&mut here, &mut there, put(8, 0..8), 7u64.to_le_bytes().to_vec());
     static THREE: [u8; 8] = 3u64.to_le_bytes();
     flush(&mut here, &mut there);
     for _ in 0..10 {
-        let add = Outgoing::Add {
+        let add = Operation::Add {
             endpoint: &endpoint,
             memory: &remote,
             offset: 8,
@@ -356,13 +354,13 @@ fn memory_is_put_got_and_added_to() {
     }
     flush(&mut here, &mut there);
     assert_eq!(memory.word(8).load(Ordering::Acquire), 37);
-    let get = Incoming::Get {
+    let get = Operation::Get {
         endpoint: &endpoint,
         memory: &remote,
         offset: 4096,
         data: 0..5000,
     };
-    let got = match here.start_receiving(get, vec![0; 5000]).unwrap() {
+    let got = match here.start(get, vec![0; 5000]).unwrap() {
         Started::Done(got) => got,
         Started::UnderWay(request) => {
             wait_for(&mut here, &mut there, |here, _| {
@@ -371,7 +369,7 @@ fn memory_is_put_got_and_added_to() {
             request.finish(&mut here).unwrap().0
         }
     };
-    assert!(got == content(5000));
+    assert!(*got == *content(5000));
     let beyond = catch_unwind(AssertUnwindSafe(|| {
         drop(here.start(put(memory.len() - 4, 0..8), vec![0; 8]));
     }));
@@ -388,18 +386,18 @@ fn messages_are_matched_by_tag_and_receives_are_cancelled() {
     let Some(ucx) = library() else { return };
     let (mut here, mut there, endpoint) = pair(ucx, Features::TAG);
     let receive = |there: &mut Node, tag| {
-        let tagged = Incoming::Tagged {
+        let tagged = Operation::ReceiveTagged {
             tag,
             mask: u64::MAX,
             data: 0..100,
         };
-        match there.start_receiving(tagged, vec![0; 100]).unwrap() {
+        match there.start(tagged, vec![0; 100]).unwrap() {
             Started::UnderWay(request) => request,
             Started::Done(_) => panic!("nothing was sent"),
         }
     };
     let (one, other) = (receive(&mut there, 1), receive(&mut there, 2));
-    let tagged = Outgoing::Tagged {
+    let tagged = Operation::SendTagged {
         endpoint: &endpoint,
         tag: 2,
         data: 0..5,
@@ -424,7 +422,7 @@ fn a_key_of_another_worker_panics() {
     let wrong = |send: &mut dyn FnMut()| {
         let panic = catch_unwind(AssertUnwindSafe(send)).unwrap_err();
         panic
-            .downcast_ref::<&str>()
+            .downcast_ref::<String>()
             .unwrap()
             .contains("another worker than its own")
     };

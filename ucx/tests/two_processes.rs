@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ucx::{
-    Callback, ConnectionRequest, Endpoint, EndpointId, EndpointOptions, Features, Flags, Handler, Library,
-    Message, Operations, Outgoing, Started, Status, Worker,
+    Callback, ConnectionRequest, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Library, Message,
+    Operation, Operations, Started, Status, Worker,
 };
 
 const MESSAGE: u16 = 1;
@@ -55,17 +55,13 @@ fn worker() -> Option<Worker<Events>> {
     config.set("", "KEEPALIVE_INTERVAL", "1s").unwrap();
     config.set("", "NET_DEVICES", "lo").unwrap();
     let context = ucx.context(&config, Features::AM).unwrap();
-    let mut worker = context.worker(&Default::default(), Events::default()).unwrap();
+    let mut worker = context.worker(Events::default()).unwrap();
     worker.receive(MESSAGE).unwrap();
     Some(worker)
 }
 
-fn watched() -> EndpointOptions {
-    EndpointOptions::default().peer_failure(true)
-}
-
 fn say(worker: &mut Worker<Events>, endpoint: &Endpoint, what: &'static [u8]) -> Result<(), Status> {
-    let message = Outgoing::Message {
+    let message = Operation::Message {
         endpoint,
         id: MESSAGE,
         header: 0..0,
@@ -80,7 +76,7 @@ fn say(worker: &mut Worker<Events>, endpoint: &Endpoint, what: &'static [u8]) ->
             }
             request.finish(worker).expect("it is done").1
         }
-        Err(failed) => Err(failed.status),
+        Err(status) => Err(status),
     }
 }
 
@@ -103,7 +99,7 @@ fn child() {
     let Ok(to) = std::env::var(ADDRESS) else { return };
     let to = to.parse().unwrap();
     let mut worker = worker().expect("the other process found UCX");
-    let endpoint = worker.connect(to, watched()).unwrap();
+    let endpoint = worker.connect(to, ErrorMode::Peer).unwrap();
     say(&mut worker, &endpoint, b"hello").unwrap();
     wait_for(&mut worker, |worker| worker.handler().messages.pop());
     println!("\nready");
@@ -127,7 +123,7 @@ fn a_peer_that_is_killed_fails_its_endpoint_and_no_other() {
             .unwrap();
         let request = wait_for(&mut worker, |worker| worker.handler().requests.pop());
         assert!(worker.client_address(&request).unwrap().ip().is_loopback());
-        let endpoint = worker.accept(request, watched()).unwrap();
+        let endpoint = worker.accept(request, ErrorMode::Peer).unwrap();
         assert_eq!(
             wait_for(&mut worker, |worker| worker.handler().messages.pop()),
             b"hello"
@@ -154,11 +150,11 @@ fn a_peer_that_is_killed_fails_its_endpoint_and_no_other() {
     assert!(worker.handler().failed.is_empty());
     worker.close_listener(listener);
     let endpoint = other.1.take().unwrap();
-    let close = Outgoing::Close {
+    let close = Operation::Close {
         endpoint,
         force: true,
     };
-    drop(worker.start(close, ()).unwrap());
+    drop(worker.start(close, vec![]).unwrap());
     other.0.kill().unwrap();
     other.0.wait().unwrap();
     drop(worker);

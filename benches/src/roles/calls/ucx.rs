@@ -19,7 +19,7 @@ const ANSWER: u16 = 1;
 /// What is sent, until UCX is done with it: nearly always at once.
 struct Outbox {
     endpoint: Endpoint,
-    under_way: VecDeque<Request<Vec<u8>>>,
+    under_way: VecDeque<Request>,
     /// Of the last one.
     spare: Vec<u8>,
 }
@@ -34,12 +34,9 @@ impl Outbox {
         payload.clear();
         payload.extend_from_slice(&number.to_le_bytes());
         let started = worker.start(message(&self.endpoint, id, 0..8), payload);
-        match started
-            .map_err(|failed| failed.status)
-            .context("sending an active message")?
-        {
+        match started.context("sending an active message")? {
             Started::UnderWay(request) => self.under_way.push_back(request),
-            Started::Done(payload) => self.spare = payload,
+            Started::Done(payload) => self.spare = payload.into_vec(),
         }
         Ok(())
     }

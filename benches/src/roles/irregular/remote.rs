@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::WORDS;
-use ucx::{Features, Operations, Outgoing, Request, StableBytes, Started};
+use ucx::{Bytes, Features, Operation, Operations, Request, Started};
 
 use super::{Part, Worker as Works, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
@@ -76,8 +76,8 @@ struct Accesses {
     words: Vec<Vec<u8>>,
     next: usize,
     /// Reads that are under way, the first one first: where the word will be, and what it must be.
-    asked: VecDeque<(Request<Vec<u8>>, usize, u64)>,
-    waiting: VecDeque<Request<&'static [u8; 8]>>,
+    asked: VecDeque<(Request, usize, u64)>,
+    waiting: VecDeque<Request>,
     /// The last to go: requests give their memory back to it.
     worker: Worker<Nothing>,
 }
@@ -124,7 +124,7 @@ impl Works for Accesses {
             Started::UnderWay(request) => self.asked.push_back((request, place, expected)),
             Started::Done(word) => {
                 judge(&word, expected)?;
-                self.words[place] = word;
+                self.words[place] = word.into_vec();
             }
         }
         Ok(())
@@ -137,10 +137,10 @@ impl Works for Accesses {
         while !self.waiting.is_empty() {
             self.take()?;
         }
-        let flushed = self.worker.0.start(Outgoing::FlushWorker, ());
-        match flushed.map_err(|failed| failed.status).context("a flush")? {
-            Started::UnderWay(request) => self.wait(request),
-            Started::Done(()) => Ok(()),
+        let flushed = self.worker.0.start(Operation::FlushWorker, vec![]);
+        match flushed.context("a flush")? {
+            Started::UnderWay(request) => self.wait(request).map(drop),
+            Started::Done(_) => Ok(()),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Accesses {
         if let Some((request, place, expected)) = self.asked.pop_front() {
             let word = self.wait(request)?;
             judge(&word, expected)?;
-            self.words[place] = word;
+            self.words[place] = word.into_vec();
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Accesses {
     }
 
     #[inline]
-    fn wait<B: StableBytes>(&mut self, request: Request<B>) -> Result<B> {
+    fn wait(&mut self, request: Request) -> Result<Bytes> {
         let mut timeout = Timeout::new();
         while !request.is_done(&self.worker.0) {
             self.worker.progress();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use anyhow::{Context, Result, bail};
 use ifunc_bench_ifuncs::{Fresh, words};
-use ucx::{Callback, Endpoint, Features, Operations, Request, StableBytes, Started};
+use ucx::{Bytes, Callback, Endpoint, Features, Operations, Request, Started};
 
 use super::{Handler, Receiver, Worker, message};
 use crate::pair::Count;
@@ -118,7 +118,6 @@ impl Messages {
             .worker
             .0
             .start(message(endpoint, id, 0..8), payload)
-            .map_err(|failed| failed.status)
             .context("sending an active message")?;
         let Started::UnderWay(request) = started else {
             return Ok(());
@@ -133,10 +132,10 @@ impl Messages {
 }
 
 /// The buffer of a request that is done.
-pub(in crate::roles) fn finished<B: StableBytes, H: ucx::Handler>(
-    request: Request<B>,
+pub(in crate::roles) fn finished<H: ucx::Handler>(
+    request: Request,
     worker: &mut impl Operations<H>,
-) -> Result<B> {
+) -> Result<Bytes> {
     let Ok((buffer, result)) = request.finish(worker) else {
         bail!("a request that is done is under way");
     };
@@ -240,22 +239,7 @@ pub(in crate::roles) struct Window {
     /// What is sent by every message, and never written.
     fixed: &'static [u8],
     free: Vec<usize>,
-    under_way: VecDeque<(UnderWay, usize)>,
-}
-
-/// A message that is under way, and what it is sent from.
-enum UnderWay {
-    Own(Request<Vec<u8>>),
-    Fixed(Request<&'static [u8]>),
-}
-
-impl UnderWay {
-    fn is_done<H: ucx::Handler>(&self, worker: &impl Operations<H>) -> bool {
-        match self {
-            Self::Own(request) => request.is_done(worker),
-            Self::Fixed(request) => request.is_done(worker),
-        }
-    }
+    under_way: VecDeque<(Request, usize)>,
 }
 
 impl Window {
@@ -317,40 +301,31 @@ impl Window {
         at: usize,
         len: usize,
     ) -> Result<()> {
-        const DOING: &str = "sending an active message";
-        let request = if let Some(buffer) = self.buffers.get_mut(at) {
-            let data = message(endpoint, id, buffer.from..buffer.from + len);
-            let memory = std::mem::take(&mut buffer.memory);
-            match worker
-                .0
-                .start(data, memory)
-                .map_err(|failed| failed.status)
-                .context(DOING)?
-            {
-                Started::Done(memory) => {
-                    buffer.memory = memory;
-                    self.free.push(at);
-                    return Ok(());
-                }
-                Started::UnderWay(request) => UnderWay::Own(request),
+        let (data, bytes) = match self.buffers.get_mut(at) {
+            Some(buffer) => (
+                buffer.from..buffer.from + len,
+                Bytes::from(std::mem::take(&mut buffer.memory)),
+            ),
+            None => (0..len, Bytes::from(self.fixed)),
+        };
+        let started = worker.0.start(message(endpoint, id, data), bytes);
+        let request = match started.context("sending an active message")? {
+            Started::Done(bytes) => {
+                self.give_back(at, bytes);
+                return Ok(());
             }
-        } else {
-            let data = message(endpoint, id, 0..len);
-            match worker
-                .0
-                .start(data, self.fixed)
-                .map_err(|failed| failed.status)
-                .context(DOING)?
-            {
-                Started::Done(_) => {
-                    self.free.push(at);
-                    return Ok(());
-                }
-                Started::UnderWay(request) => UnderWay::Fixed(request),
-            }
+            Started::UnderWay(request) => request,
         };
         self.under_way.push_back((request, at));
         Ok(())
+    }
+
+    #[inline]
+    fn give_back(&mut self, at: usize, bytes: Bytes) {
+        if let Bytes::Owned(memory) = bytes {
+            self.buffers[at].memory = memory;
+        }
+        self.free.push(at);
     }
 
     /// Takes back the places that UCX is done with.
@@ -359,11 +334,8 @@ impl Window {
             .under_way
             .pop_front_if(|(request, _)| request.is_done(&worker.0))
         {
-            match request {
-                UnderWay::Own(request) => self.buffers[at].memory = finished(request, &mut worker.0)?,
-                UnderWay::Fixed(request) => drop(finished(request, &mut worker.0)?),
-            }
-            self.free.push(at);
+            let bytes = finished(request, &mut worker.0)?;
+            self.give_back(at, bytes);
         }
         Ok(())
     }

@@ -3,9 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use ucx::{
-    Endpoint, Failed, Incoming, Operations, Outgoing, RemoteMemory, StableBytes, StableBytesMut, Started,
-};
+use ucx::{Endpoint, Operation, Operations, RemoteMemory, Started};
 
 use super::{Nothing, Worker, bytes, hexadecimal};
 
@@ -71,57 +69,48 @@ impl Remote {
 
     /// Writes the first bytes of a buffer there.
     #[inline]
-    pub(super) fn put<B: StableBytes>(
+    pub(super) fn put(
         &self,
         worker: &mut Worker<Nothing>,
-        from: B,
+        from: Vec<u8>,
         len: usize,
         offset: usize,
-    ) -> Result<Started<B>> {
-        let put = Outgoing::Put {
+    ) -> Result<Started> {
+        let put = Operation::Put {
             endpoint: &self.endpoint,
             memory: &self.memory,
             offset,
             data: 0..len,
         };
-        begun(worker.0.start(put, from), "putting")
+        worker.0.start(put, from).context("putting")
     }
 
     /// Reads a word.
     #[inline]
-    pub(in crate::roles) fn get<B: StableBytesMut>(
+    pub(in crate::roles) fn get(
         &self,
         worker: &mut Worker<Nothing>,
-        into: B,
+        into: Vec<u8>,
         offset: usize,
-    ) -> Result<Started<B>> {
-        let get = Incoming::Get {
+    ) -> Result<Started> {
+        let get = Operation::Get {
             endpoint: &self.endpoint,
             memory: &self.memory,
             offset,
             data: 0..8,
         };
-        begun(worker.0.start_receiving(get, into), "getting")
+        worker.0.start(get, into).context("getting")
     }
 
     /// Adds one to a word, which is not asked for. That it was added is known after a flush only.
     #[inline]
-    pub(in crate::roles) fn increment(
-        &self,
-        worker: &mut Worker<Nothing>,
-        offset: usize,
-    ) -> Result<Started<&'static [u8; 8]>> {
-        let add = Outgoing::Add {
+    pub(in crate::roles) fn increment(&self, worker: &mut Worker<Nothing>, offset: usize) -> Result<Started> {
+        let add = Operation::Add {
             endpoint: &self.endpoint,
             memory: &self.memory,
             offset,
             operand: 0..8,
         };
-        begun(worker.0.start(add, &ONE), "adding")
+        worker.0.start(add, &ONE).context("adding")
     }
-}
-
-#[inline]
-fn begun<B: StableBytes>(started: Result<Started<B>, Failed<B>>, doing: &'static str) -> Result<Started<B>> {
-    started.map_err(|failed| failed.status).context(doing)
 }

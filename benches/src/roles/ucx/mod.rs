@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use ucx::{
-    Buffer, Callback, Endpoint, EndpointOptions, Features, Flags, Incoming, Library, Message, Operations,
-    Outgoing, Posted, Single, Status,
+    Buffer, Callback, Endpoint, ErrorMode, Features, Flags, Library, Message, Operation, Operations, Posted,
+    Single, Status,
 };
 
 /// What active messages are received by.
@@ -54,7 +54,7 @@ impl<H: Handler> Receiver<H> {
 
     fn fetched(&mut self, worker: &mut Callback<'_, Self>, buffer: Buffer<Fetch>) {
         let Fetch { id, len } = *buffer.tag();
-        self.handler.message(worker, id, &buffer.bytes()[..len]);
+        self.handler.message(worker, id, &buffer[..len]);
         self.buffers.push(buffer);
     }
 }
@@ -74,7 +74,7 @@ impl<H: Handler> ucx::Handler for Receiver<H> {
         };
         let buffer = self.buffer(Fetch { id, len });
         match worker.post(
-            Incoming::Fetch {
+            Operation::Fetch {
                 message,
                 data: 0..len,
             },
@@ -83,7 +83,7 @@ impl<H: Handler> ucx::Handler for Receiver<H> {
             Ok(Posted::Done(buffer)) => self.fetched(worker, buffer),
             Ok(Posted::UnderWay(_)) => {}
             // The message is missing from what was received: the run fails.
-            Err(failed) => eprintln!("UCX does not fetch a message: {}", failed.status),
+            Err(status) => eprintln!("UCX does not fetch a message: {status}"),
         }
     }
 
@@ -111,7 +111,7 @@ impl<H: Handler> Worker<H> {
             handler,
             buffers: Vec::new(),
         };
-        Ok(Self(context.worker(&Default::default(), receiver)?))
+        Ok(Self(context.worker(receiver)?))
     }
 
     /// The handler.
@@ -128,14 +128,13 @@ impl<H: Handler> Worker<H> {
     /// An endpoint to the worker of this address. With `BENCH_UCX_ERRORS=peer` it is told when the other one dies, as those of
     /// `ifunc-rt` are.
     pub(super) fn connect(&mut self, address: &str) -> Result<Endpoint> {
-        let peer_failure = match std::env::var("BENCH_UCX_ERRORS").as_deref() {
-            Ok("peer") => true,
+        let errors = match std::env::var("BENCH_UCX_ERRORS").as_deref() {
+            Ok("peer") => ErrorMode::Peer,
             Ok(other) => bail!("BENCH_UCX_ERRORS is `peer`, or not there; not `{other}`"),
-            Err(_) => false,
+            Err(_) => ErrorMode::None,
         };
-        let options = EndpointOptions::default().peer_failure(peer_failure);
         // SAFETY: the address is that of a worker of this run.
-        unsafe { self.0.connect_to_worker(&bytes(address)?, options) }.context("making an endpoint of UCX")
+        unsafe { self.0.connect_to_worker(&bytes(address)?, errors) }.context("making an endpoint of UCX")
     }
 
     /// The transports and devices that an endpoint uses, by UCX's own account.
@@ -162,8 +161,8 @@ impl<H: Handler> Worker<H> {
 }
 
 /// An active message of part of a buffer.
-pub(super) fn message(endpoint: &Endpoint, id: u16, data: Range<usize>) -> Outgoing<'_> {
-    Outgoing::Message {
+pub(super) fn message(endpoint: &Endpoint, id: u16, data: Range<usize>) -> Operation<'_> {
+    Operation::Message {
         endpoint,
         id,
         header: 0..0,

@@ -72,8 +72,8 @@ struct Puts {
 
 /// A put that is under way: of the payload, or of one of the words.
 enum UnderWay {
-    Payload(Request<Vec<u8>>),
-    Word(Request<Vec<u8>>, usize),
+    Payload(Request),
+    Word(Request, usize),
 }
 
 impl UnderWay {
@@ -102,7 +102,7 @@ impl Puts {
         let mut word = std::mem::take(&mut self.words[which]);
         word.copy_from_slice(&value.to_ne_bytes());
         match other.put(&mut self.worker, word, 8, offset)? {
-            Started::Done(word) => self.words[which] = word,
+            Started::Done(word) => self.words[which] = word.into_vec(),
             Started::UnderWay(request) => self.under_way.push(UnderWay::Word(request, which)),
         }
         Ok(())
@@ -120,8 +120,10 @@ impl Puts {
                 continue;
             }
             match last {
-                UnderWay::Payload(request) => self.out = finished(request, &mut self.worker.0)?,
-                UnderWay::Word(request, which) => self.words[which] = finished(request, &mut self.worker.0)?,
+                UnderWay::Payload(request) => self.out = finished(request, &mut self.worker.0)?.into_vec(),
+                UnderWay::Word(request, which) => {
+                    self.words[which] = finished(request, &mut self.worker.0)?.into_vec()
+                }
             }
         }
         Ok(())
@@ -163,7 +165,7 @@ impl Node for Puts {
         }
         let other = self.other.as_ref().context(NOT_MET)?;
         match other.put(&mut self.worker, std::mem::take(&mut self.out), size, PAYLOAD)? {
-            Started::Done(out) => self.out = out,
+            Started::Done(out) => self.out = out.into_vec(),
             Started::UnderWay(request) => self.under_way.push(UnderWay::Payload(request)),
         }
         self.worker.0.fence()?;

@@ -3,14 +3,13 @@
 use ifunc_abi::hello::HelloError;
 use std::time::{Duration, Instant};
 
-use ::ucx::{ConnectionRequest, EndpointId};
+use ::ucx::{ConnectionRequest, EndpointId, ErrorMode};
 
 use super::credits::{Incoming, Outgoing};
 use super::engine::Locked;
 use super::events::Data;
 use super::handshake::{Hello, Malformed, Way, Welcome, refusal};
 use super::header::{Head, Name, Notice};
-use super::requests::watched;
 use super::table::{ConnectionId, Stage};
 use crate::transport::no_more_than;
 
@@ -37,7 +36,7 @@ impl Locked<'_> {
             );
             return self.worker.reject(request);
         }
-        match self.worker.accept(request, watched()) {
+        match self.worker.accept(request, ErrorMode::Peer) {
             Ok(endpoint) => {
                 tracing::debug!(?from, "a peer connects");
                 let id = self.state.insert(endpoint, true, Stage::HalfOpen);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ::ucx::{Error, Features, Library, Serialized, Worker, WorkerOptions, code, raw};
+use ::ucx::{Error, Features, Library, Serialized, Worker, code, raw};
 use ifunc_abi::frame::BODY_ALIGN;
 
 use super::attached::{Attached, Deferred, Terms, Unfit};
@@ -54,8 +54,8 @@ impl Engine {
             features = features | Features::RMA;
         }
         let context = ucx.context(settings.config(), features)?;
-        let options = WorkerOptions::default().am_alignment(BODY_ALIGN);
-        let mut worker: Worker<EventQueue> = context.worker(&options, EventQueue::new(None))?;
+        let context = context.am_alignment(BODY_ALIGN);
+        let mut worker: Worker<EventQueue> = context.worker(EventQueue::new(None))?;
         // A duplicate, which stays open as long as the engine.
         let event_fd = worker.event_fd()?.try_clone_to_owned().map_err(|_| Error {
             doing: "duplicating UCX's descriptor to sleep on",

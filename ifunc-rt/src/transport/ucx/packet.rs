@@ -34,23 +34,23 @@ impl Packet {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        self.0.bytes()
+        &self.0
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.0.bytes_mut()
+        &mut self.0
     }
 
     pub(super) fn body(&self, len: usize) -> &[u8] {
-        &self.0.bytes()[BODY..BODY + len]
+        &self.0[BODY..BODY + len]
     }
 
     pub(super) fn body_mut(&mut self, len: usize) -> &mut [u8] {
-        &mut self.0.bytes_mut()[BODY..BODY + len]
+        &mut self.0[BODY..BODY + len]
     }
 
     pub(super) fn set_header(&mut self, header: &[u8; HEADER]) {
-        self.0.bytes_mut()[HEAD].copy_from_slice(header);
+        self.0[HEAD].copy_from_slice(header);
     }
 
     pub(super) fn purpose(&self) -> Purpose {

@@ -1,9 +1,6 @@
 //! What a worker is told to do: send messages, fetch bodies, make and close endpoints.
 
-use ::ucx::{
-    Endpoint, EndpointOptions, Failed, Flags, Incoming, Operation, OperationId, Operations, Outgoing, Posted,
-    Rendezvous, Status,
-};
+use ::ucx::{Endpoint, ErrorMode, Flags, Operation, OperationId, Operations, Posted, Rendezvous, Status};
 
 use super::engine::{Core, Locked};
 use super::events::Data;
@@ -12,11 +9,6 @@ use super::packet::{BODY, HEAD, Packet, Purpose};
 use super::table::ConnectionId;
 use crate::transport::LinkError;
 use crate::transport::address::WorkerAddress;
-
-/// Of all endpoints: UCX watches their peers.
-pub(super) fn watched() -> EndpointOptions {
-    EndpointOptions::default().peer_failure(true)
-}
 
 impl Locked<'_> {
     /// A packet for a body of `len` bytes.
@@ -30,19 +22,15 @@ impl Locked<'_> {
     }
 
     /// Begins an operation. `Ok(Some)`: it has ended already.
-    pub(super) fn begin<'a>(
+    pub(super) fn begin(
         &mut self,
-        operation: impl Into<Operation<'a>>,
+        operation: Operation<'_>,
         packet: Packet,
     ) -> Result<Option<Packet>, Status> {
-        match self.worker.post(operation, packet.0) {
-            Ok(Posted::Done(buffer)) => Ok(Some(Packet(buffer))),
-            Ok(Posted::UnderWay(_)) => Ok(None),
-            Err(Failed { status, buffer }) => {
-                self.give(Packet(buffer));
-                Err(status)
-            }
-        }
+        Ok(match self.worker.post(operation, packet.0)? {
+            Posted::Done(buffer) => Some(Packet(buffer)),
+            Posted::UnderWay(_) => None,
+        })
     }
 
     /// Sends `len` bytes of the packet's body to the peer of a connection. `Some`: UCX is done with the packet. What goes wrong is
@@ -80,7 +68,7 @@ impl Locked<'_> {
             // Never fetched.
             flags = flags | Flags::EAGER;
         }
-        let message = Outgoing::Message {
+        let message = Operation::Message {
             endpoint,
             id: connection.am_id.unwrap_or(am_id),
             header,
@@ -93,9 +81,8 @@ impl Locked<'_> {
                 connection.under_way.begin(len);
                 None
             }
-            Err(Failed { status, buffer }) => {
+            Err(status) => {
                 tracing::debug!(%status, "sending");
-                self.give(Packet(buffer));
                 self.end(id, LinkError::Closed);
                 None
             }
@@ -108,7 +95,7 @@ impl Locked<'_> {
         let mut packet = self.packet(len);
         packet.set_purpose(purpose);
         let data = BODY..BODY + len;
-        self.begin(Incoming::Fetch { message, data }, packet)
+        self.begin(Operation::Fetch { message, data }, packet)
     }
 
     /// Gives the memory of data back.
@@ -124,7 +111,7 @@ impl Locked<'_> {
     pub(super) fn connect_to_worker(&mut self, address: &WorkerAddress) -> Result<Endpoint, Status> {
         // SAFETY: bytes in the form of an address are trusted to be one: the user and the peers that send it are trusted with the process,
         // as `docs/transports.md` says; a checksum keeps accidents away.
-        unsafe { self.worker.connect_to_worker(address.as_bytes(), watched()) }
+        unsafe { self.worker.connect_to_worker(address.as_bytes(), ErrorMode::Peer) }
     }
 
     /// The worker's address, which others connect to.
@@ -144,16 +131,13 @@ impl Locked<'_> {
         let mut packet = self.packet(0);
         packet.set_purpose(Purpose::Closing);
         let force = true;
-        match self.worker.post(Outgoing::Close { endpoint, force }, packet.0) {
+        match self.worker.post(Operation::Close { endpoint, force }, packet.0) {
             Ok(Posted::UnderWay(closing)) => {
                 self.state.closing.insert(closing);
                 return Some(closing);
             }
             Ok(Posted::Done(buffer)) => self.give(Packet(buffer)),
-            Err(Failed { status, buffer }) => {
-                tracing::debug!(%status, "closing an endpoint");
-                self.give(Packet(buffer));
-            }
+            Err(status) => tracing::debug!(%status, "closing an endpoint"),
         }
         None
     }

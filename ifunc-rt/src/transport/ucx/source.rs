@@ -9,13 +9,12 @@ use ::ucx::code::{
     UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED, UCS_ERR_REJECTED,
     UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE,
 };
-use ::ucx::{EndpointId, Error, Library, Status};
+use ::ucx::{EndpointId, Error, ErrorMode, Library, Status};
 
 use super::attempts::{self, Attempt};
 use super::engine::{Engine, Locked};
 use super::handshake::{Hello, Malformed, Way};
 use super::header::Notice;
-use super::requests::watched;
 use super::settings::{Settings, check_version};
 use super::table::{ConnectionId, Stage};
 use super::{link, put};
@@ -43,7 +42,7 @@ pub(super) fn connect(
     attempts::until(deadline, |attempt| {
         let engine = engine(ucx, Some(to.ip()), config, way)?;
         let mut locked = engine.lock();
-        let endpoint = locked.worker.connect(to, watched()).map_err(|status| {
+        let endpoint = locked.worker.connect(to, ErrorMode::Peer).map_err(|status| {
             refused(Error {
                 doing: CONNECTING,
                 status,

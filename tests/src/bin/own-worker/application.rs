@@ -1,7 +1,7 @@
 //! The application: UCX, and nothing of ifunc.
 
 use ucx::{
-    Callback, Endpoint, Features, Flags, Handler, Incoming, Library, Message, Operations, Outgoing, Request,
+    Bytes, Callback, Endpoint, Features, Flags, Handler, Library, Message, Operation, Operations, Request,
     Single, Started, Status, Worker,
 };
 
@@ -35,16 +35,16 @@ pub(crate) struct Application {
     endpoint: Option<Endpoint>,
     pub(crate) tags_received: u64,
     pub(crate) messages_received: u64,
-    receiving: Option<Started<Vec<u8>>>,
-    done: Option<Started<Vec<u8>>>,
-    sending: Vec<Request<Box<[u8]>>>,
+    receiving: Option<Started>,
+    done: Option<Started>,
+    sending: Vec<Request>,
 }
 
-fn content(n: u64, salt: u8) -> Box<[u8]> {
+fn content(n: u64, salt: u8) -> Vec<u8> {
     let len = if n % 7 == 6 { LARGE } else { SMALL };
     let mut bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(31) ^ salt).collect();
     bytes[..8].copy_from_slice(&n.to_le_bytes());
-    bytes.into()
+    bytes
 }
 
 impl Application {
@@ -55,7 +55,7 @@ impl Application {
             features = features | Features::WAKEUP;
         }
         let context = ucx.context(&ucx.config()?, features)?;
-        let mut worker = context.worker(&Default::default(), Arrived::default())?;
+        let mut worker = context.worker(Arrived::default())?;
         worker.receive(MESSAGE)?;
         Ok(Self {
             worker,
@@ -101,19 +101,17 @@ impl Application {
         Ok(())
     }
 
-    fn receive(&mut self, tag: u64, len: usize) -> Started<Vec<u8>> {
+    fn receive(&mut self, tag: u64, len: usize) -> Started {
         let mask = u64::MAX;
-        let receive = Incoming::Tagged {
+        let receive = Operation::ReceiveTagged {
             tag,
             mask,
             data: 0..len,
         };
-        self.worker
-            .start_receiving(receive, vec![0; len])
-            .expect("a receive")
+        self.worker.start(receive, vec![0; len]).expect("a receive")
     }
 
-    fn start(&mut self, bytes: Box<[u8]>, operation: impl Fn(&Endpoint, usize) -> Outgoing<'_>) {
+    fn start(&mut self, bytes: Vec<u8>, operation: impl Fn(&Endpoint, usize) -> Operation<'_>) {
         let endpoint = self.endpoint.as_ref().expect("the application is connected");
         let operation = operation(endpoint, bytes.len());
         if let Started::UnderWay(request) = self.worker.start(operation, bytes).expect("a send") {
@@ -121,8 +119,8 @@ impl Application {
         }
     }
 
-    fn send_tag(&mut self, tag: u64, bytes: Box<[u8]>) {
-        self.start(bytes, |endpoint, len| Outgoing::Tagged {
+    fn send_tag(&mut self, tag: u64, bytes: Vec<u8>) {
+        self.start(bytes, |endpoint, len| Operation::SendTagged {
             endpoint,
             tag,
             data: 0..len,
@@ -132,7 +130,7 @@ impl Application {
     /// The `n`th message of each kind.
     pub(crate) fn send(&mut self, n: u64) {
         self.send_tag(TAG, content(n, 1));
-        self.start(content(n, 2), |endpoint, len| Outgoing::Message {
+        self.start(content(n, 2), |endpoint, len| Operation::Message {
             endpoint,
             id: MESSAGE,
             header: 0..0,
@@ -142,7 +140,7 @@ impl Application {
     }
 
     pub(crate) fn tell_done(&mut self) {
-        self.send_tag(DONE, vec![7; SMALL].into());
+        self.send_tag(DONE, vec![7; SMALL]);
     }
 
     pub(crate) fn is_told_done(&mut self) -> bool {
@@ -157,7 +155,7 @@ impl Application {
         self.sending.is_empty()
     }
 
-    fn has_ended(&self, started: &Started<Vec<u8>>) -> bool {
+    fn has_ended(&self, started: &Started) -> bool {
         match started {
             Started::Done(_) => true,
             Started::UnderWay(request) => request.is_done(&self.worker),
@@ -165,7 +163,7 @@ impl Application {
     }
 
     /// The bytes of a receive that has ended.
-    fn received(&mut self, started: Started<Vec<u8>>) -> Result<Vec<u8>, Status> {
+    fn received(&mut self, started: Started) -> Result<Bytes, Status> {
         match started {
             Started::Done(bytes) => Ok(bytes),
             Started::UnderWay(request) => {
@@ -202,7 +200,7 @@ impl Application {
         let arrived = std::mem::take(&mut self.worker.handler().0);
         for message in arrived {
             assert!(
-                message == *content(self.messages_received, 2),
+                message == content(self.messages_received, 2),
                 "active message {}",
                 self.messages_received
             );
@@ -213,7 +211,7 @@ impl Application {
     /// A last message both ways: the worker still works.
     pub(crate) fn goodbye(&mut self) {
         self.done = Some(self.receive(DONE + 1, SMALL));
-        self.send_tag(DONE + 1, vec![8; SMALL].into());
+        self.send_tag(DONE + 1, vec![8; SMALL]);
         while !self.is_told_done() {
             self.progress();
         }
@@ -236,11 +234,11 @@ impl Application {
         let Some(endpoint) = self.endpoint.take() else {
             return;
         };
-        let close = Outgoing::Close {
+        let close = Operation::Close {
             endpoint,
             force: false,
         };
-        if let Ok(Started::UnderWay(request)) = self.worker.start(close, ()) {
+        if let Ok(Started::UnderWay(request)) = self.worker.start(close, vec![]) {
             while !request.is_done(&self.worker) {
                 self.worker.progress();
             }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ::ucx::code::{UCS_ERR_CANCELED, UCS_ERR_EXCEEDS_LIMIT};
-use ::ucx::{Failed, Incoming, Operation, Operations, Outgoing, Posted, Status};
+use ::ucx::{Operation, Operations, Posted, Status};
 use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word};
 
 use super::layout::{CREDITS, Layout, View, commit_word};
@@ -118,31 +118,25 @@ impl Locked<'_> {
         let Some(memory) = &rings.remote else {
             return Err(core.worker.library().status(UCS_ERR_CANCELED));
         };
-        let operation: Operation<'_> = match operation {
-            OneSided::Put(data, offset) => Outgoing::Put {
+        let operation = match operation {
+            OneSided::Put(data, offset) => Operation::Put {
                 endpoint,
                 memory,
                 offset,
                 data,
-            }
-            .into(),
-            OneSided::Get(data, offset) => Incoming::Get {
+            },
+            OneSided::Get(data, offset) => Operation::Get {
                 endpoint,
                 memory,
                 offset,
                 data,
-            }
-            .into(),
-            OneSided::Flush => Outgoing::Flush { endpoint }.into(),
+            },
+            OneSided::Flush => Operation::Flush { endpoint },
         };
-        match core.worker.post(operation, packet.0) {
-            Ok(Posted::Done(buffer)) => Ok(Some(Packet(buffer))),
-            Ok(Posted::UnderWay(_)) => Ok(None),
-            Err(Failed { status, buffer }) => {
-                self.give(Packet(buffer));
-                Err(status)
-            }
-        }
+        Ok(match core.worker.post(operation, packet.0)? {
+            Posted::Done(buffer) => Some(Packet(buffer)),
+            Posted::UnderWay(_) => None,
+        })
     }
 
     /// Puts a copy of some bytes. `true`: they have gone.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ::ucx::{
-    Callback, Endpoint, Features, Flags, Handler, Library, Message, Mode, Multi, Operations, Outgoing,
+    Callback, Endpoint, Features, Flags, Handler, Library, Message, Mode, Multi, Operation, Operations,
     Single, Worker,
 };
 
@@ -24,8 +24,8 @@ impl<M: Mode> Application<M> {
     fn new(features: Features) -> Self {
         let ucx = Library::load().unwrap();
         let config = ucx.config().unwrap();
-        let context = ucx.context_for_threads(&config, features).unwrap();
-        Self(context.worker(&Default::default(), CallsBack::default()).unwrap())
+        let context = ucx.context(&config, features | Features::THREADS).unwrap();
+        Self(context.worker(CallsBack::default()).unwrap())
     }
 
     fn lend(&self, progress: bool) -> Result<Attachment, Unfit> {
@@ -282,14 +282,14 @@ fn a_callback_that_calls_back_is_told_so_and_may_drop_what_it_has() {
         said: Arc::clone(&said),
     });
     here.0.receive(THEIRS).unwrap();
-    let message = Outgoing::Message {
+    let message = Operation::Message {
         endpoint: &back,
         id: THEIRS,
         header: 0..0,
         data: 0..0,
         flags: Flags::default(),
     };
-    drop(there.0.start(message, ()).unwrap());
+    drop(there.0.start(message, vec![]).unwrap());
     let said = wait_for("the callback", || {
         lent_there.poll();
         lent_here.poll();

@@ -1,7 +1,7 @@
 //! Unauthenticated peers: clients of UCX that are not sources, or not any more, and send anything.
 
 use crate::transport::ConnectConfig;
-use ::ucx::Library;
+use ::ucx::{ErrorMode, Library};
 
 use super::*;
 use crate::transport::address::WorkerAddress;
@@ -9,7 +9,6 @@ use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::handshake::{Hello, LONGEST};
 use crate::transport::ucx::header::{Credits, Head, Name, Notice, units};
-use crate::transport::ucx::requests::watched;
 use crate::transport::ucx::settings::Settings;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::{ConnectError, Inbound, Outbound};
@@ -35,7 +34,7 @@ impl Peer {
         )
         .unwrap();
         let mut locked = engine.lock();
-        let endpoint = locked.worker.connect(at, watched()).unwrap();
+        let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
         let id = locked.state.insert(endpoint, true, Stage::Calling);
         drop(locked);
         Self { engine, id }
@@ -456,7 +455,7 @@ fn a_full_door_sends_away_and_opens_again() {
     let half_open: Vec<_> = (0..MOST)
         .map(|_| {
             let mut locked = engine.lock();
-            let endpoint = locked.worker.connect(at, watched()).unwrap();
+            let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
             let id = locked.state.insert(endpoint, true, Stage::Calling);
             drop(locked);
             for _ in 0..3 {

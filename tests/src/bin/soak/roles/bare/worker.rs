@@ -1,8 +1,8 @@
 //! A worker of UCX that counts messages, and the operations that it has under way.
 
 use ucx::{
-    Buffer, Callback, ConnectionRequest, Endpoint, EndpointId, EndpointOptions, Features, Flags, Handler,
-    Incoming, Library, Message, Operation, Operations, Outgoing, Posted, Status,
+    Buffer, Callback, ConnectionRequest, Endpoint, EndpointId, ErrorMode, Features, Flags, Handler, Library,
+    Message, Operation, Operations, Status,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +29,7 @@ impl Handler for Events {
             let (len, buffer) = (message.len(), Buffer::new(message.len(), ()));
             // A sender that is killed meanwhile leaves an error.
             let _ = worker.post(
-                Incoming::Fetch {
+                Operation::Fetch {
                     message,
                     data: 0..len,
                 },
@@ -50,16 +50,11 @@ impl Handler for Events {
 /// A worker, of this program's own.
 pub(super) struct Worker(pub(super) ucx::Worker<Events>);
 
-/// Of all endpoints: the ends of peers are noticed.
-fn watched() -> EndpointOptions {
-    EndpointOptions::default().peer_failure(true)
-}
-
 impl Worker {
     pub(super) fn new() -> Result<Self> {
         let ucx = Library::load()?;
         let context = ucx.context(&ucx.config()?, Features::AM | Features::WAKEUP)?;
-        let mut worker = context.worker(&Default::default(), Events::default())?;
+        let mut worker = context.worker(Events::default())?;
         worker.receive(MESSAGE)?;
         Ok(Self(worker))
     }
@@ -90,19 +85,19 @@ impl Worker {
 
     /// An endpoint to a listener at this port.
     pub(super) fn connect(&mut self, port: u16) -> Result<Endpoint> {
-        Ok(self.0.connect(([127, 0, 0, 1], port).into(), watched())?)
+        Ok(self.0.connect(([127, 0, 0, 1], port).into(), ErrorMode::Peer)?)
     }
 
     /// An endpoint to a peer that connects.
     pub(super) fn accept(&mut self, request: ConnectionRequest) -> Result<Endpoint> {
-        Ok(self.0.accept(request, watched())?)
+        Ok(self.0.accept(request, ErrorMode::Peer)?)
     }
 
     /// Sends a message.
     pub(super) fn send(&mut self, endpoint: &Endpoint, len: usize) -> Result {
         let mut buffer = Buffer::new(len, ());
-        buffer.bytes_mut().fill(7);
-        let message = Outgoing::Message {
+        buffer.fill(7);
+        let message = Operation::Message {
             endpoint,
             id: MESSAGE,
             header: 0..0,
@@ -114,13 +109,10 @@ impl Worker {
 
     /// Closes an endpoint: by force, or when everything has arrived.
     pub(super) fn close(&mut self, endpoint: Endpoint, force: bool) {
-        let _ = self.begin(Outgoing::Close { endpoint, force }, Buffer::new(0, ()));
+        let _ = self.begin(Operation::Close { endpoint, force }, Buffer::new(0, ()));
     }
 
-    fn begin<'a>(&mut self, operation: impl Into<Operation<'a>>, buffer: Buffer<()>) -> Result {
-        match self.0.post(operation, buffer) {
-            Ok(Posted::Done(_) | Posted::UnderWay(_)) => Ok(()),
-            Err(failed) => Err(failed.status.into()),
-        }
+    fn begin(&mut self, operation: Operation<'_>, buffer: Buffer<()>) -> Result {
+        Ok(self.0.post(operation, buffer).map(drop)?)
     }
 }
