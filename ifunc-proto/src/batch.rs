@@ -242,4 +242,22 @@ mod tests {
         assert!(batch.reserve(96));
         assert!(!batch.reserve(104));
     }
+
+    #[test]
+    fn a_part_is_the_longest_that_fits_into_a_frame() {
+        let batch = batch(&[&[1; 5], &[2; 40], &[], &[3; 100]]);
+        let ends: Vec<usize> = batch
+            .entries()
+            .map(|(at, entry)| at + size_of_entry(entry))
+            .collect();
+        assert_eq!(ends.last(), Some(&batch.len()));
+        for max_body in 0..=batch.len() + 1 {
+            let fitting = ends.iter().filter(|&&end| end <= max_body);
+            assert_eq!(
+                batch.first_frame(max_body),
+                fitting.max().copied().unwrap_or(0),
+                "{max_body}"
+            );
+        }
+    }
 }

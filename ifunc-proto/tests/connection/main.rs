@@ -80,6 +80,19 @@ fn calls_are_answered_after_more_failed_sends_than_a_node_keeps_reports() {
 }
 
 #[test]
+fn a_source_keeps_64_reports_that_are_not_taken() {
+    let mut pipe = Pipe::new(1000, 128);
+    let (mut source, mut target) = pair(&mut pipe);
+    let handle = source.connection.bind(Letter::new(b'a', 10));
+    for _ in 0..200 {
+        source.submit(&mut pipe, handle, b"fail", false).unwrap();
+    }
+    settle(&mut pipe, &mut source, &mut target);
+    assert_eq!(target.host.runs.len(), 200);
+    assert_eq!(source.connection.take_reports().len(), 64);
+}
+
+#[test]
 fn a_body_in_fragments_that_finds_a_dead_link_is_accepted_once() {
     let mut pipe = Pipe::new(10, 128);
     let (mut source, mut target) = pair(&mut pipe);
