@@ -52,14 +52,14 @@ impl Doorbell for LinkDoorbell {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.link.bell())
+        Some(self.link.doorbell())
     }
 
     fn poll_interval(&self) -> Option<Duration> {
-        self.link.attention()
+        self.link.poll_interval()
     }
 
     fn clear(&self) {
-        self.link.silence();
+        self.link.clear_doorbell();
     }
 }

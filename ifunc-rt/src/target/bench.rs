@@ -12,7 +12,7 @@ use super::{Argument, Host};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, TargetType};
-use crate::transport::{ConnectConfig, Incoming, Key, Link, Outgoing, Peer, Waiter};
+use crate::transport::{ConnectConfig, Ends, Key, Link, Peer, Rx, Tx, Waiter};
 
 /// A target of type `u64` that accepts everything.
 pub(crate) struct Bench {
@@ -42,11 +42,11 @@ impl Looked {
 struct NeverWaits(OwnedFd);
 
 impl Waiter for NeverWaits {
-    fn bell(&self) -> BorrowedFd<'_> {
+    fn doorbell(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    fn silence(&self) {}
+    fn clear_doorbell(&self) {}
 
     fn close(&self) {}
 
@@ -54,7 +54,7 @@ impl Waiter for NeverWaits {
         String::new()
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_peer_closed(&self) -> bool {
         false
     }
 }
@@ -96,17 +96,16 @@ impl Bench {
     }
 
     /// Polls every frame of `rx`; an error is the reason why the connection was closed before the last.
-    pub(crate) fn look(&mut self, tx: impl Into<Outgoing>, rx: impl Into<Incoming>) -> Result<(), String> {
+    pub(crate) fn look(&mut self, tx: impl Tx + 'static, rx: impl Rx + 'static) -> Result<(), String> {
         let mut looked = self.connect(tx, rx, rustix::process::geteuid().as_raw());
         while self.turn(&mut looked)? > 0 {}
         Ok(())
     }
 
     /// A connection of a source whose user is `uid`.
-    pub(crate) fn connect(&mut self, tx: impl Into<Outgoing>, rx: impl Into<Incoming>, uid: u32) -> Looked {
+    pub(crate) fn connect(&mut self, tx: impl Tx + 'static, rx: impl Rx + 'static, uid: u32) -> Looked {
         let link = Link {
-            tx: tx.into(),
-            rx: rx.into(),
+            ends: Ends::other(tx, rx),
             waiter: std::sync::Arc::new(NeverWaits(eventfd(0, EventfdFlags::CLOEXEC).unwrap())),
             peer: Peer {
                 uid: Some(uid),

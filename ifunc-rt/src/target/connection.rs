@@ -9,7 +9,7 @@ use ifunc_proto::{Closed, Config, Peer, ServerConfig};
 use self::served::{Bound, Served, State};
 use super::Host;
 use crate::policy::{SourceInfo, TargetType};
-use crate::transport::{Inbound as _, Key, Link, Park as _, with_link};
+use crate::transport::{Inbound as _, Key, Link, with_link};
 
 mod served;
 
@@ -137,9 +137,10 @@ impl Connection {
 
     /// Whether a poll would find something. If not, grants the source its credits.
     pub(super) fn has_work(&mut self) -> bool {
-        let has_work = self.protocol.has_work() || !matches!(self.link.rx.peek(), Ok(None));
+        let has_work =
+            self.protocol.has_work() || with_link!(self.link, link => !matches!(link.rx.peek(), Ok(None)));
         if !has_work {
-            self.link.rx.settle();
+            with_link!(self.link, link => link.rx.settle());
         }
         has_work
     }
@@ -174,7 +175,7 @@ impl Connection {
 
     /// Parks it: polled only after the listener reports it. Takes effect after the listener's fence.
     pub(super) fn park(&mut self) {
-        self.link.rx.park();
+        self.link.rx().park();
     }
 
     /// Whether there is nothing to do. Call it after the fence.
@@ -183,12 +184,12 @@ impl Connection {
             // The waiting request is known; it waits for credit for its reply.
             return with_link!(self.link, link => self.protocol.is_blocked(link));
         }
-        !self.protocol.has_work() && self.link.rx.is_idle()
+        !self.protocol.has_work() && self.link.rx().is_idle()
     }
 
     /// Returns it to the polled connections.
     pub(super) fn unpark(&mut self) {
-        self.link.rx.disarm();
+        self.link.rx().disarm();
         self.is_busy = true;
     }
 }

@@ -117,7 +117,7 @@ impl Target {
             },
             entry,
             home: thread::current().id(),
-            doorbell: TargetDoorbell::new(listener.bell())
+            doorbell: TargetDoorbell::new(listener.doorbell())
                 .map_err(TargetError::os("make an epoll instance"))?,
             listener,
             target_type: None,

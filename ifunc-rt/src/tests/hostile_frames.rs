@@ -370,7 +370,7 @@ fn mutated_frames_are_refused_or_harmless() {
                 sequence: 0,
             };
             let (bench, ended) = &mut *looks.borrow_mut();
-            let how = match bench.look(Box::new(tx), Box::new(rx)) {
+            let how = match bench.look(tx, rx) {
                 Ok(()) => "all frames were dealt with".to_owned(),
                 // Without the numbers in it.
                 Err(why) => format!(

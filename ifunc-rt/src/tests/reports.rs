@@ -43,7 +43,7 @@ fn a_report_that_found_no_room_goes_when_there_is_some() {
         said: said.clone(),
     };
     let rx = Script::new(vec![honest(1, Header::new(Kind::Exec, 5, 0), vec![])]);
-    Bench::new().look(Box::new(tx), Box::new(rx)).unwrap();
+    Bench::new().look(tx, rx).unwrap();
     let said = said.lock().unwrap();
     assert_eq!(said.len(), 1, "{said:?}");
     assert_eq!((said[0].kind, said[0].token), (Kind::Report, 1));

@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::images::{self, Add};
 use super::running::unique;
 use super::threads::until;
-use crate::transport::{Inbound, Link, ListenConfig, Listener, Outbound, RingSize, listen};
+use crate::transport::{Link, ListenConfig, Listener, RingSize, listen};
 use crate::{Aggregation, Error, Loaded, Registered, Source, SourceOptions};
 
 /// Handle, payload, token or not.
@@ -84,7 +84,7 @@ fn bytes(source: &Source) -> Loaded {
 impl Hand {
     /// Takes the next frame.
     fn next(&mut self) -> Option<Frame> {
-        let arrived = self.link.rx.peek().ok()??;
+        let arrived = self.link.rx().peek().ok()??;
         let header = Header::parse(arrived.words).unwrap();
         let mut body = Vec::new();
         arrived.body.append_to(&mut body);
@@ -99,7 +99,7 @@ impl Hand {
             }
             other => panic!("{other:?}"),
         };
-        self.link.rx.release();
+        self.link.rx().release();
         Some(frame)
     }
 
@@ -122,14 +122,14 @@ impl Hand {
     /// Receives everything that has arrived, and returns the credits.
     fn all(&mut self) -> Vec<Frame> {
         let frames = std::iter::from_fn(|| self.next()).collect();
-        self.link.rx.settle();
+        self.link.rx().settle();
         frames
     }
 
     fn say(&mut self, header: Header, body: &[u8]) {
-        let room = self.link.tx.reserve(body.len(), 8).unwrap().unwrap();
+        let room = self.link.tx().reserve(body.len(), 8).unwrap().unwrap();
         room[..body.len()].copy_from_slice(body);
-        self.link.tx.commit(header, body.len());
+        self.link.tx().commit(header, body.len());
     }
 }
 

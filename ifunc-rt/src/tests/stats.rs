@@ -235,7 +235,7 @@ fn a_source_that_takes_no_answers_is_counted_as_stalled() {
         wants(2, Kind::Sync),
         wants(3, Kind::Sync),
     ];
-    bench.look(Box::new(Deaf), Box::new(Script::new(frames))).unwrap();
+    bench.look(Deaf, Script::new(frames)).unwrap();
     let total = bench.stats().total;
     assert_eq!((total.frames, total.stalls), (1, 1));
 }

@@ -9,7 +9,7 @@ use crate::driver::doorbell::LinkDoorbell;
 use crate::driver::driven::{Driven, Signals};
 use crate::driver::queue::Ticket;
 use crate::driver::state::Shared;
-use crate::transport::{Park as _, with_link};
+use crate::transport::with_link;
 
 impl Driven for Connection {
     type Doorbell = LinkDoorbell;
@@ -56,13 +56,13 @@ impl Driven for Connection {
 
     fn arm(&mut self) {
         if let Some(link) = &mut self.link {
-            link.rx.arm();
+            link.rx().arm();
         }
     }
 
     fn disarm(&mut self) {
         if let Some(link) = &mut self.link {
-            link.rx.disarm();
+            link.rx().disarm();
         }
     }
 

@@ -278,7 +278,7 @@ impl Connection {
     /// Receives what has arrived, until the completion of `token` (0: receives everything).
     pub(super) fn receive(&mut self, token: u64) {
         let Some(link) = &mut self.link else { return };
-        let is_gone = link.waiter.is_gone();
+        let is_gone = link.waiter.is_peer_closed();
         with_link!(link, link => {
             self.protocol.receive(link, token);
             if is_gone {
@@ -297,7 +297,7 @@ impl Connection {
             return;
         }
         if let Some(link) = &mut self.link
-            && link.waiter.ask_gone()
+            && link.waiter.check_peer_closed()
         {
             with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
             self.report();

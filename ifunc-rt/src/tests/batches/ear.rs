@@ -38,11 +38,11 @@ impl Ear {
     }
 
     /// Its sending end, for frames with bodies of at most `max_body` bytes.
-    pub(super) fn mouth(&self, max_body: usize) -> Box<Mouth> {
-        Box::new(Mouth {
+    pub(super) fn mouth(&self, max_body: usize) -> Mouth {
+        Mouth {
             to: self.clone(),
             body: vec![0; max_body],
-        })
+        }
     }
 
     pub(super) fn heard(&self) -> MutexGuard<'_, Heard> {

@@ -11,7 +11,7 @@ use crate::Target;
 use crate::tests::hostile_frames::batch;
 use crate::tests::images::{self, Add};
 use crate::tests::running::{accepting, source, unique};
-use crate::transport::{self, Inbound, Link, Outbound};
+use crate::transport::{self, Link};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,9 +28,9 @@ impl Bare {
     fn send(&mut self, target: &mut Target, value: &mut u64, header: Header, body: &[u8]) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(room) = self.0.tx.reserve(body.len(), 8).unwrap() {
+            if let Some(room) = self.0.tx().reserve(body.len(), 8).unwrap() {
                 room.copy_from_slice(body);
-                self.0.tx.commit(header, body.len());
+                self.0.tx().commit(header, body.len());
                 return;
             }
             target.poll(value);
@@ -49,13 +49,13 @@ impl Bare {
 
     /// Receives all completions.
     fn hear(&mut self, heard: &mut Vec<Said>) {
-        while let Some(arrived) = self.0.rx.peek().unwrap() {
+        while let Some(arrived) = self.0.rx().peek().unwrap() {
             let mut body = Vec::new();
             arrived.body.append_to(&mut body);
             heard.extend(told(&[(Header::parse(arrived.words).unwrap(), body)]));
-            self.0.rx.release();
+            self.0.rx().release();
         }
-        self.0.rx.settle();
+        self.0.rx().settle();
     }
 }
 
@@ -135,8 +135,8 @@ fn who_does_not_read_waits_and_nobody_else() {
         let last = |heard: &[Said]| heard.last().is_some_and(|(_, token, _)| *token == u64::MAX);
         while !last(&heard) {
             deaf.hear(&mut heard);
-            if !sent && deaf.0.tx.reserve(0, 8).unwrap().is_some() {
-                deaf.0.tx.commit(Header::new(Kind::Sync, 0, u64::MAX), 0);
+            if !sent && deaf.0.tx().reserve(0, 8).unwrap().is_some() {
+                deaf.0.tx().commit(Header::new(Kind::Sync, 0, u64::MAX), 0);
                 sent = true;
             }
             target.poll(&mut value);

@@ -70,7 +70,7 @@ fn deal(frames: Vec<Frame>, way: &Way) -> Became {
     raw.sort_by_cached_key(|frame| frame.sequence() as usize + usize::from(*order.next().unwrap_or(&0)));
     let mouth = ear.mouth(way.max_body);
     let mut bench = Bench::new();
-    let mut looked = bench.connect(mouth, Box::new(Script::new(raw)), way.uid);
+    let mut looked = bench.connect(mouth, Script::new(raw), way.uid);
     let mut room = way.room.iter().cycle();
     let mut idle = 0;
     for turn in 0.. {
@@ -201,7 +201,7 @@ fn answer(frames: Vec<Frame>) -> (Result<(), String>, u64, Vec<Said>) {
     let mouth = ear.mouth(1 << 16);
     let script = Script::new(numbered([installs(), frames].concat()));
     let mut bench = Bench::new();
-    let mut looked = bench.connect(mouth, Box::new(script), rustix::process::geteuid().as_raw());
+    let mut looked = bench.connect(mouth, script, rustix::process::geteuid().as_raw());
     let ended = loop {
         match bench.turn(&mut looked) {
             Ok(0) => break Ok(()),
@@ -280,7 +280,7 @@ fn answers_go_when_a_turn_ends() {
     ];
     let mut bench = Bench::new();
     let script = Script::new(numbered(frames));
-    let mut looked = bench.connect(mouth, Box::new(script), rustix::process::geteuid().as_raw());
+    let mut looked = bench.connect(mouth, script, rustix::process::geteuid().as_raw());
     let mut turns = 0;
     while bench.turn(&mut looked).unwrap() > 0 {
         turns += 1;

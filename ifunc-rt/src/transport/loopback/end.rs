@@ -276,11 +276,11 @@ impl Sleeper {
 }
 
 impl Waiter for Sleeper {
-    fn bell(&self) -> BorrowedFd<'_> {
+    fn doorbell(&self) -> BorrowedFd<'_> {
         self.end.own().event_fd.as_fd()
     }
 
-    fn silence(&self) {
+    fn clear_doorbell(&self) {
         self.end.own().event_fd.clear();
     }
 
@@ -292,7 +292,7 @@ impl Waiter for Sleeper {
         "loopback".into()
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_peer_closed(&self) -> bool {
         self.end.is_gone()
     }
 }

@@ -11,7 +11,7 @@ use ifunc_abi::hello::Hello;
 use self::end::{Connection, End};
 use self::ready_list::ReadyList;
 use super::event_fd::EventFd;
-use super::{ConnectConfig, ConnectError, Key, Link, ListenConfig, ListenError, Listener, Peer};
+use super::{ConnectConfig, ConnectError, Ends, Key, Link, ListenConfig, ListenError, Listener, Peer};
 
 mod end;
 mod pipe;
@@ -97,8 +97,10 @@ pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, Connec
     let link = |end: End, hello: Hello| {
         let end = Arc::new(end);
         Link {
-            tx: Box::new(end::Sender::new(Arc::clone(&end))).into(),
-            rx: Box::new(end::Receiver::new(Arc::clone(&end))).into(),
+            ends: Ends::other(
+                end::Sender::new(Arc::clone(&end)),
+                end::Receiver::new(Arc::clone(&end)),
+            ),
             waiter: Arc::new(end::Sleeper::new(end)),
             peer: Peer {
                 uid: Some(rustix::process::geteuid().as_raw()),
@@ -133,7 +135,7 @@ impl Listener for LoopbackListener {
         lock(&self.acceptor.waiting).pop_front()
     }
 
-    fn bell(&self) -> BorrowedFd<'_> {
+    fn doorbell(&self) -> BorrowedFd<'_> {
         self.acceptor.event_fd.as_fd()
     }
 

@@ -5,8 +5,7 @@ use ifunc_proto::link::Body as _;
 
 use crate::transport::address::Address;
 use crate::transport::{
-    ConnectError, Inbound, Link, LinkError, ListenConfig, ListenError, Listener, Outbound, Park, RingSize,
-    connect, listen,
+    ConnectError, Link, LinkError, ListenConfig, ListenError, Listener, RingSize, connect, listen,
 };
 
 fn config(slots: u32, shuffle: Option<u64>) -> ListenConfig {
@@ -33,17 +32,17 @@ fn pair(name: &str, config: ListenConfig) -> (Box<dyn Listener>, Link, Link) {
 }
 
 fn send(link: &mut Link, body: &[u8]) -> Option<u32> {
-    let room = link.tx.reserve(body.len(), 8).unwrap()?;
+    let room = link.tx().reserve(body.len(), 8).unwrap()?;
     room.copy_from_slice(body);
-    Some(link.tx.commit(Header::new(Kind::Exec, 1, 2), body.len()))
+    Some(link.tx().commit(Header::new(Kind::Exec, 1, 2), body.len()))
 }
 
 fn receive(link: &mut Link) -> Option<(u32, Vec<u8>)> {
-    let arrived = link.rx.peek().unwrap()?;
+    let arrived = link.rx().peek().unwrap()?;
     let mut body = Vec::new();
     arrived.body.append_to(&mut body);
     let sequence = arrived.sequence;
-    link.rx.release();
+    link.rx().release();
     Some((sequence, body))
 }
 
@@ -61,9 +60,9 @@ fn names_are_taken_once_and_freed() {
         connect(&address, Instant::now()),
         Err(ConnectError::NobodyListens { .. })
     ));
-    assert!(source.waiter.is_gone());
-    assert!(matches!(source.rx.peek(), Err(LinkError::Closed)));
-    assert!(matches!(source.tx.reserve(0, 1), Err(LinkError::Closed)));
+    assert!(source.waiter.is_peer_closed());
+    assert!(matches!(source.rx().peek(), Err(LinkError::Closed)));
+    assert!(matches!(source.tx().reserve(0, 1), Err(LinkError::Closed)));
     let (_again, _source, _target) = pair("names", config(2, None));
 }
 
@@ -76,7 +75,7 @@ fn credits_come_back_when_settled() {
     assert_eq!(send(&mut source, &[9]), None);
     assert_eq!(receive(&mut target), Some((1, vec![1; 100])));
     assert_eq!(send(&mut source, &[9]), None);
-    target.rx.settle();
+    target.rx().settle();
     assert_eq!(send(&mut source, &[9]), Some(9));
 }
 
@@ -94,7 +93,7 @@ fn shuffled_frames_all_arrive_at_most_as_many_early_as_there_are_credits() {
         assert!(sequence - oldest < 8);
         in_order &= sequence == oldest;
         seen.push(sequence);
-        target.rx.settle();
+        target.rx().settle();
     }
     seen.sort_unstable();
     assert!(seen.iter().copied().eq(1..=500) && !in_order);
@@ -106,28 +105,28 @@ fn what_was_sent_before_leaving_arrives() {
     send(&mut source, b"last words").unwrap();
     drop(source);
     assert_eq!(receive(&mut target).unwrap().1, b"last words");
-    assert!(matches!(target.rx.peek(), Err(LinkError::Closed)));
+    assert!(matches!(target.rx().peek(), Err(LinkError::Closed)));
 }
 
 #[test]
 fn a_sleeper_is_rung() {
     let (mut listener, mut source, mut target) = pair("sleeper", config(8, None));
     listener.arm();
-    assert!(target.rx.arm());
+    assert!(target.rx().arm());
     let ringer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
         send(&mut source, b"wake").unwrap();
         source
     });
     assert!(crate::transport::event_fd::wait_readable(
-        listener.bell(),
+        listener.doorbell(),
         Instant::now() + Duration::from_secs(10)
     ));
     listener.arm();
     let mut source = ringer.join().unwrap();
-    assert!(!target.rx.arm());
+    assert!(!target.rx().arm());
     receive(&mut target).unwrap();
-    assert!(source.rx.arm());
+    assert!(source.rx().arm());
     send(&mut target, b"answer").unwrap();
     let began = Instant::now();
     source.waiter.sleep(began + Duration::from_secs(10), None);

@@ -342,7 +342,7 @@ impl Listener for ShmListener {
         self.acceptor.state().waiting.pop_front()
     }
 
-    fn bell(&self) -> BorrowedFd<'_> {
+    fn doorbell(&self) -> BorrowedFd<'_> {
         self.acceptor.wakeups.as_fd()
     }
 

@@ -17,7 +17,7 @@ use super::ring::producer::Producer;
 use super::segment::Segment;
 use super::wakeups::Wakeups;
 use super::watch::{Token, Watched, Watcher};
-use crate::transport::{Key, Link, Peer, Waiter};
+use crate::transport::{Ends, Key, Link, Pair, Peer, Waiter};
 
 /// Messages taken from the socket at a time. It bounds the time that a peer can cost by sending them.
 const WAKEUPS_AT_ONCE: usize = 16;
@@ -85,8 +85,10 @@ impl Connection {
         let key = Key(self.bit().unwrap_or_default().into());
         let (incoming, outgoing) = (self.side, self.side.other());
         Link {
-            tx: Producer::new(Mapped::new(Arc::clone(&self), outgoing), ring(outgoing)).into(),
-            rx: Consumer::new(Mapped::new(Arc::clone(&self), incoming), ring(incoming)).into(),
+            ends: Ends::Shm(Pair {
+                tx: Producer::new(Mapped::new(Arc::clone(&self), outgoing), ring(outgoing)),
+                rx: Consumer::new(Mapped::new(Arc::clone(&self), incoming), ring(incoming)),
+            }),
             waiter: Arc::clone(&self) as Arc<dyn Waiter>,
             peer,
             hello,
@@ -204,11 +206,11 @@ impl Connection {
 
 /// A source sleeps on the connection's socket.
 impl Waiter for Connection {
-    fn bell(&self) -> BorrowedFd<'_> {
+    fn doorbell(&self) -> BorrowedFd<'_> {
         self.socket()
     }
 
-    fn silence(&self) {
+    fn clear_doorbell(&self) {
         self.clear_wakeups();
     }
 
@@ -220,11 +222,11 @@ impl Waiter for Connection {
         "shm".into()
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_peer_closed(&self) -> bool {
         Self::is_gone(self)
     }
 
-    fn ask_gone(&self) -> bool {
+    fn check_peer_closed(&self) -> bool {
         self.check_peer();
         Self::is_gone(self)
     }

@@ -15,7 +15,7 @@ use super::header::Head;
 use super::packet::Packet;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::transport::event_fd::wait_readable;
-use crate::transport::{self, Body, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
+use crate::transport::{self, Body, Ends, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
 pub(super) struct Handle {
@@ -42,21 +42,21 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     let handle = Handle::new(engine, id, &connection.signs);
     drop(locked);
     Some(Link {
-        tx: Box::new(Sender {
-            handle: Arc::clone(&handle),
-            max_body,
-            reserved: None,
-            window: SendWindow::default(),
-        })
-        .into(),
-        rx: Box::new(Receiver {
-            handle: Arc::clone(&handle),
-            held: None,
-            spent: None,
-            polled: polls,
-            passed: 0,
-        })
-        .into(),
+        ends: Ends::other(
+            Sender {
+                handle: Arc::clone(&handle),
+                max_body,
+                reserved: None,
+                window: SendWindow::default(),
+            },
+            Receiver {
+                handle: Arc::clone(&handle),
+                held: None,
+                spent: None,
+                polled: polls,
+                passed: 0,
+            },
+        ),
         waiter: Arc::new(Sleeper(handle)),
         peer: Peer { uid: None, pid: None },
         hello,
@@ -434,7 +434,7 @@ impl Waiter for Sleeper {
             .lock_here()
             .map_or(Duration::ZERO, |locked| locked.backoff());
         if backoff.is_zero() {
-            return self.sleep_on_bell(until, woken);
+            return self.sleep_on_doorbell(until, woken);
         }
         // The descriptor is readable, for threads that wait for nothing else.
         let until = until.min(Instant::now() + backoff);
@@ -444,15 +444,15 @@ impl Waiter for Sleeper {
         }
     }
 
-    fn attention(&self) -> Option<Duration> {
+    fn poll_interval(&self) -> Option<Duration> {
         Some(Self::slice())
     }
 
-    fn bell(&self) -> BorrowedFd<'_> {
+    fn doorbell(&self) -> BorrowedFd<'_> {
         self.0.engine.bell()
     }
 
-    fn silence(&self) {
+    fn clear_doorbell(&self) {
         // Arming does: UCX owns what the descriptor stands for.
     }
 
@@ -468,11 +468,11 @@ impl Waiter for Sleeper {
         // A sleeping thread polls again after a slice.
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_peer_closed(&self) -> bool {
         self.0.is_gone()
     }
 
-    fn ask_gone(&self) -> bool {
+    fn check_peer_closed(&self) -> bool {
         for _ in 0..Self::STEPS {
             if self.0.is_gone() || !self.0.engine.lock().progress() {
                 break;

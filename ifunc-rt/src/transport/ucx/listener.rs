@@ -144,7 +144,7 @@ impl Listener for UcxListener {
         }
     }
 
-    fn bell(&self) -> BorrowedFd<'_> {
+    fn doorbell(&self) -> BorrowedFd<'_> {
         self.engine.bell()
     }
 

@@ -7,7 +7,7 @@ use ifunc_abi::frame::{Header, Kind, Limits};
 
 use crate::transport::address::Address;
 use crate::transport::event_fd::wait_readable;
-use crate::transport::{Inbound, Link, LinkError, ListenConfig, Listener, Outbound, RingSize};
+use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize};
 
 mod one_process;
 mod two_processes;
@@ -52,28 +52,31 @@ fn accept(listener: &mut dyn Listener) -> Link {
         if let Some(link) = listener.accept() {
             return link;
         }
-        assert!(wait_readable(listener.bell(), deadline), "no source connected");
+        assert!(
+            wait_readable(listener.doorbell(), deadline),
+            "no source connected"
+        );
         listener.arm();
     }
 }
 
 /// Sends a frame, if there are credits.
 fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, LinkError> {
-    let Some(room) = link.tx.reserve(body.len(), 8)? else {
+    let Some(room) = link.tx().reserve(body.len(), 8)? else {
         return Ok(None);
     };
     room.copy_from_slice(body);
-    Ok(Some(link.tx.commit(Header::new(Kind::Exec, 7, 9), body.len())))
+    Ok(Some(link.tx().commit(Header::new(Kind::Exec, 7, 9), body.len())))
 }
 
 /// Takes a frame, if there is one.
 fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, LinkError> {
-    let Some(arrived) = link.rx.peek()? else {
+    let Some(arrived) = link.rx().peek()? else {
         return Ok(None);
     };
     let mut body = Vec::new();
     arrived.body.append_to(&mut body);
     let sequence = arrived.sequence;
-    link.rx.release();
+    link.rx().release();
     Ok(Some((sequence, body)))
 }

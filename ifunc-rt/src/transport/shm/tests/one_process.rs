@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
 use crate::transport::event_fd::wait_readable;
-use crate::transport::{
-    ConnectError, Inbound, LinkError, ListenConfig, ListenError, Outbound, Park, connect, listen,
-};
+use crate::transport::{ConnectError, LinkError, ListenConfig, ListenError, connect, listen};
 
 #[test]
 fn frames_of_all_sizes_go_both_ways() {
@@ -22,7 +20,7 @@ fn frames_of_all_sizes_go_both_ways() {
     assert_eq!(source.hello.arch, target.hello.arch);
     assert_eq!(source.peer.uid, Some(rustix::process::geteuid().as_raw()));
     assert_eq!(target.peer.pid, std::process::id().try_into().ok());
-    let largest = source.tx.max_body();
+    let largest = source.tx().max_body();
     for (n, len) in [0, 1, 39, 40, 41, 64, 65, 4096, 70_000, largest]
         .into_iter()
         .cycle()
@@ -30,13 +28,13 @@ fn frames_of_all_sizes_go_both_ways() {
         .enumerate()
     {
         let body: Vec<u8> = (0..len).map(|at| (at + n) as u8).collect();
-        let body_back = &body[..len.min(target.tx.max_body())];
+        let body_back = &body[..len.min(target.tx().max_body())];
         assert_eq!(send(&mut source, &body).unwrap(), Some(n as u32 + 1));
         assert_eq!(receive(&mut target).unwrap(), Some((n as u32 + 1, body.clone())));
-        target.rx.settle();
+        target.rx().settle();
         send(&mut target, body_back).unwrap().unwrap();
         assert_eq!(receive(&mut source).unwrap().unwrap().1, body_back);
-        source.rx.settle();
+        source.rx().settle();
     }
 }
 
@@ -54,7 +52,7 @@ fn a_ring_of_two_slots_waits_for_credits() {
         assert_eq!(receive(&mut target).unwrap(), Some((2 * round + 1, body.clone())));
         assert_eq!(receive(&mut target).unwrap(), Some((2 * round + 2, body)));
         assert_eq!(receive(&mut target).unwrap(), None);
-        target.rx.settle();
+        target.rx().settle();
     }
 }
 
@@ -110,7 +108,7 @@ fn what_was_sent_before_leaving_arrives() {
     while receive(&mut target).is_ok() {
         assert!(Instant::now() < deadline);
     }
-    assert!(target.waiter.is_gone());
+    assert!(target.waiter.is_peer_closed());
 }
 
 #[test]
@@ -123,12 +121,12 @@ fn the_end_of_the_target_is_noticed_without_a_call() {
     drop((target, listener));
     let deadline = soon();
     for source in [&mut met, &mut unmet] {
-        while !source.waiter.is_gone() {
+        while !source.waiter.is_peer_closed() {
             assert!(Instant::now() < deadline);
         }
-        assert!(matches!(source.rx.peek(), Err(LinkError::Closed)));
-        assert!(matches!(source.tx.reserve(8, 8), Err(LinkError::Closed)));
-        assert!(!source.rx.arm());
+        assert!(matches!(source.rx().peek(), Err(LinkError::Closed)));
+        assert!(matches!(source.tx().reserve(8, 8), Err(LinkError::Closed)));
+        assert!(!source.rx().arm());
         source.waiter.sleep(soon(), None);
     }
 }
@@ -144,14 +142,14 @@ fn both_sides_are_rung() {
         loop {
             match receive(&mut target) {
                 Ok(Some((_, body))) => {
-                    target.rx.settle();
+                    target.rx().settle();
                     while send(&mut target, &body).unwrap().is_none() {}
                     echoed += 1;
                 }
-                Ok(None) if target.rx.arm() => {
-                    assert!(wait_readable(listener.bell(), soon()), "not rung");
+                Ok(None) if target.rx().arm() => {
+                    assert!(wait_readable(listener.doorbell(), soon()), "not rung");
                     listener.arm();
-                    target.rx.disarm();
+                    target.rx().disarm();
                 }
                 Ok(None) => {}
                 Err(LinkError::Closed) => return echoed,
@@ -165,12 +163,12 @@ fn both_sides_are_rung() {
         loop {
             if let Some((_, body)) = receive(&mut source).unwrap() {
                 assert_eq!(body, n.to_le_bytes());
-                source.rx.settle();
+                source.rx().settle();
                 break;
             }
-            if source.rx.arm() {
+            if source.rx().arm() {
                 source.waiter.sleep(deadline, None);
-                source.rx.disarm();
+                source.rx().disarm();
                 assert!(Instant::now() < deadline, "not rung");
             }
         }

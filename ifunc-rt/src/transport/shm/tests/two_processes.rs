@@ -13,9 +13,7 @@ use super::unauthenticated::knock;
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
 use crate::transport::event_fd::wait_readable;
 use crate::transport::shm::directory::candidates;
-use crate::transport::{
-    ConnectError, Inbound, Link, LinkError, ListenConfig, Outbound, Park, connect, listen,
-};
+use crate::transport::{ConnectError, Link, LinkError, ListenConfig, connect, listen};
 
 const ROLE: &str = "IFUNC_TEST_ROLE";
 const NAME: &str = "IFUNC_TEST_NAME";
@@ -133,7 +131,7 @@ fn echo(name: &str) {
             match receive(link) {
                 Ok(Some((_, body))) => {
                     idle = false;
-                    link.rx.settle();
+                    link.rx().settle();
                     while matches!(send(link, &body), Ok(None)) {}
                 }
                 Ok(None) => {}
@@ -141,11 +139,11 @@ fn echo(name: &str) {
             }
             true
         });
-        if idle && links.iter_mut().all(|link| link.rx.arm()) {
-            wait_readable(listener.bell(), Instant::now() + Duration::from_secs(3600));
+        if idle && links.iter_mut().all(|link| link.rx().arm()) {
+            wait_readable(listener.doorbell(), Instant::now() + Duration::from_secs(3600));
             listener.arm();
         }
-        links.iter_mut().for_each(|link| link.rx.disarm());
+        links.iter_mut().for_each(|link| link.rx().disarm());
     }
 }
 
@@ -155,10 +153,10 @@ fn stream(mut link: Link) {
     for n in 0.. {
         let body = content(n);
         while send(&mut link, &body).unwrap().is_none() {
-            if link.rx.arm() && link.tx.reserve(body.len(), 8).unwrap().is_none() {
+            if link.rx().arm() && link.tx().reserve(body.len(), 8).unwrap().is_none() {
                 link.waiter.sleep(soon(), None);
             }
-            link.rx.disarm();
+            link.rx().disarm();
         }
     }
 }
@@ -194,7 +192,7 @@ fn a_killed_source_is_noticed_behind_its_last_frame() {
                         next += 1;
                     }
                     Ok(None) => {
-                        link.rx.settle();
+                        link.rx().settle();
                         return Ok(());
                     }
                     Err(gone) => return Err(gone),
@@ -212,8 +210,8 @@ fn a_killed_source_is_noticed_behind_its_last_frame() {
                 break gone;
             }
             // Every other time asleep.
-            if round % 2 == 0 && link.rx.arm() {
-                wait_readable(listener.bell(), soon());
+            if round % 2 == 0 && link.rx().arm() {
+                wait_readable(listener.doorbell(), soon());
                 listener.arm();
             }
             assert!(killed.elapsed() < NOTICE);
@@ -235,15 +233,15 @@ fn a_killed_target_is_noticed_and_its_name_is_free() {
         while Instant::now() < until {
             let _ = send(&mut link, &content(round)).unwrap();
             let _ = receive(&mut link).unwrap();
-            link.rx.settle();
+            link.rx().settle();
         }
         let epoch = link.hello.epoch;
         target.kill();
         let killed = Instant::now();
-        if round % 2 == 0 && receive(&mut link).is_ok_and(|frame| frame.is_none()) && link.rx.arm() {
+        if round % 2 == 0 && receive(&mut link).is_ok_and(|frame| frame.is_none()) && link.rx().arm() {
             link.waiter.sleep(soon(), None);
         }
-        while !link.waiter.is_gone() || !other.waiter.is_gone() {
+        while !link.waiter.is_peer_closed() || !other.waiter.is_peer_closed() {
             assert!(killed.elapsed() < NOTICE);
         }
         while receive(&mut link).is_ok() {}

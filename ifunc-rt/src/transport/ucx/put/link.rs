@@ -14,7 +14,7 @@ use crate::transport::ucx::engine::Engine;
 use crate::transport::ucx::link::{Handle, Sleeper, connection};
 use crate::transport::ucx::packet::{BODY, Packet};
 use crate::transport::ucx::table::{ConnectionId, Stage};
-use crate::transport::{Body, Frame, Inbound, Link, LinkError, Outbound, Park, Peer};
+use crate::transport::{Body, Ends, Frame, Inbound, Link, LinkError, Outbound, Park, Peer};
 
 /// The link of a connection that is open.
 pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
@@ -27,24 +27,24 @@ pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Li
     let handle = Handle::new(engine, id, &connection.signs);
     drop(locked);
     Some(Link {
-        tx: Box::new(Sender {
-            handle: Arc::clone(&handle),
-            view: view.clone(),
-            producer: Producer::new(peer),
-            under_way: UnderWay::default(),
-            broken: None,
-            spare: None,
-            reserved: None,
-        })
-        .into(),
-        rx: Box::new(Receiver {
-            handle: Arc::clone(&handle),
-            consumer: Consumer::new(view.layout()),
-            view,
-            held: None,
-            expecting: None,
-        })
-        .into(),
+        ends: Ends::other(
+            Sender {
+                handle: Arc::clone(&handle),
+                view: view.clone(),
+                producer: Producer::new(peer),
+                under_way: UnderWay::default(),
+                broken: None,
+                spare: None,
+                reserved: None,
+            },
+            Receiver {
+                handle: Arc::clone(&handle),
+                consumer: Consumer::new(view.layout()),
+                view,
+                held: None,
+                expecting: None,
+            },
+        ),
         waiter: Arc::new(Sleeper::new(handle)),
         peer: Peer { uid: None, pid: None },
         hello,

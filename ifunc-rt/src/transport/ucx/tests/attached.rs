@@ -10,9 +10,9 @@ use ::ucx::{
 
 use super::*;
 use crate::TargetError;
+use crate::transport::ConnectError;
 use crate::transport::ucx::table::Stage;
 use crate::transport::ucx::{Attachment, Calling, Over, Terms, Unfit};
-use crate::transport::{ConnectError, Outbound, Park};
 
 /// The id of the application's own active messages.
 const THEIRS: u16 = 5;
@@ -146,7 +146,7 @@ fn a_worker_of_one_thread_is_used_there_alone_and_left_in_any_order() {
     // A worker that is taken back leaves its links behind, and is not used by them.
     assert!(lent_there.detach());
     assert!(matches!(receive(&mut other_there), Err(LinkError::Closed)));
-    assert!(other_there.tx.reserve(1, 1).is_err() && listener.accept().is_none());
+    assert!(other_there.tx().reserve(1, 1).is_err() && listener.accept().is_none());
     assert!(lent_here.detach());
     drop((there, ep, here));
     drop((
@@ -221,10 +221,10 @@ fn an_application_makes_progress_while_others_wait() {
                     break back;
                 }
                 assert!(Instant::now() < deadline);
-                if source.rx.arm() {
+                if source.rx().arm() {
                     source.waiter.sleep(deadline, None);
                 }
-                source.rx.disarm();
+                source.rx().disarm();
             };
             assert!(back == body);
         }
@@ -350,7 +350,7 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     // A target that rests hears of what the application knows.
     let (source, mut target) = meet(&mut *listener, over_there.call().unwrap());
     let mut keys = Vec::new();
-    target.rx.park();
+    target.rx().park();
     listener.ready(&mut keys);
     keys.clear();
     let theirs = {

@@ -9,9 +9,7 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::event_fd::wait_readable;
 use crate::transport::ucx::Way;
-use crate::transport::{
-    Inbound, Link, LinkError, ListenConfig, Listener, Outbound, RingSize, connect, listen,
-};
+use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize, connect, listen};
 
 /// Makes tests of functions that are told which way frames go.
 macro_rules! by_each_way {
@@ -138,23 +136,26 @@ fn accept(listener: &mut dyn Listener) -> Link {
         if let Some(link) = listener.accept() {
             return link;
         }
-        assert!(wait_readable(listener.bell(), deadline), "no source connected");
+        assert!(
+            wait_readable(listener.doorbell(), deadline),
+            "no source connected"
+        );
     }
 }
 
 /// Sends a frame, if there are credits.
 fn send(link: &mut Link, body: &[u8]) -> Result<Option<u32>, LinkError> {
-    let Some(room) = link.tx.reserve(body.len(), BODY_ALIGN)? else {
+    let Some(room) = link.tx().reserve(body.len(), BODY_ALIGN)? else {
         return Ok(None);
     };
     room.copy_from_slice(body);
-    Ok(Some(link.tx.commit(Header::new(Kind::Exec, 7, 9), body.len())))
+    Ok(Some(link.tx().commit(Header::new(Kind::Exec, 7, 9), body.len())))
 }
 
 /// Takes a frame, if there is one.
 fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, LinkError> {
-    let Some(arrived) = link.rx.peek()? else {
-        link.rx.settle();
+    let Some(arrived) = link.rx().peek()? else {
+        link.rx().settle();
         return Ok(None);
     };
     assert!(arrived.body.as_ptr().addr().is_multiple_of(BODY_ALIGN));
@@ -171,7 +172,7 @@ fn receive(link: &mut Link) -> Result<Option<(u32, Vec<u8>)>, LinkError> {
     let mut body = Vec::new();
     arrived.body.append_to(&mut body);
     let sequence = arrived.sequence;
-    link.rx.release();
+    link.rx().release();
     Ok(Some((sequence, body)))
 }
 

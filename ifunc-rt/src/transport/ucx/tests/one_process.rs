@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::transport::{ConnectError, Inbound, ListenError, Outbound, Park};
+use crate::transport::{ConnectError, ListenError};
 
 by_each_way! {
     a_target_listens_on_loopback_and_says_where,
@@ -27,7 +27,7 @@ fn a_target_listens_on_loopback_and_says_where(way: Way) {
     assert_eq!(source.hello.limits, LIMITS);
     assert_ne!(source.hello.epoch, 0);
     assert_eq!(target.hello.roles, ifunc_abi::hello::Roles::INVOKES);
-    assert!(!source.waiter.is_gone() && !target.waiter.ask_gone());
+    assert!(!source.waiter.is_peer_closed() && !target.waiter.check_peer_closed());
     assert!(receive(&mut target).unwrap().is_none() && receive(&mut source).unwrap().is_none());
     assert!(matches!(
         listen(&address(&*listener), small()),
@@ -93,7 +93,7 @@ fn where_nobody_listens_is_said() {
 /// Every length from nothing to the largest, so that UCX sends them in each of its ways.
 fn frames_of_every_length_arrive_whole_aligned_and_once(way: Way) {
     let (_listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
-    let largest = source.tx.max_body();
+    let largest = source.tx().max_body();
     assert_eq!(largest, 1 << 20);
     let mut lens = vec![0, 1, 63, 64, 65, 1000, 1024, 1025];
     lens.extend((11..20).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1]));
@@ -130,8 +130,8 @@ fn frames_of_every_length_arrive_whole_aligned_and_once(way: Way) {
 
 fn two_credits_are_enough_in_both_directions(way: Way) {
     const FRAMES: u32 = 300;
-    let (listener, source, target) = pair(way, small());
-    let most = source.tx.max_body();
+    let (listener, mut source, target) = pair(way, small());
+    let most = source.tx().max_body();
     let length = move |n: u32| (n as usize * 7919) % (most + 1);
     let both = Arc::new(AtomicU32::new(0));
     let run = move |mut link: Link, both: Arc<AtomicU32>| {
@@ -173,12 +173,12 @@ fn a_third_frame_waits_for_credits(way: Way) {
     wait_for("both", || {
         listener.accept();
         // Looked at, and not released.
-        target.rx.peek().unwrap().map(drop)
+        target.rx().peek().unwrap().map(drop)
     });
     assert!(receive(&mut source).unwrap().is_none());
     assert_eq!(send(&mut source, b"x").unwrap(), None);
-    target.rx.release();
-    target.rx.settle();
+    target.rx().release();
+    target.rx().settle();
     wait_for("credits", || {
         assert!(receive(&mut source).unwrap().is_none());
         send(&mut source, b"x").unwrap()
@@ -221,8 +221,8 @@ fn what_was_sent_before_leaving_arrives(way: Way) {
         });
         assert!(matches!(gone, LinkError::Closed), "{gone}");
         assert!(seen.into_values().eq(bodies));
-        assert!(other.waiter.is_gone());
-        assert!(matches!(other.tx.reserve(0, 1), Err(LinkError::Closed)));
+        assert!(other.waiter.is_peer_closed());
+        assert!(matches!(other.tx().reserve(0, 1), Err(LinkError::Closed)));
         let (took, listener) = leaving.join().unwrap();
         assert!(took < Duration::from_millis(900), "leaving took {took:?}");
         drop(other);
@@ -247,13 +247,13 @@ fn a_target_that_sleeps_is_rung(way: Way) {
                 break body;
             }
             listener.arm();
-            if target.rx.arm() && listener.accept().is_none() {
+            if target.rx().arm() && listener.accept().is_none() {
                 assert!(
-                    wait_readable(listener.bell(), deadline),
+                    wait_readable(listener.doorbell(), deadline),
                     "no wake-up in round {n}"
                 );
             }
-            target.rx.disarm();
+            target.rx().disarm();
         };
         assert!(body == content(n, len));
         send(&mut target, &content(n + 1, 100)).unwrap().unwrap();
@@ -277,10 +277,10 @@ fn a_source_that_sleeps_is_rung(way: Way) {
                     if let Some((_, body)) = receive(&mut source).unwrap() {
                         return body;
                     }
-                    if source.rx.arm() {
+                    if source.rx().arm() {
                         source.waiter.sleep(deadline, None);
                     }
-                    source.rx.disarm();
+                    source.rx().disarm();
                     assert!(Instant::now() < deadline, "no wake-up in round {n}");
                 }
             });

@@ -2,8 +2,6 @@
 //!
 //! The other process is this test's executable again, told by the environment to be [`child`].
 
-use crate::transport::Outbound;
-use crate::transport::Park;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -140,13 +138,13 @@ fn echo(address: &str) {
             continue;
         }
         listener.arm();
-        let quiet = links.iter_mut().fold(true, |quiet, link| link.rx.arm() & quiet);
+        let quiet = links.iter_mut().fold(true, |quiet, link| link.rx().arm() & quiet);
         match listener.accept() {
             Some(link) => links.push(link),
-            None if quiet => drop(wait_readable(listener.bell(), forever)),
+            None if quiet => drop(wait_readable(listener.doorbell(), forever)),
             None => {}
         }
-        links.iter_mut().for_each(|link| link.rx.disarm());
+        links.iter_mut().for_each(|link| link.rx().disarm());
     }
 }
 
@@ -175,10 +173,10 @@ pub(super) fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), LinkErro
             return Ok(());
         }
         assert!(Instant::now() < deadline, "no echo");
-        if link.rx.arm() {
+        if link.rx().arm() {
             link.waiter.sleep(Instant::now() + Duration::from_millis(5), None);
         }
-        link.rx.disarm();
+        link.rx().disarm();
     }
 }
 
@@ -252,17 +250,20 @@ fn a_killed_target_is_noticed_and_found_again(way: Way) {
         let killed = Instant::now();
         if round == 0 {
             // Asked, as before a send.
-            wait_for("its end", || link.waiter.ask_gone().then_some(()));
+            wait_for("its end", || link.waiter.check_peer_closed().then_some(()));
         } else {
             // Asleep.
             while receive(&mut link).is_ok() {
                 assert!(killed.elapsed() < NOTICE);
-                link.rx.arm();
+                link.rx().arm();
                 link.waiter.sleep(killed + NOTICE, None);
             }
         }
         assert!(killed.elapsed() < NOTICE, "noticed after {:?}", killed.elapsed());
-        assert!(matches!(link.tx.reserve(1, 1).map(drop), Err(LinkError::Closed)));
+        assert!(matches!(
+            link.tx().reserve(1, 1).map(drop),
+            Err(LinkError::Closed)
+        ));
         // The same port: nothing of the one before keeps it.
         other = Other::start("echo", &to, &reuse);
         let mut again = connect(&to.parse().unwrap(), soon()).unwrap();
@@ -356,11 +357,11 @@ fn a_stopped_target_is_not_dead(way: Way) {
     let stopped = Instant::now();
     while stopped.elapsed() < Duration::from_secs(5) {
         assert!(receive(&mut link).unwrap().is_none());
-        link.rx.arm();
+        link.rx().arm();
         link.waiter
             .sleep(Instant::now() + Duration::from_millis(100), None);
-        link.rx.disarm();
-        assert!(!link.waiter.ask_gone());
+        link.rx().disarm();
+        assert!(!link.waiter.check_peer_closed());
     }
     kill_process(pid, Signal::CONT).unwrap();
     let (_, back) = wait_for("the echo", || receive(&mut link).unwrap());

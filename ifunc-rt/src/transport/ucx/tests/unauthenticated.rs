@@ -4,6 +4,7 @@ use crate::transport::ConnectConfig;
 use ::ucx::{ErrorMode, Library};
 
 use super::*;
+use crate::transport::ConnectError;
 use crate::transport::address::WorkerAddress;
 use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
@@ -11,7 +12,6 @@ use crate::transport::ucx::handshake::{Hello, LONGEST};
 use crate::transport::ucx::header::{Credits, Head, Name, Notice, units};
 use crate::transport::ucx::settings::Settings;
 use crate::transport::ucx::table::{ConnectionId, Stage};
-use crate::transport::{ConnectError, Inbound, Outbound};
 
 /// A client of UCX that says what it likes.
 pub(super) struct Peer {
@@ -111,7 +111,7 @@ pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce
     wait_for(what, || {
         links.extend(listener.accept());
         for link in &mut links {
-            if let Err(gone) = link.rx.peek().map(drop) {
+            if let Err(gone) = link.rx().peek().map(drop) {
                 assert!(matches!(gone, LinkError::Malformed(_)), "{what}: {gone}");
             }
         }
@@ -120,14 +120,14 @@ pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce
     assert_eq!(links.len(), usize::from(greets), "{what}");
     for link in &mut links {
         // It may have been looked at before the others came.
-        link.rx.release();
-        let end = link.rx.peek().map(drop);
+        link.rx().release();
+        let end = link.rx().peek().map(drop);
         assert!(matches!(end, Err(LinkError::Malformed(_))), "{what}: {end:?}");
         assert!(
-            matches!(link.tx.reserve(0, 1).map(drop), Err(LinkError::Malformed(_))),
+            matches!(link.tx().reserve(0, 1).map(drop), Err(LinkError::Malformed(_))),
             "{what}"
         );
-        assert!(link.waiter.is_gone(), "{what}");
+        assert!(link.waiter.is_peer_closed(), "{what}");
     }
     let source = std::thread::spawn(move || {
         let mut source = connect(&to, soon()).unwrap();
@@ -364,7 +364,7 @@ fn whoever_leaves_in_the_middle_of_a_handshake_is_forgotten() {
     let target = accept(&mut *listener);
     wait_for("the source", || {
         listener.accept();
-        target.waiter.is_gone().then_some(())
+        target.waiter.is_peer_closed().then_some(())
     });
     source.join().unwrap().unwrap();
 }
@@ -388,7 +388,7 @@ fn whoever_connects_and_says_nothing_harms_nobody() {
     let target = accept(&mut *listener);
     wait_for("the source", || {
         listener.accept();
-        target.waiter.is_gone().then_some(())
+        target.waiter.is_peer_closed().then_some(())
     });
     source.join().unwrap().unwrap();
 }
@@ -408,7 +408,7 @@ fn who_credits_what_it_never_read_takes_no_memory() {
         listener.accept()
     });
     // So large that the receiver fetches it.
-    let body = vec![7; link.tx.max_body()];
+    let body = vec![7; link.tx().max_body()];
     let mut sent = 0;
     while let Some(n) = send(&mut link, &body).unwrap() {
         sent = n;
@@ -424,7 +424,7 @@ fn who_credits_what_it_never_read_takes_no_memory() {
         wait_for("credits", || {
             listener.accept();
             peer.engine.lock().progress_worker();
-            (!link.tx.is_unconsumed(n)).then_some(())
+            (!link.tx().is_unconsumed(n)).then_some(())
         });
     }
     assert_eq!(sent, 2 * SLOTS);
@@ -488,14 +488,18 @@ fn a_full_door_sends_away_and_opens_again() {
     for id in half_open {
         engine.lock().forget(id);
     }
-    let source = std::thread::spawn(move || wait_for("room", || connect(&to, soon()).ok()).waiter.is_gone());
+    let source = std::thread::spawn(move || {
+        wait_for("room", || connect(&to, soon()).ok())
+            .waiter
+            .is_peer_closed()
+    });
     let target = wait_for("a source that is accepted", || {
         engine.lock().progress();
         listener.accept()
     });
     wait_for("its end", || {
         listener.accept();
-        (source.is_finished() && target.waiter.is_gone()).then_some(())
+        (source.is_finished() && target.waiter.is_peer_closed()).then_some(())
     });
     assert!(!source.join().unwrap());
 }
@@ -521,7 +525,7 @@ fn credits_that_are_owed_are_paid() {
         peer.look(open).then_some(())
     });
     // So large that the receiver fetches them: they stay under way while the target polls nothing.
-    let body = vec![7; link.tx.max_body()];
+    let body = vec![7; link.tx().max_body()];
     for n in 1..=2 {
         if let Stage::Open { out, .. } = &mut peer
             .engine
@@ -553,5 +557,5 @@ fn credits_that_are_owed_are_paid() {
         receive(&mut link).unwrap();
         (!owes()).then_some(())
     });
-    assert!(!peer.is_gone() && !link.waiter.is_gone());
+    assert!(!peer.is_gone() && !link.waiter.is_peer_closed());
 }

@@ -4,11 +4,11 @@ use ifunc_abi::frame::commit_word as first_word;
 
 use super::unauthenticated::{Peer, frame, throws_out_by};
 use super::*;
+use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::{Credits, Head, Notice};
 use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
-use crate::transport::{ConnectError, Inbound};
 
 fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
     throws_out_by(Way::Puts, what, greets, say);
@@ -98,7 +98,7 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
         send(&mut link, b"x").err()
     });
     assert!(matches!(gone, LinkError::Malformed(_)), "{gone}");
-    assert!(link.waiter.is_gone());
+    assert!(link.waiter.is_peer_closed());
     wait_for("the peer to hear of it", || {
         listener.accept();
         peer.look(|locked| locked.state.connections[&peer.id].gone.clone())
@@ -142,7 +142,7 @@ fn who_always_sleeps_is_not_rung_without_limit() {
     let gone = wait_for("the target to hear a bell for nothing", || {
         source.look(|_| ());
         listener.accept();
-        link.rx.peek().map(drop).err()
+        link.rx().peek().map(drop).err()
     });
     assert!(matches!(gone, LinkError::Malformed(_)), "{gone}");
 }

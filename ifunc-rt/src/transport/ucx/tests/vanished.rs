@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::two_processes::{Other, child_command, echoes, ready};
 use super::*;
-use crate::transport::{ConnectConfig, Park};
+use crate::transport::ConnectConfig;
 
 /// What the survivor is told to bear.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -87,11 +87,11 @@ pub(super) fn survive(address: &str) {
             Err(gone) => break gone,
         }
         assert!(Instant::now() < until, "a host that vanished was not missed");
-        if link.rx.arm() {
+        if link.rx().arm() {
             link.waiter
                 .sleep(Instant::now() + Duration::from_millis(20), None);
         }
-        link.rx.disarm();
+        link.rx().disarm();
     };
     ready(&gone.to_string());
 }

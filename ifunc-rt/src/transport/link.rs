@@ -1,0 +1,250 @@
+//! One side of a connection, over any transport.
+//!
+//! Over shared memory a whole frame costs some ten nanoseconds, of which calls through a vtable would be half. So code
+//! that handles frames is compiled twice: for shared memory, and for all other transports, where a network or a lock lies
+//! between the two sides and a call through a vtable is not noticed. The macro `with_link` chooses the copy.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ifunc_abi::frame::Header;
+use ifunc_abi::hello::Hello;
+use ifunc_proto::link;
+
+use super::{Body, Frame, Inbound, LinkError, Outbound, event_fd, shm};
+
+/// One side of a connection. The two sides are alike: source and target are roles of the layers above.
+pub(crate) struct Link {
+    pub(crate) ends: Ends,
+    pub(crate) waiter: Arc<dyn Waiter>,
+    pub(crate) peer: Peer,
+    /// What the peer stated about itself.
+    pub(crate) hello: Hello,
+    /// What a target's listener names the link by. Unused on the source's side.
+    pub(crate) key: Key,
+}
+
+/// The two directions of a link.
+pub(crate) enum Ends {
+    Shm(Pair<shm::Outgoing, shm::Incoming>),
+    Other(Pair<Box<dyn Tx>, Box<dyn Rx>>),
+}
+
+impl Ends {
+    /// Those of a transport that is not shared memory.
+    pub(crate) fn other(tx: impl Tx + 'static, rx: impl Rx + 'static) -> Self {
+        Self::Other(Pair {
+            tx: Box::new(tx),
+            rx: Box::new(rx),
+        })
+    }
+}
+
+/// The outgoing and the incoming direction of one transport.
+pub(crate) struct Pair<T, R> {
+    pub(crate) tx: T,
+    pub(crate) rx: R,
+}
+
+impl<T: Outbound, R: Inbound> link::Link for Pair<T, R> {
+    type Tx = T;
+    type Rx = R;
+
+    #[inline(always)]
+    fn split(&mut self) -> (&mut T, &mut R) {
+        (&mut self.tx, &mut self.rx)
+    }
+}
+
+/// Evaluates an expression for the [`Pair`] of a [`Link`], compiled once for shared memory and once for all other
+/// transports.
+macro_rules! with_link {
+    ($link:expr, $name:ident => $do:expr) => {
+        match &mut $link.ends {
+            $crate::transport::Ends::Shm($name) => $do,
+            $crate::transport::Ends::Other($name) => $do,
+        }
+    };
+}
+
+pub(crate) use with_link;
+
+impl Link {
+    /// The incoming direction.
+    pub(crate) fn rx(&mut self) -> &mut dyn Rx {
+        match &mut self.ends {
+            Ends::Shm(pair) => &mut pair.rx,
+            Ends::Other(pair) => &mut *pair.rx,
+        }
+    }
+
+    /// The outgoing direction.
+    #[cfg(test)]
+    pub(crate) fn tx(&mut self) -> &mut dyn Outbound {
+        with_link!(self, pair => &mut pair.tx)
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("peer", &self.peer)
+            .field("hello", &self.hello)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waiting for a link without polling it.
+pub(crate) trait Park {
+    /// Announces that this side goes to sleep: from now until [`disarm`](Self::disarm) the peer wakes it for frames and for
+    /// credits. `false` if a frame has arrived or the peer is gone: then do not sleep for frames. Before it sleeps for
+    /// credits, the caller tries [`reserve`](Outbound::reserve) once more: credits may have arrived before the announcement.
+    fn arm(&mut self) -> bool;
+
+    /// Withdraws the announcement of [`arm`](Self::arm) and of [`park`](Self::park).
+    fn disarm(&mut self);
+
+    /// A target announces that it polls this link only after its listener [reports](super::Listener::ready) it, for frames,
+    /// for credits and for the peer's end. The announcement holds after the listener's next
+    /// [`fence`](super::Listener::fence); a link that is not [idle](Self::is_idle) then is polled again.
+    fn park(&mut self);
+
+    /// Whether no frame has arrived and the peer is not known to be gone. Call it after [`park`](Self::park) and the fence.
+    fn is_idle(&mut self) -> bool;
+}
+
+/// [`Outbound`], for trait objects.
+pub(crate) trait Tx: Outbound + Send {}
+
+impl<T: Outbound + Send> Tx for T {}
+
+impl Outbound for Box<dyn Tx> {
+    fn max_body(&self) -> usize {
+        (**self).max_body()
+    }
+
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        (**self).reserve(len, align)
+    }
+
+    fn commit(&mut self, header: Header, len: usize) -> u32 {
+        (**self).commit(header, len)
+    }
+
+    fn is_unconsumed(&mut self, sequence: u32) -> bool {
+        (**self).is_unconsumed(sequence)
+    }
+}
+
+/// [`Inbound`] with the runtime's [`Body`], for trait objects. The hints about polls are for shared memory alone.
+pub(crate) trait Rx: Park + Send {
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError>;
+    fn release(&mut self);
+    fn settle(&mut self);
+    fn is_empty(&mut self) -> bool;
+}
+
+impl<R: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static> Rx for R {
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+        Inbound::peek(self)
+    }
+
+    fn release(&mut self) {
+        Inbound::release(self);
+    }
+
+    fn settle(&mut self) {
+        Inbound::settle(self);
+    }
+
+    fn is_empty(&mut self) -> bool {
+        Inbound::is_empty(self)
+    }
+}
+
+impl Inbound for Box<dyn Rx> {
+    type Body<'a> = Body<'a>;
+
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+        (**self).peek()
+    }
+
+    fn release(&mut self) {
+        (**self).release();
+    }
+
+    fn settle(&mut self) {
+        (**self).settle();
+    }
+
+    fn is_empty(&mut self) -> bool {
+        (**self).is_empty()
+    }
+}
+
+/// Which link of its listener's. A number may be used again when its link is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) u64);
+
+/// The peer's credentials, as the kernel reports them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// User id; `None` where the transport cannot know.
+    pub(crate) uid: Option<u32>,
+    /// Process id, for people.
+    pub(crate) pid: Option<i32>,
+}
+
+/// Sleeping on a link's own doorbell, for a source. A target sleeps on its listener's.
+pub(crate) trait Waiter: Send + Sync {
+    /// Sleeps until the peer sends a wake-up or is gone, `woken` is readable, or the deadline passes. Spurious wake-ups happen.
+    /// The caller has armed the link.
+    fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
+        self.sleep_on_doorbell(until, woken);
+    }
+
+    /// The default [`sleep`](Self::sleep).
+    fn sleep_on_doorbell(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
+        if self.is_peer_closed() {
+            return;
+        }
+        let until = self
+            .poll_interval()
+            .map_or(until, |interval| until.min(Instant::now() + interval));
+        if event_fd::wait_readable_either(self.doorbell(), woken, until) {
+            self.clear_doorbell();
+        }
+    }
+
+    /// Longest time between two polls, where the transport detects some events, such as a peer's end, only in polls. `None`:
+    /// the doorbell reports every event.
+    fn poll_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Readable when `sleep` would return for the peer's sake. For event loops.
+    fn doorbell(&self) -> BorrowedFd<'_>;
+
+    /// Makes `doorbell` unreadable until the peer's next wake-up.
+    fn clear_doorbell(&self);
+
+    /// Closes this side of the link and wakes all threads that sleep on it.
+    fn close(&self);
+
+    /// Whether any thread may use the link, or only the thread that made it.
+    fn serves_any_thread(&self) -> bool {
+        true
+    }
+
+    /// What carries the connection, as the transport describes it, for people. May cost microseconds.
+    fn carried_by(&self) -> String;
+
+    /// Whether the peer is known to be gone. Costs one load; the transport detects it in the background.
+    fn is_peer_closed(&self) -> bool;
+
+    /// Whether the peer is gone, checked now: on a busy machine the background thread may be late. May cost a system call.
+    fn check_peer_closed(&self) -> bool {
+        self.is_peer_closed()
+    }
+}
