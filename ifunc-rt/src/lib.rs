@@ -48,6 +48,7 @@ mod failpoint;
 
 mod driver;
 mod observe;
+mod os;
 mod policy;
 pub mod rendezvous;
 mod serve;

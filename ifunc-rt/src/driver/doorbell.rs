@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::task::{Wake, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-pub(crate) use crate::transport::event_fd::EventFd;
+pub(crate) use crate::os::EventFd;
 
 /// What the sleeper of a connection sleeps on. One thread at a time does.
 pub(crate) trait Doorbell {
@@ -23,16 +23,6 @@ pub(crate) trait Doorbell {
 
     /// Makes [`fd`](Self::fd) unreadable until the peer rings again.
     fn clear(&self);
-}
-
-impl Wake for EventFd {
-    fn wake(self: Arc<Self>) {
-        EventFd::wake(self.as_ref());
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        EventFd::wake(self.as_ref());
-    }
 }
 
 /// A link's, and the one that threads of this process ring.

@@ -1,23 +1,22 @@
 //! Polling for futures in an event loop of the application's.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
-use rustix::event::epoll;
-
 use super::backoff::{RETRY, after};
-use super::doorbell::{Doorbell, EventFd};
+use super::doorbell::Doorbell;
 use super::driven::Driven;
 use super::state::{Shared, State};
 use super::wake::Wakes;
+use crate::os::{Epoll, EventFd, EventFlags};
 
 /// Polls for the futures of one connection, which has one event loop at a time.
 pub(crate) struct EventLoop<C: Driven> {
     shared: Arc<Shared<C>>,
-    epoll: OwnedFd,
+    epoll: Epoll,
     /// Wakes the event loop from within the process.
     local: Arc<EventFd>,
     watched: Mutex<Watched<C>>,
@@ -31,10 +30,9 @@ struct Watched<C: Driven> {
 
 impl<C: Driven> EventLoop<C> {
     pub(crate) fn new(shared: &Arc<Shared<C>>) -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = Epoll::new()?;
         let local = Arc::new(EventFd::new()?);
-        let data = epoll::EventData::new_u64(0);
-        epoll::add(&epoll, &*local, data, epoll::EventFlags::IN)?;
+        epoll.add(&*local, 0, EventFlags::IN)?;
         let waker = Waker::from(Arc::clone(&local));
         let mut state = shared.lock();
         if state.event_loop.is_some() {
@@ -63,12 +61,11 @@ impl<C: Driven> EventLoop<C> {
             return;
         }
         if let Some(old) = watched.doorbell.as_ref().and_then(Doorbell::fd) {
-            let _ = epoll::delete(&self.epoll, old);
+            self.epoll.remove(old);
         }
         watched.doorbell = state.connection.doorbell();
         if let Some(new) = watched.doorbell.as_ref().and_then(Doorbell::fd) {
-            let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-            if let Err(error) = epoll::add(&self.epoll, new, epoll::EventData::new_u64(1), events) {
+            if let Err(error) = self.epoll.add(new, 1, EventFlags::IN | EventFlags::RDHUP) {
                 tracing::error!(%error, "an event loop cannot watch the connection");
             }
         }

@@ -12,7 +12,8 @@ use ifunc_abi::frame::Header;
 use ifunc_abi::hello::Hello;
 use ifunc_proto::link;
 
-use super::{Body, Frame, Inbound, LinkError, Outbound, event_fd, shm};
+use super::{Body, Frame, Inbound, LinkError, Outbound, shm};
+use crate::os;
 
 /// One side of a connection. The two sides are alike: source and target are roles of the layers above.
 pub(crate) struct Link {
@@ -212,7 +213,7 @@ pub(crate) trait Waiter: Send + Sync {
         let until = self
             .poll_interval()
             .map_or(until, |interval| until.min(Instant::now() + interval));
-        if event_fd::wait_readable_either(self.doorbell(), woken, until) {
+        if os::wait_readable_either(self.doorbell(), woken, until) {
             self.clear_doorbell();
         }
     }

@@ -9,7 +9,7 @@ use ifunc_proto::buffer::AlignedBuffer;
 use super::lock;
 use super::pipe::{Pipe, QueuedFrame};
 use super::ready_list::ReadyList;
-use crate::transport::event_fd::EventFd;
+use crate::os::EventFd;
 use crate::transport::{Body, Frame, Inbound, Key, LinkError, ListenConfig, Outbound, Park, Waiter};
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -10,8 +10,8 @@ use ifunc_abi::hello::Hello;
 
 use self::end::{Connection, End};
 use self::ready_list::ReadyList;
-use super::event_fd::EventFd;
 use super::{ConnectConfig, ConnectError, Ends, Key, Link, ListenConfig, ListenError, Listener, Peer};
+use crate::os::EventFd;
 
 mod end;
 mod pipe;

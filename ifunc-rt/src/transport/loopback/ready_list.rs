@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::lock;
+use crate::os::EventFd;
 use crate::transport::Key;
-use crate::transport::event_fd::EventFd;
 
 /// The list of ready connections.
 pub(super) struct ReadyList {

@@ -118,7 +118,7 @@ fn a_sleeper_is_rung() {
         send(&mut source, b"wake").unwrap();
         source
     });
-    assert!(crate::transport::event_fd::wait_readable(
+    assert!(crate::os::wait_readable(
         listener.doorbell(),
         Instant::now() + Duration::from_secs(10)
     ));

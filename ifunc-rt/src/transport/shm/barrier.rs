@@ -21,17 +21,27 @@ pub(super) enum Barriers {
 }
 
 impl Barriers {
+    /// In the flags of a handshake: the process cannot use `membarrier`.
+    const FENCES: u32 = 1;
+
+    pub(super) fn flags(self) -> u32 {
+        if self == Self::Fences { Self::FENCES } else { 0 }
+    }
+
+    pub(super) fn from_flags(flags: u32) -> Self {
+        if flags & Self::FENCES == 0 {
+            Self::Sleeper
+        } else {
+            Self::Fences
+        }
+    }
+
     /// What this process can do: registers it with the kernel.
     pub(super) fn register() -> Self {
         // Asked for once too: a seccomp filter may pass the one and not the other.
         let works = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
             && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
         if works { Self::Sleeper } else { Self::Fences }
-    }
-
-    /// A full barrier of the processes that use [`Sleeper`](Self::Sleeper), and of this one: for connections of both kinds.
-    pub(super) fn for_all(self) {
-        self.after_announcing();
     }
 
     /// What both sides can do.
@@ -48,7 +58,7 @@ impl Barriers {
         }
     }
 
-    /// Between the announcement of sleep and the last look for publications.
+    /// Between announcements of sleep and the last look for publications, on connections of both kinds.
     pub(super) fn after_announcing(self) {
         fence(Ordering::SeqCst);
         if self == Self::Sleeper && membarrier(MembarrierCommand::GlobalExpedited).is_err() {

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
 use super::directory::{Directory, Untrusted};
+use crate::os::raise_descriptor_limit_near;
 use crate::transport::ListenError;
-use crate::transport::descriptor_limit::raise_limit_near;
 
 /// Connections that may wait until the watcher accepts them.
 const BACKLOG: i32 = 128;
@@ -47,7 +47,7 @@ pub(super) fn new_socket() -> rustix::io::Result<OwnedFd> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    raise_limit_near(socket.as_fd());
+    raise_descriptor_limit_near(socket.as_fd());
     Ok(socket)
 }
 

@@ -1,22 +1,23 @@
 //! One side of a connection: the segment, and the socket that wakes the peer and reports its end.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
 use ifunc_abi::hello::Hello;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::barrier::Barriers;
-use super::layout::{Apart, SET_BIT, Side, WAKE};
 use super::mapped::Mapped;
-use super::ready::{ConnectionSlots, ReadyBitmap};
+use super::ready::ReadyBitmap;
 use super::ring::consumer::Consumer;
 use super::ring::producer::Producer;
-use super::segment::Segment;
-use super::wakeups::Wakeups;
-use super::watch::{Token, Watched, Watcher};
+use super::segment::{Apart, SET_BIT, Segment, Side, WAKE};
+use super::wakeups::ConnectionSlot;
+use super::watch::{Token, Watch, Watched};
+use crate::os::EventFlags;
 use crate::transport::{Ends, Key, Link, Pair, Peer, Waiter};
 
 /// Messages taken from the socket at a time. It bounds the time that a peer can cost by sending them.
@@ -29,60 +30,55 @@ pub(super) struct Connection {
     pub(super) barriers: Barriers,
     /// Closed by the kernel when the peer's process ends, however it ends. A byte on it is a wake-up. (An eventfd
     /// would be one file for both processes: the peer could take this side's wake-ups out of it, or make it block.)
-    socket: OwnedFd,
+    socket: Watch,
     gone: AtomicBool,
-    watched: (Arc<Watcher>, Token),
-    /// The process that made the connection. A forked child shares the sockets and must not shut them down.
-    process: u32,
-    ready_bit: ReadyBit,
-    /// A target's: what its listener sleeps on.
-    wakeups: OnceLock<Arc<Wakeups>>,
+    role: Role,
 }
 
-/// Where a connection is in its target's ready bitmap.
-pub(super) enum ReadyBit {
-    /// A source that was not given the bitmap: it sends wake-ups over the socket.
-    None,
-    /// A source's: the bitmap, and its bit.
-    Source(ReadyBitmap, u32),
-    /// A target's: the bit, and whether the source can set it.
-    Target(Arc<ConnectionSlots>, u32, bool),
+/// What the two sides of a connection have for wake-ups.
+pub(super) enum Role {
+    /// A source that was given the target's ready bitmap has it, and its bit. Others send wake-ups over the socket.
+    Source(Option<(ReadyBitmap, u32)>),
+    Target(ConnectionSlot),
 }
 
 impl Connection {
-    /// `socket` is connected, non-blocking, and watched as `watched`.
+    /// `socket` is connected and non-blocking. From now on the watcher waits for the peer's end.
     pub(super) fn new(
         segment: Segment,
-        side: Side,
         barriers: Barriers,
-        socket: OwnedFd,
-        watched: (Arc<Watcher>, Token),
-        ready_bit: ReadyBit,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+        socket: Watch,
+        role: Role,
+    ) -> io::Result<Arc<Self>> {
+        let side = match &role {
+            Role::Source(_) => Side::Source,
+            Role::Target(_) => Side::Target,
+        };
+        let connection = Arc::new(Self {
             segment,
             side,
             barriers,
             socket,
             gone: AtomicBool::new(false),
-            process: std::process::id(),
-            watched,
-            ready_bit,
-            wakeups: OnceLock::new(),
-        })
-    }
-
-    /// Wakes a target through `wakeups` from now on.
-    pub(super) fn wake_through(self: &Arc<Self>, wakeups: &Arc<Wakeups>) -> rustix::io::Result<()> {
-        wakeups.add(self)?;
-        let _ = self.wakeups.set(Arc::clone(wakeups));
-        Ok(())
+            role,
+        });
+        let watched: Weak<Self> = Arc::downgrade(&connection);
+        connection
+            .socket
+            .watch(EventFlags::RDHUP | EventFlags::ET, watched)?;
+        if let Role::Target(slot) = &connection.role {
+            slot.wakeups.add(&connection.socket)?;
+        }
+        Ok(connection)
     }
 
     /// The link over this connection.
     pub(super) fn into_link(self: Arc<Self>, peer: Peer, hello: Hello) -> Link {
         let ring = |towards: Side| self.segment.layout().ring(towards);
-        let key = Key(self.bit().unwrap_or_default().into());
+        let key = match &self.role {
+            Role::Source(_) => Key(0),
+            Role::Target(slot) => Key(slot.bit.into()),
+        };
         let (incoming, outgoing) = (self.side, self.side.other());
         Link {
             ends: Ends::Shm(Pair {
@@ -96,23 +92,12 @@ impl Connection {
         }
     }
 
-    fn bit(&self) -> Option<u32> {
-        match self.ready_bit {
-            ReadyBit::None => None,
-            ReadyBit::Source(_, bit) | ReadyBit::Target(_, bit, _) => Some(bit),
-        }
-    }
-
     /// A target's: its listener reports this connection as ready.
-    pub(super) fn mark_ready(&self) {
-        if let ReadyBit::Target(slots, bit, _) = &self.ready_bit {
+    fn mark_ready(&self) {
+        if let Role::Target(slot) = &self.role {
             // The event that led here has woken the target already.
-            let _ = slots.bitmap().set(*bit);
+            let _ = slot.wakeups.slots.bitmap().set(slot.bit);
         }
-    }
-
-    pub(super) fn token(&self) -> Token {
-        self.watched.1
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -141,9 +126,9 @@ impl Connection {
 
     #[cold]
     fn wake_sleeper(&self, asleep: &AtomicU32) {
-        match (asleep.swap(0, Ordering::AcqRel), &self.ready_bit) {
+        match (asleep.swap(0, Ordering::AcqRel), &self.role) {
             (0, _) => {}
-            (SET_BIT, ReadyBit::Source(bitmap, bit)) => {
+            (SET_BIT, Role::Source(Some((bitmap, bit)))) => {
                 if bitmap.set(*bit) {
                     self.send_wakeup();
                 }
@@ -172,50 +157,38 @@ impl Connection {
 
     /// A target's: announces that it no longer polls this connection. The barrier is the listener's.
     pub(super) fn announce_parked(&self) {
-        let by_itself = matches!(self.ready_bit, ReadyBit::Target(_, _, true));
+        let by_itself = matches!(&self.role, Role::Target(slot) if slot.is_shown);
         let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
         asleep.swap(if by_itself { SET_BIT } else { WAKE }, Ordering::AcqRel);
     }
 
-    /// Ends the connection for both sides and wakes threads that sleep on the socket.
-    pub(super) fn close(&self) {
-        let _ = shutdown(&self.socket, Shutdown::Both);
-    }
-
-    /// Detects that the peer is gone, and leaves wake-ups in the socket.
-    fn check_peer(&self) {
-        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-            Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR) => {}
+    /// Reads the socket. `false`: there is no wake-up. Detects that the peer is gone.
+    fn receive_wakeup(&self, flags: RecvFlags) -> bool {
+        match recv(&self.socket, &mut [0; 1], RecvFlags::DONTWAIT | flags) {
+            Ok((1.., _)) | Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => {}
             Ok((0, _)) | Err(_) => self.set_gone(),
         }
-    }
-
-    /// Takes wake-ups out of the socket. Detects that the peer is gone.
-    pub(super) fn clear_wakeups(&self) {
-        let mut buffer = [0; 64];
-        for _ in 0..WAKEUPS_AT_ONCE {
-            match recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return self.set_gone(),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
-                Err(_) => return self.set_gone(),
-            }
-        }
+        false
     }
 }
 
 /// A source sleeps on the connection's socket.
 impl Waiter for Connection {
     fn doorbell(&self) -> BorrowedFd<'_> {
-        self.socket()
+        self.socket.as_fd()
     }
 
     fn clear_doorbell(&self) {
-        self.clear_wakeups();
+        for _ in 0..WAKEUPS_AT_ONCE {
+            if !self.receive_wakeup(RecvFlags::empty()) {
+                break;
+            }
+        }
     }
 
     fn close(&self) {
-        Self::close(self);
+        let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
     fn carried_by(&self) -> String {
@@ -223,12 +196,12 @@ impl Waiter for Connection {
     }
 
     fn is_peer_closed(&self) -> bool {
-        Self::is_gone(self)
+        self.is_gone()
     }
 
     fn check_peer_closed(&self) -> bool {
-        self.check_peer();
-        Self::is_gone(self)
+        self.receive_wakeup(RecvFlags::PEEK);
+        self.is_gone()
     }
 }
 
@@ -238,21 +211,28 @@ impl Watched for Connection {
         self.set_gone();
         self.mark_ready();
     }
+
+    fn woken(&self) {
+        self.clear_doorbell();
+        self.mark_ready();
+        if let Role::Target(slot) = &self.role
+            && self.is_gone()
+        {
+            // It would stay readable for ever.
+            slot.wakeups.remove(&self.socket);
+        }
+    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.socket.is_forked() {
             return;
         }
         // The peer is notified even if a child of this process, forked without exec, holds the socket too.
         self.close();
-        if let Some(wakeups) = self.wakeups.get() {
-            wakeups.remove(self.watched.1, self.socket.as_fd());
-        }
-        self.watched.0.forget(self.watched.1, self.socket.as_fd());
-        if let ReadyBit::Target(slots, bit, _) = &self.ready_bit {
-            slots.free(*bit);
+        if let Role::Target(slot) = &self.role {
+            slot.wakeups.remove(&self.socket);
         }
     }
 }

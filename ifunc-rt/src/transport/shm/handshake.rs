@@ -13,8 +13,9 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ifunc_abi::hello::{self, HelloError, Message, Opening, TransportTag};
-use rustix::io::Errno;
+use ifunc_abi::hello::{self, Hello, HelloError, Message, Opening, TransportTag, WIRE_VERSION};
+use rustix::io::{Errno, Result as SystemResult};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recv, recvmsg, send, sendmsg,
@@ -23,110 +24,114 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::barrier::Barriers;
-use super::layout::{Layout, Side};
-use crate::transport::RingSize;
+use super::segment::{Layout, Side};
+use crate::transport::{ConnectError, Peer, RingSize};
 
 const TRANSPORT: TransportTag = TransportTag::SHM;
 /// Longest message. A longer one is no message of this transport.
 const LONGEST: usize = 1024;
 /// Descriptors that come with a message.
 const MOST_MEMORY: usize = 2;
-/// This process cannot use `membarrier`.
-const FLAG_FENCES: u32 = 1;
+
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+/// The credentials of the process at the other end, as the kernel reports them.
+pub(super) fn peer_of(socket: impl AsFd) -> SystemResult<Peer> {
+    socket_peercred(socket).map(|peer| Peer {
+        uid: Some(peer.uid.as_raw()),
+        pid: Some(peer.pid.as_raw_pid()),
+    })
+}
 
 /// The source's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    pub(super) hello: hello::Hello,
+    pub(super) hello: Hello,
     pub(super) barriers: Barriers,
-}
-
-/// The target's message, if it takes the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Welcome {
-    pub(super) hello: hello::Hello,
-    pub(super) barriers: Barriers,
-    pub(super) layout: Layout,
-    /// The connection's slot in the ready bitmap.
-    pub(super) bit: u32,
-}
-
-/// The target's message, parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Welcome(Welcome),
-    Refused(String),
-    /// It does not take the connection, but may take one a moment later.
-    Busy(String),
-    /// It speaks this version.
-    Version(u32),
-    /// Not a message of any version, and why.
-    Malformed(&'static str),
-}
-
-/// What follows the hello of a [`Request`].
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawRequest {
-    flags: U32,
-}
-
-/// What follows the hello of a [`Welcome`].
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawWelcome {
-    flags: U32,
-    /// Slots and bytes, to target and to source.
-    rings: [[U32; 2]; 2],
-    bit: U32,
-}
-
-fn flags(barriers: Barriers) -> u32 {
-    if barriers == Barriers::Fences {
-        FLAG_FENCES
-    } else {
-        0
-    }
-}
-
-fn barriers(flags: u32) -> Barriers {
-    if flags & FLAG_FENCES == 0 {
-        Barriers::Sleeper
-    } else {
-        Barriers::Fences
-    }
 }
 
 impl Request {
     fn encode(self) -> Vec<u8> {
-        let raw = RawRequest {
-            flags: flags(self.barriers).into(),
-        };
-        [&self.hello.encode(TRANSPORT)[..], raw.as_bytes()].concat()
+        let flags = U32::new(self.barriers.flags());
+        [&self.hello.encode(TRANSPORT)[..], flags.as_bytes()].concat()
     }
 
     fn decode(message: &[u8]) -> Result<Self, HelloError> {
         let Message::Hello(hello, rest) = hello::parse(TRANSPORT, message)? else {
             return Err(HelloError::Form);
         };
-        let (raw, _) = RawRequest::read_from_prefix(rest).map_err(|_| HelloError::Form)?;
-        Ok(Self {
-            hello,
-            barriers: barriers(raw.flags.get()),
-        })
+        let (flags, _) = U32::read_from_prefix(rest).map_err(|_| HelloError::Form)?;
+        let barriers = Barriers::from_flags(flags.get());
+        Ok(Self { hello, barriers })
     }
 
     /// Sends it. A refusal may already be there and the target gone: [`receive_answer`] returns such errors.
     pub(super) fn send(self, socket: BorrowedFd<'_>) {
-        let _ = send(socket, &self.encode(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let _ = send(socket, &self.encode(), SEND);
     }
 
     /// Receives it.
-    pub(super) fn receive(socket: BorrowedFd<'_>) -> rustix::io::Result<Result<Self, HelloError>> {
+    pub(super) fn receive(socket: impl AsFd) -> SystemResult<Result<Self, HelloError>> {
         let mut buffer = [0; LONGEST];
         let (len, _) = recv(socket, &mut buffer, RecvFlags::DONTWAIT)?;
         Ok(Self::decode(&buffer[..len]))
     }
+}
+
+/// The target's message, if it does not take the connection.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The source may try again.
+    is_busy: bool,
+    why: String,
+}
+
+impl Refusal {
+    /// The target never takes this connection.
+    pub(super) fn of(why: impl Into<String>) -> Self {
+        Self {
+            is_busy: false,
+            why: why.into(),
+        }
+    }
+
+    /// The target may take the connection a moment later.
+    pub(super) fn busy(why: impl Into<String>) -> Self {
+        Self {
+            is_busy: true,
+            why: why.into(),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let why = &self.why.as_bytes()[..self.why.floor_char_boundary(LONGEST - Opening::SIZE)];
+        [Opening::refusal(TRANSPORT, self.is_busy).as_bytes(), why].concat()
+    }
+
+    /// Sends it, if the source is still there.
+    pub(super) fn send(&self, socket: impl AsFd) {
+        let _ = send(socket, &self.encode(), SEND);
+    }
+}
+
+/// The target's message, if it takes the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Welcome {
+    pub(super) hello: Hello,
+    pub(super) barriers: Barriers,
+    pub(super) layout: Layout,
+    /// The connection's slot in the ready bitmap.
+    pub(super) bit: u32,
+}
+
+/// What follows the hello of a [`Welcome`].
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Terms {
+    flags: U32,
+    /// Slots and bytes, to target and to source.
+    rings: [[U32; 2]; 2],
+    bit: U32,
 }
 
 impl Welcome {
@@ -135,82 +140,90 @@ impl Welcome {
             let RingSize { slots, data } = self.layout.ring(side);
             [slots.into(), data.into()]
         };
-        let raw = RawWelcome {
-            flags: flags(self.barriers).into(),
+        let terms = Terms {
+            flags: self.barriers.flags().into(),
             rings: [ring(Side::Target), ring(Side::Source)],
             bit: self.bit.into(),
         };
-        [&self.hello.encode(TRANSPORT)[..], raw.as_bytes()].concat()
+        [&self.hello.encode(TRANSPORT)[..], terms.as_bytes()].concat()
     }
 
-    /// Sends it with the memory: the segment's and, to whom it is shown, the board's.
+    /// Sends it with the segment's memory, and with the ready bitmap's for a source that may set bits in it.
     pub(super) fn send(
         &self,
         socket: BorrowedFd<'_>,
         memory: &OwnedFd,
-        board: Option<BorrowedFd<'_>>,
-    ) -> rustix::io::Result<()> {
-        let memory: Vec<BorrowedFd<'_>> = std::iter::once(memory.as_fd()).chain(board).collect();
+        bitmap: Option<BorrowedFd<'_>>,
+    ) -> SystemResult<()> {
+        let memory: Vec<BorrowedFd<'_>> = std::iter::once(memory.as_fd()).chain(bitmap).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_MEMORY))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&memory));
-        let message = self.encode();
-        sendmsg(
-            socket,
-            &[IoSlice::new(&message)],
-            &mut ancillary,
-            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-        )?;
+        sendmsg(socket, &[IoSlice::new(&self.encode())], &mut ancillary, SEND)?;
         Ok(())
     }
-}
 
-/// Sends a source the reason why it is refused, if it is still there. If `busy`, it may try again.
-pub(super) fn send_refusal(socket: BorrowedFd<'_>, busy: bool, why: &str) {
-    let message = refusal(busy, why);
-    let _ = send(socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-}
-
-fn refusal(busy: bool, why: &str) -> Vec<u8> {
-    let why = &why.as_bytes()[..why.floor_char_boundary(LONGEST - Opening::SIZE)];
-    [Opening::refusal(TRANSPORT, busy).as_bytes(), why].concat()
-}
-
-impl Answer {
-    fn decode(message: &[u8]) -> Self {
-        const FORM: Answer = Answer::Malformed("its answer is of no known form");
+    /// Parses the answer of the target at `address`.
+    fn decode(address: &str, message: &[u8]) -> Result<Self, ConnectError> {
+        let address = || address.to_owned();
+        let malformed = |problem| {
+            let address = address();
+            Err(ConnectError::Protocol { address, problem })
+        };
         let text = |why| String::from_utf8_lossy(why).into_owned();
         let (hello, rest) = match hello::parse(TRANSPORT, message) {
             Ok(Message::Hello(hello, rest)) => (hello, rest),
-            Ok(Message::Refused(why)) => return Self::Refused(text(why)),
-            Ok(Message::Busy(why)) => return Self::Busy(text(why)),
-            Err(HelloError::Version(theirs)) => return Self::Version(theirs),
-            Err(HelloError::NoHello) => return Self::Malformed("it does not say what it is"),
-            Err(HelloError::Transport(_) | HelloError::Form) => return FORM,
+            Ok(Message::Refused(why)) => {
+                return Err(ConnectError::Refused {
+                    address: address(),
+                    reason: text(why),
+                });
+            }
+            Ok(Message::Busy(why)) => {
+                return Err(ConnectError::Busy {
+                    address: address(),
+                    reason: text(why),
+                });
+            }
+            Err(HelloError::Version(theirs)) => {
+                return Err(ConnectError::Version {
+                    address: address(),
+                    theirs,
+                    ours: WIRE_VERSION,
+                });
+            }
+            Err(HelloError::NoHello) => return malformed("it does not say what it is"),
+            Err(HelloError::Transport(_) | HelloError::Form) => {
+                return malformed("its answer is of no known form");
+            }
         };
-        let Ok(raw) = RawWelcome::read_from_bytes(rest) else {
-            return FORM;
+        let Ok(terms) = Terms::read_from_bytes(rest) else {
+            return malformed("its answer is of no known form");
         };
-        let [to_target, to_source] = raw.rings.map(|[slots, data]| RingSize {
+        let [to_target, to_source] = terms.rings.map(|[slots, data]| RingSize {
             slots: slots.get(),
             data: data.get(),
         });
-        match Layout::new(to_target, to_source) {
-            Some(layout) => Self::Welcome(Welcome {
-                hello,
-                barriers: barriers(raw.flags.get()),
-                layout,
-                bit: raw.bit.get(),
-            }),
-            None => Self::Malformed("its rings are of sizes that cannot be"),
-        }
+        let Some(layout) = Layout::new(to_target, to_source) else {
+            return malformed("its rings are of sizes that cannot be");
+        };
+        Ok(Self {
+            hello,
+            barriers: Barriers::from_flags(terms.flags.get()),
+            layout,
+            bit: terms.bit.get(),
+        })
     }
 }
 
-/// The target's answer, and the memory that came with it: the segment's, and the board's. `AGAIN` while there is none.
+/// What came with a [`Welcome`]: the memory of the segment, and of the ready bitmap.
+pub(super) type Memory = [Option<OwnedFd>; MOST_MEMORY];
+
+/// The answer of the target at `address`, and the memory that came with it. `AGAIN` while there is none.
 pub(super) fn receive_answer(
     socket: BorrowedFd<'_>,
-) -> rustix::io::Result<(Answer, [Option<OwnedFd>; MOST_MEMORY])> {
+    address: &str,
+) -> SystemResult<Result<(Welcome, Memory), ConnectError>> {
     let mut buffer = [0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_MEMORY))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -227,7 +240,7 @@ pub(super) fn receive_answer(
             }
         }
     }
-    Ok((Answer::decode(&buffer[..received.bytes]), memory))
+    Ok(Welcome::decode(address, &buffer[..received.bytes]).map(|welcome| (welcome, memory)))
 }
 
 #[cfg(test)]
@@ -254,6 +267,10 @@ mod tests {
         }
     }
 
+    fn decode(message: &[u8]) -> Result<Welcome, ConnectError> {
+        Welcome::decode("shm:test", message)
+    }
+
     fn request() -> Request {
         Request {
             hello: ConnectConfig::default().hello(),
@@ -263,17 +280,17 @@ mod tests {
 
     #[test]
     fn messages_survive_the_socket() {
-        assert_eq!(Answer::decode(&welcome().encode()), Answer::Welcome(welcome()));
+        assert_eq!(decode(&welcome().encode()).unwrap(), welcome());
         assert_eq!(Request::decode(&request().encode()), Ok(request()));
-        assert_eq!(
-            Answer::decode(&refusal(false, "full")),
-            Answer::Refused("full".into())
-        );
-        assert_eq!(
-            Answer::decode(&refusal(true, "full")),
-            Answer::Busy("full".into())
-        );
-        assert!(refusal(true, &"ü".repeat(LONGEST)).len() <= LONGEST);
+        assert!(matches!(
+            decode(&Refusal::of("full").encode()),
+            Err(ConnectError::Refused { reason, .. }) if reason == "full"
+        ));
+        assert!(matches!(
+            decode(&Refusal::busy("full").encode()),
+            Err(ConnectError::Busy { reason, .. }) if reason == "full"
+        ));
+        assert!(Refusal::busy("ü".repeat(LONGEST)).encode().len() <= LONGEST);
     }
 
     #[test]
@@ -281,16 +298,19 @@ mod tests {
         let mut newer = welcome().encode();
         newer[8] += 1;
         newer.truncate(Opening::SIZE);
-        assert_eq!(Answer::decode(&newer), Answer::Version(hello::WIRE_VERSION + 1));
         assert!(matches!(
-            Answer::decode(b"HTTP/1.1 400 Bad Request"),
-            Answer::Malformed(_)
+            decode(&newer),
+            Err(ConnectError::Version { theirs, .. }) if theirs == WIRE_VERSION + 1
+        ));
+        assert!(matches!(
+            decode(b"HTTP/1.1 400 Bad Request"),
+            Err(ConnectError::Protocol { .. })
         ));
         let mut huge = welcome().encode();
         // The most significant byte of the last ring's length.
         let at = huge.len() - 5;
         huge[at] = 0x80;
-        assert!(matches!(Answer::decode(&huge), Answer::Malformed(_)));
+        assert!(matches!(decode(&huge), Err(ConnectError::Protocol { .. })));
     }
 
     proptest::proptest! {
@@ -303,7 +323,7 @@ mod tests {
                 bytes.resize(welcome.len(), 1);
             }
             let _ = Request::decode(&bytes);
-            if let Answer::Welcome(welcome) = Answer::decode(&bytes) {
+            if let Ok(welcome) = decode(&bytes) {
                 assert!(welcome.layout.mapping_len() < 5 << 30);
             }
         }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::connection::Connection;
-use super::layout::{Apart, Side, Slot};
 use super::pace::Pace;
 use super::prefetch;
 use super::ring::shared::Shared;
+use super::segment::{Apart, Side, Slot};
 
 /// How many slots ahead of the one that was committed the producer asks for: as many as it fills while a line comes. What the
 /// consumer's processor fetches ahead of it takes lines away again that were asked for sooner (32 bytes 47 → 30 ns with 6 of them

@@ -1,9 +1,8 @@
 //! Processes of one host, over rings in shared memory.
 //!
 //! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`bound_name`]). A source
-//! that connects to it is checked by its user, as the kernel reports it ([`policy`]), and gets a segment of memory
-//! over the socket ([`handshake`], [`segment`]), which holds a ring for each direction ([`layout`],
-//! [`ring`]). The socket stays: a byte on it wakes a sleeper, and its end notifies one process that the
+//! that connects to it is checked by its user, as the kernel reports it ([`listener`]), and gets a segment of memory
+//! over the socket ([`handshake`], [`segment`]), which holds a ring for each direction ([`ring`]). The socket stays: a byte on it wakes a sleeper, and its end notifies one process that the
 //! other one died ([`connection`]). Nothing of a connection is in the file system, so nothing of it can stay
 //! there. A target reads from one page which of its connections have work ([`ready`]).
 //!
@@ -18,16 +17,15 @@ use std::time::Instant;
 
 use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
-mod acceptor;
 mod barrier;
 mod bound_name;
 mod connection;
 mod directory;
 mod handshake;
-mod layout;
+mod listener;
 mod mapped;
+mod mapping;
 mod pace;
-mod policy;
 mod prefetch;
 mod ready;
 mod ring;
@@ -43,7 +41,7 @@ pub(crate) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
 
 /// Makes this process the target `name`.
 pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    acceptor::listen(name, config)
+    listener::listen(name, config)
 }
 
 /// Connects to the target `name`.

@@ -1,40 +1,135 @@
-//! The memory of a connection: a memfd that is sealed against resizing, so that no access to it can fault, and its
-//! mapping.
+//! The memory of a connection, and where everything lies in it.
+//!
+//! ```text
+//! file      control | slots to target | slots to source | data to target | data to source
+//! mapping   control | slots to target | slots to source | data to target, twice | data to source, twice
+//! ```
+//!
+//! The file is a memfd that is sealed against resizing, so that no access to it can fault. Every part is a multiple of
+//! [`GRANULE`], so that any page size divides it; memory that is never written is never taken.
 
+use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use ifunc_abi::frame::{INLINE, SLOT};
 
-use super::layout::{Control, Layout, Side, Slot};
+use super::mapping::{AdoptError, Mapping, sealed_len, sealed_memory};
+use crate::transport::RingSize;
 
-/// Seals that make the size of a memfd certain.
-pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+/// Multiple of the page sizes of all supported machines.
+pub(super) const GRANULE: usize = 1 << 16;
 
-/// A memfd of `len` bytes, sealed against resizing.
-pub(super) fn sealed_memory(name: &str, len: usize) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know the flag that forbids executing it.
-    let fd = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|_| memfd_create(name, flags))?;
-    ftruncate(&fd, len as u64)?;
-    fcntl_add_seals(&fd, SEALS)?;
-    Ok(fd)
+/// A slot as it lies in memory.
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    pub(super) commit: AtomicU64,
+    pub(super) words: [AtomicU64; 2],
+    pub(super) inline: UnsafeCell<[u8; INLINE]>,
+}
+
+const _: () = assert!(size_of::<Slot>() == SLOT);
+
+/// Lines of its own for a value: two, because processors fetch pairs.
+#[repr(C, align(128))]
+pub(super) struct Apart<T>(pub(super) T);
+
+/// In `asleep`: wake the side over the socket. Unknown values mean the same.
+pub(super) const WAKE: u32 = 1;
+/// In `asleep` of a target: set the connection's bit in the ready bitmap, and wake the target if it sleeps.
+pub(super) const SET_BIT: u32 = 2;
+
+/// Words of the connection. Only integers: a peer may write anything.
+#[repr(C)]
+pub(super) struct Control {
+    /// Not 0: the side does not poll, and is woken as the word says ([`WAKE`], [`SET_BIT`]). By [`Side`].
+    pub(super) asleep: [Apart<AtomicU32>; 2],
+    /// Frames and bytes that the consumer of the direction *towards* the side released.
+    pub(super) credits: [Apart<[AtomicU64; 2]>; 2],
+    /// Room for a hint how much of a large body is written; zero in this version.
+    pub(super) progress: [Apart<AtomicU64>; 2],
+}
+
+const _: () = assert!(size_of::<Control>() <= GRANULE);
+
+/// Which side of a connection; indexes what there is for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Target = 0,
+    Source = 1,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Target => Self::Source,
+            Self::Source => Self::Target,
+        }
+    }
+}
+
+/// The sizes of a segment's rings, and so its layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// The ring towards each [`Side`]. Both are valid.
+    sizes: [RingSize; 2],
+}
+
+impl Layout {
+    /// The layout of rings of these sizes, if they can be.
+    pub(super) fn new(to_target: RingSize, to_source: RingSize) -> Option<Self> {
+        (to_target.is_valid() && to_source.is_valid()).then_some(Self {
+            sizes: [to_target, to_source],
+        })
+    }
+
+    /// Size of the ring towards `side`.
+    pub(super) fn ring(&self, side: Side) -> RingSize {
+        self.sizes[side as usize]
+    }
+
+    /// Length of the data ring towards `side`.
+    pub(super) fn data_len(&self, side: Side) -> usize {
+        self.ring(side).data as usize
+    }
+
+    /// Where the slots towards `side` begin, in the file and in the mapping, and where they end.
+    fn slots(&self, side: Side) -> [usize; 2] {
+        let begin = match side {
+            Side::Target => GRANULE,
+            Side::Source => self.slots(Side::Target)[1],
+        };
+        let len = self.ring(side).slots as usize * SLOT;
+        [begin, begin + len.next_multiple_of(GRANULE)]
+    }
+
+    /// Where the data ring towards `side` begins where each data ring lies `copies` times, and where it ends: once in the
+    /// file, twice in the mapping.
+    fn data(&self, side: Side, copies: usize) -> [usize; 2] {
+        let begin = match side {
+            Side::Target => self.slots(Side::Source)[1],
+            Side::Source => self.data(Side::Target, copies)[1],
+        };
+        [begin, begin + copies * self.data_len(side)]
+    }
+
+    fn file_len(&self) -> usize {
+        self.data(Side::Source, 1)[1]
+    }
+
+    pub(super) fn mapping_len(&self) -> usize {
+        self.data(Side::Source, 2)[1]
+    }
 }
 
 /// A mapped segment.
 #[derive(Debug)]
 pub(super) struct Segment {
-    base: NonNull<u8>,
+    mapping: Mapping,
     layout: Layout,
 }
-
-// SAFETY: the mapping belongs to this value alone within the process, and what points into it is used by
-// atomics and by the one producer and the one consumer of each ring.
-unsafe impl Send for Segment {}
-// SAFETY: as above; `&Segment` gives out references to atomics and raw pointers only.
-unsafe impl Sync for Segment {}
 
 impl Segment {
     /// A new segment, and the memfd to be sent to the peer.
@@ -45,63 +140,25 @@ impl Segment {
 
     /// The segment that a peer created, if it is what the peer said.
     pub(super) fn adopt(fd: BorrowedFd<'_>, layout: Layout) -> Result<Self, AdoptError> {
-        let seals = fcntl_get_seals(fd).map_err(|_| AdoptError::Unfit("its memory is not sealed"))?;
-        if !seals.contains(SEALS) {
-            return Err(AdoptError::Unfit("its memory can be resized"));
-        }
-        let len = fstat(fd).map_err(|error| AdoptError::Io(error.into()))?.st_size;
-        if u64::try_from(len) != Ok(layout.file_len() as u64) {
+        if sealed_len(fd)? != layout.file_len() {
             return Err(AdoptError::Unfit(
                 "its memory is not of the size that its rings need",
             ));
         }
-        Self::map(fd, layout).map_err(AdoptError::Io)
+        Ok(Self::map(fd, layout)?)
     }
 
     /// Maps it. `fd` is sealed and of the layout's length.
     fn map(fd: BorrowedFd<'_>, layout: Layout) -> io::Result<Self> {
-        // SAFETY: no address is asked for, so that nothing is replaced.
-        let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                layout.mapping_len(),
-                ProtFlags::empty(),
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }?;
-        // From here on dropped, and so unmapped, on errors.
-        let segment = Self {
-            base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
-            layout,
-        };
-        let place = |at: usize, len: usize, offset: usize| -> io::Result<()> {
-            debug_assert!(at + len <= layout.mapping_len() && offset + len <= layout.file_len());
-            // SAFETY: `at..at + len` lies in the range that was reserved above, which nothing else uses
-            // (`Layout` counts the mapping of each part into `mapping_len`).
-            unsafe {
-                mmap(
-                    segment.base.as_ptr().add(at).cast(),
-                    len,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::SHARED | MapFlags::FIXED,
-                    fd,
-                    offset as u64,
-                )
-            }?;
-            Ok(())
-        };
-        place(0, layout.head(), 0)?;
+        let mut mapping = Mapping::reserve(layout.mapping_len())?;
+        mapping.place(0..layout.slots(Side::Source)[1], fd, 0)?;
         for side in [Side::Target, Side::Source] {
-            let len = layout.data_len(side);
-            for copy in 0..2 {
-                place(
-                    layout.data_in_mapping(side) + copy * len,
-                    len,
-                    layout.data_in_file(side),
-                )?;
-            }
+            let ([at, _], [offset, _], len) =
+                (layout.data(side, 2), layout.data(side, 1), layout.data_len(side));
+            mapping.place(at..at + len, fd, offset)?;
+            mapping.place(at + len..at + 2 * len, fd, offset)?;
         }
-        Ok(segment)
+        Ok(Self { mapping, layout })
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -111,44 +168,27 @@ impl Segment {
     /// The words of the connection.
     #[inline]
     pub(super) fn control(&self) -> &Control {
-        // SAFETY: `Control` lies at the (page-aligned) begin of the mapping and fits (asserted beside
-        // `Layout`); it holds only atomic integers, for which any bytes and any concurrent writer are fine;
-        // the mapping cannot shrink (seals).
-        unsafe { self.base.cast().as_ref() }
+        // SAFETY: `Control` lies at the (page-aligned) begin of the mapping and fits (asserted beside it); it holds only
+        // atomic integers, for which any bytes and any concurrent writer are fine; the mapping cannot shrink (seals).
+        unsafe { self.mapping.base().cast().as_ref() }
     }
 
     /// The slots towards `side`: `layout().ring(side).slots` of them.
     pub(super) fn slots(&self, side: Side) -> NonNull<Slot> {
-        // SAFETY: `Layout` places the slots inside the mapping, at a multiple of `GRANULE`.
-        unsafe { self.base.add(self.layout.slots(side)) }.cast()
+        self.mapping.at(self.layout.slots(side)[0]).cast()
     }
 
     /// The data ring towards `side`: twice `layout().data_len(side)` bytes.
     pub(super) fn data(&self, side: Side) -> NonNull<u8> {
-        // SAFETY: `Layout` places both mappings of the data inside the mapping.
-        unsafe { self.base.add(self.layout.data_in_mapping(side)) }
+        self.mapping.at(self.layout.data(side, 2)[0])
     }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        // SAFETY: `map` reserved exactly this range, and all that points into it holds this value alive.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.layout.mapping_len()) };
-        debug_assert!(unmapped.is_ok());
-    }
-}
-
-/// Why a peer's segment is not mapped.
-#[derive(Debug)]
-pub(super) enum AdoptError {
-    /// It is not what it should be.
-    Unfit(&'static str),
-    /// The system refused.
-    Io(io::Error),
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+    use super::super::mapping::SEALS;
     use super::*;
     use crate::transport::RingSize;
 

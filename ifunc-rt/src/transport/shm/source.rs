@@ -2,27 +2,23 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::hello::WIRE_VERSION;
-use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::connect as connect_socket;
-use rustix::net::sockopt::socket_peercred;
 
 use super::barrier::Barriers;
 use super::bound_name::{new_socket, socket_address, socket_path};
-use super::connection::{Connection, ReadyBit};
+use super::connection::{Connection, Role};
 use super::directory::{Untrusted, candidates};
-use super::handshake::{Answer, Request, Welcome, receive_answer};
-use super::layout::Side;
+use super::handshake::{Memory, Request, Welcome, peer_of, receive_answer};
+use super::mapping::AdoptError;
 use super::ready::ReadyBitmap;
-use super::segment::{AdoptError, Segment};
-use super::watch::{Token, Watched, Watcher};
-use crate::transport::event_fd::wait_readable;
-use crate::transport::{ConnectConfig, ConnectError, Link, Peer};
+use super::segment::Segment;
+use super::watch::{Watch, Watcher};
+use crate::os::wait_readable;
+use crate::transport::{ConnectConfig, ConnectError, Link};
 
 /// Pause between two attempts while the target has many connections to accept first.
 const RETRY: Duration = Duration::from_millis(1);
@@ -35,45 +31,30 @@ pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> 
     };
     let socket = attempt.reach(name)?;
     let barriers = Barriers::register();
-    Request {
+    let request = Request {
         hello: config.hello(),
         barriers,
-    }
-    .send(socket.as_fd());
-    let (welcome, memory, bitmap) = attempt.receive_welcome(&socket)?;
+    };
+    request.send(socket.as_fd());
+    let (welcome, [memory, bitmap]) = attempt.receive_answer(&socket)?;
+    let memory = memory.ok_or_else(|| {
+        attempt.protocol("it sent no memory, or this process has no file descriptor left for it")
+    })?;
     let unfit = |error| match error {
         AdoptError::Unfit(problem) => attempt.protocol(problem),
         AdoptError::Io(error) => attempt.failed("mapping the memory of the connection", error),
     };
     let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(unfit)?;
-    let ready_bit = match bitmap {
-        Some(bitmap) => ReadyBit::Source(ReadyBitmap::adopt(bitmap.as_fd()).map_err(unfit)?, welcome.bit),
-        None => ReadyBit::None,
+    let bitmap = match bitmap {
+        Some(bitmap) => Some((ReadyBitmap::adopt(bitmap.as_fd()).map_err(unfit)?, welcome.bit)),
+        None => None,
     };
-    let peer = socket_peercred(&socket)
-        .map(|peer| Peer {
-            uid: Some(peer.uid.as_raw()),
-            pid: Some(peer.pid.as_raw_pid()),
-        })
+    let peer = peer_of(&socket)
         .map_err(|error| attempt.failed("asking for the target's credentials", error.into()))?;
-
     let watching = |error| attempt.failed("watching the connection", error);
     let watcher = Watcher::of_this_process().map_err(watching)?;
-    let watched = (Arc::clone(&watcher), Token::next());
-    let token = watched.1;
-    let connection = Connection::new(
-        segment,
-        Side::Source,
-        barriers.agree(welcome.barriers),
-        socket,
-        watched,
-        ready_bit,
-    );
-    let as_watched: Arc<dyn Watched> = Arc::<Connection>::clone(&connection);
-    let end = EventFlags::RDHUP | EventFlags::ET;
-    watcher
-        .watch(token, connection.socket(), end, Arc::downgrade(&as_watched))
-        .map_err(watching)?;
+    let (socket, barriers) = (Watch::new(&watcher, socket), barriers.agree(welcome.barriers));
+    let connection = Connection::new(segment, barriers, socket, Role::Source(bitmap)).map_err(watching)?;
     Ok(connection.into_link(peer, welcome.hello))
 }
 
@@ -122,48 +103,25 @@ impl Attempt {
         })
     }
 
-    /// The target's answer.
-    fn receive_welcome(&self, socket: &OwnedFd) -> Result<(Welcome, OwnedFd, Option<OwnedFd>), ConnectError> {
+    /// The target's answer, and the memory that came with it.
+    fn receive_answer(&self, socket: &OwnedFd) -> Result<(Welcome, Memory), ConnectError> {
         let mut reset = false;
-        let (answer, memory) = loop {
-            match receive_answer(socket.as_fd()) {
-                Ok(received) => break received,
+        loop {
+            match receive_answer(socket.as_fd(), &self.address) {
+                Ok(answer) => return answer,
                 // It closed without having read our hello; a refusal may follow the error.
                 Err(Errno::CONNRESET) if !reset => reset = true,
                 Err(Errno::CONNRESET) => {
                     let gone = io::ErrorKind::ConnectionReset.into();
                     return Err(self.failed("connecting: the target left before it answered", gone));
                 }
-                Err(Errno::AGAIN) => {
-                    if Instant::now() >= self.deadline {
-                        return Err(self.timeout("it accepted the connection and did not answer"));
-                    }
-                    wait_readable(socket.as_fd(), self.deadline);
+                Err(Errno::AGAIN) if Instant::now() >= self.deadline => {
+                    return Err(self.timeout("it accepted the connection and did not answer"));
                 }
+                Err(Errno::AGAIN) => drop(wait_readable(socket.as_fd(), self.deadline)),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(self.failed("receiving the target's answer", error.into())),
             }
-        };
-        let [memory, bitmap] = memory;
-        match (answer, memory) {
-            (Answer::Welcome(welcome), Some(memory)) => Ok((welcome, memory, bitmap)),
-            (Answer::Welcome(_), None) => {
-                Err(self.protocol("it sent no memory, or this process has no file descriptor left for it"))
-            }
-            (Answer::Refused(reason), _) => Err(ConnectError::Refused {
-                address: self.address.clone(),
-                reason,
-            }),
-            (Answer::Busy(reason), _) => Err(ConnectError::Busy {
-                address: self.address.clone(),
-                reason,
-            }),
-            (Answer::Version(theirs), _) => Err(ConnectError::Version {
-                address: self.address.clone(),
-                theirs,
-                ours: WIRE_VERSION,
-            }),
-            (Answer::Malformed(problem), _) => Err(self.protocol(problem)),
         }
     }
 

@@ -3,51 +3,37 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use crate::os::{Epoll, EventFlags};
 
-/// Events taken at a time.
-const BATCH: usize = 64;
 /// Stack of the thread: the deepest it goes is making a segment.
 const STACK: usize = 256 << 10;
 
-/// Names a watched file descriptor. No number is used twice within a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Token(u64);
+/// Names a watched descriptor. No number is used twice within a process, and none is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Token(pub(super) u64);
 
-impl Token {
-    /// A new one.
-    pub(super) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// The number, never 0.
-    pub(super) fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// What the watcher calls. On its own thread, so it must not block.
+/// What the watcher calls.
 pub(super) trait Watched: Send + Sync {
-    /// What was asked for has happened to the file descriptor `token`.
+    /// An event of the descriptor `token` has happened. On the watcher's thread, so it must not block.
     fn ready(self: Arc<Self>, token: Token);
 
-    /// The time that was asked for has come.
-    fn due(self: Arc<Self>, token: Token) {
-        let _ = token;
-    }
+    /// The time of [`Watch::call_in`] has come. On the watcher's thread, so it must not block.
+    fn due(self: Arc<Self>, _: Token) {}
+
+    /// A peer woke the sleeping target.
+    fn woken(&self) {}
 }
 
 /// The background thread's epoll instance and timers.
 pub(super) struct Watcher {
-    epoll: OwnedFd,
+    epoll: Epoll,
     state: Mutex<State>,
+    process: u32,
 }
 
 #[derive(Default)]
@@ -56,9 +42,63 @@ struct State {
     due: BTreeSet<(Instant, Token)>,
 }
 
-impl std::hash::Hash for Token {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+/// A descriptor that the watcher's thread watches until this is dropped. A call that has begun may still end then.
+pub(super) struct Watch {
+    watcher: Arc<Watcher>,
+    token: Token,
+    fd: OwnedFd,
+}
+
+impl Watch {
+    /// A descriptor that is not watched yet.
+    pub(super) fn new(watcher: &Arc<Watcher>, fd: OwnedFd) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            watcher: Arc::clone(watcher),
+            token: Token(NEXT.fetch_add(1, Ordering::Relaxed)),
+            fd,
+        }
+    }
+
+    pub(super) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Calls `watched.ready(token)` whenever `events` happen, from now on. Those that hold already count as happening.
+    pub(super) fn watch(&self, events: EventFlags, watched: Weak<dyn Watched>) -> io::Result<()> {
+        let is_new = self.watcher.state().watched.insert(self.token, watched).is_none();
+        if is_new {
+            self.watcher.epoll.add(self, self.token.0, events)
+        } else {
+            self.watcher.epoll.modify(self, self.token.0, events)
+        }
+    }
+
+    /// Calls `due(token)` in a while. For calls from within `ready` and `due`: the thread is not woken for it.
+    pub(super) fn call_in(&self, delay: Duration) {
+        let at = Instant::now() + delay;
+        self.watcher.state().due.insert((at, self.token));
+    }
+
+    /// Whether a fork separates the calling process from the one that watches. It shares the epoll instance and the sockets,
+    /// and must leave them alone.
+    pub(super) fn is_forked(&self) -> bool {
+        self.watcher.process != std::process::id()
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            self.watcher.epoll.remove(&*self);
+            self.watcher.state().watched.remove(&self.token);
+        }
     }
 }
 
@@ -66,109 +106,48 @@ impl Watcher {
     /// This process's, begun if need be. A child that was forked without exec begins its own: threads do not
     /// survive a fork.
     pub(super) fn of_this_process() -> io::Result<Arc<Self>> {
-        static WATCHER: Mutex<Option<(u32, Arc<Watcher>)>> = Mutex::new(None);
+        static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
         let mut place = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
-        let me = std::process::id();
-        if let Some((process, watcher)) = &*place
-            && *process == me
+        let process = std::process::id();
+        if let Some(watcher) = &*place
+            && watcher.process == process
         {
             return Ok(Arc::clone(watcher));
         }
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watcher = Arc::new(Self {
-            epoll,
+            epoll: Epoll::new()?,
             state: Mutex::default(),
+            process,
         });
         let run = Arc::clone(&watcher);
         std::thread::Builder::new()
             .name("ifunc-watch".into())
             .stack_size(STACK)
             .spawn(move || run.run())?;
-        *place = Some((me, Arc::clone(&watcher)));
+        *place = Some(Arc::clone(&watcher));
         Ok(watcher)
-    }
-
-    /// Calls `watched.ready(token)` whenever `events` happen to `fd`, until `forget`.
-    pub(super) fn watch(
-        &self,
-        token: Token,
-        fd: BorrowedFd<'_>,
-        events: epoll::EventFlags,
-        watched: Weak<dyn Watched>,
-    ) -> io::Result<()> {
-        self.state().watched.insert(token, watched);
-        if let Err(error) = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token.0), events) {
-            self.state().watched.remove(&token);
-            return Err(error.into());
-        }
-        Ok(())
-    }
-
-    /// Other events, for another `watched`, of a file descriptor that is watched. What holds already counts
-    /// as happening.
-    pub(super) fn rewatch(
-        &self,
-        token: Token,
-        fd: BorrowedFd<'_>,
-        events: epoll::EventFlags,
-        watched: Weak<dyn Watched>,
-    ) -> io::Result<()> {
-        self.state().watched.insert(token, watched);
-        Ok(epoll::modify(
-            &self.epoll,
-            fd,
-            epoll::EventData::new_u64(token.0),
-            events,
-        )?)
-    }
-
-    /// Undoes `watch`. A call that has begun may still end.
-    pub(super) fn forget(&self, token: Token, fd: BorrowedFd<'_>) {
-        let _ = epoll::delete(&self.epoll, fd);
-        let forgotten = self.state().watched.remove(&token);
-        // Not under the lock: it may be the last reference to something that forgets.
-        drop(forgotten);
-    }
-
-    /// Calls `due(token)` in a while. For calls from within `ready` and `due`: the thread is not woken for
-    /// it.
-    pub(super) fn call_in(&self, delay: Duration, token: Token) {
-        self.state().due.insert((Instant::now() + delay, token));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, token: Token) -> Option<Arc<dyn Watched>> {
-        let mut state = self.state();
-        let watched = state.watched.get(&token)?.upgrade();
-        if watched.is_none() {
-            state.watched.remove(&token);
-        }
-        watched
+    /// What is watched as `token`, if it is still there.
+    pub(super) fn find(&self, token: Token) -> Option<Arc<dyn Watched>> {
+        self.state().watched.get(&token)?.upgrade()
     }
 
     fn run(&self) {
-        let mut events = Vec::with_capacity(BATCH);
         loop {
-            let next = self
-                .state()
-                .due
-                .first()
-                .map(|(at, _)| at.saturating_duration_since(Instant::now()));
-            let timeout = next.map(|left| Timespec {
-                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            });
-            // It fails only for signals.
-            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
-            for event in events.drain(..) {
-                let token = Token(event.data.u64());
-                if let Some(watched) = self.find(token) {
-                    watched.ready(token);
+            let next = self.state().due.first().map(|(at, _)| *at);
+            let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
+            let ready = |token| {
+                if let Some(watched) = self.find(Token(token)) {
+                    watched.ready(Token(token));
                 }
-            }
+            };
+            // It fails only for reasons that no instance of this process has.
+            let _ = self.epoll.wait(timeout, ready);
             while let Some(token) = self.next_due() {
                 if let Some(watched) = self.find(token) {
                     watched.due(token);

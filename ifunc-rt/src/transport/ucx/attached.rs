@@ -21,8 +21,8 @@ use super::engine::{Engine, LINGER, Locked};
 use super::events::EventQueue;
 use super::header::HEADER;
 use super::table::ConnectionId;
+use crate::os::EventFd;
 use crate::transport::LinkError;
-use crate::transport::event_fd::EventFd;
 
 /// What the application says of its worker.
 #[derive(Clone, Copy, Debug)]

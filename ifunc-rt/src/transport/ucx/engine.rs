@@ -15,7 +15,7 @@ use super::handshake::Way;
 use super::lock::{Held, Lock};
 use super::settings::Settings;
 use super::table::{ConnectionId, State};
-use crate::transport::event_fd::{EventFd, wait_readable};
+use crate::os::{EventFd, wait_readable};
 
 /// The active message's id.
 pub(super) const MESSAGE: u16 = 1;

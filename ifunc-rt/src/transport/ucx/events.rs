@@ -8,7 +8,7 @@ use ifunc_abi::frame::BODY_ALIGN;
 use super::handshake::LONGEST;
 use super::header::{HEADER, Head, ONE_PIECE};
 use super::packet::{Packet, Pool, Purpose};
-use crate::transport::event_fd::EventFd;
+use crate::os::EventFd;
 
 /// Bodies up to this length are copied: cheaper than to keep UCX's buffer, which is as large as its largest message.
 const COPIED: usize = ONE_PIECE;

@@ -14,7 +14,7 @@ use super::events::Data;
 use super::header::Head;
 use super::packet::Packet;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
-use crate::transport::event_fd::wait_readable;
+use crate::os::wait_readable;
 use crate::transport::{self, Body, Ends, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.

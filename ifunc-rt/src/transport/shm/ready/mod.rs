@@ -11,15 +11,11 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{fcntl_get_seals, fstat};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-
-use super::layout::Apart;
-use super::segment::{AdoptError, SEALS, sealed_memory};
+use super::mapping::{AdoptError, Mapping, sealed_len, sealed_memory};
+use super::segment::{Apart, GRANULE};
 use bitmap::{AtomicU32, AtomicU64};
 
 pub(super) mod bitmap;
@@ -38,20 +34,11 @@ struct Head {
 
 /// A mapped ready bitmap.
 #[derive(Debug)]
-pub(super) struct ReadyBitmap {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to this value alone within the process; what it gives out are references to atomics.
-unsafe impl Send for ReadyBitmap {}
-// SAFETY: as above.
-unsafe impl Sync for ReadyBitmap {}
+pub(super) struct ReadyBitmap(Mapping);
 
 /// Length of the page with bits for `connections`.
 fn bytes_for(connections: usize) -> usize {
-    (size_of::<Head>() + connections.div_ceil(bitmap::BITS) * size_of::<u64>())
-        .next_multiple_of(super::layout::GRANULE)
+    (size_of::<Head>() + connections.div_ceil(bitmap::BITS) * size_of::<u64>()).next_multiple_of(GRANULE)
 }
 
 impl ReadyBitmap {
@@ -64,62 +51,36 @@ impl ReadyBitmap {
 
     /// Maps the bitmap that a target created.
     pub(super) fn adopt(fd: BorrowedFd<'_>) -> Result<Self, AdoptError> {
-        let seals = fcntl_get_seals(fd).map_err(|_| AdoptError::Unfit("its ready bitmap is not sealed"))?;
-        if !seals.contains(SEALS) {
-            return Err(AdoptError::Unfit("its ready bitmap can be resized"));
+        let len = sealed_len(fd)?;
+        if !(bytes_for(1)..=bytes_for(MOST)).contains(&len) || len % GRANULE != 0 {
+            return Err(AdoptError::Unfit("its ready bitmap is of a size that cannot be"));
         }
-        let len = fstat(fd).map_err(|error| AdoptError::Io(error.into()))?.st_size;
-        match usize::try_from(len) {
-            Ok(len) if len >= bytes_for(1) && len <= bytes_for(MOST) && len % super::layout::GRANULE == 0 => {
-                Self::map(fd, len).map_err(AdoptError::Io)
-            }
-            _ => Err(AdoptError::Unfit("its ready bitmap is of a size that cannot be")),
-        }
+        Ok(Self::map(fd, len)?)
     }
 
     /// Maps it. `fd` is sealed and `len` bytes long.
     fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        // SAFETY: no address is asked for, so that nothing is replaced.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
-        }?;
-        Ok(Self {
-            base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
-            len,
-        })
+        let mut mapping = Mapping::reserve(len)?;
+        mapping.place(0..len, fd, 0)?;
+        Ok(Self(mapping))
     }
 
     pub(super) fn asleep(&self) -> &AtomicU32 {
         // SAFETY: `Head` lies at the (page-aligned) begin of the mapping, which is longer (`bytes_for`) and cannot shrink
         // (seals); it holds only an atomic integer, for which any bytes and any concurrent writer are fine.
-        let head: &Head = unsafe { self.base.cast().as_ref() };
+        let head: &Head = unsafe { self.0.base().cast().as_ref() };
         &head.asleep.0
     }
 
     pub(super) fn words(&self) -> &[AtomicU64] {
-        let words = (self.len - size_of::<Head>()) / size_of::<u64>();
+        let words = (self.0.len() - size_of::<Head>()) / size_of::<u64>();
         // SAFETY: after `Head`, whose size is a multiple of eight; within the mapping; atomics, as above.
-        unsafe { std::slice::from_raw_parts(self.base.add(size_of::<Head>()).cast().as_ptr(), words) }
+        unsafe { std::slice::from_raw_parts(self.0.at(size_of::<Head>()).cast().as_ptr(), words) }
     }
 
     /// Sets a bit. Returns whether the caller must wake the target.
     pub(super) fn set(&self, bit: u32) -> bool {
         bitmap::set(self.words(), self.asleep(), bit as usize)
-    }
-}
-
-impl Drop for ReadyBitmap {
-    fn drop(&mut self) {
-        // SAFETY: `map` made exactly this mapping, and what points into it borrows this value.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok());
     }
 }
 
@@ -218,6 +179,7 @@ impl ConnectionSlots {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::mapping::SEALS;
     use super::*;
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{Header, Kind, Limits};
 
+use crate::os::wait_readable;
 use crate::transport::address::Address;
-use crate::transport::event_fd::wait_readable;
 use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize};
 
 mod one_process;

@@ -4,7 +4,7 @@ use ifunc_abi::hello::Roles;
 use std::time::Instant;
 
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
-use crate::transport::event_fd::wait_readable;
+use crate::os::wait_readable;
 use crate::transport::{ConnectError, LinkError, ListenConfig, ListenError, connect, listen};
 
 #[test]

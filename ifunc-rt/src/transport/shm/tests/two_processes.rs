@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::unauthenticated::knock;
 use super::{LIMITS, accept, name, receive, send, shm, small, soon};
-use crate::transport::event_fd::wait_readable;
+use crate::os::wait_readable;
 use crate::transport::shm::directory::candidates;
 use crate::transport::{ConnectError, Link, LinkError, ListenConfig, connect, listen};
 

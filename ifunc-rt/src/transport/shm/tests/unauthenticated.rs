@@ -7,7 +7,7 @@ use ifunc_abi::hello::{HelloError, WIRE_VERSION};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{accept, name, receive, shm, small, soon};
-use crate::transport::event_fd::wait_readable;
+use crate::os::wait_readable;
 use crate::transport::shm::bound_name::{new_socket, socket_address, socket_path};
 use crate::transport::shm::directory::candidates;
 use crate::transport::{ConnectError, connect, listen};

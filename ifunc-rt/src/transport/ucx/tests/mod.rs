@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
 
+use crate::os::wait_readable;
 use crate::transport::address::{Address, HostPort};
-use crate::transport::event_fd::wait_readable;
 use crate::transport::ucx::Way;
 use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize, connect, listen};
 

@@ -1,0 +1,151 @@
+//! File descriptors that a thread sleeps on.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::task::Wake;
+use std::time::{Duration, Instant};
+
+pub(crate) use rustix::event::epoll::EventFlags;
+use rustix::event::{self, EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// An eventfd that only this process holds.
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// Makes it readable.
+    pub(crate) fn wake(&self) {
+        // It fails only if the counter is full: then it is readable.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable until the next [`wake`](Self::wake).
+    pub(crate) fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Wake for EventFd {
+    fn wake(self: Arc<Self>) {
+        EventFd::wake(&self);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        EventFd::wake(self);
+    }
+}
+
+/// An epoll instance. A token says which of its descriptors has an event.
+#[derive(Debug)]
+pub(crate) struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// Events taken at a time.
+    const BATCH: usize = 64;
+
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    }
+
+    pub(crate) fn add(&self, fd: impl AsFd, token: u64, events: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.0, fd, epoll::EventData::new_u64(token), events)?)
+    }
+
+    /// Waits for other events of a descriptor. Those that hold already count as happening.
+    pub(crate) fn modify(&self, fd: impl AsFd, token: u64, events: EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.0,
+            fd,
+            epoll::EventData::new_u64(token),
+            events,
+        )?)
+    }
+
+    /// Undoes [`add`](Self::add), if it was called.
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.0, fd);
+    }
+
+    /// Waits for events, and calls `each` with their tokens: one batch of them. A signal ends the wait too.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, mut each: impl FnMut(u64)) -> io::Result<()> {
+        let mut buffer = [MaybeUninit::uninit(); Self::BATCH];
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match epoll::wait(&self.0, &mut buffer, timeout.as_ref()) {
+            Ok((events, _)) => events.iter().for_each(|event| each(event.data.u64())),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until `fd` is readable or the deadline has passed. Returns whether it is readable. A signal ends the wait too.
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, until: Instant) -> bool {
+    wait_readable_either(fd, None, until)
+}
+
+/// Waits until `fd` or `other` is readable or the deadline has passed. Returns whether `fd` is readable. A signal ends the
+/// wait too.
+pub(crate) fn wait_readable_either(
+    fd: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'_>>,
+    until: Instant,
+) -> bool {
+    let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+    let wanted = PollFlags::IN | PollFlags::RDHUP;
+    let mut fds = [
+        PollFd::from_borrowed_fd(fd, wanted),
+        PollFd::from_borrowed_fd(other.unwrap_or(fd), wanted),
+    ];
+    let count = 1 + usize::from(other.is_some());
+    matches!(event::poll(&mut fds[..count], timeout.as_ref()), Ok(1..)) && !fds[0].revents().is_empty()
+}
+
+/// Raises the limit on descriptors when `last`, the descriptor that was made last, comes near to it: the kernel gives the
+/// lowest number that is free.
+///
+/// Each connection takes some descriptors, and the *soft* limit that processes begin with, often 1024, is for programs that
+/// use `select`. Any process may raise it up to the *hard* limit.
+pub(crate) fn raise_descriptor_limit_near(last: BorrowedFd<'_>) {
+    /// How many descriptors making a connection may take.
+    const RESERVE: u64 = 16;
+    let number = u64::try_from(last.as_raw_fd()).unwrap_or_default();
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if !current.is_some_and(|now| number + RESERVE >= now && maximum.is_none_or(|most| now < most)) {
+        return;
+    }
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => tracing::info!(
+            from = current,
+            to = maximum,
+            "the soft limit on descriptors is raised"
+        ),
+        Err(error) => {
+            tracing::warn!(%error, limit = current, "the limit on descriptors is near, and cannot be raised")
+        }
+    }
+}

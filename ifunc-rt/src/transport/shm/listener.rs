@@ -1,0 +1,330 @@
+//! A listening target. Connections are made on the watcher's thread.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use ifunc_abi::hello::{Hello, HelloError};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::geteuid;
+
+use super::barrier::Barriers;
+use super::bound_name::BoundName;
+use super::connection::{Connection, Role};
+use super::directory;
+use super::handshake::{Refusal, Request, Welcome, peer_of};
+use super::segment::{Layout, Segment};
+use super::wakeups::Wakeups;
+use super::watch::{Token, Watch, Watched, Watcher};
+use crate::os::{EventFlags, raise_descriptor_limit_near};
+use crate::transport::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
+
+/// Time in which a connected process must send its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause of accepting when the process has no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Most connections whose hello has not arrived.
+const MOST_HALF_OPEN: usize = 256;
+/// Most connections that the target has not accepted.
+const MOST_WAITING: usize = 1024;
+/// Connections accepted in a row before the watcher serves other sockets.
+const ACCEPTED_AT_ONCE: usize = 32;
+
+/// Calls of `ready` between two polls of the sockets, which are a system call.
+const SOCKET_POLL_INTERVAL: u32 = 64;
+
+/// What the watcher's thread and the target share.
+struct Acceptor {
+    socket: Watch,
+    config: ListenConfig,
+    layout: Layout,
+    hello: Hello,
+    barriers: Barriers,
+    watcher: Arc<Watcher>,
+    wakeups: Arc<Wakeups>,
+    state: Mutex<State>,
+    /// Length of `State::links`.
+    waiting: AtomicUsize,
+    /// Connections of other users' sources, which do not get the ready bitmap.
+    other_users: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    /// Connections whose hello has not arrived.
+    half_open: HashMap<Token, (Watch, Peer)>,
+    /// Connections that the target has not accepted.
+    links: VecDeque<Link>,
+}
+
+/// A listening target.
+struct ShmListener {
+    name: String,
+    /// Calls of `ready`.
+    polls: u32,
+    /// A thread may sleep on the epoll instance. Only that thread takes wake-ups out: if another thread took one, the sleeper
+    /// would not wake, and its announcement would be gone.
+    armed: bool,
+    acceptor: Arc<Acceptor>,
+    /// Freed after the acceptor.
+    _name: BoundName,
+}
+
+/// Listens at `name`.
+pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    let ring = config.to_target;
+    let layout = Layout::new(config.to_target, config.to_source).ok_or(ListenError::Ring {
+        slots: ring.slots,
+        data: ring.data,
+    })?;
+    let failed = |doing: &str| {
+        let doing = doing.to_owned();
+        move |source: io::Error| ListenError::Io { doing, source }
+    };
+    let directory = directory::candidates().swap_remove(0);
+    let (bound_name, socket) = BoundName::take(&directory, name, config.other_users)?;
+    let watcher =
+        Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
+    let wakeups = Wakeups::new(Arc::clone(&watcher), config.max_connections)
+        .map_err(failed("making the target's epoll instance and ready bitmap"))?;
+    let acceptor = Arc::new(Acceptor {
+        socket: Watch::new(&watcher, socket),
+        layout,
+        hello: config.hello(),
+        config,
+        barriers: Barriers::register(),
+        watcher,
+        wakeups: Arc::new(wakeups),
+        state: Mutex::default(),
+        waiting: AtomicUsize::new(0),
+        other_users: AtomicUsize::new(0),
+    });
+    acceptor
+        .socket
+        .watch(EventFlags::IN, acceptor.as_watched())
+        .map_err(failed("watching the socket"))?;
+    Ok(Box::new(ShmListener {
+        name: name.to_owned(),
+        polls: 0,
+        armed: false,
+        acceptor,
+        _name: bound_name,
+    }))
+}
+
+/// Checks whether a peer of this user, as the kernel reports it, may connect.
+///
+/// # Errors
+/// The reason for the peer, if it may not.
+fn check_user(peer: u32, own: u32, other_users: bool) -> Result<(), String> {
+    if peer == own || other_users {
+        return Ok(());
+    }
+    Err(format!(
+        "it takes connections of its own user {own} only, and this process is of user {peer}; \
+         help: run both as the same user, or let the target allow other users"
+    ))
+}
+
+impl Acceptor {
+    fn as_watched(self: &Arc<Self>) -> Weak<dyn Watched> {
+        let this: Weak<Self> = Arc::downgrade(self);
+        this
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts what has connected.
+    fn accept_pending(self: &Arc<Self>) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => {
+                    raise_descriptor_limit_near(socket.as_fd());
+                    self.authorize(socket);
+                }
+                Err(Errno::AGAIN) => return,
+                // The source closed the socket before it was accepted.
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => {
+                    // The socket stays readable: accept again after a pause, when descriptors may have been closed.
+                    tracing::warn!(%error, "cannot accept a connection; trying again every {PAUSE:?}; help: `ulimit -n` says how many descriptors a process may have");
+                    let _ = self.socket.watch(EventFlags::empty(), self.as_watched());
+                    return self.socket.call_in(PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Checks whether the peer's user may connect, and waits for its hello.
+    fn authorize(self: &Arc<Self>, socket: OwnedFd) {
+        let Ok(peer) = peer_of(&socket) else { return };
+        let (socket, uid) = (Watch::new(&self.watcher, socket), peer.uid.unwrap_or_default());
+        let mut state = self.state();
+        let refusal = if let Err(why) = check_user(uid, geteuid().as_raw(), self.config.other_users) {
+            tracing::warn!(uid, pid = peer.pid, "refused a connection of another user");
+            Refusal::of(why)
+        } else if state.half_open.len() >= MOST_HALF_OPEN {
+            Refusal::busy("too many connections are being made at this moment")
+        } else if let Err(error) = socket.watch(EventFlags::IN | EventFlags::RDHUP, self.as_watched()) {
+            Refusal::busy(format!("it cannot watch the connection ({error})"))
+        } else {
+            socket.call_in(HELLO_TIMEOUT);
+            // The watcher calls back on this thread, after the insertion.
+            state.half_open.insert(socket.token(), (socket, peer));
+            return;
+        };
+        refusal.send(&socket);
+    }
+
+    /// Receives the hello of a half-open connection.
+    fn receive_hello(&self, token: Token) {
+        let Some((socket, peer)) = self.state().half_open.remove(&token) else {
+            return;
+        };
+        let refusal = match Request::receive(&socket) {
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.state().half_open.insert(token, (socket, peer));
+                return;
+            }
+            Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
+                Refusal::busy("it does not take the connections that wait already")
+            }
+            Ok(Ok(request)) => return self.establish(socket, peer, request),
+            Ok(Err(error @ HelloError::Version(_))) => Refusal::of(error.to_string()),
+            // The peer closed the socket, or sent something else.
+            Ok(Err(_)) | Err(_) => return,
+        };
+        refusal.send(&socket);
+    }
+
+    /// Establishes the connection.
+    fn establish(&self, socket: Watch, peer: Peer, request: Request) {
+        // Another user could keep sources of this user waiting: see `ready`.
+        let is_shown = peer.uid == Some(geteuid().as_raw());
+        let Some(slot) = self.wakeups.allocate(is_shown) else {
+            let most = self.wakeups.slots.most();
+            tracing::warn!(most, "refused a connection: there are as many as there may be");
+            return Refusal::busy(no_more_than(most)).send(&socket);
+        };
+        let (segment, memory) = match Segment::create(self.layout) {
+            Ok(made) => made,
+            Err(error) => {
+                let why = format!("it has no memory for the connection ({error})");
+                return Refusal::busy(why).send(&socket);
+            }
+        };
+        let welcome = Welcome {
+            hello: self.hello,
+            barriers: self.barriers.agree(request.barriers),
+            layout: self.layout,
+            bit: slot.bit,
+        };
+        if !is_shown {
+            self.other_users.fetch_add(1, Ordering::Relaxed);
+        }
+        // If a step fails, dropping the connection notifies the source.
+        let bitmap = is_shown.then(|| self.wakeups.slots.memory());
+        let made =
+            Connection::new(segment, welcome.barriers, socket, Role::Target(slot)).and_then(|connection| {
+                welcome.send(connection.socket(), &memory, bitmap)?;
+                Ok(connection)
+            });
+        match made {
+            Ok(connection) => {
+                let link = connection.into_link(peer, request.hello);
+                self.state().links.push_back(link);
+                self.waiting.fetch_add(1, Ordering::Release);
+                self.wakeups.wake();
+            }
+            Err(error) => tracing::warn!(%error, "a connection could not be made"),
+        }
+    }
+}
+
+impl Watched for Acceptor {
+    fn ready(self: Arc<Self>, token: Token) {
+        if token == self.socket.token() {
+            self.accept_pending()
+        } else {
+            self.receive_hello(token)
+        }
+    }
+
+    fn due(self: Arc<Self>, token: Token) {
+        if token == self.socket.token() {
+            let _ = self.socket.watch(EventFlags::IN, self.as_watched());
+        } else if let Some((socket, _)) = self.state().half_open.remove(&token) {
+            Refusal::busy("no hello arrived in time").send(&socket);
+        }
+    }
+}
+
+impl Listener for ShmListener {
+    fn address(&self) -> String {
+        format!("shm:{}", self.name)
+    }
+
+    fn accept(&mut self) -> Option<Link> {
+        if self.acceptor.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.acceptor.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.acceptor.state().links.pop_front()
+    }
+
+    fn doorbell(&self) -> BorrowedFd<'_> {
+        self.acceptor.wakeups.as_fd()
+    }
+
+    fn ready(&mut self, keys: &mut Vec<Key>) {
+        // Sources of other users send wake-ups over their sockets, whether the target sleeps or not.
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(SOCKET_POLL_INTERVAL)
+            && !self.armed
+            && self.acceptor.other_users.load(Ordering::Relaxed) > 0
+        {
+            self.acceptor.wakeups.clear();
+        }
+        self.acceptor
+            .wakeups
+            .slots
+            .take_ready(|bit| keys.push(Key(bit as u64)));
+    }
+
+    fn fence(&self) {
+        self.acceptor.barriers.after_announcing();
+    }
+
+    fn arm(&mut self) {
+        self.armed = true;
+        self.acceptor.wakeups.clear();
+        self.acceptor.wakeups.slots.announce(true);
+    }
+
+    fn disarm(&mut self) {
+        self.armed = false;
+        self.acceptor.wakeups.slots.announce(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_user;
+
+    #[test]
+    fn only_the_same_user_unless_others_are_allowed() {
+        assert_eq!(check_user(1000, 1000, false), Ok(()));
+        assert_eq!(check_user(1001, 1000, true), Ok(()));
+        // Nor the superuser: a target that wants its connections allows other users.
+        for peer in [0, 1001] {
+            let why = check_user(peer, 1000, false).unwrap_err();
+            assert!(why.contains("user 1000") && why.contains(&format!("user {peer}")));
+        }
+    }
+}
