@@ -76,85 +76,21 @@
 //! application says so: call [`Worker::peer_gone`] from where the handler's news is dealt with (not in the handler). An endpoint
 //! of `UCP_ERR_HANDLING_MODE_NONE` reports nothing; waits then end at their deadlines.
 
-use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use ::ucx::raw::{ucp_context_h, ucp_ep_h, ucp_worker_h};
 
 use crate::source::{Source, SourceError, SourceOptions};
-use crate::transport::ucx::{Attachment, Calling, Over, Terms, Unfit};
+use crate::transport::ucx::{Calling, Engine, Over};
+pub use crate::transport::ucx::{WorkerError, WorkerOptions};
 use crate::transport::{ConnectError, Route};
-
-/// How ifunc uses a worker of the application's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct WorkerOptions {
-    am_id: u16,
-    progress: bool,
-    wakeup: bool,
-}
-
-impl WorkerOptions {
-    /// With the active messages of this id, which no other part of the program uses on the worker, and which is the same on both sides.
-    pub fn new(am_id: u16) -> Self {
-        Self {
-            am_id,
-            progress: true,
-            wakeup: false,
-        }
-    }
-
-    /// Whether calls of ifunc call `ucp_worker_progress`. Default yes. See [the module](self).
-    pub fn progress(mut self, yes: bool) -> Self {
-        self.progress = yes;
-        self
-    }
-
-    /// Whether the context has `UCP_FEATURE_WAKEUP`, so that waits can sleep until UCX rings. Default no: they look every
-    /// millisecond. Even so they look every 50 ms, because UCX does not ring for the first message over a transport that no
-    /// endpoint uses yet (unless `UCX_ADAPTIVE_PROGRESS=n`).
-    pub fn wakeup(mut self, yes: bool) -> Self {
-        self.wakeup = yes;
-        self
-    }
-}
-
-/// Why a worker cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorkerError {
-    /// There is no UCX that ifunc could find.
-    #[error(transparent)]
-    Library(#[from] ::ucx::LoadError),
-    /// UCX refused something.
-    #[error("{doing}: UCX says: {problem}")]
-    Ucx {
-        /// What was being done.
-        doing: &'static str,
-        /// What UCX said.
-        problem: String,
-    },
-    /// Headers of active messages are too short.
-    #[error(
-        "the worker sends headers of at most {max_am_header} bytes with its active messages, and ifunc needs 40; help: let it use other transports (UCX_TLS)"
-    )]
-    Header {
-        /// Bytes that it can send.
-        max_am_header: usize,
-    },
-    /// The kernel refused a descriptor.
-    #[error("making what waits on the worker sleep on: {0}")]
-    Os(#[source] io::Error),
-    /// A worker of `UCS_THREAD_MODE_SINGLE`, on another thread than its own.
-    #[error("the worker is of UCS_THREAD_MODE_SINGLE and belongs to another thread; help: close it there")]
-    OtherThread,
-}
 
 /// A worker of the application's that was lent to ifunc. Clones share it; the last one that goes, of sources and targets too,
 /// lets go of the worker.
 #[derive(Clone)]
 pub struct Worker {
-    attachment: Attachment,
+    engine: Arc<Engine>,
 }
 
 impl Worker {
@@ -173,27 +109,15 @@ impl Worker {
         worker: ucp_worker_h,
         options: WorkerOptions,
     ) -> Result<Self, WorkerError> {
-        let terms = Terms {
-            am_id: options.am_id,
-            progress: options.progress,
-            wakeup: options.wakeup,
-        };
         // SAFETY: the caller's promise.
-        match unsafe { Attachment::new(::ucx::Library::load()?, context, worker, terms) } {
-            Ok(attachment) => Ok(Self { attachment }),
-            Err(Unfit::Refused(refused)) => Err(WorkerError::Ucx {
-                doing: refused.doing,
-                problem: refused.status.to_string(),
-            }),
-            Err(Unfit::Header(max_am_header)) => Err(WorkerError::Header { max_am_header }),
-            Err(Unfit::Os(error)) => Err(WorkerError::Os(error.into())),
-        }
+        let engine = unsafe { Engine::attach(::ucx::Library::load()?, context, worker, options)? };
+        Ok(Self { engine })
     }
 
     /// Takes in what has happened, for all sources and targets of the worker; makes progress first, unless that is the
     /// application's business. Whether anything had happened.
     pub fn poll(&self) -> bool {
-        self.attachment.poll()
+        self.engine.poll()
     }
 
     /// Says hello to the target at the other end of an endpoint, and waits for nothing: see [`Connecting::poll`]. What
@@ -206,7 +130,7 @@ impl Worker {
     /// As for [`Source::over`].
     pub unsafe fn call(&self, ep: ucp_ep_h, options: SourceOptions) -> Result<Connecting, SourceError> {
         // SAFETY: the caller's promise.
-        let over = unsafe { self.attachment.over(ep) };
+        let over = unsafe { self.engine.over(ep) };
         Ok(Connecting {
             calling: Some(over.call()?),
             until: Instant::now().checked_add(options.connect_timeout),
@@ -218,7 +142,7 @@ impl Worker {
     /// connections over it are over, of sources here and of sources that came in by it. The endpoint is not used again, and may
     /// be closed.
     pub fn peer_gone(&self, ep: ucp_ep_h) {
-        self.attachment.peer_gone(ep);
+        self.engine.peer_gone(ep);
     }
 
     /// Ends all connections, and lets go of the worker: the application may destroy it.
@@ -226,22 +150,22 @@ impl Worker {
     /// # Errors
     /// [`WorkerError::OtherThread`]; nothing was done.
     pub fn close(&self) -> Result<(), WorkerError> {
-        if self.attachment.detach() {
+        if self.engine.detach() {
             Ok(())
         } else {
             Err(WorkerError::OtherThread)
         }
     }
 
-    pub(crate) fn attachment(&self) -> &Attachment {
-        &self.attachment
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// # Safety
     /// As for [`Source::over`].
     pub(crate) unsafe fn over(&self, ep: ucp_ep_h) -> Over {
         // SAFETY: the caller's promise.
-        unsafe { self.attachment.over(ep) }
+        unsafe { self.engine.over(ep) }
     }
 }
 

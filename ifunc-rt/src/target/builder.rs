@@ -338,7 +338,7 @@ impl TargetBuilder {
     /// A target already listens on the worker; otherwise as [`listen`](Self::listen).
     #[cfg(feature = "ucx")]
     pub fn listen_on(self, worker: &Worker) -> Result<Target, TargetError> {
-        self.start(|config| worker.attachment().listen(&config))
+        self.start(|config| worker.engine().listen(&config))
     }
 
     fn start(

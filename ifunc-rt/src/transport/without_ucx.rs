@@ -9,7 +9,7 @@ use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listen
 const PROBLEM: &str = "this program was built without UCX, which addresses `ucx://`, `ucx-put://` and `ucx-worker:` need; help: build `ifunc-rt` with its feature `ucx`, which is on by default, or use `shm:NAME` for a process of this host";
 
 /// How frames go.
-pub(super) enum Way {
+pub(super) enum Mode {
     Messages,
     Puts,
 }
@@ -26,7 +26,7 @@ fn cannot_connect() -> ConnectError {
     }
 }
 
-pub(super) fn listen(_: &HostPort, _: &ListenConfig, _: Way) -> Result<Box<dyn Listener>, ListenError> {
+pub(super) fn listen(_: &HostPort, _: &ListenConfig, _: Mode) -> Result<Box<dyn Listener>, ListenError> {
     Err(cannot_listen())
 }
 
@@ -34,7 +34,7 @@ pub(super) fn listen_at_worker(_: &ListenConfig) -> Result<Box<dyn Listener>, Li
     Err(cannot_listen())
 }
 
-pub(super) fn connect(_: &HostPort, _: &ConnectConfig, _: Instant, _: Way) -> Result<Link, ConnectError> {
+pub(super) fn connect(_: &HostPort, _: &ConnectConfig, _: Instant, _: Mode) -> Result<Link, ConnectError> {
     Err(cannot_connect())
 }
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use ::ucx::{ConnectionRequest, EndpointId, ErrorMode};
 
-use super::credits::{Incoming, Outgoing};
+use super::credits::{Incoming, send_window};
 use super::engine::Locked;
 use super::events::Data;
-use super::handshake::{Hello, Malformed, Way, Welcome, refusal};
+use super::handshake::{Hello, Malformed, Mode, Welcome, refusal};
 use super::header::{Head, Name, Notice};
 use super::table::{ConnectionId, Stage};
 use crate::transport::no_more_than;
@@ -142,7 +142,7 @@ impl Locked<'_> {
             }
         }
         // A connection that puts is half open until the source has offered its ring.
-        if way == Way::Messages || hello.is_err() {
+        if way == Mode::Messages || hello.is_err() {
             acceptor.half_open.retain(|(open, _)| *open != id);
         }
         let most = acceptor.most;
@@ -150,7 +150,7 @@ impl Locked<'_> {
         let live = state.connections.values();
         let live = live.filter(|c| taken(&c.stage) && c.gone.is_none() && c.linger.is_none());
         let is_full = hello.is_ok() && live.count() >= most;
-        if is_full && way == Way::Puts {
+        if is_full && way == Mode::Puts {
             acceptor.half_open.retain(|(open, _)| *open != id);
         }
         let mut in_terms_of = way;
@@ -158,14 +158,14 @@ impl Locked<'_> {
         let busy = hello.is_ok();
         let why = match hello {
             Ok(_) if is_full => no_more_than(most),
-            Ok(_) if way == Way::Puts && acceptor.waiting.len() < MOST_WAITING => {
+            Ok(_) if way == Mode::Puts && acceptor.waiting.len() < MOST_WAITING => {
                 return self.offer_ring(id, welcome);
             }
             Ok(_) if acceptor.waiting.len() < MOST_WAITING => {
                 acceptor.waiting.push_back(id);
                 if let Some(connection) = self.state.connections.get_mut(&id) {
                     connection.stage = Stage::Open {
-                        out: Outgoing::new(welcome.to_source),
+                        out: send_window(welcome.to_source),
                         incoming: Incoming::new(welcome.to_target),
                     };
                 }
@@ -174,7 +174,7 @@ impl Locked<'_> {
             }
             Ok(_) => "it does not take the connections that wait already".to_owned(),
             Err(Malformed::Version(theirs)) => HelloError::Version(theirs).to_string(),
-            Err(Malformed::Way(theirs)) => {
+            Err(Malformed::Mode(theirs)) => {
                 in_terms_of = theirs;
                 let (ours, theirs) = (way.scheme(), theirs.scheme());
                 format!("it is reached by `{ours}://`, not by `{theirs}://`")
@@ -186,7 +186,7 @@ impl Locked<'_> {
     }
 
     /// Refuses a half-open connection; `busy`: at this moment.
-    pub(super) fn turn_away(&mut self, id: ConnectionId, way: Way, why: &str, busy: bool) {
+    pub(super) fn turn_away(&mut self, id: ConnectionId, way: Mode, why: &str, busy: bool) {
         self.notify_peer(id, Notice::Refused, busy.into(), &refusal(way, busy, why));
         // The peer closes it when it has read that; until then it is half open, and a second hello is malformed.
         if let Some(connection) = self.state.connections.get_mut(&id) {

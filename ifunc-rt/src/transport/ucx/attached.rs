@@ -5,13 +5,14 @@
 //! if its context has one; one that the callbacks ring; and a timer, for what rings neither.
 
 use std::cell::Cell;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use ::ucx::{Attributes, EndpointId, Error, Worker};
+use ::ucx::{Attributes, EndpointId, Worker, raw};
 use rustix::event::epoll;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -20,24 +21,93 @@ use rustix::time::{
 use super::engine::{Engine, LINGER, Locked};
 use super::events::EventQueue;
 use super::header::HEADER;
-use super::table::ConnectionId;
+use super::table::Closing;
 use crate::os::EventFd;
 use crate::transport::LinkError;
 
-/// What the application says of its worker.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    /// The id of our active messages.
-    pub(crate) am_id: u16,
-    /// Our calls may call `ucp_worker_progress`.
-    pub(crate) progress: bool,
-    /// The context has `UCP_FEATURE_WAKEUP`.
-    pub(crate) wakeup: bool,
+/// How ifunc uses a worker of the application's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct WorkerOptions {
+    pub(super) am_id: u16,
+    pub(super) progress: bool,
+    pub(super) wakeup: bool,
+}
+
+impl WorkerOptions {
+    /// With the active messages of this id, which no other part of the program uses on the worker, and which is the same on both sides.
+    pub fn new(am_id: u16) -> Self {
+        Self {
+            am_id,
+            progress: true,
+            wakeup: false,
+        }
+    }
+
+    /// Whether calls of ifunc call `ucp_worker_progress`. Default yes. See [the module](crate::ucx).
+    pub fn progress(mut self, yes: bool) -> Self {
+        self.progress = yes;
+        self
+    }
+
+    /// Whether the context has `UCP_FEATURE_WAKEUP`, so that waits can sleep until UCX wakes them. Default no: they poll every
+    /// millisecond. Even so they poll every 50 ms, because UCX does not wake them for the first message over a transport that no
+    /// endpoint uses yet (unless `UCX_ADAPTIVE_PROGRESS=n`).
+    pub fn wakeup(mut self, yes: bool) -> Self {
+        self.wakeup = yes;
+        self
+    }
+}
+
+/// Why a worker cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// There is no UCX that ifunc could find.
+    #[error(transparent)]
+    Library(#[from] ::ucx::LoadError),
+    /// UCX refused something.
+    #[error("{doing}: UCX says: {problem}")]
+    Ucx {
+        /// What was being done.
+        doing: &'static str,
+        /// What UCX said.
+        problem: String,
+    },
+    /// Headers of active messages are too short.
+    #[error(
+        "the worker sends headers of at most {max_am_header} bytes with its active messages, and ifunc needs 40; help: let it use other transports (UCX_TLS)"
+    )]
+    Header {
+        /// Bytes that it can send.
+        max_am_header: usize,
+    },
+    /// The kernel refused a descriptor.
+    #[error("making what waits on the worker sleep on: {0}")]
+    Os(#[source] io::Error),
+    /// A worker of `UCS_THREAD_MODE_SINGLE`, on another thread than its own.
+    #[error("the worker is of UCS_THREAD_MODE_SINGLE and belongs to another thread; help: close it there")]
+    OtherThread,
+}
+
+impl From<::ucx::Error> for WorkerError {
+    fn from(::ucx::Error { doing, status }: ::ucx::Error) -> Self {
+        Self::Ucx {
+            doing,
+            problem: status.to_string(),
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for WorkerError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Os(error.into())
+    }
 }
 
 /// What differs where the worker is the application's.
 pub(super) struct Attached {
-    pub(super) terms: Terms,
+    pub(super) options: WorkerOptions,
     /// The only thread that may use it.
     thread: Option<ThreadId>,
     /// All that a waiting thread sleeps on.
@@ -45,7 +115,7 @@ pub(super) struct Attached {
     pub(super) bell: Arc<EventFd>,
     timer: OwnedFd,
     /// What was dropped where the worker could not be used.
-    deferred: Mutex<Vec<Deferred>>,
+    deferred: Mutex<Vec<Closing>>,
     has_deferred: AtomicBool,
 }
 
@@ -65,40 +135,6 @@ impl Drop for InProgress {
     }
 }
 
-/// A deferred drop: of something that was dropped where its worker could not be used.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Deferred {
-    Connection(ConnectionId),
-    Acceptor,
-}
-
-/// Why a worker cannot be used.
-#[derive(Debug)]
-pub(crate) enum Unfit {
-    Refused(Error),
-    /// The largest header of an active message that it sends.
-    Header(usize),
-    Os(rustix::io::Errno),
-}
-
-impl From<Error> for Unfit {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<std::io::Error> for Unfit {
-    fn from(error: std::io::Error) -> Self {
-        Self::Os(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
-    }
-}
-
-impl From<rustix::io::Errno> for Unfit {
-    fn from(error: rustix::io::Errno) -> Self {
-        Self::Os(error)
-    }
-}
-
 impl Attached {
     /// How long a thread sleeps at most on a worker that has no descriptor.
     const WITHOUT_WAKEUP: Duration = Duration::from_millis(1);
@@ -109,10 +145,11 @@ impl Attached {
         worker: &Worker<EventQueue>,
         attributes: Attributes,
         bell: Arc<EventFd>,
-        terms: Terms,
-    ) -> Result<Self, Unfit> {
-        if attributes.max_am_header < HEADER {
-            return Err(Unfit::Header(attributes.max_am_header));
+        options: WorkerOptions,
+    ) -> Result<Self, WorkerError> {
+        let max_am_header = attributes.max_am_header;
+        if max_am_header < HEADER {
+            return Err(WorkerError::Header { max_am_header });
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(
@@ -123,11 +160,11 @@ impl Attached {
             |fd: BorrowedFd<'_>| epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         add(timer.as_fd())?;
         add((*bell).as_fd())?;
-        if terms.wakeup && terms.progress {
+        if options.wakeup && options.progress {
             add(worker.event_fd()?)?;
         }
         Ok(Self {
-            terms,
+            options,
             thread: attributes.is_single_threaded.then(|| std::thread::current().id()),
             epoll,
             bell,
@@ -166,16 +203,16 @@ impl Attached {
     }
 
     /// Defers a drop to the next use of the worker.
-    pub(super) fn defer(&self, what: Deferred) {
+    pub(super) fn defer(&self, what: Closing) {
         self.deferred().push(what);
         self.has_deferred.store(true, Ordering::Release);
     }
 
-    fn deferred(&self) -> std::sync::MutexGuard<'_, Vec<Deferred>> {
+    fn deferred(&self) -> std::sync::MutexGuard<'_, Vec<Closing>> {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn take_deferred(&self) -> Vec<Deferred> {
+    pub(super) fn take_deferred(&self) -> Vec<Closing> {
         if !self.has_deferred.load(Ordering::Acquire) {
             return Vec::new();
         }
@@ -186,20 +223,17 @@ impl Attached {
 
     /// Sets the timer.
     fn set_timer(&self) {
-        let after = if self.terms.wakeup {
-            Self::WITH_WAKEUP
-        } else {
-            Self::WITHOUT_WAKEUP
+        let after = match self.options.wakeup {
+            true => Self::WITH_WAKEUP,
+            false => Self::WITHOUT_WAKEUP,
         };
+        let [it_interval, it_value] = [Duration::ZERO, after].map(|time| Timespec {
+            tv_sec: 0,
+            tv_nsec: time.subsec_nanos().into(),
+        });
         let at = Itimerspec {
-            it_interval: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
-            it_value: Timespec {
-                tv_sec: 0,
-                tv_nsec: after.subsec_nanos().into(),
-            },
+            it_interval,
+            it_value,
         };
         if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &at) {
             tracing::error!(%error, "no timer to sleep by");
@@ -213,9 +247,9 @@ impl Locked<'_> {
     pub(super) fn arm_attached(&mut self, attached: &Attached) {
         attached.bell.clear();
         self.worker.handler().arm();
-        if attached.terms.progress && !self.state.closed {
+        if attached.options.progress && !self.state.closed {
             attached.set_timer();
-            if attached.terms.wakeup && self.try_arm().is_err() {
+            if attached.options.wakeup && self.try_arm().is_err() {
                 attached.bell.wake();
             }
         }
@@ -241,12 +275,12 @@ impl Locked<'_> {
                 self.close_connection(id);
             }
         }
-        if attached.terms.progress {
+        if attached.options.progress {
             let until = Instant::now() + LINGER;
             self.progress_until(until, |locked| locked.state.lingering == 0);
         }
         self.forget_all();
-        if attached.terms.progress {
+        if attached.options.progress {
             let until = Instant::now() + LINGER;
             self.progress_until(until, |locked| locked.worker.under_way() == 0);
         }
@@ -258,7 +292,7 @@ impl Locked<'_> {
     }
 
     /// The application says that the peer of one of its endpoints is gone; it closes the endpoint itself.
-    pub(super) fn peer_gone(&mut self, endpoint: EndpointId) {
+    fn peer_gone(&mut self, endpoint: EndpointId) {
         self.dispatch();
         self.state.lost.insert(endpoint);
         let mut over = Vec::new();
@@ -277,8 +311,13 @@ impl Locked<'_> {
 }
 
 impl Engine {
+    /// The application knows that the peer of an endpoint is gone.
+    pub(crate) fn peer_gone(&self, ep: raw::ucp_ep_h) {
+        self.lock().peer_gone(EndpointId::of_raw(ep));
+    }
+
     /// Leaves a worker of the application's. `false`: another thread must.
-    pub(super) fn detach(&self) -> bool {
+    pub(crate) fn detach(&self) -> bool {
         let Some(attached) = self.attached() else {
             return true;
         };

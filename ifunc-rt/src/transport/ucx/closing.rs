@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ::ucx::OperationId;
+use ::ucx::{OperationId, Status};
 
 use super::acceptor::HANDSHAKE_TIMEOUT;
 use super::engine::{LINGER, Locked};
@@ -53,6 +53,12 @@ impl Locked<'_> {
                 self.discard(frame.data);
             }
         }
+    }
+
+    /// A connection is over, because UCX refused an operation.
+    pub(super) fn lose(&mut self, id: ConnectionId, doing: &'static str, status: Status) {
+        tracing::debug!(%status, doing, "losing a connection");
+        self.end(id, LinkError::Closed);
     }
 
     /// Closes the endpoint of a connection, if it has one of its own.
@@ -110,7 +116,7 @@ impl Locked<'_> {
         let frames = connection.take_all();
         let over = connection.gone.is_some();
         let sent = match &connection.stage {
-            Stage::Open { out, .. } if !over => Some(out.frames()),
+            Stage::Open { out, .. } if !over => Some(out.sent().frames as u32),
             // They may land after the `FIN`: the peer waits for so many.
             Stage::Put(rings) if !over => Some(rings.view.frames_posted()),
             _ => None,

@@ -4,17 +4,14 @@ use std::sync::Once;
 
 use ::ucx::{EndpointId, Status};
 
-use super::credits::{Incoming, Outgoing};
+use super::credits::{Incoming, send_window};
 use super::engine::Locked;
 use super::events::{Data, Event};
-use super::handshake::{Hello, Way, Welcome, decode_refusal};
+use super::handshake::{Hello, Mode, Welcome, decode_refusal};
 use super::header::{Head, Name, Notice};
 use super::packet::{Packet, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Kind, Stage};
 use crate::transport::LinkError;
-
-/// Of a frame.
-const NOT_ITS_TURN: &str = "a frame whose number was not its turn";
 
 impl Locked<'_> {
     /// Dispatches all events; whether there were any.
@@ -113,34 +110,27 @@ impl Locked<'_> {
         }
         let fetchable = matches!(data, Data::Fetchable(..));
         let validated = connection.validate(head, data.len(), fetchable);
-        // Nearly always: a frame that is here, of an open connection. The connection is not looked up again.
-        if validated == Ok(Kind::Frame)
-            && let Some(Head { sequence, words, .. }) = head
-            && !fetchable
-            && connection.fin.is_none()
-            && connection.linger.is_none()
-            && let Stage::Open { incoming, .. } = &mut connection.stage
-        {
-            incoming.complete();
-            let frame = Frame {
-                sequence,
-                words,
-                data,
-            };
-            let put = connection.put(frame);
-            if std::mem::take(&mut connection.parked) {
-                self.state.ready.push(id.key());
-            }
-            if let Err(frame) = put {
-                self.discard(frame.data);
-                self.end(id, LinkError::Malformed(NOT_ITS_TURN));
-            }
-            return;
-        }
-        self.state.notify(id);
         let result = match (validated, head) {
-            (Ok(Kind::Frame), Some(head)) => self.frame(id, head, data),
+            (Ok(Kind::Frame), Some(Head { sequence, words, .. })) if !fetchable => {
+                // Nearly always: the connection is not looked up again.
+                let frame = Frame {
+                    sequence,
+                    words,
+                    data,
+                };
+                let (received, fin) = (connection.receive(frame), connection.fin);
+                if std::mem::take(&mut connection.parked) {
+                    self.state.ready.push(id.key());
+                }
+                let received = self.received(received);
+                if received.is_ok() && fin.is_none() {
+                    return;
+                }
+                received
+            }
+            (Ok(Kind::Frame), Some(head)) => self.fetch_frame(id, head, data),
             (Ok(Kind::Notice(notice)), Some(head)) => {
+                self.state.notify(id);
                 let result = match &data {
                     Data::Copied(packet, len) => {
                         let body = packet.body(*len).to_vec();
@@ -162,8 +152,18 @@ impl Locked<'_> {
         }
     }
 
-    /// Which connection a message is for: that of the name in its header, which only the peer was told; without a name, that
-    /// which has the endpoint to itself.
+    /// Discards a frame that is not used.
+    #[inline]
+    fn received(&mut self, received: Result<(), (Frame, Option<&'static str>)>) -> Result<(), &'static str> {
+        let Err((frame, why)) = received else {
+            return Ok(());
+        };
+        self.discard(frame.data);
+        why.map_or(Ok(()), Err)
+    }
+
+    /// The connection of a message: by the name in its header, which only the peer knows; without a name, the connection that has the
+    /// endpoint to itself.
     fn addressee(
         &mut self,
         from: Option<EndpointId>,
@@ -179,55 +179,48 @@ impl Locked<'_> {
         (connection.name == to).then_some((id, connection))
     }
 
-    fn frame(&mut self, id: ConnectionId, head: Head, data: Data) -> Result<(), &'static str> {
-        let Head { sequence, words, .. } = head;
-        let data = match data {
-            Data::Fetchable(message) => {
-                let len = message.len();
-                let purpose = Purpose::Fetching {
-                    connection: id,
-                    sequence,
-                    words,
-                    len,
-                };
-                match self.fetch(message, purpose) {
-                    Ok(Some(packet)) => Data::Copied(packet, len),
-                    Ok(None) => return Ok(()),
-                    Err(status) => {
-                        tracing::debug!(%status, "fetching a body");
-                        self.end(id, LinkError::Closed);
-                        return Ok(());
-                    }
-                }
+    /// Fetches the body of a frame.
+    fn fetch_frame(&mut self, id: ConnectionId, head: Head, data: Data) -> Result<(), &'static str> {
+        let Data::Fetchable(message) = data else {
+            return Ok(());
+        };
+        let (Head { sequence, words, .. }, len) = (head, message.len());
+        let purpose = Purpose::Fetching {
+            connection: id,
+            sequence,
+            words,
+            len,
+        };
+        match self.fetch(message, purpose) {
+            Ok(Some(packet)) => self.fetched(id, sequence, words, Data::Copied(packet, len)),
+            Ok(None) => Ok(()),
+            Err(status) => {
+                self.lose(id, "fetching a body", status);
+                Ok(())
             }
-            data => data,
+        }
+    }
+
+    /// The body of a frame was fetched.
+    fn fetched(
+        &mut self,
+        id: ConnectionId,
+        sequence: u32,
+        words: [u64; 2],
+        data: Data,
+    ) -> Result<(), &'static str> {
+        self.state.notify(id);
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            self.discard(data);
+            return Ok(());
         };
         let frame = Frame {
             sequence,
             words,
             data,
         };
-        self.arrived(id, frame)
-    }
-
-    /// A frame is here with its body.
-    fn arrived(&mut self, id: ConnectionId, frame: Frame) -> Result<(), &'static str> {
-        self.state.notify(id);
-        let Some(connection) = self.state.connections.get_mut(&id) else {
-            self.discard(frame.data);
-            return Ok(());
-        };
-        if let Stage::Open { incoming, .. } = &mut connection.stage {
-            incoming.complete();
-        }
-        if connection.gone.is_some() || connection.linger.is_some() {
-            self.discard(frame.data);
-            return Ok(());
-        }
-        if let Err(frame) = connection.put(frame) {
-            self.discard(frame.data);
-            return Err(NOT_ITS_TURN);
-        }
+        let received = connection.receive(frame);
+        self.received(received)?;
         self.acknowledge_fin(id)
     }
 
@@ -246,22 +239,22 @@ impl Locked<'_> {
         match (notice, &connection.stage) {
             (Notice::Hello, Stage::HalfOpen) => self.receive_hello(id, Hello::decode(way, body)),
             (Notice::Welcome, Stage::Calling) => {
-                match Welcome::decode(way, body) {
-                    Ok((welcome, name, ring)) if way == Way::Puts => {
-                        connection.peer = name;
-                        connection.hello = Some(welcome.hello);
-                        return self.receive_welcome(id, welcome, ring);
+                let (welcome, name, ring) = match Welcome::decode(way, body) {
+                    Ok(decoded) => decoded,
+                    Err(malformed) => {
+                        connection.stage = Stage::Malformed(malformed);
+                        return Ok(());
                     }
-                    Ok((welcome, name, _)) => {
-                        connection.peer = name;
-                        connection.hello = Some(welcome.hello);
-                        connection.stage = Stage::Open {
-                            out: Outgoing::new(welcome.to_target),
-                            incoming: Incoming::new(welcome.to_source),
-                        }
-                    }
-                    Err(malformed) => connection.stage = Stage::Malformed(malformed),
+                };
+                connection.peer = name;
+                connection.hello = Some(welcome.hello);
+                if way == Mode::Puts {
+                    return self.receive_welcome(id, welcome, ring);
                 }
+                connection.stage = Stage::Open {
+                    out: send_window(welcome.to_target),
+                    incoming: Incoming::new(welcome.to_source),
+                };
                 Ok(())
             }
             (Notice::Memory, Stage::Offered(_)) => self.receive_offer(id, body),
@@ -313,9 +306,9 @@ impl Locked<'_> {
                     connection.under_way.end(len);
                     owes = std::mem::take(&mut connection.owes_credits) && connection.gone.is_none();
                 }
-                if result.is_err() {
-                    self.end(id, LinkError::Closed);
-                } else if owes && self.state.way == Way::Puts {
+                if let Err(status) = result {
+                    self.lose(id, "sending", status);
+                } else if owes && self.state.way == Mode::Puts {
                     self.answer(id);
                 } else if owes {
                     self.credit(id);
@@ -327,16 +320,10 @@ impl Locked<'_> {
                 words,
                 len,
             } => {
-                if result.is_err() {
-                    self.end(id, LinkError::Closed);
+                if let Err(status) = result {
+                    self.lose(id, "fetching a body", status);
                 } else {
-                    let data = Data::Copied(packet, len);
-                    let frame = Frame {
-                        sequence,
-                        words,
-                        data,
-                    };
-                    if let Err(why) = self.arrived(id, frame) {
+                    if let Err(why) = self.fetched(id, sequence, words, Data::Copied(packet, len)) {
                         self.end(id, LinkError::Malformed(why));
                     }
                     return;
@@ -381,7 +368,7 @@ impl Locked<'_> {
     pub(super) fn credit(&mut self, id: ConnectionId) {
         if let Some(connection) = self.state.connections.get_mut(&id)
             && let Stage::Open { out, .. } = &connection.stage
-            && !out.may_credit(connection.under_way)
+            && !connection.under_way.may_begin(out.capacity(), 0)
         {
             connection.owes_credits = true;
             return;
@@ -402,7 +389,7 @@ impl Locked<'_> {
         let over = self.carried_by(id);
         tracing::info!(over, "connected by UCX");
         let version = self.worker.library().version();
-        if self.state.way == Way::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
+        if self.state.way == Mode::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
             static LOGGED: Once = Once::new();
             LOGGED.call_once(|| {
                 tracing::warn!(
@@ -412,7 +399,7 @@ impl Locked<'_> {
                 );
             });
         }
-        if self.state.way == Way::Puts && reorders((version.major, version.minor), &over) {
+        if self.state.way == Mode::Puts && reorders((version.major, version.minor), &over) {
             tracing::warn!(
                 over,
                 %version,

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use ::ucx::{Error, Features, Library, Serialized, Worker, code, raw};
 use ifunc_abi::frame::BODY_ALIGN;
 
-use super::attached::{Attached, Deferred, Terms, Unfit};
+use super::attached::{Attached, WorkerError, WorkerOptions};
 use super::events::EventQueue;
-use super::handshake::Way;
+use super::handshake::Mode;
 use super::lock::{Held, Lock};
 use super::settings::Settings;
-use super::table::{ConnectionId, State};
+use super::table::{Closing, State};
 use crate::os::{EventFd, wait_readable};
 
 /// The active message's id.
@@ -29,7 +29,7 @@ const WATCHED: u64 = 4096;
 const SLICE: Duration = Duration::from_millis(5);
 
 /// A worker. The last handle of its connections, or its listener, ends it.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     core: Lock<Core>,
     /// Readable when the worker has something to do, once it is armed. None of an application's worker.
     event_fd: Option<OwnedFd>,
@@ -48,9 +48,9 @@ pub(super) struct Core {
 }
 
 impl Engine {
-    pub(super) fn new(ucx: Library, settings: &Settings, way: Way) -> Result<Arc<Self>, Error> {
+    pub(super) fn new(ucx: Library, settings: &Settings, way: Mode) -> Result<Arc<Self>, Error> {
         let mut features = Features::AM | Features::WAKEUP;
-        if way == Way::Puts {
+        if way == Mode::Puts {
             features = features | Features::RMA;
         }
         let context = ucx.context(settings.config(), features)?;
@@ -79,31 +79,36 @@ impl Engine {
     /// The worker must be alive, of this process's UCX and of a context with `UCP_FEATURE_AM` (and `UCP_FEATURE_WAKEUP`, if
     /// that is said), and stay alive until [`detach`](Self::detach) has returned `true`. No other thread may use it
     /// while the engine is called, unless it is `UCS_THREAD_MODE_MULTI`.
-    pub(super) unsafe fn attach(
+    pub(crate) unsafe fn attach(
         ucx: Library,
         context: raw::ucp_context_h,
         worker: raw::ucp_worker_h,
-        terms: Terms,
-    ) -> Result<Arc<Self>, Unfit> {
-        let bell = Arc::new(EventFd::new()?);
+        options: WorkerOptions,
+    ) -> Result<Arc<Self>, WorkerError> {
+        let bell = Arc::new(EventFd::new().map_err(WorkerError::Os)?);
         // SAFETY: the caller's promise. A worker of one thread is used and dropped there: `lock` and `drop` check.
         let (attributes, mut worker) = unsafe {
             let attributes = ucx.query(worker)?;
             let events = EventQueue::new(Some(Arc::clone(&bell)));
             (attributes, Worker::attach(ucx, context, worker, events))
         };
-        let attached = Attached::new(&worker, attributes, bell, terms)?;
-        worker.receive(terms.am_id)?;
+        let attached = Attached::new(&worker, attributes, bell, options)?;
+        worker.receive(options.am_id)?;
         Ok(Arc::new(Self {
             core: Lock::new(Core {
                 worker,
-                state: State::new(Way::Messages),
+                state: State::new(Mode::Messages),
             }),
             event_fd: None,
             polls: AtomicU64::new(0),
-            am_id: terms.am_id,
+            am_id: options.am_id,
             attached: Some(attached),
         }))
+    }
+
+    /// Dispatches what has happened.
+    pub(crate) fn poll(&self) -> bool {
+        self.lock().progress()
     }
 
     pub(super) fn attached(&self) -> Option<&Attached> {
@@ -117,20 +122,11 @@ impl Engine {
         here.then(|| self.lock())
     }
 
-    /// A connection is not used any more.
-    pub(super) fn close_connection(&self, id: ConnectionId) {
+    /// Closes a connection or the acceptor: now, or with the next use of the worker where this thread may not use it.
+    pub(super) fn close(&self, what: Closing) {
         match (self.lock_here(), &self.attached) {
-            (Some(mut locked), _) => locked.close_connection(id),
-            (None, Some(attached)) => attached.defer(Deferred::Connection(id)),
-            (None, None) => unreachable!("every thread may use a worker of our own"),
-        }
-    }
-
-    /// A target does not listen any more.
-    pub(super) fn stop_listening(&self) {
-        match (self.lock_here(), &self.attached) {
-            (Some(mut locked), _) => locked.stop_listening(),
-            (None, Some(attached)) => attached.defer(Deferred::Acceptor),
+            (Some(mut locked), _) => locked.run_close(what),
+            (None, Some(attached)) => attached.defer(what),
             (None, None) => unreachable!("every thread may use a worker of our own"),
         }
     }
@@ -153,11 +149,8 @@ impl Engine {
                 attached.is_here(),
                 "a UCX worker of UCS_THREAD_MODE_SINGLE is used by another thread than its own; help: use what is made of it on that thread only, or make the worker UCS_THREAD_MODE_MULTI"
             );
-            for deferred in attached.take_deferred() {
-                match deferred {
-                    Deferred::Connection(id) => locked.close_connection(id),
-                    Deferred::Acceptor => locked.stop_listening(),
-                }
+            for what in attached.take_deferred() {
+                locked.run_close(what);
             }
         }
         locked
@@ -208,6 +201,13 @@ impl<'a> Locked<'a> {
 }
 
 impl Locked<'_> {
+    fn run_close(&mut self, what: Closing) {
+        match what {
+            Closing::Connection(id) => self.close_connection(id),
+            Closing::Acceptor => self.stop_listening(),
+        }
+    }
+
     /// The id of the active messages that are received.
     pub(super) fn am_id(&self) -> u16 {
         self.engine.am_id
@@ -237,7 +237,7 @@ impl Locked<'_> {
 
     /// Progresses UCX; whether it did anything. The events wait in the queue.
     pub(super) fn progress_worker(&mut self) -> bool {
-        let may = self.attached().is_none_or(|attached| attached.terms.progress);
+        let may = self.attached().is_none_or(|attached| attached.options.progress);
         if !may {
             return false;
         }

@@ -7,7 +7,7 @@
 //! Refused   refusal; the notice's number is 1 if the source may try again
 //! ```
 //!
-//! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag says by which [`Way`] frames go. The [`Name`] is what
+//! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag says by which [`Mode`] frames go. The [`Name`] is what
 //! the sender knows the connection by: every message to it carries the name. The address is that of a source that UCX's listener
 //! did not bring in, and that has no endpoint which the target could answer by.
 //!
@@ -29,7 +29,7 @@ pub(super) const LONGEST: usize = hello::Hello::SIZE + NAME + WorkerAddress::LON
 
 /// How frames go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) enum Way {
+pub(crate) enum Mode {
     /// By active messages: `ucx`.
     #[default]
     Messages,
@@ -37,7 +37,7 @@ pub(in super::super) enum Way {
     Puts,
 }
 
-impl Way {
+impl Mode {
     const ALL: [Self; 2] = [Self::Messages, Self::Puts];
 
     const fn tag(self) -> TransportTag {
@@ -77,7 +77,7 @@ pub(super) enum Malformed {
     /// The other side speaks this version.
     Version(u32),
     /// The other side sends its frames this way.
-    Way(Way),
+    Mode(Mode),
     /// Not a message of any version, and why.
     Nonsense(&'static str),
 }
@@ -93,7 +93,7 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    pub(super) fn encode(&self, way: Way) -> Vec<u8> {
+    pub(super) fn encode(&self, way: Mode) -> Vec<u8> {
         let mut message = encode(way, &self.hello, self.name);
         if let Some(address) = &self.address {
             message.extend(address.to_bytes());
@@ -102,7 +102,7 @@ impl Hello {
     }
 
     /// Parses a source's message.
-    pub(super) fn decode(way: Way, message: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn decode(way: Mode, message: &[u8]) -> Result<Self, Malformed> {
         let (hello, name, rest) = open(way, message)?;
         let address = match rest {
             [] => None,
@@ -116,7 +116,7 @@ impl Hello {
 }
 
 /// A target's message that it does not take the connection.
-pub(super) fn refusal(way: Way, busy: bool, why: &str) -> Vec<u8> {
+pub(super) fn refusal(way: Mode, busy: bool, why: &str) -> Vec<u8> {
     const ROOM: usize = 1000;
     let mut message = Opening::refusal(way.tag(), busy).as_bytes().to_vec();
     message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(ROOM)]);
@@ -124,7 +124,7 @@ pub(super) fn refusal(way: Way, busy: bool, why: &str) -> Vec<u8> {
 }
 
 /// Why the target does not take the connection.
-pub(super) fn decode_refusal(way: Way, message: &[u8]) -> Result<String, Malformed> {
+pub(super) fn decode_refusal(way: Mode, message: &[u8]) -> Result<String, Malformed> {
     match hello::parse(way.tag(), message)? {
         Message::Refused(why) | Message::Busy(why) => Ok(String::from_utf8_lossy(why).into_owned()),
         Message::Hello(..) => Err(Malformed::Nonsense("its refusal is of no known form")),
@@ -136,8 +136,8 @@ impl From<HelloError> for Malformed {
         match error {
             HelloError::Version(theirs) => Self::Version(theirs),
             HelloError::Transport(theirs) => {
-                let other = Way::ALL.into_iter().find(|way| way.tag() == theirs);
-                other.map_or(Self::Nonsense("it does not say what it is"), Self::Way)
+                let other = Mode::ALL.into_iter().find(|way| way.tag() == theirs);
+                other.map_or(Self::Nonsense("it does not say what it is"), Self::Mode)
             }
             HelloError::NoHello => Self::Nonsense("it does not say what it is"),
             HelloError::Form => Self::Nonsense("its first message is too short"),
@@ -146,12 +146,12 @@ impl From<HelloError> for Malformed {
 }
 
 /// A hello, and the name.
-fn encode(way: Way, hello: &hello::Hello, name: Name) -> Vec<u8> {
+fn encode(way: Mode, hello: &hello::Hello, name: Name) -> Vec<u8> {
     [&hello.encode(way.tag())[..], U64::new(name.0).as_bytes()].concat()
 }
 
 /// The hello, the name, and what follows.
-fn open(way: Way, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malformed> {
+fn open(way: Mode, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malformed> {
     let Message::Hello(hello, rest) = hello::parse(way.tag(), message)? else {
         return Err(Malformed::Nonsense("its first message is a refusal"));
     };
@@ -161,7 +161,7 @@ fn open(way: Way, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malform
 
 impl Welcome {
     /// To a source that puts this name into its messages.
-    pub(super) fn encode(&self, way: Way, name: Name) -> Vec<u8> {
+    pub(super) fn encode(&self, way: Mode, name: Name) -> Vec<u8> {
         let ring = |size: RingSize| [size.slots.into(), size.data.into()];
         let terms = Terms {
             to_target: ring(self.to_target),
@@ -174,11 +174,11 @@ impl Welcome {
 
     /// Parses a target's message; and by which name the target knows the connection, and what it sends of its ring, which is
     /// nothing if frames are not put.
-    pub(super) fn decode(way: Way, message: &[u8]) -> Result<(Self, Name, &[u8]), Malformed> {
+    pub(super) fn decode(way: Mode, message: &[u8]) -> Result<(Self, Name, &[u8]), Malformed> {
         let (hello, name, rest) = open(way, message)?;
         let (terms, ring_of_target) = Terms::read_from_prefix(rest)
             .map_err(|_| Malformed::Nonsense("its welcome is of no known form"))?;
-        if way == Way::Messages && !ring_of_target.is_empty() {
+        if way == Mode::Messages && !ring_of_target.is_empty() {
             return Err(Malformed::Nonsense("its welcome is of no known form"));
         }
         let ring = |[slots, data]: [U32; 2]| RingSize {
@@ -225,11 +225,11 @@ mod tests {
             name: NAMED,
             address: None,
         };
-        for way in Way::ALL {
+        for way in Mode::ALL {
             let mut message = welcome().encode(way, NAMED);
             assert_eq!(Welcome::decode(way, &message), Ok((welcome(), NAMED, &b""[..])));
             message.push(7);
-            assert_eq!(Welcome::decode(way, &message).is_ok(), way == Way::Puts);
+            assert_eq!(Welcome::decode(way, &message).is_ok(), way == Mode::Puts);
             for address in [None, Some(WorkerAddress::new(27, &[1; 300]).unwrap())] {
                 hello.address = address;
                 assert_eq!(Hello::decode(way, &hello.encode(way)), Ok(hello.clone()));
@@ -241,13 +241,13 @@ mod tests {
             let long = "ü".repeat(LONGEST);
             assert!(refusal(way, true, &long).len() <= LONGEST);
         }
-        let other = Hello::decode(Way::Messages, &hello.encode(Way::Puts));
-        assert_eq!(other, Err(Malformed::Way(Way::Puts)));
+        let other = Hello::decode(Mode::Messages, &hello.encode(Mode::Puts));
+        assert_eq!(other, Err(Malformed::Mode(Mode::Puts)));
     }
 
     #[test]
     fn other_versions_are_told_apart_from_nonsense() {
-        const WAY: Way = Way::Messages;
+        const WAY: Mode = Mode::Messages;
         let mut newer = welcome().encode(WAY, NAMED);
         newer[8] += 1;
         newer.truncate(12);
@@ -270,7 +270,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_are_judged(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
-            const WAY: Way = Way::Puts;
+            const WAY: Mode = Mode::Puts;
             if real > 0 {
                 bytes.splice(..0, Hello { hello: welcome().hello, name: NAMED, address: None }.encode(WAY));
             }

@@ -13,7 +13,10 @@
 //! | 3 | credits: frames released in bits 0–31, units of [`BODY_ALIGN`] bytes in 32–63; both wrap | the same |
 //! | 4 | the connection, by the [`Name`] that the receiver gave it | the same; 0 in a hello, whose receiver has none yet |
 
-use ifunc_abi::frame::{BODY_ALIGN, commit_word, split_commit_word};
+use ifunc_abi::frame::{commit_word, split_commit_word};
+use zerocopy::little_endian::U64;
+
+use crate::transport::window::Credits;
 
 /// Length of the header.
 pub(super) const HEADER: usize = 40;
@@ -36,13 +39,6 @@ pub(super) struct Head {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Name(pub(super) u64);
 
-/// Frames and units of a direction, counted from the connection's beginning; both wrap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Credits {
-    pub(super) frames: u32,
-    pub(super) units: u32,
-}
-
 /// A message of the transport itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
@@ -64,17 +60,16 @@ pub(super) enum Notice {
     Doorbell = 8,
 }
 
-impl Credits {
-    /// As one word: frames in bits 0–31, units in 32–63.
-    pub(super) fn pack(self) -> u64 {
-        u64::from(self.units) << 32 | u64::from(self.frames)
-    }
+/// The low halves of credits as one word: frames in bits 0–31, units in 32–63.
+pub(super) fn pack(credits: Credits) -> u64 {
+    credits.data << 32 | u64::from(credits.frames as u32)
+}
 
-    pub(super) fn unpack(word: u64) -> Self {
-        Self {
-            frames: word as u32,
-            units: (word >> 32) as u32,
-        }
+/// As [`pack`] has them: [`SendWindow::acknowledge_low`](crate::transport::window::SendWindow::acknowledge_low) completes them.
+pub(super) fn unpack(word: u64) -> Credits {
+    Credits {
+        frames: u64::from(word as u32),
+        data: word >> 32,
     }
 }
 
@@ -140,36 +135,24 @@ impl Head {
             commit_word(self.sequence, self.len),
             self.words[0],
             self.words[1],
-            self.credits.pack(),
+            pack(self.credits),
             self.to.0,
         ];
-        let mut bytes = [0; HEADER];
-        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
+        zerocopy::transmute!(words.map(U64::new))
     }
 
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Self {
-        let word = |n: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[n * 8..n * 8 + 8]);
-            u64::from_le_bytes(word)
-        };
-        let (sequence, len) = split_commit_word(word(0));
+        let words: [U64; HEADER / 8] = zerocopy::transmute!(*bytes);
+        let [first, second, third, credits, to] = words.map(U64::get);
+        let (sequence, len) = split_commit_word(first);
         Self {
             sequence,
             len,
-            words: [word(1), word(2)],
-            credits: Credits::unpack(word(3)),
-            to: Name(word(4)),
+            words: [second, third],
+            credits: unpack(credits),
+            to: Name(to),
         }
     }
-}
-
-/// Units that a body takes of its direction's memory.
-pub(super) fn units(len: usize) -> u32 {
-    len.div_ceil(BODY_ALIGN) as u32
 }
 
 #[cfg(test)]
@@ -179,8 +162,8 @@ mod tests {
     #[test]
     fn heads_survive_the_way() {
         let credits = Credits {
-            frames: u32::MAX,
-            units: 7,
+            frames: u32::MAX.into(),
+            data: 7,
         };
         let frame = Head {
             sequence: 3,
@@ -197,10 +180,5 @@ mod tests {
         let mut unknown = bye;
         unknown.words[0] = 77 << 8;
         assert!(unknown.as_notice().is_err());
-    }
-
-    #[test]
-    fn units_are_counted_upwards() {
-        assert_eq!([0, 1, 64, 65, 1 << 20].map(units), [0, 1, 1, 2, 1 << 14]);
     }
 }

@@ -1,4 +1,4 @@
-//! One side of a connection, as the layers above have it.
+//! One side of a connection whose frames are messages, and the parts that it shares with one whose frames are put.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -6,15 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ifunc_abi::frame::{BODY_ALIGN, Header};
+use ifunc_abi::hello::Hello;
 
 use super::attached::Attached;
-use super::credits::SendWindow;
+use super::credits::{UnderWay, units};
 use super::engine::{Engine, Locked};
 use super::events::Data;
 use super::header::Head;
 use super::packet::Packet;
+use super::put;
 use super::table::{Connection, ConnectionId, Frame, Signs, Stage};
 use crate::os::wait_readable;
+use crate::transport::window::SendWindow;
 use crate::transport::{self, Body, Ends, Inbound, Link, LinkError, Outbound, Park, Peer, Waiter};
 
 /// A connection of an engine. The parts of a [`Link`] share it; the connection ends with the last of them.
@@ -26,7 +29,7 @@ pub(super) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.engine.close_connection(self.id);
+        self.engine.close(self.id.into());
     }
 }
 
@@ -34,50 +37,65 @@ impl Drop for Handle {
 pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
     let locked = engine.lock();
     let connection = locked.state.connections.get(&id)?;
-    let (Stage::Open { out, .. }, Some(hello)) = (&connection.stage, connection.hello) else {
-        return None;
-    };
-    let max_body = out.max_body();
-    let polls = locked.state.polls;
-    let handle = Handle::new(engine, id, &connection.signs);
-    drop(locked);
-    Some(Link {
-        ends: Ends::other(
-            Sender {
+    let hello = connection.hello?;
+    let handle = Arc::new(Handle {
+        engine: Arc::clone(engine),
+        id,
+        signs: Arc::clone(&connection.signs),
+    });
+    match &connection.stage {
+        Stage::Open { out, .. } => {
+            let sender = Sender {
+                max_body: out.capacity().data as usize * BODY_ALIGN / 2,
+                outbox: Outbox::new(&handle, Packet::LEAST, Sender::KEPT),
+                window: *out,
+                under_way: connection.under_way,
                 handle: Arc::clone(&handle),
-                max_body,
-                reserved: None,
-                window: SendWindow::default(),
-            },
-            Receiver {
+            };
+            let receiver = Receiver {
+                polled: locked.state.polls,
                 handle: Arc::clone(&handle),
                 held: None,
                 spent: None,
-                polled: polls,
                 passed: 0,
-            },
-        ),
-        waiter: Arc::new(Sleeper(handle)),
-        peer: Peer { uid: None, pid: None },
-        hello,
-        key: id.key(),
-    })
+            };
+            drop(locked);
+            Some(handle.link(hello, Ends::other(sender, receiver)))
+        }
+        Stage::Put(rings) => {
+            let (view, peer) = (rings.view.clone(), rings.peer);
+            drop(locked);
+            let sender = put::link::Sender::new(&handle, view.clone(), peer);
+            let receiver = put::link::Receiver::new(&handle, view);
+            Some(handle.link(hello, Ends::other(sender, receiver)))
+        }
+        _ => None,
+    }
 }
 
 /// The error for a connection that was removed.
 const CLOSED: LinkError = LinkError::Closed;
 
 impl Handle {
-    pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId, signs: &Arc<Signs>) -> Arc<Self> {
-        Arc::new(Self {
-            engine: Arc::clone(engine),
-            id,
-            signs: Arc::clone(signs),
-        })
+    fn link(self: Arc<Self>, hello: Hello, ends: Ends) -> Link {
+        Link {
+            ends,
+            key: self.id.key(),
+            waiter: Arc::new(Sleeper(self)),
+            peer: Peer { uid: None, pid: None },
+            hello,
+        }
     }
 
-    fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         self.signs.is_gone()
+    }
+
+    /// Whether a target polls the connection only when it is ready.
+    pub(super) fn set_parked(&self, parked: bool) {
+        if let Ok(connection) = connection(&mut self.engine.lock(), self.id) {
+            connection.parked = parked;
+        }
     }
 }
 
@@ -88,22 +106,113 @@ pub(super) fn connection<'a>(
     locked.state.connections.get_mut(&id).ok_or(CLOSED)
 }
 
+/// The packet of the next frame: reserved for a body, or kept from the frame before.
+pub(super) struct Outbox {
+    handle: Arc<Handle>,
+    packet: Option<Packet>,
+    reserved: usize,
+    /// The largest packet that is never sparse.
+    small: usize,
+    /// The largest packet that is kept.
+    most: usize,
+}
+
+impl Outbox {
+    /// A body moves to a packet of its size if the reserved one is this many times as large: credits bound the bytes that are
+    /// sent, not those that were reserved.
+    const SPARSE: usize = 4;
+
+    pub(super) fn new(handle: &Arc<Handle>, small: usize, most: usize) -> Self {
+        Self {
+            handle: Arc::clone(handle),
+            packet: None,
+            reserved: 0,
+            small,
+            most,
+        }
+    }
+
+    /// Whether the packet has room for a body of `len` bytes.
+    pub(super) fn fits(&self, len: usize) -> bool {
+        self.packet
+            .as_ref()
+            .is_some_and(|packet| packet.capacity() >= len)
+    }
+
+    /// Gets a packet for a body of `len` bytes.
+    pub(super) fn fill(&mut self, locked: &mut Locked<'_>, len: usize) {
+        if !self.fits(len) {
+            let small = self.packet.replace(locked.packet(len));
+            small.into_iter().for_each(|small| locked.give(small));
+        }
+    }
+
+    /// Reserves the packet, which [fits](Self::fits).
+    pub(super) fn reserve(&mut self, len: usize) -> Option<&mut Packet> {
+        self.reserved = len;
+        self.packet.as_mut()
+    }
+
+    /// The reserved packet, and the length that was reserved.
+    pub(super) fn take(&mut self, len: usize) -> (Packet, usize) {
+        let packet = self.packet.take().expect("`reserve` comes before `commit`");
+        assert!(len <= self.reserved, "a body larger than what was reserved");
+        (packet, std::mem::take(&mut self.reserved))
+    }
+
+    /// The packet to send, whose body has `len` bytes: a copy if it is sparse. The other one is kept.
+    pub(super) fn shrink(&mut self, locked: &mut Locked<'_>, packet: Packet, len: usize) -> Packet {
+        if packet.capacity() <= self.small || len.saturating_mul(Self::SPARSE) >= packet.capacity() {
+            return packet;
+        }
+        let mut small = locked.packet(len);
+        if small.capacity() >= packet.capacity() {
+            locked.give(small);
+            return packet;
+        }
+        small.copy_from(&packet, len);
+        self.packet = Some(packet);
+        small
+    }
+
+    /// Takes back a packet that was sent: keeps it, or gives it to the pool.
+    pub(super) fn give_back(&mut self, locked: &mut Locked<'_>, packet: Packet) {
+        if self.packet.is_none() && packet.capacity() <= self.most {
+            self.packet = Some(packet);
+        } else {
+            locked.give(packet);
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        if let Some(packet) = self.packet.take()
+            && let Some(mut locked) = self.handle.engine.lock_here()
+        {
+            locked.give(packet);
+        }
+    }
+}
+
 /// Frames out.
 struct Sender {
     handle: Arc<Handle>,
     max_body: usize,
-    /// What `reserve` handed out, with its length; 0 for a packet that is kept for the next one.
-    reserved: Option<(Packet, usize)>,
-    /// The send window after the last frame. Only this sender sends frames, so it has not shrunk.
+    outbox: Outbox,
+    /// The send window after the last frame, and what was under way then. Only this sender sends frames, so there is no less credit
+    /// now.
     window: SendWindow,
+    under_way: UnderWay,
 }
 
 impl Sender {
     /// The largest packet that is kept for the next frame.
     const KEPT: usize = 4096;
-    /// A smaller body than this part of the room that was reserved for it moves to a packet of its size: credits bound what
-    /// is sent, not what was reserved.
-    const SPARSE: usize = 4;
+
+    fn has_credit(&self, len: usize) -> bool {
+        self.under_way.may_send(&self.window, units(len))
+    }
 
     /// Gets a packet for a body of `len` bytes, if the peer has room for it.
     fn make_room(&mut self, len: usize) -> Result<bool, LinkError> {
@@ -112,18 +221,15 @@ impl Sender {
         if let Some(gone) = &connection.gone {
             return Err(gone.clone());
         }
-        match &connection.stage {
-            Stage::Open { out, .. } if !out.has_room(len, connection.under_way) => return Ok(false),
-            Stage::Open { .. } => {}
-            _ => return Err(CLOSED),
+        let Stage::Open { out, .. } = &connection.stage else {
+            return Err(CLOSED);
+        };
+        (self.window, self.under_way) = (*out, connection.under_way);
+        let has_credit = self.has_credit(len);
+        if has_credit {
+            self.outbox.fill(&mut locked, len);
         }
-        if !matches!(&self.reserved, Some((packet, _)) if packet.capacity() >= len) {
-            if let Some((small, _)) = self.reserved.take() {
-                locked.give(small);
-            }
-            self.reserved = Some((locked.packet(len), len));
-        }
-        Ok(true)
+        Ok(has_credit)
     }
 }
 
@@ -137,32 +243,18 @@ impl Outbound for Sender {
             len <= self.max_body && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        // Nearly always the packet of the last frame is back, and there is room for many more.
-        let is_ready = self.window.has(len)
-            && !self.handle.is_gone()
-            && matches!(&self.reserved, Some((packet, _)) if packet.capacity() >= len);
+        // Nearly always the packet of the last frame is back, and there are credits for many more.
+        let is_ready = self.has_credit(len) && !self.handle.is_gone() && self.outbox.fits(len);
         if !is_ready && !self.make_room(len)? {
             return Ok(None);
         }
-        Ok(self.reserved.as_mut().map(|(packet, reserved)| {
-            *reserved = len;
-            packet.body_mut(len)
-        }))
+        Ok(self.outbox.reserve(len).map(|packet| packet.body_mut(len)))
     }
 
     fn commit(&mut self, header: Header, len: usize) -> u32 {
-        let (mut packet, reserved) = self.reserved.take().expect("`reserve` comes before `commit`");
-        assert!(len <= reserved, "a body larger than what was reserved");
+        let (packet, _) = self.outbox.take(len);
         let mut locked = self.handle.engine.lock();
-        if Packet::LEAST < packet.capacity() && len.saturating_mul(Self::SPARSE) < packet.capacity() {
-            let mut small = locked.packet(len);
-            if small.capacity() < packet.capacity() {
-                small.body_mut(len).copy_from_slice(packet.body(len));
-                self.reserved = Some((std::mem::replace(&mut packet, small), 0));
-            } else {
-                locked.give(small);
-            }
-        }
+        let packet = self.outbox.shrink(&mut locked, packet, len);
         let Ok(connection) = connection(&mut locked, self.handle.id) else {
             return 0;
         };
@@ -170,9 +262,9 @@ impl Outbound for Sender {
             return 0;
         };
         failpoint!("transport.commit");
-        let sequence = out.send(len);
-        self.window = out.window(connection.under_way);
-        let all_out = connection.under_way.is_nothing();
+        let sequence = out.send(units(len));
+        (self.window, self.under_way) = (*out, connection.under_way);
+        let all_out = connection.under_way.is_empty();
         let head = Head {
             sequence,
             len: len as u32,
@@ -184,35 +276,16 @@ impl Outbound for Sender {
         let sent = &self.handle.signs.sent;
         sent.store(all_out && back.is_some(), Ordering::Relaxed);
         if let Some(packet) = back {
-            if self.reserved.is_none() && packet.capacity() <= Self::KEPT {
-                self.reserved = Some((packet, 0));
-            } else {
-                locked.give(packet);
-            }
+            self.outbox.give_back(&mut locked, packet);
         }
         sequence
     }
 
     fn is_unconsumed(&mut self, sequence: u32) -> bool {
-        let locked = self.handle.engine.lock();
-        match locked
-            .state
-            .connections
-            .get(&self.handle.id)
-            .map(|connection| &connection.stage)
-        {
-            Some(Stage::Open { out, .. }) => out.is_unconsumed(sequence),
+        let mut locked = self.handle.engine.lock();
+        match connection(&mut locked, self.handle.id).map(|connection| &connection.stage) {
+            Ok(Stage::Open { out, .. }) => out.is_unconsumed(sequence),
             _ => true,
-        }
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        if let Some((packet, _)) = self.reserved.take()
-            && let Some(mut locked) = self.handle.engine.lock_here()
-        {
-            locked.give(packet);
         }
     }
 }
@@ -222,7 +295,7 @@ struct Receiver {
     handle: Arc<Handle>,
     /// The frame that `peek` found, and whether it is to be given back as soon as it is released.
     held: Option<(Frame, bool)>,
-    /// What was released, until the lock is taken anyway; where it is to be given back soon, until the turn is over.
+    /// The data of the released frame, until the lock is taken anyway; if credits are due, until the poll ends.
     spent: Option<(Data, bool)>,
     /// `State::polls` at the last poll that found nothing.
     polled: u64,
@@ -359,27 +432,22 @@ impl Park for Receiver {
             locked.arm();
         }
         self.held.is_none()
-            && connection(&mut locked, self.handle.id)
-                .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())
+            && connection(&mut locked, self.handle.id).is_ok_and(|connection| connection.is_idle())
     }
 
     fn disarm(&mut self) {
-        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
-            connection.parked = false;
-        }
+        self.handle.set_parked(false);
     }
 
     fn park(&mut self) {
         self.settle_up();
-        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
-            connection.parked = true;
-        }
+        self.handle.set_parked(true);
     }
 
     fn is_idle(&mut self) -> bool {
+        let mut locked = self.handle.engine.lock();
         self.held.is_none()
-            && connection(&mut self.handle.engine.lock(), self.handle.id)
-                .is_ok_and(|connection| connection.arrived.is_empty() && connection.gone.is_none())
+            && connection(&mut locked, self.handle.id).is_ok_and(|connection| connection.is_idle())
     }
 }
 
@@ -397,13 +465,9 @@ impl Drop for Receiver {
 }
 
 /// Sleeping.
-pub(super) struct Sleeper(Arc<Handle>);
+struct Sleeper(Arc<Handle>);
 
 impl Sleeper {
-    pub(super) fn new(handle: Arc<Handle>) -> Self {
-        Self(handle)
-    }
-
     /// Calls of progress that find out about a peer's end: UCX takes several steps.
     const STEPS: usize = 4;
     /// The longest sleep: UCX notices some things, a peer's end among them, only in progress.

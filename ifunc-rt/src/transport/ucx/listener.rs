@@ -9,10 +9,10 @@ use ::ucx::{Error, Library};
 
 use super::attached::Attached;
 use super::engine::{Engine, Locked};
-use super::handshake::{Way, Welcome};
+use super::handshake::{Mode, Welcome};
+use super::link;
 use super::settings::{Settings, check_version};
-use super::table::Acceptor;
-use super::{link, put};
+use super::table::{Acceptor, Closing};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener};
 
@@ -36,10 +36,10 @@ fn refused(Error { doing, status }: Error) -> ListenError {
 }
 
 /// Listens at `at`.
-pub(super) fn listen(
+pub(crate) fn listen(
     at: &HostPort,
     config: &ListenConfig,
-    way: Way,
+    way: Mode,
 ) -> Result<Box<dyn Listener>, ListenError> {
     let ucx = load()?;
     let address = at.resolve().map_err(|source| ListenError::Io {
@@ -67,8 +67,8 @@ pub(super) fn listen(
     let listener = UcxListener {
         engine,
         address: match way {
-            Way::Messages => Address::Ucx(at),
-            Way::Puts => Address::UcxPut(at),
+            Mode::Messages => Address::Ucx(at),
+            Mode::Puts => Address::UcxPut(at),
         },
     };
     let ucx_version = ucx.version();
@@ -81,10 +81,10 @@ pub(super) fn listen(
 }
 
 /// Makes a target that is known by the address of its worker.
-pub(super) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+pub(crate) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     let ucx = load()?;
     let settings = Settings::new(ucx, None, config.peer_timeout).map_err(refused)?;
-    let engine = Engine::new(ucx, &settings, Way::Messages).map_err(refused)?;
+    let engine = Engine::new(ucx, &settings, Mode::Messages).map_err(refused)?;
     let mut locked = engine.lock();
     let address = locked.address().map_err(refused)?;
     locked.state.acceptor = Some(Acceptor::new(None, config));
@@ -136,12 +136,8 @@ impl Listener for UcxListener {
         }
         let id = locked.state.acceptor.as_mut()?.waiting.pop_front()?;
         locked.log_lanes(id);
-        let way = locked.state.way;
         drop(locked);
-        match way {
-            Way::Messages => link::new(&self.engine, id),
-            Way::Puts => put::link::new(&self.engine, id),
-        }
+        link::new(&self.engine, id)
     }
 
     fn doorbell(&self) -> BorrowedFd<'_> {
@@ -158,7 +154,7 @@ impl Listener for UcxListener {
 
     fn arm(&mut self) {
         let mut locked = self.engine.lock();
-        if locked.state.way == Way::Puts {
+        if locked.state.way == Mode::Puts {
             locked.announce_all();
         }
         locked.arm();
@@ -192,7 +188,7 @@ impl Listener for UcxListener {
 
 impl Drop for UcxListener {
     fn drop(&mut self) {
-        self.engine.stop_listening();
+        self.engine.close(Closing::Acceptor);
     }
 }
 
@@ -217,26 +213,25 @@ impl Locked<'_> {
     }
 }
 
-/// Makes a target of a worker of the application's.
-pub(super) fn listen_on(
-    engine: &Arc<Engine>,
-    config: &ListenConfig,
-) -> Result<Box<dyn Listener>, ListenError> {
-    let mut locked = engine.lock();
-    let address = Address::UcxWorker(Some(locked.address().map_err(refused)?));
-    if locked.state.acceptor.is_some() {
-        return Err(ListenError::InUse {
-            address: address.to_string(),
-            holder: Some(std::process::id().cast_signed()),
-        });
+impl Engine {
+    /// Makes a target of a worker of the application's.
+    pub(crate) fn listen(self: &Arc<Self>, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+        let mut locked = self.lock();
+        let address = Address::UcxWorker(Some(locked.address().map_err(refused)?));
+        if locked.state.acceptor.is_some() {
+            return Err(ListenError::InUse {
+                address: address.to_string(),
+                holder: Some(std::process::id().cast_signed()),
+            });
+        }
+        locked.state.acceptor = Some(Acceptor::new(None, config));
+        drop(locked);
+        tracing::warn!(
+            "listening on a UCX worker of the application's: every process that reaches it can connect, and is trusted with this process's memory"
+        );
+        Ok(Box::new(UcxListener {
+            engine: Arc::clone(self),
+            address,
+        }))
     }
-    locked.state.acceptor = Some(Acceptor::new(None, config));
-    drop(locked);
-    tracing::warn!(
-        "listening on a UCX worker of the application's: every process that reaches it can connect, and is trusted with this process's memory"
-    );
-    Ok(Box::new(UcxListener {
-        engine: Arc::clone(engine),
-        address,
-    }))
 }

@@ -21,15 +21,6 @@
 //! writes where a peer's message says, and UCX 1.13 aborts its process on some bytes that are not its own. A target listens on this host's
 //! loopback device unless told otherwise, and logs from where it can be reached. On loopback, that is every user of the host.
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use ::ucx::{EndpointId, Library, raw};
-use engine::Engine;
-
-use super::address::{HostPort, WorkerAddress};
-use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
-
 mod acceptor;
 mod arming;
 mod attached;
@@ -52,90 +43,12 @@ mod source;
 mod table;
 mod tcp_watch;
 
-pub(super) use handshake::Way;
-
-/// Makes this process the target at `at`.
-pub(super) fn listen(
-    at: &HostPort,
-    config: &ListenConfig,
-    way: Way,
-) -> Result<Box<dyn Listener>, ListenError> {
-    listener::listen(at, config, way)
-}
-
-/// Makes this process a target that is known by the address of its worker.
-pub(super) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    listener::listen_at_worker(config)
-}
-
-/// Connects to the target at `at`.
-pub(super) fn connect(
-    at: &HostPort,
-    config: &ConnectConfig,
-    deadline: Instant,
-    way: Way,
-) -> Result<Link, ConnectError> {
-    source::connect(at, config, deadline, way)
-}
-
-/// Connects to the target whose worker has this address.
-pub(super) fn connect_to_worker(
-    to: &WorkerAddress,
-    config: &ConnectConfig,
-    deadline: Instant,
-) -> Result<Link, ConnectError> {
-    source::connect_to_worker(to, config, deadline)
-}
-
-pub(crate) use attached::{Terms, Unfit};
+pub use attached::{WorkerError, WorkerOptions};
+pub(crate) use engine::Engine;
+pub(crate) use handshake::Mode;
+pub(crate) use listener::{listen, listen_at_worker};
 pub(crate) use source::{Calling, Over};
-
-/// A worker of the application's, attached to.
-#[derive(Clone)]
-pub(crate) struct Attachment(Arc<Engine>);
-
-impl Attachment {
-    /// # Safety
-    /// As [`ifunc_rt::ucx::Worker::from_raw`](crate::ucx::Worker::from_raw) has it.
-    pub(crate) unsafe fn new(
-        ucx: Library,
-        context: raw::ucp_context_h,
-        worker: raw::ucp_worker_h,
-        terms: Terms,
-    ) -> Result<Self, Unfit> {
-        // SAFETY: the caller's promise.
-        unsafe { Engine::attach(ucx, context, worker, terms) }.map(Self)
-    }
-
-    /// Dispatches what has happened.
-    pub(crate) fn poll(&self) -> bool {
-        self.0.lock().progress()
-    }
-
-    /// The way to the target at the other end of an endpoint.
-    ///
-    /// # Safety
-    /// The endpoint is of the worker, and alive until [`peer_gone`](Self::peer_gone).
-    pub(crate) unsafe fn over(&self, ep: raw::ucp_ep_h) -> Over {
-        // SAFETY: the caller's promise.
-        unsafe { Over::new(&self.0, EndpointId::of_raw(ep)) }
-    }
-
-    /// The application knows that the peer of an endpoint is gone.
-    pub(crate) fn peer_gone(&self, ep: raw::ucp_ep_h) {
-        self.0.lock().peer_gone(EndpointId::of_raw(ep));
-    }
-
-    /// `false`: another thread must.
-    pub(crate) fn detach(&self) -> bool {
-        self.0.detach()
-    }
-
-    /// Makes this process a target on it.
-    pub(crate) fn listen(&self, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-        listener::listen_on(&self.0, config)
-    }
-}
+pub(crate) use source::{connect, connect_to_worker};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

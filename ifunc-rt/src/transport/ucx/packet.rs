@@ -49,6 +49,11 @@ impl Packet {
         &mut self.0[BODY..BODY + len]
     }
 
+    /// Copies the header's line, and a body of `len` bytes.
+    pub(super) fn copy_from(&mut self, other: &Self, len: usize) {
+        self.0[..BODY + len].copy_from_slice(&other.0[..BODY + len]);
+    }
+
     pub(super) fn set_header(&mut self, header: &[u8; HEADER]) {
         self.0[HEAD].copy_from_slice(header);
     }

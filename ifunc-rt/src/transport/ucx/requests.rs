@@ -7,7 +7,6 @@ use super::events::Data;
 use super::header::{Head, ONE_PIECE};
 use super::packet::{BODY, HEAD, Packet, Purpose};
 use super::table::ConnectionId;
-use crate::transport::LinkError;
 use crate::transport::address::WorkerAddress;
 
 impl Locked<'_> {
@@ -82,8 +81,7 @@ impl Locked<'_> {
                 None
             }
             Err(status) => {
-                tracing::debug!(%status, "sending");
-                self.end(id, LinkError::Closed);
+                self.lose(id, "sending", status);
                 None
             }
         }

@@ -9,15 +9,15 @@ use ::ucx::code::{
     UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED, UCS_ERR_REJECTED,
     UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE,
 };
-use ::ucx::{EndpointId, Error, ErrorMode, Library, Status};
+use ::ucx::{EndpointId, Error, ErrorMode, Library, Status, raw};
 
 use super::attempts::{self, Attempt};
 use super::engine::{Engine, Locked};
-use super::handshake::{Hello, Malformed, Way};
+use super::handshake::{Hello, Malformed, Mode};
 use super::header::Notice;
+use super::link;
 use super::settings::{Settings, check_version};
 use super::table::{ConnectionId, Stage};
-use super::{link, put};
 use crate::transport::address::{Address, HostPort, WorkerAddress};
 use crate::transport::{ConnectConfig, ConnectError, Link, LinkError};
 
@@ -26,11 +26,11 @@ use crate::transport::{ConnectConfig, ConnectError, Link, LinkError};
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Connects to the target at `at`.
-pub(super) fn connect(
+pub(crate) fn connect(
     at: &HostPort,
     config: &ConnectConfig,
     deadline: Instant,
-    way: Way,
+    way: Mode,
 ) -> Result<Link, ConnectError> {
     let address = format!("{}://{at}", way.scheme());
     let ucx = load()?;
@@ -55,7 +55,7 @@ pub(super) fn connect(
 }
 
 /// Connects to the target whose worker has this address.
-pub(super) fn connect_to_worker(
+pub(crate) fn connect_to_worker(
     to: &WorkerAddress,
     config: &ConnectConfig,
     deadline: Instant,
@@ -64,7 +64,7 @@ pub(super) fn connect_to_worker(
     let ucx = load()?;
     attempts::until(deadline, |attempt| {
         // The target notices the end of an attempt by the end of its worker.
-        let engine = engine(ucx, None, config, Way::Messages)?;
+        let engine = engine(ucx, None, config, Mode::Messages)?;
         let mut locked = engine.lock();
         let own = locked.address().map_err(refused)?;
         let endpoint = locked
@@ -89,7 +89,7 @@ fn engine(
     ucx: Library,
     by_way_of: Option<IpAddr>,
     config: &ConnectConfig,
-    way: Way,
+    way: Mode,
 ) -> Result<Arc<Engine>, ConnectError> {
     let settings = Settings::new(ucx, by_way_of, config.peer_timeout).map_err(refused)?;
     Engine::new(ucx, &settings, way).map_err(refused)
@@ -154,18 +154,23 @@ impl std::fmt::Debug for Over {
     }
 }
 
-impl Over {
+impl Engine {
+    /// The route to the target at the other end of an endpoint.
+    ///
     /// # Safety
-    /// The endpoint is of the engine's worker, and alive until the application says that its peer is gone.
-    pub(super) unsafe fn new(engine: &Arc<Engine>, endpoint: EndpointId) -> Self {
+    /// The endpoint is of the engine's worker, and alive until [`peer_gone`](Self::peer_gone).
+    pub(crate) unsafe fn over(self: &Arc<Self>, ep: raw::ucp_ep_h) -> Over {
+        let endpoint = EndpointId::of_raw(ep);
         // Another endpoint may have had the id before.
-        engine.lock().state.lost.remove(&endpoint);
-        Self {
-            engine: Arc::clone(engine),
+        self.lock().state.lost.remove(&endpoint);
+        Over {
+            engine: Arc::clone(self),
             endpoint,
         }
     }
+}
 
+impl Over {
     /// What errors call it.
     const NAME: &str = "an endpoint of the application's";
 
@@ -178,7 +183,7 @@ impl Over {
                     .into(),
             });
         }
-        // SAFETY: by the promise of `new`, as the application has not said that the peer is gone.
+        // SAFETY: by the promise of `over`, as the application has not said that the peer is gone.
         let endpoint = unsafe { locked.worker.borrow_endpoint(self.endpoint) };
         let id = locked.state.insert(endpoint, false, Stage::Calling);
         Ok((locked, id))
@@ -225,7 +230,7 @@ impl Calling {
 impl Drop for Calling {
     fn drop(&mut self) {
         if !self.is_decided {
-            self.over.engine.close_connection(self.id);
+            self.over.engine.close(self.id.into());
         }
     }
 }
@@ -279,7 +284,6 @@ fn verdict(
     id: ConnectionId,
     address: String,
 ) -> Result<Link, ConnectError> {
-    let way = locked.state.way;
     let connection = locked.state.connections.get_mut(&id);
     let (stage, failure, gone) = connection.map_or((None, None, None), |connection| {
         let open = matches!(connection.stage, Stage::Open { .. } | Stage::Put(_));
@@ -294,11 +298,7 @@ fn verdict(
         (None, None) => {
             locked.log_lanes(id);
             drop(locked);
-            let link = match way {
-                Way::Messages => link::new(engine, id),
-                Way::Puts => put::link::new(engine, id),
-            };
-            return link.ok_or(protocol("it closed the connection at once"));
+            return link::new(engine, id).ok_or(protocol("it closed the connection at once"));
         }
         (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
         (Some(Stage::Busy(reason)), _) => ConnectError::Busy { address, reason },
@@ -307,7 +307,7 @@ fn verdict(
             theirs,
             ours: hello::WIRE_VERSION,
         },
-        (Some(Stage::Malformed(Malformed::Way(_))), _) => {
+        (Some(Stage::Malformed(Malformed::Mode(_))), _) => {
             protocol("it answers in terms of another transport")
         }
         (Some(Stage::Malformed(Malformed::Nonsense(problem))), _)

@@ -9,12 +9,13 @@ use std::time::Instant;
 use ::ucx::{Endpoint, EndpointId, Listener, OperationId, Status};
 use ifunc_abi::hello::Hello;
 
-use super::credits::{Incoming, Outgoing, UnderWay};
+use super::credits::{Incoming, UnderWay};
 use super::events::{Data, Event};
-use super::handshake::{LONGEST, Malformed, Way, Welcome};
+use super::handshake::{LONGEST, Malformed, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::put::rings::Rings;
 use super::tcp_watch::Watch;
+use crate::transport::window::SendWindow;
 use crate::transport::{Key, LinkError};
 
 /// A connection of an engine, by the number in its name. Unlike the address of an endpoint it is not used again
@@ -22,11 +23,26 @@ use crate::transport::{Key, LinkError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ConnectionId(pub(super) u32);
 
+/// A close that may have to wait until its thread may use the worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Closing {
+    /// A connection is not used any more.
+    Connection(ConnectionId),
+    /// A target does not listen any more.
+    Acceptor,
+}
+
+impl From<ConnectionId> for Closing {
+    fn from(id: ConnectionId) -> Self {
+        Self::Connection(id)
+    }
+}
+
 /// Everything under the lock of an engine.
 #[derive(Default)]
 pub(super) struct State {
     /// How frames go.
-    pub(super) way: Way,
+    pub(super) way: Mode,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     /// Those that have an endpoint to themselves.
     pub(super) endpoints: BTreeMap<EndpointId, ConnectionId>,
@@ -98,7 +114,7 @@ pub(super) struct Acceptor {
 }
 
 /// How far a connection is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Stage {
     /// A source has said what it is.
     Calling,
@@ -109,6 +125,7 @@ pub(super) enum Stage {
     /// The target said something else.
     Malformed(Malformed),
     /// A target waits for a hello.
+    #[default]
     HalfOpen,
     /// A target has offered its ring, and waits for the source's.
     Offered(Box<Rings>),
@@ -117,10 +134,11 @@ pub(super) enum Stage {
     /// A target has refused the connection.
     TurnedAway,
     /// Frames may come and go.
-    Open { out: Outgoing, incoming: Incoming },
+    Open { out: SendWindow, incoming: Incoming },
 }
 
 /// A connection.
+#[derive(Default)]
 pub(super) struct Connection {
     /// `None` when it was closed.
     pub(super) endpoint: Option<Endpoint>,
@@ -165,7 +183,7 @@ pub(super) struct Connection {
     pub(super) signs: Arc<Signs>,
 }
 
-/// What of a connection can be known without the lock. All of it is written under the lock.
+/// The state of a connection that is read without the lock. All of it is written under the lock.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// `gone.is_some()`, or its worker is not used any more.
@@ -197,7 +215,7 @@ pub(super) enum Kind {
 }
 
 impl State {
-    pub(super) fn new(way: Way) -> Self {
+    pub(super) fn new(way: Mode) -> Self {
         Self {
             way,
             ..Self::default()
@@ -213,32 +231,18 @@ impl State {
                 break id;
             }
         };
+        if owned {
+            self.endpoints.insert(endpoint.id(), id);
+        }
         let connection = Connection {
             endpoint: Some(endpoint),
             owns_endpoint: owned,
             name: Name::new(id.0, self.nonces.next(id)),
-            peer: Name::NONE,
-            hello: None,
-            am_id: None,
-            closing: None,
             stage,
-            under_way: UnderWay::default(),
-            owes_credits: false,
-            arrived: VecDeque::new(),
-            early: BTreeMap::new(),
             next: 1,
             polled: self.polls,
-            parked: false,
-            gone: None,
-            failure: None,
-            fin: None,
-            fin_acked: false,
-            linger: None,
-            signs: Arc::default(),
+            ..Connection::default()
         };
-        if owned && let Some(endpoint) = &connection.endpoint {
-            self.endpoints.insert(endpoint.id(), id);
-        }
         self.connections.insert(id, connection);
         id
     }
@@ -283,16 +287,24 @@ impl Connection {
         self.signs.gone.store(true, Ordering::Release);
     }
 
-    /// Puts a frame that has arrived into its order. A number that was there before, or that credits do not reach, is given
-    /// back.
-    pub(super) fn put(&mut self, frame: Frame) -> Result<(), Frame> {
-        let slots = match &self.stage {
-            Stage::Open { incoming, .. } => incoming.slots(),
-            _ => 0,
+    /// Whether there is nothing to poll for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.arrived.is_empty() && self.gone.is_none()
+    }
+
+    /// Takes a frame that is here with its body. `Err`: the frame is not used; the text says why it breaks the protocol.
+    pub(super) fn receive(&mut self, frame: Frame) -> Result<(), (Frame, Option<&'static str>)> {
+        let Stage::Open { incoming, .. } = &mut self.stage else {
+            return Err((frame, None));
         };
+        incoming.complete();
+        let slots = incoming.slots();
+        if self.gone.is_some() || self.linger.is_some() {
+            return Err((frame, None));
+        }
         // Numbers wrap: what is past is far ahead.
         if frame.sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&frame.sequence) {
-            return Err(frame);
+            return Err((frame, Some("a frame whose number was not its turn")));
         }
         if frame.sequence == self.next && self.early.is_empty() {
             // Nearly always.
@@ -345,7 +357,7 @@ impl Connection {
         }
         let notice = head.as_notice()?;
         if let Stage::Open { out, incoming, .. } = &mut self.stage {
-            out.credit(head.credits)?;
+            out.acknowledge_low(head.credits.frames as u32, head.credits.data as u32)?;
             if notice.is_none() {
                 if self.fin.is_some_and(|sent| incoming.are_all(sent) == Ok(true)) {
                     return Err("a frame after its last");

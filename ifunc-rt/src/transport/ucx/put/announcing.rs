@@ -7,7 +7,6 @@ use super::layout::{ANNOUNCED, POSTED, Posted};
 use super::operations::OneSided;
 use super::rings::Rings;
 use super::sleeping::{Step, Verdict};
-use crate::transport::LinkError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::Notice;
 use crate::transport::ucx::packet::{BODY, Packet, Purpose};
@@ -31,11 +30,11 @@ impl Locked<'_> {
         if announced == rings.answered {
             return;
         }
-        let size = rings.peer.size();
+        let capacity = rings.peer.capacity();
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
-        if !connection.under_way.has_room(size, 0) {
+        if !connection.under_way.may_begin(capacity, 0) {
             // A peer may announce what it likes as often as it likes, and take none of the bells.
             connection.owes_credits = true;
             return;
@@ -66,8 +65,7 @@ impl Locked<'_> {
             Ok(true) => self.announcing(id, None),
             Ok(false) => {}
             Err(status) => {
-                tracing::debug!(%status, "announcing a sleep");
-                self.end(id, LinkError::Closed);
+                self.lose(id, "announcing a sleep", status);
             }
         }
     }
@@ -102,8 +100,7 @@ impl Locked<'_> {
                 Ok(Some(packet)) => ended = Some(packet),
                 Ok(None) => return,
                 Err(status) => {
-                    tracing::debug!(%status, "announcing a sleep");
-                    return self.end(id, LinkError::Closed);
+                    return self.lose(id, "announcing a sleep", status);
                 }
             }
         }

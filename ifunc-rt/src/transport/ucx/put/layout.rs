@@ -17,7 +17,8 @@ use ::ucx::Memory;
 use ifunc_abi::frame::BODY_ALIGN;
 
 use crate::transport::RingSize;
-use crate::transport::ucx::header::Credits;
+use crate::transport::ucx::header::{pack, unpack};
+use crate::transport::window::Credits;
 
 const _: () = assert!(
     cfg!(target_endian = "little"),
@@ -47,14 +48,10 @@ impl Posted {
 
     /// Of the words as they lie in memory.
     pub(in super::super) fn decode(words: &[u8; Self::LEN]) -> Self {
-        let word = |n: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&words[n * 8..n * 8 + 8]);
-            u64::from_ne_bytes(word)
-        };
+        let words: [u64; 2] = zerocopy::transmute!(*words);
         Self {
-            frames: word(0) as u32,
-            credits: Credits::unpack(word(1)),
+            frames: words[0] as u32,
+            credits: unpack(words[1]),
         }
     }
 }
@@ -77,6 +74,14 @@ impl Layout {
     /// Lines of the ring: the bodies' and one for each header, so that headers take nothing away from bodies.
     pub(in super::super) fn lines(self) -> u32 {
         self.0.data / BODY_ALIGN as u32 + self.0.slots
+    }
+
+    /// Frames and lines that may be on their way.
+    pub(in super::super) fn capacity(self) -> Credits {
+        Credits {
+            frames: self.0.slots.into(),
+            data: self.lines().into(),
+        }
     }
 
     /// The commit word of a frame.
@@ -161,7 +166,7 @@ impl<M: Words> View<M> {
 
     /// What the peer released, as it says.
     pub(in super::super) fn credits(&self) -> Credits {
-        Credits::unpack(self.word(CREDITS).load(Ordering::Acquire))
+        unpack(self.word(CREDITS).load(Ordering::Acquire))
     }
 
     /// The peer's last announcement.
@@ -187,7 +192,7 @@ impl<M: Words> View<M> {
 
     /// Says that these credits are given.
     pub(in super::super) fn post_credits(&self, credits: Credits) {
-        self.word(POSTED + 8).store(credits.pack(), Ordering::Release);
+        self.word(POSTED + 8).store(pack(credits), Ordering::Release);
     }
 
     /// Whether the frame of this number has landed; what it consists of may then be read.

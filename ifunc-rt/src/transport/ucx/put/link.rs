@@ -1,4 +1,4 @@
-//! One side of a connection whose frames are put, as the layers above have it.
+//! One side of a connection whose frames are put.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,103 +6,54 @@ use std::time::Instant;
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE};
 
 use super::announcing::{PAUSE, SOON};
-use super::layout::View;
+use super::layout::{Layout, View};
 use super::ring::{Consumer, Landed, Producer};
 use super::sleeping::Verdict;
 use crate::transport::ucx::credits::UnderWay;
-use crate::transport::ucx::engine::Engine;
-use crate::transport::ucx::link::{Handle, Sleeper, connection};
-use crate::transport::ucx::packet::{BODY, Packet};
-use crate::transport::ucx::table::{ConnectionId, Stage};
-use crate::transport::{Body, Ends, Frame, Inbound, Link, LinkError, Outbound, Park, Peer};
-
-/// The link of a connection that is open.
-pub(in super::super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
-    let locked = engine.lock();
-    let connection = locked.state.connections.get(&id)?;
-    let (Stage::Put(rings), Some(hello)) = (&connection.stage, connection.hello) else {
-        return None;
-    };
-    let (view, peer) = (rings.view.clone(), rings.peer);
-    let handle = Handle::new(engine, id, &connection.signs);
-    drop(locked);
-    Some(Link {
-        ends: Ends::other(
-            Sender {
-                handle: Arc::clone(&handle),
-                view: view.clone(),
-                producer: Producer::new(peer),
-                under_way: UnderWay::default(),
-                broken: None,
-                spare: None,
-                reserved: None,
-            },
-            Receiver {
-                handle: Arc::clone(&handle),
-                consumer: Consumer::new(view.layout()),
-                view,
-                held: None,
-                expecting: None,
-            },
-        ),
-        waiter: Arc::new(Sleeper::new(handle)),
-        peer: Peer { uid: None, pid: None },
-        hello,
-        key: id.key(),
-    })
-}
+use crate::transport::ucx::link::{Handle, Outbox, connection};
+use crate::transport::ucx::packet::BODY;
+use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park};
 
 /// Frames out.
-struct Sender {
+pub(in super::super) struct Sender {
     handle: Arc<Handle>,
     view: View,
     producer: Producer,
-    /// As it was when it was looked at last: there is no more now.
+    /// The sends under way after the last frame: there are no more now.
     under_way: UnderWay,
-    broken: Option<&'static str>,
-    /// A packet of the last frame, which is free again.
-    spare: Option<Packet>,
-    /// What `reserve` handed out, with its length, and whether it lies in the header's line.
-    reserved: Option<(Packet, usize, bool)>,
+    outbox: Outbox,
 }
 
 impl Sender {
-    /// A smaller body than this part of the room that was reserved for it moves to a packet of its size.
-    const SPARSE: usize = 4;
-    /// What is no larger is small enough for any body.
-    const SMALL: usize = 1024;
+    /// The largest packet that is small enough for any body.
+    const SMALL: usize = 4096;
+
+    pub(in super::super) fn new(handle: &Arc<Handle>, view: View, peer: Layout) -> Self {
+        Self {
+            handle: Arc::clone(handle),
+            view,
+            producer: Producer::new(peer),
+            under_way: UnderWay::default(),
+            outbox: Outbox::new(handle, Self::SMALL, usize::MAX),
+        }
+    }
 
     fn has_room(&mut self, len: usize) -> Result<bool, LinkError> {
         if self.producer.has_room(len, self.under_way) {
             return Ok(true);
         }
         self.read_credits()?;
-        let locked = self.handle.engine.lock();
-        let connection = locked.state.connections.get(&self.handle.id);
-        self.under_way = connection.map_or_else(UnderWay::default, |connection| connection.under_way);
+        let mut locked = self.handle.engine.lock();
+        self.under_way = connection(&mut locked, self.handle.id)?.under_way;
         Ok(self.producer.has_room(len, self.under_way))
     }
 
     fn read_credits(&mut self) -> Result<(), LinkError> {
         self.producer.credit(self.view.credits()).map_err(|why| {
-            self.broken = Some(why);
             let gone = LinkError::Malformed(why);
             self.handle.engine.lock().end(self.handle.id, gone.clone());
             gone
         })
-    }
-
-    fn give_back(&mut self, packet: Packet) {
-        match &self.spare {
-            Some(spare) if spare.capacity() >= packet.capacity() => {
-                self.handle.engine.lock().give(packet);
-            }
-            _ => {
-                if let Some(old) = self.spare.replace(packet) {
-                    self.handle.engine.lock().give(old);
-                }
-            }
-        }
     }
 }
 
@@ -116,10 +67,7 @@ impl Outbound for Sender {
             len <= self.max_body() && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        if let Some(why) = self.broken {
-            return Err(LinkError::Malformed(why));
-        }
-        if self.handle.signs.is_gone() {
+        if self.handle.is_gone() {
             let mut locked = self.handle.engine.lock();
             let gone = connection(&mut locked, self.handle.id)?.gone.clone();
             return Err(gone.unwrap_or(LinkError::Closed));
@@ -127,53 +75,35 @@ impl Outbound for Sender {
         if !self.has_room(len)? {
             return Ok(None);
         }
-        if let Some((packet, ..)) = self.reserved.take() {
-            self.give_back(packet);
+        if !self.outbox.fits(len) {
+            self.outbox.fill(&mut self.handle.engine.lock(), len);
         }
-        let packet = match self.spare.take() {
-            Some(packet) if packet.capacity() >= len => packet,
-            other => {
-                let mut locked = self.handle.engine.lock();
-                if let Some(small) = other {
-                    locked.give(small);
-                }
-                locked.packet(len)
-            }
-        };
         // Both begin at a multiple of 64, here and there.
-        let inline = len <= INLINE;
-        let (packet, ..) = self.reserved.insert((packet, len, inline));
-        Ok(Some(if inline {
-            &mut packet.bytes_mut()[..len]
-        } else {
-            packet.body_mut(len)
+        let packet = self.outbox.reserve(len);
+        Ok(packet.map(|packet| match len <= INLINE {
+            true => &mut packet.bytes_mut()[..len],
+            false => packet.body_mut(len),
         }))
     }
 
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
-        let (mut packet, reserved, inline) = self.reserved.take().expect("`reserve` comes before `commit`");
-        assert!(len <= reserved, "a body larger than what was reserved");
-        let mut behind = len;
+        let (mut packet, reserved) = self.outbox.take(len);
+        // Bytes after the header's line.
+        let mut after = len;
         if len <= INLINE {
             header.flags = header.flags.union(FrameFlags::INLINE);
-            if !inline {
+            if reserved > INLINE {
                 packet.bytes_mut().copy_within(BODY..BODY + len, 0);
             }
-            behind = 0;
-        }
-        if behind.max(Self::SMALL).saturating_mul(Self::SPARSE) < packet.capacity() {
-            let mut small = self.handle.engine.lock().packet(behind);
-            let used = ..BODY + behind;
-            small.bytes_mut()[used].copy_from_slice(&packet.bytes()[used]);
-            self.give_back(std::mem::replace(&mut packet, small));
+            after = 0;
         }
         let frame = self.producer.send(len);
         let mut locked = self.handle.engine.lock();
+        let packet = self.outbox.shrink(&mut locked, packet, after);
         let (packet, under_way) = locked.put_frame(self.handle.id, packet, header.words(), len, frame);
-        drop(locked);
         self.under_way = under_way;
         if let Some(packet) = packet {
-            self.give_back(packet);
+            self.outbox.give_back(&mut locked, packet);
         }
         frame.0
     }
@@ -184,18 +114,8 @@ impl Outbound for Sender {
     }
 }
 
-impl Drop for Sender {
-    fn drop(&mut self) {
-        let reserved = self.reserved.take().map(|(packet, ..)| packet);
-        let mut locked = self.handle.engine.lock();
-        for packet in reserved.into_iter().chain(self.spare.take()) {
-            locked.give(packet);
-        }
-    }
-}
-
 /// Frames in.
-struct Receiver {
+pub(in super::super) struct Receiver {
     handle: Arc<Handle>,
     view: View,
     consumer: Consumer,
@@ -206,6 +126,16 @@ struct Receiver {
 }
 
 impl Receiver {
+    pub(in super::super) fn new(handle: &Arc<Handle>, view: View) -> Self {
+        Self {
+            handle: Arc::clone(handle),
+            consumer: Consumer::new(view.layout()),
+            view,
+            held: None,
+            expecting: None,
+        }
+    }
+
     fn look(&mut self) -> Result<Option<Landed>, LinkError> {
         self.consumer.look(&self.view).map_err(|why| {
             let gone = LinkError::Malformed(why);
@@ -308,9 +238,7 @@ impl Park for Receiver {
 
     fn disarm(&mut self) {
         // An announcement holds until it is answered.
-        if let Ok(connection) = connection(&mut self.handle.engine.lock(), self.handle.id) {
-            connection.parked = false;
-        }
+        self.handle.set_parked(false);
     }
 
     fn park(&mut self) {

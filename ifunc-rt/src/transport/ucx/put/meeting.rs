@@ -9,7 +9,7 @@ use super::offer::Offer;
 use crate::transport::LinkError;
 use crate::transport::ucx::acceptor::MOST_WAITING;
 use crate::transport::ucx::engine::Locked;
-use crate::transport::ucx::handshake::{LONGEST, Malformed, Way, Welcome};
+use crate::transport::ucx::handshake::{LONGEST, Malformed, Mode, Welcome};
 use crate::transport::ucx::header::Notice;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 
@@ -28,7 +28,7 @@ impl Locked<'_> {
                 };
                 connection.stage = Stage::Offered(rings);
                 let name = connection.name;
-                let mut message = welcome.encode(Way::Puts, name);
+                let mut message = welcome.encode(Mode::Puts, name);
                 message.extend(offer.encode());
                 debug_assert!(message.len() <= LONGEST);
                 self.notify_peer(id, Notice::Welcome, 0, &message);
@@ -37,7 +37,7 @@ impl Locked<'_> {
                 tracing::warn!(doing, %status, "refused a connection: there is no memory for its ring");
                 self.turn_away(
                     id,
-                    Way::Puts,
+                    Mode::Puts,
                     &format!("it has no memory for a ring: {doing}: {status}"),
                     true,
                 );

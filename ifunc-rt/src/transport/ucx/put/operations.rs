@@ -14,9 +14,10 @@ use super::rings::Rings;
 use crate::transport::LinkError;
 use crate::transport::ucx::credits::UnderWay;
 use crate::transport::ucx::engine::{Core, Locked};
-use crate::transport::ucx::header::Credits;
+use crate::transport::ucx::header::pack;
 use crate::transport::ucx::packet::{BODY, Packet, Purpose};
 use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
+use crate::transport::window::Credits;
 
 /// A one-sided operation.
 pub(super) enum OneSided {
@@ -189,8 +190,7 @@ impl Locked<'_> {
                 (packet, under_way)
             }
             Err(status) => {
-                tracing::debug!(%status, "putting a frame");
-                self.end(id, LinkError::Closed);
+                self.lose(id, "putting a frame", status);
                 (None, UnderWay::default())
             }
         }
@@ -265,12 +265,11 @@ impl Locked<'_> {
             && self.can_put(id)
         {
             let purpose = Purpose::Crediting { connection: id };
-            match self.put_bytes(id, &next.pack().to_ne_bytes(), CREDITS, purpose) {
+            match self.put_bytes(id, &pack(next).to_ne_bytes(), CREDITS, purpose) {
                 Ok(true) => credits = self.credits_landed(id),
                 Ok(false) => return,
                 Err(status) => {
-                    tracing::debug!(%status, "giving credits");
-                    return self.end(id, LinkError::Closed);
+                    return self.lose(id, "giving credits", status);
                 }
             }
         }

@@ -8,8 +8,8 @@
 use ifunc_abi::frame::{BODY_ALIGN, INLINE};
 
 use super::layout::{Layout, View};
-use crate::transport::ucx::credits::{UnderWay, take_in};
-use crate::transport::ucx::header::{Credits, units};
+use crate::transport::ucx::credits::{UnderWay, units};
+use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 
 /// Offset of the words in a header's line.
 pub(in super::super) const HEADER_AT: usize = INLINE;
@@ -39,7 +39,7 @@ impl Place {
                 next: behind % lines,
             };
         }
-        let units = units(len);
+        let units = units(len) as u32;
         let (body, left_out) = if units <= lines - behind {
             (behind, 0)
         } else {
@@ -64,9 +64,7 @@ impl Place {
 pub(in super::super) struct Producer {
     layout: Layout,
     at: u32,
-    sent: Credits,
-    /// What the peer released of it, as far as it said.
-    acked: Credits,
+    window: SendWindow,
 }
 
 impl Producer {
@@ -74,8 +72,7 @@ impl Producer {
         Self {
             layout,
             at: 0,
-            sent: Credits::default(),
-            acked: Credits::default(),
+            window: SendWindow::new(layout.capacity()),
         }
     }
 
@@ -86,28 +83,25 @@ impl Producer {
     /// Whether a frame with a body of `len` bytes may be put where so much is under way. A shorter one may then be, too.
     pub(in super::super) fn has_room(&self, len: usize, under_way: UnderWay) -> bool {
         let taken = Place::new(self.at, self.layout.lines(), len).taken;
-        under_way.has_room(self.layout.size(), len)
-            && self.sent.frames.wrapping_sub(self.acked.frames) < self.layout.size().slots
-            && self.sent.units.wrapping_sub(self.acked.units) + taken <= self.layout.lines()
+        under_way.may_send(&self.window, taken.into())
     }
 
-    /// Takes in what the peer says that it released.
+    /// Takes the credits that the peer published.
     pub(in super::super) fn credit(&mut self, credits: Credits) -> Result<(), &'static str> {
-        take_in(&mut self.acked, self.sent, credits)
+        self.window
+            .acknowledge_low(credits.frames as u32, credits.data as u32)
     }
 
     /// A frame is put; its number and place.
     pub(in super::super) fn send(&mut self, len: usize) -> (u32, Place) {
         let place = Place::new(self.at, self.layout.lines(), len);
         self.at = place.next;
-        self.sent.frames = self.sent.frames.wrapping_add(1);
-        self.sent.units = self.sent.units.wrapping_add(place.taken);
-        (self.sent.frames, place)
+        (self.window.send(place.taken.into()), place)
     }
 
-    /// Whether the peer, as far as it has said, has not released this frame. It releases them in order.
+    /// As [`SendWindow::is_unconsumed`].
     pub(in super::super) fn is_unconsumed(&self, sequence: u32) -> bool {
-        sequence.wrapping_sub(self.acked.frames) as i32 > 0
+        self.window.is_unconsumed(sequence)
     }
 }
 
@@ -125,9 +119,7 @@ pub(in super::super) struct Landed {
 pub(in super::super) struct Consumer {
     layout: Layout,
     at: u32,
-    released: Credits,
-    /// What the peer was told of that.
-    published: Credits,
+    window: ReceiveWindow,
 }
 
 impl Consumer {
@@ -135,14 +127,13 @@ impl Consumer {
         Self {
             layout,
             at: 0,
-            released: Credits::default(),
-            published: Credits::default(),
+            window: ReceiveWindow::new(layout.capacity()),
         }
     }
 
     /// The number of the next frame.
     pub(in super::super) fn expected(&self) -> u32 {
-        self.released.frames.wrapping_add(1)
+        (self.window.released().frames as u32).wrapping_add(1)
     }
 
     /// The next frame, if it has landed: its words are read once, and judged.
@@ -171,19 +162,12 @@ impl Consumer {
     /// The frame that `look` found is not used any more. `true`: enough is free again that the peer should be told.
     pub(in super::super) fn release(&mut self, place: Place) -> bool {
         self.at = place.next;
-        self.released.frames = self.released.frames.wrapping_add(1);
-        self.released.units = self.released.units.wrapping_add(place.taken);
-        let frames = self.released.frames.wrapping_sub(self.published.frames);
-        let lines = self.released.units.wrapping_sub(self.published.units);
-        frames >= (self.layout.size().slots / 4).max(1) || lines >= self.layout.lines() / 4
+        self.window.release(place.taken.into())
     }
 
-    /// What the peer is to be told, if it does not know.
+    /// Credits to publish; `None`: the peer knows them.
     pub(in super::super) fn publish(&mut self) -> Option<Credits> {
-        (self.published != self.released).then(|| {
-            self.published = self.released;
-            self.released
-        })
+        self.window.publish()
     }
 }
 
@@ -212,7 +196,7 @@ mod tests {
     };
 
     fn lines_of(place: Place, len: usize) -> Vec<u32> {
-        let body = if len <= INLINE { 0 } else { units(len) };
+        let body = if len <= INLINE { 0 } else { units(len) as u32 };
         std::iter::once(place.head)
             .chain(place.body..place.body + body)
             .collect()
@@ -227,7 +211,7 @@ mod tests {
             let mut lines = lines_of(place, SMALL.max_body());
             lines.sort_unstable();
             lines.dedup();
-            assert_eq!(lines.len() as u32, 1 + units(SMALL.max_body()));
+            assert_eq!(lines.len() as u32, 1 + units(SMALL.max_body()) as u32);
             assert!(lines.iter().all(|&line| line < layout.lines()));
         }
     }
@@ -257,9 +241,9 @@ mod tests {
             let layout = Layout::new(RingSize { slots, ..SMALL });
             let (mut out, mut incoming) = (Producer::new(layout), Consumer::new(layout));
             if wrap {
-                let start = Credits { frames: u32::MAX - 20, units: u32::MAX - 2000 };
-                (out.sent, out.acked) = (start, start);
-                (incoming.released, incoming.published) = (start, start);
+                let start = Credits { frames: u64::from(u32::MAX - 20), data: u64::from(u32::MAX - 2000) };
+                out.window.skip_to(start);
+                incoming.window.skip_to(start);
             }
             let mut held = std::collections::VecDeque::new();
             for (len, most) in lens {
@@ -297,12 +281,15 @@ mod tests {
 
     #[test]
     fn credits_for_what_was_never_sent_are_refused() {
+        let credits = |frames, data| Credits { frames, data };
+        for wrong in [credits(2, 1), credits(1, 4)] {
+            let mut out = Producer::new(Layout::new(SMALL));
+            assert!(out.is_unconsumed(1));
+            out.send(100);
+            assert!(out.credit(wrong).is_err());
+        }
         let mut out = Producer::new(Layout::new(SMALL));
-        assert!(out.is_unconsumed(1));
         out.send(100);
-        let credits = |frames, units| Credits { frames, units };
-        assert!(out.credit(credits(2, 1)).is_err());
-        assert!(out.credit(credits(1, 4)).is_err());
         assert_eq!(out.credit(credits(1, 3)), Ok(()));
         assert!(!out.is_unconsumed(1));
     }

@@ -4,7 +4,7 @@ use ::ucx::RemoteMemory;
 
 use super::layout::{Layout, View};
 use super::sleeping::{Sleeping, Verdict};
-use crate::transport::ucx::header::Credits;
+use crate::transport::window::Credits;
 
 /// Both rings of a connection: the one that this side receives in, and what it needs to write to the other.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Rings {
     /// How many frames have landed.
     pub(in super::super) fn landed(&mut self) -> u32 {
         // What was released may have been written over by a later lap.
-        let released = self.credits.given.frames;
+        let released = self.credits.given.frames as u32;
         if (released.wrapping_sub(self.landed) as i32) > 0 {
             self.landed = released;
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn credits_go_one_put_at_a_time_and_the_last_ones_always_go() {
-        let credits = |frames| Credits { frames, units: 0 };
+        let credits = |frames| Credits { frames, data: 0 };
         let mut giving = Giving::default();
         assert!(giving.give(credits(1)));
         assert!(!giving.give(credits(2)));

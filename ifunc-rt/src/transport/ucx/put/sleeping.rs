@@ -14,7 +14,7 @@
 //! An announcement holds until it is answered: sleeping again is free until the peer rings, and nothing has to be taken back.
 
 use super::layout::Posted;
-use crate::transport::ucx::header::Credits;
+use crate::transport::window::Credits;
 
 /// How far an announcement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +97,8 @@ impl Sleeping {
         }
         let seen = |seen: u32, posted: u32| seen.wrapping_sub(posted) as i32 >= 0;
         if seen(frames, self.posted.frames)
-            && seen(credits.frames, self.posted.credits.frames)
-            && seen(credits.units, self.posted.credits.units)
+            && seen(credits.frames as u32, self.posted.credits.frames as u32)
+            && seen(credits.data as u32, self.posted.credits.data as u32)
         {
             Verdict::MaySleep
         } else {

@@ -12,7 +12,7 @@ use super::*;
 use crate::TargetError;
 use crate::transport::ConnectError;
 use crate::transport::ucx::table::Stage;
-use crate::transport::ucx::{Attachment, Calling, Over, Terms, Unfit};
+use crate::transport::ucx::{Calling, Engine, Over, WorkerError, WorkerOptions};
 
 /// The id of the application's own active messages.
 const THEIRS: u16 = 5;
@@ -28,15 +28,11 @@ impl<M: Mode> Application<M> {
         Self(context.worker(CallsBack::default()).unwrap())
     }
 
-    fn lend(&self, progress: bool) -> Result<Attachment, Unfit> {
-        let terms = Terms {
-            am_id: 9,
-            progress,
-            wakeup: false,
-        };
+    fn lend(&self, progress: bool) -> Result<Arc<Engine>, WorkerError> {
+        let options = WorkerOptions::new(9).progress(progress);
         let (context, worker) = self.0.as_raw();
         // SAFETY: both live as long as `self`, which goes after `detach`.
-        unsafe { Attachment::new(self.0.library(), context, worker, terms) }
+        unsafe { Engine::attach(self.0.library(), context, worker, options) }
     }
 
     fn endpoint<N: Mode>(&mut self, to: &Application<N>) -> Endpoint {
@@ -46,9 +42,9 @@ impl<M: Mode> Application<M> {
     }
 }
 
-fn over(attachment: &Attachment, endpoint: &Endpoint) -> Over {
+fn over(engine: &Arc<Engine>, endpoint: &Endpoint) -> Over {
     // SAFETY: of its worker; the tests drop it after what goes over it.
-    unsafe { attachment.over(endpoint.as_raw()) }
+    unsafe { engine.over(endpoint.as_raw()) }
 }
 
 /// A connection between two workers of this thread.
@@ -239,7 +235,7 @@ fn an_application_makes_progress_while_others_wait() {
 
 /// What a callback of the application's tries, and what came of it.
 struct Attempt {
-    lent: Attachment,
+    lent: Arc<Engine>,
     left: Option<Link>,
     said: Arc<Mutex<Option<String>>>,
 }
@@ -329,7 +325,7 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     wait_for("the welcome", || {
         lent_there.poll();
         lent_here.poll();
-        let locked = lent_here.0.lock();
+        let locked = lent_here.lock();
         let mut connections = locked.state.connections.values();
         connections
             .all(|connection| matches!(connection.stage, Stage::Open { .. }))
@@ -344,7 +340,7 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     wait_for("the end of it", || {
         lent_there.poll();
         lent_here.poll();
-        lent_here.0.lock().state.connections.is_empty().then_some(())
+        lent_here.lock().state.connections.is_empty().then_some(())
     });
 
     // A target that rests hears of what the application knows.
@@ -354,7 +350,7 @@ fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
     listener.ready(&mut keys);
     keys.clear();
     let theirs = {
-        let locked = lent_there.0.lock();
+        let locked = lent_there.lock();
         let connections = locked.state.connections.values();
         let mut endpoints = connections.filter_map(|connection| connection.endpoint.as_ref());
         endpoints.next().unwrap().as_raw()
@@ -416,7 +412,7 @@ fn a_worker_without_active_messages_is_refused() {
     }
     let application = Application::<Single>::new(Features::TAG);
     match application.lend(true).map(drop) {
-        Err(Unfit::Refused(refused)) => assert!(refused.doing.contains("UCP_FEATURE_AM"), "{refused:?}"),
+        Err(WorkerError::Ucx { doing, .. }) => assert!(doing.contains("UCP_FEATURE_AM"), "{doing}"),
         // A UCX that was built without checks of parameters says nothing.
         other => eprintln!("not tested: {other:?}"),
     }

@@ -16,7 +16,7 @@ fn engine() -> Arc<Engine> {
     Engine::new(
         ucx,
         &Settings::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT).unwrap(),
-        Way::Messages,
+        Mode::Messages,
     )
     .unwrap()
 }

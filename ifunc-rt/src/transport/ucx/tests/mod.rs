@@ -8,7 +8,7 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
 
 use crate::os::wait_readable;
 use crate::transport::address::{Address, HostPort};
-use crate::transport::ucx::Way;
+use crate::transport::ucx::Mode;
 use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize, connect, listen};
 
 /// Makes tests of functions that are told which way frames go.
@@ -18,7 +18,7 @@ macro_rules! by_each_way {
             $(
                 #[test]
                 fn $test() {
-                    crate::transport::ucx::tests::by(crate::transport::ucx::Way::Messages, super::$test);
+                    crate::transport::ucx::tests::by(crate::transport::ucx::Mode::Messages, super::$test);
                 }
             )*
         }
@@ -26,7 +26,7 @@ macro_rules! by_each_way {
             $(
                 #[test]
                 fn $test() {
-                    crate::transport::ucx::tests::by(crate::transport::ucx::Way::Puts, super::$test);
+                    crate::transport::ucx::tests::by(crate::transport::ucx::Mode::Puts, super::$test);
                 }
             )*
         }
@@ -61,7 +61,7 @@ fn has_ucx() -> bool {
 }
 
 /// Runs a test if there is a UCX to test with.
-fn by(way: Way, test: fn(Way)) {
+fn by(way: Mode, test: fn(Mode)) {
     if has_ucx() {
         test(way);
     }
@@ -72,14 +72,14 @@ fn soon() -> Instant {
 }
 
 /// Any free port of this host.
-fn any(way: Way) -> Address {
+fn any(way: Mode) -> Address {
     let at = HostPort {
         host: "127.0.0.1".into(),
         port: 0,
     };
     match way {
-        Way::Messages => Address::Ucx(at),
-        Way::Puts => Address::UcxPut(at),
+        Mode::Messages => Address::Ucx(at),
+        Mode::Puts => Address::UcxPut(at),
     }
 }
 
@@ -110,7 +110,7 @@ fn address(listener: &dyn Listener) -> Address {
 }
 
 /// A connection whose both sides are in this process.
-fn pair(way: Way, config: ListenConfig) -> (Box<dyn Listener>, Link, Link) {
+fn pair(way: Mode, config: ListenConfig) -> (Box<dyn Listener>, Link, Link) {
     let mut listener = listen(&any(way), config).unwrap();
     let to = address(&*listener);
     let source = std::thread::spawn(move || connect(&to, soon()).unwrap());

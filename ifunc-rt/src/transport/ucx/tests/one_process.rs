@@ -18,7 +18,7 @@ by_each_way! {
     many_sources_come_and_go,
 }
 
-fn a_target_listens_on_loopback_and_says_where(way: Way) {
+fn a_target_listens_on_loopback_and_says_where(way: Mode) {
     let (listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
     let address_of_it = address(&*listener);
     let at = host_port(&address_of_it);
@@ -35,7 +35,7 @@ fn a_target_listens_on_loopback_and_says_where(way: Way) {
     ));
 }
 
-fn only_the_loopback_device_is_listened_on(way: Way) {
+fn only_the_loopback_device_is_listened_on(way: Mode) {
     let (listener, _source, _target) = pair(way, small());
     let sockets: Vec<_> = std::fs::read_dir("/proc/self/fd")
         .unwrap()
@@ -91,7 +91,7 @@ fn where_nobody_listens_is_said() {
 }
 
 /// Every length from nothing to the largest, so that UCX sends them in each of its ways.
-fn frames_of_every_length_arrive_whole_aligned_and_once(way: Way) {
+fn frames_of_every_length_arrive_whole_aligned_and_once(way: Mode) {
     let (_listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
     let largest = source.tx().max_body();
     assert_eq!(largest, 1 << 20);
@@ -128,7 +128,7 @@ fn frames_of_every_length_arrive_whole_aligned_and_once(way: Way) {
     }
 }
 
-fn two_credits_are_enough_in_both_directions(way: Way) {
+fn two_credits_are_enough_in_both_directions(way: Mode) {
     const FRAMES: u32 = 300;
     let (listener, mut source, target) = pair(way, small());
     let most = source.tx().max_body();
@@ -164,7 +164,7 @@ fn two_credits_are_enough_in_both_directions(way: Way) {
     drop((target, source, listener));
 }
 
-fn a_third_frame_waits_for_credits(way: Way) {
+fn a_third_frame_waits_for_credits(way: Mode) {
     let (mut listener, mut source, mut target) = pair(way, small());
     for n in 1..=2 {
         assert_eq!(send(&mut source, b"x").unwrap(), Some(n));
@@ -185,7 +185,7 @@ fn a_third_frame_waits_for_credits(way: Way) {
     });
 }
 
-fn what_was_sent_before_leaving_arrives(way: Way) {
+fn what_was_sent_before_leaving_arrives(way: Mode) {
     // Once the source leaves first, once the target; with bodies that are fetched after they were announced.
     for source_leaves in [true, false] {
         let (listener, source, target) = pair(way, ListenConfig::new(LIMITS));
@@ -230,7 +230,7 @@ fn what_was_sent_before_leaving_arrives(way: Way) {
     }
 }
 
-fn a_target_that_sleeps_is_rung(way: Way) {
+fn a_target_that_sleeps_is_rung(way: Mode) {
     let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
     for n in 0..200u32 {
         let len = [0, 100, 10_000, 600_000][n as usize % 4];
@@ -267,7 +267,7 @@ fn a_target_that_sleeps_is_rung(way: Way) {
     }
 }
 
-fn a_source_that_sleeps_is_rung(way: Way) {
+fn a_source_that_sleeps_is_rung(way: Mode) {
     let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
     for n in 0..100u32 {
         let deadline = soon();
@@ -294,7 +294,7 @@ fn a_source_that_sleeps_is_rung(way: Way) {
     }
 }
 
-fn many_sources_come_and_go(way: Way) {
+fn many_sources_come_and_go(way: Mode) {
     let mut listener = listen(&any(way), small()).unwrap();
     let to = address(&*listener);
     for round in 0..3u32 {

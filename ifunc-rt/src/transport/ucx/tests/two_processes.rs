@@ -188,9 +188,9 @@ by_each_way! {
     a_stopped_target_is_not_dead,
 }
 
-fn frames_cross_and_come_back_by_any_of_ucx_s_transports(way: Way) {
+fn frames_cross_and_come_back_by_any_of_ucx_s_transports(way: Mode) {
     // By a listener and by the worker's address; UCX's own choice, TCP alone, shared memory alone, which takes no connections.
-    let puts = any(Way::Puts).to_string();
+    let puts = any(Mode::Puts).to_string();
     let all = [
         (&*puts, None),
         (&*puts, Some("tcp,self")),
@@ -201,7 +201,7 @@ fn frames_cross_and_come_back_by_any_of_ucx_s_transports(way: Way) {
         ("ucx-worker:", Some("sm,self")),
     ];
     for (address, tls) in all {
-        if address.starts_with("ucx-put") != (way == Way::Puts) {
+        if address.starts_with("ucx-put") != (way == Mode::Puts) {
             continue;
         }
         let tls: Vec<_> = tls.map(|tls| ("UCX_TLS", tls)).into_iter().collect();
@@ -237,7 +237,7 @@ fn be_echoed(address: &str) {
     ready(&link.waiter.carried_by());
 }
 
-fn a_killed_target_is_noticed_and_found_again(way: Way) {
+fn a_killed_target_is_noticed_and_found_again(way: Mode) {
     // Without it the kernel keeps the port for a minute.
     let reuse = [("UCX_TCP_CM_REUSEADDR", "y")];
     let mut other = Other::start("echo", &any(way).to_string(), &reuse);
@@ -272,7 +272,7 @@ fn a_killed_target_is_noticed_and_found_again(way: Way) {
     }
 }
 
-fn killed_sources_leave_nothing_and_harm_nobody(way: Way) {
+fn killed_sources_leave_nothing_and_harm_nobody(way: Mode) {
     let mut listener = listen(&any(way), ListenConfig::new(LIMITS)).unwrap();
     let to = listener.address();
     for round in 0..6 {
@@ -307,7 +307,7 @@ fn killed_sources_leave_nothing_and_harm_nobody(way: Way) {
     }
 }
 
-fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(way: Way) {
+fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(way: Mode) {
     let other = Other::start("echo", &any(way).to_string(), &[]);
     let mut fds = Vec::new();
     for _ in 0..4 {
@@ -340,7 +340,7 @@ fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(way: Way) {
     echoes(&mut link, 2, 10).unwrap();
 }
 
-fn a_stopped_target_is_not_dead(way: Way) {
+fn a_stopped_target_is_not_dead(way: Mode) {
     use rustix::process::{Pid, Signal, kill_process};
     let other = Other::start("echo", &any(way).to_string(), &[]);
     let mut link = connect(&other.address(), soon()).unwrap();

@@ -7,11 +7,13 @@ use super::*;
 use crate::transport::ConnectError;
 use crate::transport::address::WorkerAddress;
 use crate::transport::config::PEER_TIMEOUT;
+use crate::transport::ucx::credits::units;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::handshake::{Hello, LONGEST};
-use crate::transport::ucx::header::{Credits, Head, Name, Notice, units};
+use crate::transport::ucx::header::{Head, Name, Notice};
 use crate::transport::ucx::settings::Settings;
 use crate::transport::ucx::table::{ConnectionId, Stage};
+use crate::transport::window::Credits;
 
 /// A client of UCX that says what it likes.
 pub(super) struct Peer {
@@ -22,8 +24,8 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(to: &Address) -> Self {
         let way = match to {
-            Address::UcxPut(_) => Way::Puts,
-            _ => Way::Messages,
+            Address::UcxPut(_) => Mode::Puts,
+            _ => Mode::Messages,
         };
         let ucx = Library::load().unwrap();
         let at = host_port(to).resolve().unwrap();
@@ -88,11 +90,11 @@ pub(super) fn frame(sequence: u32, len: usize) -> Head {
 
 /// A target closes the connection of a peer that sends this, after the handshake if there is one, and goes on serving the others.
 fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
-    throws_out_by(Way::Messages, what, greets, say);
+    throws_out_by(Mode::Messages, what, greets, say);
 }
 
 /// The same where frames go this way.
-pub(super) fn throws_out_by(way: Way, what: &str, greets: bool, say: impl FnOnce(&Peer)) {
+pub(super) fn throws_out_by(way: Mode, what: &str, greets: bool, say: impl FnOnce(&Peer)) {
     let mut listener = listen(&any(way), small()).unwrap();
     let to = address(&*listener);
     let peer = Peer::new(&to);
@@ -208,7 +210,7 @@ fn who_breaks_the_protocol_is_thrown_out() {
     throws_out("credits for what was not sent", true, |peer| {
         let credits = Credits {
             frames: 1,
-            units: units(64),
+            data: units(64),
         };
         peer.send(Head::notice(Notice::Credit, 0, 0, credits), b"");
     });
@@ -225,7 +227,7 @@ fn what_is_said_to_another_name_is_dropped() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Messages), ring(8, 1 << 16)).unwrap();
+    let mut listener = listen(&any(Mode::Messages), ring(8, 1 << 16)).unwrap();
     let to = address(&*listener);
     let peers = [(); 2].map(|()| {
         let peer = Peer::new(&to);
@@ -296,7 +298,7 @@ fn a_source_whose_address_is_long_is_let_in() {
     };
     let ucx = Library::load().unwrap();
     let settings = Settings::new(ucx, None, PEER_TIMEOUT).unwrap();
-    let engine = Engine::new(ucx, &settings, Way::Messages).unwrap();
+    let engine = Engine::new(ucx, &settings, Mode::Messages).unwrap();
     let id = {
         let mut locked = engine.lock();
         let own = locked.address().unwrap();
@@ -310,7 +312,7 @@ fn a_source_whose_address_is_long_is_let_in() {
             name: locked.state.connections[&id].name,
             address: WorkerAddress::new(own.am_id(), &bytes),
         };
-        locked.notify_peer(id, Notice::Hello, 0, &hello.encode(Way::Messages));
+        locked.notify_peer(id, Notice::Hello, 0, &hello.encode(Mode::Messages));
         id
     };
     let mut link = None;
@@ -351,7 +353,7 @@ fn whoever_leaves_in_the_middle_of_a_handshake_is_forgotten() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Messages), small()).unwrap();
+    let mut listener = listen(&any(Mode::Messages), small()).unwrap();
     let to = address(&*listener);
     let peer = Peer::new(&to);
     // One that says nothing; UCX itself connects when both sides work.
@@ -375,7 +377,7 @@ fn whoever_connects_and_says_nothing_harms_nobody() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Messages), small()).unwrap();
+    let mut listener = listen(&any(Mode::Messages), small()).unwrap();
     let to = address(&*listener);
     let Address::Ucx(at) = &to else { panic!("{to}") };
     for _ in 0..10 {
@@ -400,7 +402,7 @@ fn who_credits_what_it_never_read_takes_no_memory() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Messages), ring(SLOTS, 1 << 23)).unwrap();
+    let mut listener = listen(&any(Mode::Messages), ring(SLOTS, 1 << 23)).unwrap();
     let peer = Peer::new(&address(&*listener));
     peer.hello();
     let mut link = wait_for("the handshake", || {
@@ -417,8 +419,8 @@ fn who_credits_what_it_never_read_takes_no_memory() {
             "{sent} frames wait that the peer does not fetch"
         );
         let credits = Credits {
-            frames: n,
-            units: units(body.len()).wrapping_mul(n),
+            frames: n.into(),
+            data: units(body.len()) * u64::from(n),
         };
         peer.send(Head::notice(Notice::Credit, 0, 0, credits), b"");
         wait_for("credits", || {
@@ -444,13 +446,13 @@ fn a_full_door_sends_away_and_opens_again() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Messages), small()).unwrap();
+    let mut listener = listen(&any(Mode::Messages), small()).unwrap();
     let to = address(&*listener);
     let Address::Ucx(at) = &to else { panic!("{to}") };
     let ucx = Library::load().unwrap();
     let at = at.resolve().unwrap();
     let settings = Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap();
-    let engine = Engine::new(ucx, &settings, Way::Messages).unwrap();
+    let engine = Engine::new(ucx, &settings, Mode::Messages).unwrap();
     let began = Instant::now();
     let half_open: Vec<_> = (0..MOST)
         .map(|_| {
@@ -511,7 +513,7 @@ fn credits_that_are_owed_are_paid() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Messages), ring(SLOTS, 1 << 23)).unwrap();
+    let mut listener = listen(&any(Mode::Messages), ring(SLOTS, 1 << 23)).unwrap();
     let peer = Peer::new(&address(&*listener));
     peer.hello();
     let mut link = wait_for("the handshake", || {
@@ -536,7 +538,7 @@ fn credits_that_are_owed_are_paid() {
             .unwrap()
             .stage
         {
-            assert_eq!(out.send(body.len()), n);
+            assert_eq!(out.send(units(body.len())), n);
         }
         peer.send(frame(n, body.len()), &body);
     }

@@ -6,12 +6,13 @@ use super::unauthenticated::{Peer, frame, throws_out_by};
 use super::*;
 use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
-use crate::transport::ucx::header::{Credits, Head, Notice};
+use crate::transport::ucx::header::{Head, Notice, pack};
 use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
+use crate::transport::window::Credits;
 
 fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
-    throws_out_by(Way::Puts, what, greets, say);
+    throws_out_by(Mode::Puts, what, greets, say);
 }
 
 impl Peer {
@@ -78,18 +79,15 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Puts), small()).unwrap();
+    let mut listener = listen(&any(Mode::Puts), small()).unwrap();
     let peer = Peer::new(&address(&*listener));
     peer.hello();
     let mut link = wait_for("the handshake", || {
         peer.look(|_| ());
         listener.accept()
     });
-    let credits = Credits {
-        frames: 100,
-        units: 7,
-    };
-    let word = credits.pack().to_le_bytes();
+    let credits = Credits { frames: 100, data: 7 };
+    let word = pack(credits).to_le_bytes();
     peer.engine.lock().put_anything(peer.id, &word, CREDITS);
     // The sender polls for credits only when those that it knows are used up.
     let gone = wait_for("the end", || {
@@ -112,7 +110,7 @@ fn who_always_sleeps_is_not_rung_without_limit() {
     if !has_ucx() {
         return;
     }
-    let mut listener = listen(&any(Way::Puts), small()).unwrap();
+    let mut listener = listen(&any(Mode::Puts), small()).unwrap();
     let source = Peer::new(&address(&*listener));
     source.hello();
     let mut link = wait_for("the handshake", || {
@@ -152,12 +150,12 @@ fn who_comes_by_the_other_way_is_told_so() {
     if !has_ucx() {
         return;
     }
-    for (ours, theirs) in [(Way::Messages, Way::Puts), (Way::Puts, Way::Messages)] {
+    for (ours, theirs) in [(Mode::Messages, Mode::Puts), (Mode::Puts, Mode::Messages)] {
         let mut listener = listen(&any(ours), small()).unwrap();
         let at = host_port(&address(&*listener)).clone();
         let to = match theirs {
-            Way::Messages => Address::Ucx(at),
-            Way::Puts => Address::UcxPut(at),
+            Mode::Messages => Address::Ucx(at),
+            Mode::Puts => Address::UcxPut(at),
         };
         let source = std::thread::spawn(move || connect(&to, soon()).unwrap_err());
         wait_for("the refusal", || {
