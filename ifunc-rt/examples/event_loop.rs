@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
-use ifunc_rt::{Driver, Registered, Source};
+use ifunc_rt::{Driver, Handle, Source};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 mod ifuncs {
@@ -37,10 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Keeps a hundred calls outstanding; returns the highest answer.
-pub(crate) fn sum_of_a_hundred(
-    source: &Source,
-    add: &Registered<ifuncs::add>,
-) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn sum_of_a_hundred(source: &Source, add: &Handle<ifuncs::add>) -> Result<u64, Box<dyn Error>> {
     let driver = source.driver()?;
     let calls = (0..100).map(|_| {
         let future = async { add.call_async(&1).await };

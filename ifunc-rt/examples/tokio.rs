@@ -11,7 +11,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use ifunc_rt::{Driver, Registered, Source};
+use ifunc_rt::{Driver, Handle, Source};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Keeps a hundred calls outstanding; returns the counter when all of them have ended.
 pub(crate) async fn sum_of_a_hundred(
     source: &Source,
-    add: &Registered<ifuncs::add>,
+    add: &Handle<ifuncs::add>,
 ) -> Result<u64, Box<dyn Error>> {
     let calls: Vec<_> = (0..100)
         .map(|_| {
@@ -66,7 +66,7 @@ pub(crate) async fn sum_of_a_hundred(
 /// The same, with the receiving in a task of this runtime.
 pub(crate) async fn sum_without_a_thread(
     source: &Source,
-    add: &Registered<ifuncs::add>,
+    add: &Handle<ifuncs::add>,
 ) -> Result<u64, Box<dyn Error>> {
     let receiver = tokio::spawn(receive(source.driver()?));
     let sum = sum_of_a_hundred(source, add).await;

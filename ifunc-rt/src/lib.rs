@@ -71,8 +71,8 @@ pub use serve::doorbell::StopHandle;
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
-    Aggregation, Call, Driver, EmbeddedImage, Error, LibraryError, Loaded, LoadedMessage, Message, Progress,
-    Registered, Source, SourceError, SourceOptions, StatsError,
+    Aggregation, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Handle, LibraryError, Message,
+    Progress, Source, SourceError, SourceOptions, StatsError,
 };
 pub use target::{ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError};
 pub use transport::address::{Address, AddressError, HostPort};

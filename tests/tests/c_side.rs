@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use common::{Process, connect, static_target, unique_shm, unique_within};
 use ifunc_abi::image::Image;
 use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, build_c};
-use ifunc_rt::{Error, Failure, Loaded, NamedSet, Rejection, Source, StopHandle, Target, TargetBuilder};
+use ifunc_rt::{
+    ByName, Error, Failure, Handle, NamedSet, Rejection, Source, StopHandle, Target, TargetBuilder,
+};
 use ifunc_tests::State;
 
 fn fixture(name: &str) -> PathBuf {
@@ -42,7 +44,7 @@ impl Built {
         path
     }
 
-    fn load(&self, source: &Source, name: &str) -> Loaded {
+    fn load(&self, source: &Source, name: &str) -> Handle<ByName> {
         // SAFETY: built from the fixtures of these tests.
         unsafe { source.load_path(self.path(name)) }.unwrap()
     }
@@ -91,14 +93,14 @@ fn accepting() -> TargetBuilder {
 }
 
 /// Calls, and reads the answer as numbers.
-fn numbers(ifunc: &Loaded, args: &[u8]) -> Vec<u64> {
+fn numbers(ifunc: &Handle<ByName>, args: &[u8]) -> Vec<u64> {
     let answer = ifunc.call(args).unwrap().wait().unwrap();
     let (numbers, rest) = answer.as_chunks::<8>();
     assert!(rest.is_empty());
     numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
 }
 
-fn rejection(ifunc: &Loaded, args: &[u8]) -> (Rejection, String) {
+fn rejection(ifunc: &Handle<ByName>, args: &[u8]) -> (Rejection, String) {
     match ifunc.call(args).unwrap().wait() {
         Err(Error::Rejected { why, detail, .. }) => (why, detail),
         other => panic!("{other:?}"),

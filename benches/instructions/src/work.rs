@@ -7,7 +7,7 @@ use std::time::Duration;
 use ifunc::payload::Ifunc;
 use ifunc_abi::image::{ARCH_X86_64, ImageError, ImageParts};
 use ifunc_abi::text::Text;
-use ifunc_rt::{Registered, Source, Target};
+use ifunc_rt::{Handle, Source, Target};
 
 use crate::clock;
 
@@ -105,7 +105,7 @@ struct Both {
     /// The target's data, which ifuncs increment.
     count: u64,
     sent: u64,
-    burn: Registered<burn>,
+    burn: Handle<burn>,
 }
 
 impl Both {

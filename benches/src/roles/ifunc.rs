@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::{Fresh, Tally, increment, sum, sum_fresh, sum_word, words};
-use ifunc_rt::{Driver, Registered, Source, Target};
+use ifunc_rt::{Driver, Handle, Source, Target};
 use ucx::{Endpoint, Features};
 
 use super::exchange::{self, Node, Timeout};
@@ -54,11 +54,11 @@ struct Other {
     source: Source,
     /// Over networks, a target fetches large payloads with the source's help.
     driver: Option<Driver>,
-    fresh: Registered<sum_fresh>,
-    written: Registered<sum>,
-    increment: Registered<increment>,
+    fresh: Handle<sum_fresh>,
+    written: Handle<sum>,
+    increment: Handle<increment>,
     /// For payloads of eight bytes with code: a small ifunc.
-    word: Option<Registered<sum_word>>,
+    word: Option<Handle<sum_word>>,
 }
 
 impl Ifuncs {
@@ -245,7 +245,7 @@ impl Node for Ifuncs {
 }
 
 /// An ifunc in an image of `code` bytes (or its own size, if larger), which travels with every message.
-fn carrying<F: ifunc::payload::Ifunc>(source: &Source, code: usize) -> Result<Registered<F>> {
+fn carrying<F: ifunc::payload::Ifunc>(source: &Source, code: usize) -> Result<Handle<F>> {
     let known = source.register::<F>()?;
     let image = Images::of(known.image(), 0)?.next(code.max(known.image().len() + 8))?;
     Ok(source.register_bytes::<F>(&image)?.carrying_code())

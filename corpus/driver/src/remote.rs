@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ifunc_rt::{Error, Loaded, Source, SourceOptions};
+use ifunc_rt::{ByName, Error, Handle, Source, SourceOptions};
 
 use crate::Failure;
 use crate::host::Library;
@@ -29,7 +29,7 @@ pub(crate) struct Remote {
 struct Link {
     child: Child,
     source: Source,
-    world: Option<Loaded>,
+    world: Option<Handle<ByName>>,
 }
 
 impl Drop for Link {
@@ -45,7 +45,7 @@ pub(crate) struct Sent {
     /// Number of the target.
     number: u32,
     path: PathBuf,
-    loaded: Loaded,
+    loaded: Handle<ByName>,
 }
 
 impl Remote {

@@ -18,7 +18,7 @@ const STACK: usize = 512 << 10;
 
 /// Starts the thread. The state says already that it runs.
 pub(super) fn start<C: Driven>(shared: &Arc<Shared<C>>) -> io::Result<()> {
-    if let Some(why) = shared.lock().config.no_thread {
+    if let Some(why) = shared.config.no_thread {
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let shared = Arc::clone(shared);

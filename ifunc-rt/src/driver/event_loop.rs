@@ -90,7 +90,7 @@ impl<C: Driven> EventLoop<C> {
         self.watch(&state);
         let has_received = state.received() != before;
         if state.needs_link() {
-            let window = state.config.reconnect;
+            let window = self.shared.config.reconnect;
             let since = *state.reconnecting_since.get_or_insert_with(Instant::now);
             drop(state);
             self.shared.try_reconnect();

@@ -122,7 +122,7 @@ impl Task {
         });
         let now = Instant::now();
         let waited = now - *self.first.get_or_insert(now);
-        let timeout = self.timeout.unwrap_or_else(|| state.config.timeout);
+        let timeout = self.timeout.unwrap_or(shared.config.timeout);
         let ended = match state.gone_since(parked.given_up) {
             Some(why) => Some(Ended::Gone(why)),
             None => (waited >= timeout).then_some(Ended::TimedOut(waited)),

@@ -14,30 +14,36 @@ use super::wake::{WakeGuard, Wakes};
 
 /// What the users of one connection share.
 #[derive(Debug)]
-pub(crate) struct Shared<C: Driven>(BiasedMutex<State<C>>);
+pub(crate) struct Shared<C: Driven> {
+    state: BiasedMutex<State<C>>,
+    pub(crate) config: Config,
+}
 
 /// The lock of a connection, held.
 pub(crate) type Locked<'a, C> = WakeGuard<BiasedGuard<'a, State<C>>>;
 
 impl<C: Driven> Shared<C> {
     pub(crate) fn new(connection: C, config: Config) -> Self {
-        Self(BiasedMutex::new(State::new(connection, config)))
+        Self {
+            state: BiasedMutex::new(State::new(connection, config.always)),
+            config,
+        }
     }
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> Locked<'_, C> {
-        WakeGuard::new(self.0.lock())
+        WakeGuard::new(self.state.lock())
     }
 
     /// Uses the connection if the lock is biased towards this thread and free, for something that wakes no waiter.
     #[inline(always)]
     pub(crate) fn try_with<R>(&self, use_it: impl FnOnce(&mut C) -> R) -> Option<R> {
-        self.0.try_with(|state| use_it(&mut state.connection))
+        self.state.try_with(|state| use_it(&mut state.connection))
     }
 
     /// For a thread that comes seldom, and leaves the lock's bias to the one that has it.
     pub(super) fn lock_unbiased(&self) -> Locked<'_, C> {
-        WakeGuard::new(self.0.lock_unbiased())
+        WakeGuard::new(self.state.lock_unbiased())
     }
 }
 
@@ -56,7 +62,8 @@ pub(crate) enum Want {
 #[derive(Debug)]
 pub(crate) struct State<C: Driven> {
     pub(crate) connection: C,
-    pub(crate) config: Config,
+    /// A thread polls all the time, not only while futures wait.
+    always: bool,
     pub(super) leader: Leader,
     pub(super) credit: CreditQueue,
     /// Parked futures.
@@ -105,10 +112,10 @@ impl<C: Driven> Wakes for State<C> {
 }
 
 impl<C: Driven> State<C> {
-    fn new(connection: C, config: Config) -> Self {
+    fn new(connection: C, always: bool) -> Self {
         Self {
             connection,
-            config,
+            always,
             leader: Leader::default(),
             credit: CreditQueue::default(),
             futures: WaitQueue::default(),
@@ -276,7 +283,7 @@ impl<C: Driven> State<C> {
     /// Whether a thread or an event loop must poll for those that do not.
     pub(super) fn needs_polls(&self) -> bool {
         !self.futures.is_empty()
-            || (self.config.always || self.connection.is_sending()) && self.connection.is_connected()
+            || (self.always || self.connection.is_sending()) && self.connection.is_connected()
     }
 
     /// Whether the thread that polls for futures has nothing to do.

@@ -109,7 +109,7 @@ impl<C: Driven> Shared<C> {
     /// Sees to it that an open batch is sent in time: after `delay`.
     pub(crate) fn start_timer(self: &Arc<Self>, delay: Duration) {
         let mut state = self.lock();
-        if state.timer.is_some() || delay == Duration::MAX || state.config.no_thread.is_some() {
+        if state.timer.is_some() || delay == Duration::MAX || self.config.no_thread.is_some() {
             return;
         }
         let parker = Parker::new();

@@ -65,17 +65,13 @@ impl<C: Driven> Shared<C> {
 
     /// One short attempt to replace a lost link, for callers that do not wait.
     pub(crate) fn try_reconnect(&self) {
-        let window = {
-            let state = self.lock();
-            if state.connection.is_connected() {
-                return;
-            }
-            state.config.reconnect
-        };
+        if self.lock().connection.is_connected() {
+            return;
+        }
         let until = Instant::now() + MOMENT;
         // Otherwise those that wait for the link give it up, when its window ends.
         if let Err(why) = C::reconnect(self, until, until)
-            && window.is_zero()
+            && self.config.reconnect.is_zero()
         {
             self.lock().give_up(why);
         }
@@ -139,7 +135,7 @@ impl<'a, C: Driven> Wait<'a, C> {
                 Next::Park if self.is_idle(&state) => return self.ended(&mut state, Err(Ended::Idle)),
                 Next::Park if self.lead == Lead::None => state = self.follow(state, due),
                 Next::Park if !state.connection.is_connected() => {
-                    let window = *window.get_or_insert_with(|| after(state.config.reconnect));
+                    let window = *window.get_or_insert_with(|| after(self.shared.config.reconnect));
                     state = self.reconnect(state, window.min(self.until(due)), window);
                 }
                 Next::Park => {

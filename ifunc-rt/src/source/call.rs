@@ -9,11 +9,10 @@ use ifunc::payload::DecodeError;
 use ifunc_abi::status::Status;
 use ifunc_proto::completion::Completion;
 
-use super::completion::explain;
+use super::completion::{explain, explain_wait};
 use super::connection::Connection;
 use super::error::Error;
-use super::handle::Handle;
-use super::shared;
+use super::sender::Sender;
 use crate::driver::backoff::after;
 use crate::driver::future::Task;
 use crate::driver::state::Want;
@@ -37,7 +36,7 @@ use crate::driver::state::Want;
 /// ```
 #[must_use = "to ignore the answer, use `send`"]
 pub struct Call<A> {
-    handle: Handle,
+    sender: Sender,
     /// 0 after the completion was taken.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
@@ -46,9 +45,9 @@ pub struct Call<A> {
 }
 
 impl<A> Call<A> {
-    pub(super) fn new(handle: Handle, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
+    pub(super) fn new(sender: Sender, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
         Self {
-            handle,
+            sender,
             token,
             decode,
             task: None,
@@ -58,11 +57,11 @@ impl<A> Call<A> {
     /// The same call with its own deadline: [`wait`](Self::wait) and `.await` wait at most `timeout`, from when they
     /// begin.
     ///
-    /// The default is the timeout of [`Registered::with_timeout`](super::Registered::with_timeout), or else of
+    /// The default is the timeout of [`Handle::with_timeout`](super::Handle::with_timeout), or else of
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.leave();
-        self.handle.set_timeout(timeout);
+        self.sender.timeout = Some(timeout);
         self
     }
 
@@ -86,29 +85,48 @@ impl<A> Call<A> {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Result<A, Error> {
-        assert!(self.token != 0, "the result of this call was taken already");
         self.leave();
         // The clock is read only if the call has to wait.
-        let first = self.handle.try_take(self.token);
-        let completion = match first {
-            Some(result) => {
-                self.token = 0;
-                result?
-            }
-            None => self.wait_longer(timeout)?,
+        let result = match self.try_take() {
+            Some(result) => result,
+            None => self.wait_longer(timeout),
         };
-        self.finish(completion)
+        self.ended(result)
     }
 
     #[inline(never)]
     fn wait_longer(&mut self, timeout: Option<Duration>) -> Result<Completion, Error> {
-        let deadline = timeout.map_or_else(|| self.handle.deadline(), after);
-        let shared = self.handle.source().shared();
-        let result = shared.complete(self.token, deadline, self.handle.name());
-        if !matches!(result, Err(Error::Timeout { .. })) {
-            self.token = 0;
+        let deadline = timeout.map_or_else(|| self.sender.deadline(), after);
+        let shared = self.sender.shared();
+        shared.complete(self.token, deadline, self.sender.name())
+    }
+
+    /// The completion, if it has arrived.
+    #[inline]
+    fn try_take(&self) -> Option<Result<Completion, Error>> {
+        assert!(self.token != 0, "the result of this call was taken already");
+        let connection = &mut self.sender.shared().lock().connection;
+        connection.try_take(self.token, self.sender.name())
+    }
+
+    /// The result of a wait. After an error of the wait itself the call still has its token.
+    #[inline]
+    fn ended(&mut self, result: Result<Completion, Error>) -> Result<A, Error> {
+        let completion = match result {
+            Err(error @ (Error::Timeout { .. } | Error::NoThread { .. })) => return Err(error),
+            result => {
+                self.token = 0;
+                result?
+            }
+        };
+        let library = &self.sender.binding.library;
+        if completion.status != Status::Executed {
+            return Err(explain(library, &completion));
         }
-        result
+        (self.decode)(completion.bytes()).map_err(|error| Error::Answer {
+            ifunc: library.name.clone(),
+            error,
+        })
     }
 
     /// Waits for the answer and returns its bytes undecoded: for an ifunc that returns nothing and passes bytes to
@@ -121,19 +139,10 @@ impl<A> Call<A> {
     }
 
     /// The same call with an undecoded answer.
-    pub(crate) fn undecoded(self) -> Call<Vec<u8>> {
-        // The same call with another decoder; the token moves over. It no longer waits as a future.
-        let mut this = std::mem::ManuallyDrop::new(self);
-        this.leave();
-        let token = std::mem::take(&mut this.token);
-        // SAFETY: `this` is never used again and never dropped, so the handle is moved out once.
-        let handle = unsafe { std::ptr::read(&raw const this.handle) };
-        Call {
-            handle,
-            token,
-            decode: |bytes| Ok(bytes.to_vec()),
-            task: None,
-        }
+    pub(crate) fn undecoded(mut self) -> Call<Vec<u8>> {
+        self.leave();
+        let token = std::mem::take(&mut self.token);
+        Call::new(self.sender.clone(), token, |bytes| Ok(bytes.to_vec()))
     }
 
     /// The result, if it has arrived. Does not wait for it. If the link was lost and the call may be sent again, it
@@ -142,38 +151,22 @@ impl<A> Call<A> {
     /// # Panics
     /// If the result was already taken.
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
-        assert!(self.token != 0, "the result of this call was taken already");
-        let source = self.handle.source();
-        let mut result = self.handle.try_take(self.token);
-        if result.is_none() {
-            source.shared().try_reconnect();
-            result = self.handle.try_take(self.token);
-        }
-        let result = result?;
+        let first = self.try_take();
+        let result = first.or_else(|| {
+            self.sender.shared().try_reconnect();
+            self.try_take()
+        })?;
         self.leave();
-        self.token = 0;
-        Some(result.and_then(|completion| self.finish(completion)))
+        Some(self.ended(result))
     }
 
-    fn finish(&self, completion: Completion) -> Result<A, Error> {
-        if completion.status != Status::Executed {
-            return Err(explain(self.handle.library(), &completion));
-        }
-        (self.decode)(completion.bytes()).map_err(|error| Error::Answer {
-            ifunc: self.handle.name().to_owned(),
-            error,
-        })
-    }
-}
-
-impl<A> Call<A> {
     /// Stops waiting as a future.
     #[inline]
     fn leave(&mut self) {
         if let Some(mut task) = self.task.take()
             && task.is_parked()
         {
-            task.leave(&mut self.handle.source().lock());
+            task.leave(&mut self.sender.shared().lock());
         }
     }
 }
@@ -192,38 +185,31 @@ impl<A> Future for Call<A> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let token = this.token;
+        if this.task.is_none()
+            && let Some(result) = this.try_take()
+        {
+            return Poll::Ready(this.ended(result));
+        }
+        let (token, what) = (this.token, this.sender.name());
         assert!(token != 0, "the result of this call was taken already");
-        if this.task.is_none() {
-            let first = this.handle.try_take(token);
-            if let Some(result) = first {
-                this.token = 0;
-                return Poll::Ready(result.and_then(|completion| this.finish(completion)));
-            }
-        }
-        let (shared, what) = (this.handle.source().shared(), this.handle.name());
-        let task = this
-            .task
-            .get_or_insert_with(|| Box::new(Task::new(this.handle.timeout())));
+        let new = || Box::new(Task::new(this.sender.timeout));
+        let task = this.task.get_or_insert_with(new);
         let take = &mut |connection: &mut Connection| connection.try_take(token, what).transpose();
-        let result = ready!(task.poll(shared, context, Want::Completion(token), take));
-        let result = result.map_err(|ended| shared::explain(ended, what));
-        match &result {
-            Err(Error::Timeout { .. } | Error::NoThread { .. }) => task.restart(),
-            _ => this.token = 0,
-        }
-        Poll::Ready(result.and_then(|completion| this.finish(completion)))
+        let result = ready!(task.poll(this.sender.shared(), context, Want::Completion(token), take));
+        task.restart();
+        let result = result.map_err(|ended| explain_wait(ended, what));
+        Poll::Ready(this.ended(result))
     }
 }
 
 impl<A> Drop for Call<A> {
     fn drop(&mut self) {
         if self.token != 0 {
-            let mut state = self.handle.source().lock();
+            let mut state = self.sender.shared().lock();
             if let Some(task) = &mut self.task {
                 task.leave(&mut state);
             }
-            state.connection.abandon(self.token);
+            state.connection.protocol.abandon(self.token);
         }
     }
 }
@@ -231,7 +217,7 @@ impl<A> Drop for Call<A> {
 impl<A> fmt::Debug for Call<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
-            .field("ifunc", &self.handle.name())
+            .field("ifunc", &self.sender.name())
             .field("token", &self.token)
             .finish()
     }

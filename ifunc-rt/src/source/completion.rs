@@ -1,11 +1,15 @@
 //! Converts the target's reports to errors.
 
+use std::sync::Arc;
+
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
+use ifunc_proto::caller::{Report, SubmitError};
 use ifunc_proto::completion::{Completion, Lost};
 
 use super::error::Error;
 use super::library::Library;
+use crate::driver::wait::Ended;
 
 /// The error of a completion that is not `Executed`.
 pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
@@ -90,6 +94,41 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
             len,
             limit,
         },
+    }
+}
+
+/// The error of an invocation of `name` that cannot be sent.
+#[cold]
+pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Error>) -> Error {
+    match error {
+        SubmitError::Encode(error) => error,
+        SubmitError::Lost(lost) => explain_lost(name, lost),
+        SubmitError::Earlier(report) => Error::Earlier(Box::new(explain_report(*report))),
+        // The protocol handles a link that fails: the submission is blocked.
+        SubmitError::Link(error) => Error::PeerGone {
+            what: name.to_owned(),
+            why: error.to_string(),
+        },
+    }
+}
+
+/// The error of an invocation that wanted no completion. For a panic this may read the ifunc's library, the first time.
+pub(super) fn explain_report(report: Report<Arc<Library>>) -> Error {
+    match report.outcome {
+        Ok(completion) => explain(&report.image, &completion),
+        Err(lost) => explain_lost(&report.image.name, *lost),
+    }
+}
+
+/// The error of a wait for `what`.
+pub(super) fn explain_wait(ended: Ended<Error>, what: &str) -> Error {
+    let what = what.into();
+    match ended {
+        Ended::Failed(error) => error,
+        Ended::TimedOut(waited) => Error::Timeout { what, waited },
+        Ended::Gone(why) => Error::PeerGone { what, why },
+        Ended::NoThread(error) => Error::NoThread { what, error },
+        Ended::Idle => unreachable!("only a wait for progress is idle"),
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Driver {
 impl Driver {
     pub(super) fn new(source: &Source) -> io::Result<Self> {
         Ok(Self {
-            event_loop: EventLoop::new(source.shared())?,
+            event_loop: EventLoop::new(&source.shared)?,
             _source: source.clone(),
         })
     }

@@ -7,7 +7,7 @@ use ifunc::payload::Ifunc;
 
 use super::Source;
 use super::error::LibraryError;
-use super::handle::{Handle, Registered};
+use super::handle::Handle;
 use super::library::Library;
 
 /// The image of an ifunc in the program's own read-only data. [`include_image!`](crate::include_image) makes it, and
@@ -50,10 +50,8 @@ impl Source {
     /// # Errors
     /// The image was built with other types than this program: the build script enabled other features of the ifunc's
     /// package than the manifest.
-    pub fn register_image<F: Ifunc>(&self, image: EmbeddedImage<F>) -> Result<Registered<F>, LibraryError> {
-        let library = Library::embedded(image.image, image.about, F::NAME)?;
-        library.check_types::<F>()?;
-        Ok(Registered::new(Handle::new(self.clone(), library, F::ALIGN)))
+    pub fn register_image<F: Ifunc>(&self, image: EmbeddedImage<F>) -> Result<Handle<F>, LibraryError> {
+        self.typed(Library::embedded(image.image, image.about, F::NAME)?)
     }
 }
 

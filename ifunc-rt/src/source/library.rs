@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::about::About;
@@ -18,14 +18,16 @@ use ifunc_exec::debug::{self, DebugObject, Functions};
 
 /// An image and the metadata of its library.
 #[derive(Debug)]
-pub(super) struct Library {
+pub struct Library {
     path: PathBuf,
     pub(super) name: String,
     pub(super) id: ImageId,
     pub(super) image: Vec<u8>,
     about: Vec<u8>,
     flags: ImageFlags,
-    payload_align: usize,
+    pub(super) payload_align: usize,
+    /// The functions of the library, if it was opened.
+    pub(super) entries: Option<Entries>,
     /// Symbols of the image, after the first request; `None` if they are unknown.
     functions: OnceLock<Option<Functions>>,
 }
@@ -46,12 +48,12 @@ impl ifunc_proto::caller::Image for Library {
 }
 
 impl Library {
-    pub(super) fn read(path: &Path, name: Option<&str>) -> Result<Arc<Self>, LibraryError> {
-        Self::parse(&read(path)?, name, path)
+    pub(super) fn read(path: &Path, name: Option<&str>) -> Result<Self, LibraryError> {
+        Self::parse(&read_file(path)?, name, path)
     }
 
     /// Parses a library or an image. Without a name the library must hold exactly one image.
-    pub(super) fn parse(bytes: &[u8], name: Option<&str>, path: &Path) -> Result<Arc<Self>, LibraryError> {
+    pub(super) fn parse(bytes: &[u8], name: Option<&str>, path: &Path) -> Result<Self, LibraryError> {
         let not = |why: String| LibraryError::NotALibrary {
             path: path.to_owned(),
             why,
@@ -91,7 +93,7 @@ impl Library {
                 parsed.name()
             )));
         }
-        Ok(Arc::new(Self {
+        Ok(Self {
             path: path.to_owned(),
             name: parsed.name().to_owned(),
             id: *blake3::hash(&image).as_bytes(),
@@ -99,22 +101,33 @@ impl Library {
             payload_align: parsed.payload_align(),
             about,
             image,
+            entries: None,
             functions: OnceLock::new(),
-        }))
+        })
     }
 
     /// Combines an image with the metadata of its library.
-    pub(super) fn embedded(image: &[u8], about: &[u8], name: &str) -> Result<Arc<Self>, LibraryError> {
+    pub(super) fn embedded(image: &[u8], about: &[u8], name: &str) -> Result<Self, LibraryError> {
         let path = PathBuf::from(format!("{name}, embedded in this program"));
-        let mut library = Self::parse(image, Some(name), &path)?;
-        if let Some(library) = Arc::get_mut(&mut library) {
-            library.about = about.to_vec();
-        }
-        Ok(library)
+        Ok(Self {
+            about: about.to_vec(),
+            ..Self::parse(image, Some(name), &path)?
+        })
     }
 
-    pub(super) fn payload_align(&self) -> usize {
-        self.payload_align
+    /// Reads a library and opens it.
+    ///
+    /// # Safety
+    /// As for [`Entries::open`].
+    pub(super) unsafe fn open(path: &Path, name: Option<&str>) -> Result<Self, LibraryError> {
+        let bytes = read_file(path)?;
+        let library = Self::parse(&bytes, name, path)?;
+        // SAFETY: the caller's promise.
+        let entries = unsafe { Entries::open(&bytes, &library)? };
+        Ok(Self {
+            entries: Some(entries),
+            ..library
+        })
     }
 
     pub(super) fn about(&self) -> About<'_> {
@@ -162,7 +175,7 @@ impl Library {
 }
 
 /// The bytes of a file.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, LibraryError> {
+fn read_file(path: &Path) -> Result<Vec<u8>, LibraryError> {
     std::fs::read(path).map_err(|error| LibraryError::Read {
         path: path.to_owned(),
         error,
@@ -213,7 +226,7 @@ impl Entries {
     ///
     /// # Safety
     /// The bytes must be those of an ifunc library whose author is trusted with this process.
-    pub(super) unsafe fn open(bytes: &[u8], library: &Library) -> Result<Self, LibraryError> {
+    unsafe fn open(bytes: &[u8], library: &Library) -> Result<Self, LibraryError> {
         let path = &library.path;
         let open = |why: String| LibraryError::Open {
             path: path.to_owned(),

@@ -5,15 +5,16 @@ mod completion;
 mod connection;
 mod driver;
 mod embed;
+mod encoding;
 mod error;
 mod handle;
 mod library;
 mod message;
 mod options;
 pub(crate) mod search;
+mod sender;
 mod shared;
 mod stats;
-mod submit;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,15 +25,16 @@ use ifunc::payload::Ifunc;
 pub use call::Call;
 pub use driver::Driver;
 pub use embed::{EmbeddedImage, include};
+pub use encoding::{ByName, Encoding};
 pub use error::{Error, LibraryError};
-pub use handle::{Loaded, Registered};
-pub use message::{LoadedMessage, Message};
+pub use handle::Handle;
+pub use message::Message;
 pub use options::{Aggregation, Progress, SourceOptions};
 pub use stats::StatsError;
 
-use connection::{Connection, explain_report};
-use handle::Handle;
-use library::{Entries, Library};
+use completion::explain_report;
+use connection::Connection;
+use library::Library;
 use shared::SharedConnection;
 
 use crate::driver::backoff::after;
@@ -60,7 +62,7 @@ use crate::ucx::{Worker, ucp_ep_h};
 /// When the target closes the connection or dies, the next call or send reconnects and sends the code again.
 ///
 /// **Progress.** A thread that calls or waits makes progress. Between calls the source makes none, except for futures
-/// that wait, for [batches](Registered::aggregated) that are due, and with a [`SourceOptions::progress`] that asks
+/// that wait, for [batches](Handle::aggregated) that are due, and with a [`SourceOptions::progress`] that asks
 /// for a thread: see [`Progress`].
 ///
 /// **Threads.** Any number of threads use a source and its handles at once. What one thread sends arrives in the
@@ -155,7 +157,7 @@ impl Source {
     ///
     /// # Errors
     /// There is no such library; it is no ifunc library; it was built with other types than this program.
-    pub fn register<F: Ifunc>(&self) -> Result<Registered<F>, LibraryError> {
+    pub fn register<F: Ifunc>(&self) -> Result<Handle<F>, LibraryError> {
         let path = search::find(F::NAME)?;
         self.register_path::<F>(path)
     }
@@ -164,10 +166,8 @@ impl Source {
     ///
     /// # Errors
     /// As [`register`](Self::register).
-    pub fn register_path<F: Ifunc>(&self, path: impl AsRef<Path>) -> Result<Registered<F>, LibraryError> {
-        let library = Library::read(path.as_ref(), Some(F::NAME))?;
-        library.check_types::<F>()?;
-        Ok(Registered::new(Handle::new(self.clone(), library, F::ALIGN)))
+    pub fn register_path<F: Ifunc>(&self, path: impl AsRef<Path>) -> Result<Handle<F>, LibraryError> {
+        self.typed(Library::read(path.as_ref(), Some(F::NAME))?)
     }
 
     /// As [`register`](Self::register), from the bytes of an image or of a library that holds it: for a program that
@@ -175,10 +175,13 @@ impl Source {
     ///
     /// # Errors
     /// As [`register`](Self::register).
-    pub fn register_bytes<F: Ifunc>(&self, bytes: &[u8]) -> Result<Registered<F>, LibraryError> {
-        let library = Library::parse(bytes, Some(F::NAME), Path::new(F::NAME))?;
+    pub fn register_bytes<F: Ifunc>(&self, bytes: &[u8]) -> Result<Handle<F>, LibraryError> {
+        self.typed(Library::parse(bytes, Some(F::NAME), Path::new(F::NAME))?)
+    }
+
+    fn typed<F: Ifunc>(&self, library: Library) -> Result<Handle<F>, LibraryError> {
         library.check_types::<F>()?;
-        Ok(Registered::new(Handle::new(self.clone(), library, F::ALIGN)))
+        Ok(Handle::new(self, library))
     }
 
     /// The handle of an ifunc by name, written in Rust or C. The source searches for the library as
@@ -186,14 +189,15 @@ impl Source {
     ///
     /// # Safety
     /// Opening a library runs its constructors, and sending runs its `payload_init` on the arguments of
-    /// [`Loaded::call`]. The file must be an ifunc library whose author is trusted with this process.
+    /// [`Handle::call`]. The file must be an ifunc library whose author is trusted with this process.
     ///
     /// # Errors
     /// There is no such library, or it is no ifunc library.
-    pub unsafe fn load(&self, name: &str) -> Result<Loaded, LibraryError> {
+    pub unsafe fn load(&self, name: &str) -> Result<Handle<ByName>, LibraryError> {
         let path = search::find(name)?;
         // SAFETY: the caller's promise.
-        unsafe { self.open(&path, Some(name)) }
+        let library = unsafe { Library::open(&path, Some(name))? };
+        Ok(Handle::new(self, library))
     }
 
     /// As [`load`](Self::load), from this file.
@@ -203,32 +207,20 @@ impl Source {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub unsafe fn load_path(&self, path: impl AsRef<Path>) -> Result<Loaded, LibraryError> {
+    pub unsafe fn load_path(&self, path: impl AsRef<Path>) -> Result<Handle<ByName>, LibraryError> {
         // SAFETY: the caller's promise.
-        unsafe { self.open(path.as_ref(), None) }
+        let library = unsafe { Library::open(path.as_ref(), None)? };
+        Ok(Handle::new(self, library))
     }
 
     /// A handle from the bytes of an image or of a library that holds it. The source opens nothing, so there is no
-    /// `payload_init`: the argument of [`Loaded::call`] is the payload.
+    /// `payload_init`: the argument of [`Handle::call`] is the payload.
     ///
     /// # Errors
     /// Bytes that are no image.
-    pub fn load_bytes(&self, bytes: &[u8]) -> Result<Loaded, LibraryError> {
+    pub fn load_bytes(&self, bytes: &[u8]) -> Result<Handle<ByName>, LibraryError> {
         let library = Library::parse(bytes, None, Path::new("(bytes)"))?;
-        let align = library.payload_align();
-        Ok(Loaded::new(Handle::new(self.clone(), library, align), None))
-    }
-
-    unsafe fn open(&self, path: &Path, name: Option<&str>) -> Result<Loaded, LibraryError> {
-        let bytes = library::read(path)?;
-        let library = Library::parse(&bytes, name, path)?;
-        // SAFETY: the caller's promise.
-        let entries = unsafe { Entries::open(&bytes, &library)? };
-        let align = library.payload_align();
-        Ok(Loaded::new(
-            Handle::new(self.clone(), library, align),
-            Some(entries),
-        ))
+        Ok(Handle::new(self, library))
     }
 
     /// Waits until the target has consumed everything that was sent before.
@@ -249,15 +241,7 @@ impl Source {
     }
 
     fn flush_until(&self, deadline: Instant) -> Result<(), Error> {
-        let shared = &self.shared;
-        let token = shared.retry(deadline, FLUSH, Want::Credit, |connection| {
-            Ok(connection.try_flush())
-        })?;
-        let waited = shared.complete(token, deadline, FLUSH);
-        if matches!(waited, Err(Error::Timeout { .. })) {
-            self.lock().connection.abandon(token);
-        }
-        waited?;
+        self.shared.request(deadline, FLUSH, Connection::try_flush)?;
         self.say_reports()
     }
 
@@ -266,11 +250,11 @@ impl Source {
     /// # Errors
     /// As [`flush`](Self::flush), and [`Error::NoThread`].
     pub async fn flush_async(&self) -> Result<(), Error> {
-        submit::flush(self).await?;
+        self.shared.request_async(FLUSH, Connection::try_flush).await?;
         self.say_reports()
     }
 
-    /// Sends the open batch, into which [aggregated](Registered::aggregated) handles put their invocations. Waits up
+    /// Sends the open batch, into which [aggregated](Handle::aggregated) handles put their invocations. Waits up
     /// to [`SourceOptions::timeout`] for credit, and does not wait for the target to run them.
     ///
     /// # Errors
@@ -312,7 +296,7 @@ impl Source {
         {
             let state = self.lock();
             let [futures, credit, threads] = state.waiters();
-            [state.connection.taken(), futures, credit, threads]
+            [state.connection.protocol.calls_in_use(), futures, credit, threads]
         }
     }
 
@@ -329,7 +313,7 @@ impl Source {
     }
 
     fn say_reports(&self) -> Result<(), Error> {
-        let mut reports = self.lock().connection.take_reports();
+        let mut reports = self.lock().connection.protocol.take_reports();
         let first = reports.pop_front();
         for other in reports {
             tracing::warn!(other = %explain_report(other), "an earlier send did not end well");
@@ -340,10 +324,6 @@ impl Source {
     #[inline]
     fn lock(&self) -> Locked<'_, Connection> {
         self.shared.lock()
-    }
-
-    fn shared(&self) -> &Arc<SharedConnection> {
-        &self.shared
     }
 }
 

@@ -26,7 +26,7 @@ pub enum Progress {
     Thread,
 }
 
-/// When a source sends its open batch, into which its [aggregated](super::Registered::aggregated) handles put their
+/// When a source sends its open batch, into which its [aggregated](super::Handle::aggregated) handles put their
 /// invocations: when the batch is full, when its delay has passed, and earlier when the order of frames or a waiting
 /// caller requires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub struct SourceOptions {
     /// environment override it. `shm` and `loopback` do not use it: the kernel reports the end of a process on the
     /// same host at once.
     pub peer_timeout: Duration,
-    /// When the source sends invocations of [aggregated](super::Registered::aggregated) handles.
+    /// When the source sends invocations of [aggregated](super::Handle::aggregated) handles.
     pub aggregation: Aggregation,
 }
 

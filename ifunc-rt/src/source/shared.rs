@@ -1,20 +1,31 @@
 //! State shared by the clones of a source, its handles and its calls: the connection and its waiters.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use ifunc_proto::completion::Completion;
 
+use super::completion::explain_wait;
 use super::connection::Connection;
 use super::error::Error;
 use crate::driver::backoff::after;
+use crate::driver::future::Task;
 use crate::driver::state::{Shared, Want};
-use crate::driver::wait::Ended;
 
 pub(super) type SharedConnection = Shared<Connection>;
 
+/// Abandons a request when it is dropped. A request that ended is unknown by then.
+struct Abandon<'a>(&'a SharedConnection, u64);
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.0.lock().connection.protocol.abandon(self.1);
+    }
+}
+
 impl SharedConnection {
     pub(super) fn deadline(&self) -> Instant {
-        after(self.lock().connection.options().timeout)
+        after(self.config.timeout)
     }
 
     /// Attempts until one succeeds or fails, or until `deadline`.
@@ -26,7 +37,7 @@ impl SharedConnection {
         attempt: impl FnMut(&mut Connection) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
         self.wait(deadline, want, attempt)
-            .map_err(|ended| explain(ended, what))
+            .map_err(|ended| explain_wait(ended, what))
     }
 
     /// Waits for a completion.
@@ -36,26 +47,42 @@ impl SharedConnection {
         })
     }
 
+    /// Sends a request of the source's own, and waits for its completion.
+    pub(super) fn request(
+        &self,
+        deadline: Instant,
+        what: &str,
+        mut send: impl FnMut(&mut Connection) -> Option<u64>,
+    ) -> Result<Completion, Error> {
+        let token = self.retry(deadline, what, Want::Credit, |connection| Ok(send(connection)))?;
+        let _abandon = Abandon(self, token);
+        self.complete(token, deadline, what)
+    }
+
+    /// As [`request`](Self::request), as a future.
+    pub(super) async fn request_async(
+        self: &std::sync::Arc<Self>,
+        what: &str,
+        mut send: impl FnMut(&mut Connection) -> Option<u64>,
+    ) -> Result<Completion, Error> {
+        let mut task = Task::new(None);
+        let send = |connection: &mut Connection| Ok(send(connection));
+        let token = task.wait(self, Want::Credit, send).await;
+        let token = token.map_err(|ended| explain_wait(ended, what))?;
+        let _abandon = Abandon(self, token);
+        let take = |connection: &mut Connection| connection.try_take(token, what).transpose();
+        let done = task.wait(self, Want::Completion(token), take).await;
+        done.map_err(|ended| explain_wait(ended, what))
+    }
+
     /// Ends the source after the last user dropped it: sends the open batch and remaining fragments, in a bounded
     /// time.
     pub(super) fn end(&self) {
         const LIMIT: Duration = Duration::from_secs(1);
-        let _ = self.wait::<(), std::convert::Infallible>(after(LIMIT), Want::Credit, |connection| {
+        let _ = self.wait::<(), Infallible>(after(LIMIT), Want::Credit, |connection| {
             connection.try_push();
-            Ok((connection.try_drain() || !connection.has_unsent()).then_some(()))
+            Ok((connection.try_drain() || !connection.protocol.has_unsent()).then_some(()))
         });
         self.lock().close();
-    }
-}
-
-/// The error of a wait for `what`.
-pub(super) fn explain(ended: Ended<Error>, what: &str) -> Error {
-    let what = what.into();
-    match ended {
-        Ended::Failed(error) => error,
-        Ended::TimedOut(waited) => Error::Timeout { what, waited },
-        Ended::Gone(why) => Error::PeerGone { what, why },
-        Ended::NoThread(error) => Error::NoThread { what, error },
-        Ended::Idle => unreachable!("only a wait for progress is idle"),
     }
 }

@@ -10,7 +10,6 @@ use ifunc_proto::completion::Completion;
 use super::Source;
 use super::error::Error;
 use crate::driver::backoff::after;
-use crate::driver::state::Want;
 
 /// Name of the request in errors.
 pub(super) const STATS: &str = "the question for what the target has counted";
@@ -76,7 +75,6 @@ impl Source {
     /// or does not answer in time.
     pub fn target_stats(&self, timeout: Duration) -> Result<Stats, StatsError> {
         let deadline = after(timeout);
-        let shared = self.shared();
         let mut reading = Reading {
             bytes: Vec::new(),
             snapshot: 0,
@@ -84,14 +82,10 @@ impl Source {
         loop {
             // Less than 16 MiB.
             let offset = reading.bytes.len() as u32;
-            let token = shared.retry(deadline, STATS, Want::Credit, |connection| {
-                Ok(connection.try_stats(offset))
-            })?;
-            let page = shared.complete(token, deadline, STATS);
-            if matches!(page, Err(Error::Timeout { .. })) {
-                self.lock().connection.abandon(token);
-            }
-            match reading.page(&page?)? {
+            let page = self
+                .shared
+                .request(deadline, STATS, |connection| connection.try_stats(offset))?;
+            match reading.page(&page)? {
                 Read::All(stats) => return Ok(*stats),
                 Read::Part => {}
                 Read::TooSoon(pause) => {

@@ -49,7 +49,7 @@ use crate::transport::{Key, Listener};
 /// source of the process, but the target continues only when the invocation has ended. So the function must not wait
 /// for anything that needs this target: the answer of a call to it; the answer of another target that waits for this
 /// one in an invocation of its own; credit of a target that waits for credit of this one. Such a wait ends at its
-/// deadline ([`Registered::with_timeout`](crate::Registered::with_timeout)); `try_send` and `try_call` never wait.
+/// deadline ([`Handle::with_timeout`](crate::Handle::with_timeout)); `try_send` and `try_call` never wait.
 ///
 /// The target reads frames only in [`poll`](Self::poll) and [`serve`](Self::serve), on the calling thread, one
 /// invocation at a time; or on the thread that [`spawn`](Self::spawn) starts. Several threads serve where the ifuncs

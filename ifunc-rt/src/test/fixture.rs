@@ -13,7 +13,7 @@ use ifunc_abi::ImageId;
 
 use super::{Error, age};
 use crate::source::search;
-use crate::{Call, Loaded, Registered, Source, Target, TargetBuilder};
+use crate::{ByName, Call, Handle, Source, Target, TargetBuilder};
 
 /// Longest time without progress. The polling thread runs the ifunc itself, so this does not bound the ifunc's run
 /// time.
@@ -36,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Fixture {
     // Handles are released over the connection, so they are dropped before the target.
     registered: HashMap<TypeId, Box<dyn Any>>,
-    loaded: HashMap<String, Loaded>,
+    loaded: HashMap<String, Handle<ByName>>,
     source: Source,
     target: Target,
     accepted: Accepted,
@@ -176,7 +176,7 @@ impl Fixture {
         F::Target: 'static,
     {
         let known = self.registered.get(&TypeId::of::<F>());
-        let handle = match known.and_then(|handle| handle.downcast_ref::<Registered<F>>()) {
+        let handle = match known.and_then(|handle| handle.downcast_ref::<Handle<F>>()) {
             Some(handle) => handle.clone(),
             None => {
                 let handle = self.source.register_path::<F>(find(F::NAME)?)?;

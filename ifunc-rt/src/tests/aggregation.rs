@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::images::{self, Add};
 use super::running::{Running, accepting, between_processes, everywhere, place, roomy, unique};
-use crate::{Aggregation, Error, Registered, Source, SourceOptions};
+use crate::{Aggregation, Error, Handle, Source, SourceOptions};
 
 fn never() -> Aggregation {
     Aggregation::default().delay(Duration::MAX)
@@ -20,7 +20,7 @@ fn source_with(address: &str, aggregation: Aggregation) -> Source {
     Source::connect_with(address, options).unwrap()
 }
 
-fn add(source: &Source) -> Registered<Add> {
+fn add(source: &Source) -> Handle<Add> {
     source
         .register_bytes::<Add>(&images::add().encode().unwrap())
         .unwrap()
@@ -235,7 +235,7 @@ fn increments_alone_and_together() {
             let source = source_with(target.address(), aggregation);
             let alone = add(&source);
             let together = alone.aggregated();
-            let rate = |add: &Registered<Add>, count: u32| {
+            let rate = |add: &Handle<Add>, count: u32| {
                 add.send(&1).unwrap();
                 source.flush().unwrap();
                 let began = Instant::now();

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::images::{self, Add};
 use super::running::{Running, accepting, between_processes, place, source};
 use super::threads::until;
-use crate::{Error, Registered};
+use crate::{Error, Handle};
 
 /// Messages in flight at once, in each direction.
 const BALLS: u32 = 4;
@@ -16,7 +16,7 @@ const HOPS: u32 = 200;
 /// One side: what its target's invocations send with, and which payloads the other one understands.
 #[derive(Default)]
 struct Side {
-    to_the_other: OnceLock<(Registered<Add>, u64)>,
+    to_the_other: OnceLock<(Handle<Add>, u64)>,
     caught: AtomicU32,
     landed: AtomicU32,
 }

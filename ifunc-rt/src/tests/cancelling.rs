@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::images::{self, Add};
 use super::running::{accepting, between_processes, place, source};
 use super::threads::until;
-use crate::{Call, Error, Registered, Source, Target};
+use crate::{Call, Error, Handle, Source, Target};
 
 const CREDITS: u32 = 8;
 
@@ -47,7 +47,7 @@ fn look(under: &mut Under<'_>) -> Option<(Option<u64>, Option<u64>)> {
 }
 
 /// Number of frames that the credits admit with none in flight.
-fn room(source: &Source, tells: &Registered<Add>, target: &mut Target, idle: u64) -> usize {
+fn room(source: &Source, tells: &Handle<Add>, target: &mut Target, idle: u64) -> usize {
     settle(source, target);
     let mut sent = 0;
     loop {

@@ -16,7 +16,7 @@ use super::images::{self, Add};
 use super::running::unique;
 use super::threads::until;
 use crate::transport::{Link, ListenConfig, Listener, RingSize, listen};
-use crate::{Aggregation, Error, Loaded, Registered, Source, SourceOptions};
+use crate::{Aggregation, ByName, Error, Handle, Source, SourceOptions};
 
 /// Handle, payload, token or not.
 type Entries = Vec<(u32, Vec<u8>, bool)>;
@@ -70,14 +70,14 @@ fn never(bytes: usize) -> Aggregation {
     Aggregation::default().bytes(bytes).delay(Duration::MAX)
 }
 
-fn add(source: &Source) -> Registered<Add> {
+fn add(source: &Source) -> Handle<Add> {
     source
         .register_bytes::<Add>(&images::add().encode().unwrap())
         .unwrap()
 }
 
 /// An ifunc that takes whatever bytes it is sent.
-fn bytes(source: &Source) -> Loaded {
+fn bytes(source: &Source) -> Handle<ByName> {
     source.load_bytes(&images::counts().encode().unwrap()).unwrap()
 }
 

@@ -46,7 +46,7 @@ fn several_images_and_statics() {
             .unwrap();
         let image = images::counts().encode().unwrap();
         let counts = source.load_bytes(&image).unwrap();
-        let count = |of: &crate::Loaded| {
+        let count = |of: &crate::Handle<crate::ByName>| {
             u64::from_le_bytes(of.call(b"").unwrap().wait().unwrap().try_into().unwrap())
         };
         assert_eq!((count(&counts), count(&counts)), (101, 102));
@@ -222,7 +222,7 @@ fn the_cache_evicts_what_nobody_has_bound() {
     };
     let one = source.load_bytes(&variant(1)).unwrap();
     let two = source.load_bytes(&variant(2)).unwrap();
-    let run = |of: &crate::Loaded| of.call(&1u64.to_le_bytes()).unwrap().wait();
+    let run = |of: &crate::Handle<crate::ByName>| of.call(&1u64.to_le_bytes()).unwrap().wait();
     run(&one).unwrap();
     run(&two).unwrap();
     let three = source.load_bytes(&variant(3)).unwrap();

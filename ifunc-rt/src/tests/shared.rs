@@ -10,12 +10,12 @@ use ifunc_abi::image::{ImageFlags, ImageParts};
 
 use super::images;
 use super::running::{accepting, between_processes, place, roomy, source, unique};
-use crate::{Error, Loaded, Rejection, ServeEnd, Serving, Source, Target, TargetBuilder};
+use crate::{ByName, Error, Handle, Rejection, ServeEnd, Serving, Source, Target, TargetBuilder};
 
 const THREADS: usize = 4;
 const SOURCES: u64 = 8;
 
-fn load(source: &Source, image: ImageParts) -> Loaded {
+fn load(source: &Source, image: ImageParts) -> Handle<ByName> {
     source.load_bytes(&image.encode().unwrap()).unwrap()
 }
 

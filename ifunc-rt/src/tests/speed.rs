@@ -15,7 +15,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::images::{self, Add};
 use super::running::{accepting, source, unique};
-use crate::{Registered, Source, Target};
+use crate::{Handle, Source, Target};
 
 const ROLE: &str = "IFUNC_SPEED_ROLE";
 const HERE: &str = "IFUNC_SPEED_HERE";
@@ -81,7 +81,7 @@ fn pin(cpu: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-fn add(source: &Source) -> Registered<Add> {
+fn add(source: &Source) -> Handle<Add> {
     source
         .register_bytes::<Add>(&images::add().encode().unwrap())
         .unwrap()
@@ -205,7 +205,7 @@ fn alone() -> (f64, f64) {
 }
 
 /// Nanoseconds per send of a fresh payload, until all are consumed.
-fn rate(source: &Source, add: &Registered<Add>) -> f64 {
+fn rate(source: &Source, add: &Handle<Add>) -> f64 {
     const SENDS: u32 = 4_000_000;
     source.flush().unwrap();
     let began = Instant::now();
@@ -217,7 +217,7 @@ fn rate(source: &Source, add: &Registered<Add>) -> f64 {
 }
 
 /// Nanoseconds of a call, there and back.
-fn call(add: &Registered<Add>) -> f64 {
+fn call(add: &Handle<Add>) -> f64 {
     const CALLS: u32 = 200_000;
     let began = Instant::now();
     for payload in 0..u64::from(CALLS) {
@@ -227,7 +227,7 @@ fn call(add: &Registered<Add>) -> f64 {
 }
 
 /// Nanoseconds from a send to its run, with connections in both directions.
-fn one_way(target: &mut Target, add: &Registered<Add>) -> f64 {
+fn one_way(target: &mut Target, add: &Handle<Add>) -> f64 {
     const TURNS: u32 = 200_000;
     let mut value = 0;
     let began = Instant::now();

@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::images::{self, Add};
 use super::running::{Running, accepting, roomy, source, unique};
-use crate::{Call, Driver, Error, Registered, Source, SourceOptions};
+use crate::{Call, Driver, Error, Handle, Source, SourceOptions};
 
-fn adds(source: &Source) -> Registered<Add> {
+fn adds(source: &Source) -> Handle<Add> {
     source
         .register_bytes::<Add>(&images::add().encode().unwrap())
         .unwrap()
@@ -116,7 +116,7 @@ fn a_waker_that_panics_harms_nobody() {
 /// A thread that drops a waker while it holds the connection's lock would deadlock.
 #[test]
 fn wakers_may_use_the_source_when_they_are_dropped() {
-    struct Sends(Registered<Add>);
+    struct Sends(Handle<Add>);
 
     impl Wake for Sends {
         fn wake(self: Arc<Self>) {}
@@ -150,7 +150,7 @@ fn wakers_may_use_the_source_when_they_are_dropped() {
 /// A waker that waits itself, called by a thread in the middle of a wait of its own.
 #[test]
 fn wakers_may_wait() {
-    struct Waits(Registered<Add>, Counts);
+    struct Waits(Handle<Add>, Counts);
 
     impl Wake for Waits {
         fn wake(self: Arc<Self>) {

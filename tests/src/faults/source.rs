@@ -17,7 +17,7 @@ use std::io::BufRead;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ifunc_rt::{Call, Error, Loaded, Source, SourceOptions, failpoints};
+use ifunc_rt::{ByName, Call, Error, Handle, Source, SourceOptions, failpoints};
 
 use super::role::{IFUNCS, answer, begin, say};
 
@@ -26,7 +26,7 @@ type Failure = Box<dyn std::error::Error>;
 /// A connection and what is sent over it.
 struct Line {
     source: Source,
-    ifuncs: HashMap<&'static str, Loaded>,
+    ifuncs: HashMap<&'static str, Handle<ByName>>,
 }
 
 #[derive(Default)]
@@ -122,7 +122,7 @@ impl Role {
     }
 }
 
-fn load(source: &Source, name: &str) -> Result<Loaded, Failure> {
+fn load(source: &Source, name: &str) -> Result<Handle<ByName>, Failure> {
     let folder = std::env::var_os("FAULT_LIBRARIES").ok_or("FAULT_LIBRARIES is not set")?;
     let path = PathBuf::from(folder).join(name).with_extension("so");
     let bytes = std::fs::read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;

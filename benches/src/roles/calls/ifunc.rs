@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::{answer, question};
-use ifunc_rt::{Call, Registered, Source};
+use ifunc_rt::{Call, Handle, Source};
 
 use super::{Caller, call};
 use crate::program::Starter;
 
-struct Ifunc(Registered<question>);
+struct Ifunc(Handle<question>);
 
 impl Caller for Ifunc {
     fn calls(&mut self, numbers: Range<u64>, in_flight: usize) -> Result<()> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::count;
-use ifunc_rt::{Registered, Source};
+use ifunc_rt::{Handle, Source};
 
 use crate::images::Images;
 use crate::program::Starter;
@@ -62,7 +62,7 @@ struct Arrivals {
     source: Source,
     images: Images,
     /// The installed ifunc.
-    installed: Registered<count>,
+    installed: Handle<count>,
     /// The target's expected counter.
     counted: u64,
 }
@@ -97,7 +97,7 @@ impl Arrivals {
         Ok(())
     }
 
-    fn call<'a>(&'a mut self, which: impl FnOnce(&'a Self) -> &'a Registered<count>) -> Result<Duration> {
+    fn call<'a>(&'a mut self, which: impl FnOnce(&'a Self) -> &'a Handle<count>) -> Result<Duration> {
         let expected = self.counted + 1;
         self.counted = expected;
         let which = which(self);

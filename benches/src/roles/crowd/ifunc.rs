@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 use ifunc_bench_ifuncs::{Fresh, counters, sum_fresh};
-use ifunc_rt::{Registered, Source};
+use ifunc_rt::{Handle, Source};
 
 use super::Sender;
 use crate::pair::Count;
 use crate::program::Starter;
 
-struct Ifuncs(Vec<(Source, Registered<sum_fresh>, Registered<counters>)>);
+struct Ifuncs(Vec<(Source, Handle<sum_fresh>, Handle<counters>)>);
 
 impl Sender for Ifuncs {
     #[inline]
@@ -21,7 +21,7 @@ impl Sender for Ifuncs {
     }
 
     fn received(&mut self) -> Result<Vec<Count>> {
-        let count = |counters: &Registered<counters>| -> Result<Count> {
+        let count = |counters: &Handle<counters>| -> Result<Count> {
             Ok(Count {
                 messages: counters.call(&0)?.wait()?,
                 sum: counters.call(&1)?.wait()?,

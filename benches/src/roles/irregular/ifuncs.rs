@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use anyhow::{Context, Result, ensure};
 use ifunc_bench_ifuncs::table::{Table, read, update};
-use ifunc_rt::{Call, Registered, Source, Target};
+use ifunc_rt::{Call, Handle, Source, Target};
 
 use super::{Part, Worker, initial, is_aggregated, number, serve, work};
 use crate::program::Starter;
@@ -60,7 +60,7 @@ pub(in crate::roles) fn source(starter: Starter) -> Result<()> {
 
 #[derive(Default)]
 struct Sources {
-    all: Vec<(Source, Registered<update>, Registered<read>)>,
+    all: Vec<(Source, Handle<update>, Handle<read>)>,
     window: usize,
     pending: VecDeque<(Call<u64>, u64)>,
 }

@@ -16,7 +16,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use example_03_text_search_ifuncs::{Page, Position, Search, SearchFolded, search, search_folded};
-use ifunc_rt::{Registered, Source, Target};
+use ifunc_rt::{Handle, Source, Target};
 
 use document::Document;
 use results::Results;
@@ -67,7 +67,7 @@ const USAGE: &str = "which text, which lines? help: cargo ifunc run 03-text-sear
 
 /// Requests page after page.
 fn read_pages<'p, F>(
-    ifunc: &Registered<F>,
+    ifunc: &Handle<F>,
     results: &mut Results,
     payload: impl Fn(Position) -> F::Payload<'p>,
 ) -> Result<(), Box<dyn Error>>

@@ -2,17 +2,16 @@
 
 mod driven;
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ifunc_proto::Peer;
-use ifunc_proto::caller::{Report, Submission, SubmitError};
+use ifunc_proto::caller::{Submission, SubmitError};
 use ifunc_proto::completion::Completion;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::completion::{explain, explain_lost};
+use super::completion::explain_lost;
 use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
@@ -30,7 +29,7 @@ pub(super) type NotSent = ifunc_proto::caller::NotSent<Arc<Library>, Error>;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    protocol: Protocol,
+    pub(super) protocol: Protocol,
     link: Option<Link>,
     /// When the transport was last asked whether the target lives, by the coarse clock.
     asked: Timespec,
@@ -39,7 +38,7 @@ pub(super) struct Connection {
     was_sending: bool,
     batch: BatchTimer,
     route: Route,
-    options: SourceOptions,
+    pub(super) options: SourceOptions,
     /// A thread is making a new link.
     connecting: bool,
     /// Wakes the thread that sleeps on the link's doorbell.
@@ -132,10 +131,6 @@ impl Connection {
         self.link.as_ref().map(|link| Arc::clone(&link.waiter))
     }
 
-    pub(super) fn options(&self) -> SourceOptions {
-        self.options
-    }
-
     /// How this connection is driven.
     pub(super) fn driver_config(&self) -> Config {
         let any_thread = self
@@ -161,11 +156,6 @@ impl Connection {
     pub(super) fn unbind(&mut self, handle: u32) {
         self.protocol.unbind(handle);
         self.drive();
-    }
-
-    /// Makes the next code-carrying invocation of this handle send the image.
-    pub(super) fn resend_image(&mut self, handle: u32) {
-        self.protocol.resend_image(handle);
     }
 
     /// Sends an invocation. With a completion the result is its token, otherwise 0.
@@ -320,9 +310,9 @@ impl Connection {
         !self.protocol.needs_attention() || !self.protocol.has_backlog()
     }
 
-    /// Whether an accepted invocation was not sent completely.
-    pub(super) fn has_unsent(&self) -> bool {
-        self.protocol.has_unsent()
+    /// As [`try_drain`](Self::try_drain), as an attempt.
+    pub(super) fn drained(&mut self) -> Result<Option<()>, Error> {
+        Ok(self.try_drain().then_some(()))
     }
 
     /// Receives what has arrived and sends what waits for credit. `false`: some of it still waits.
@@ -359,11 +349,6 @@ impl Connection {
         self.drive();
     }
 
-    /// Abandons a request whose caller has dropped it.
-    pub(super) fn abandon(&mut self, token: u64) {
-        self.protocol.abandon(token);
-    }
-
     /// Sends the open batch. `false`: it waits for credit.
     pub(super) fn try_push(&mut self) -> bool {
         self.receive(0);
@@ -382,17 +367,6 @@ impl Connection {
         if self.batch.due.is_some_and(|due| Instant::now() >= due) {
             self.close_batch();
         }
-    }
-
-    /// Every failure of a send that was not reported to the caller.
-    pub(super) fn take_reports(&mut self) -> VecDeque<Report<Arc<Library>>> {
-        self.protocol.take_reports()
-    }
-
-    /// Number of requests that have not ended, or whose outcome was not taken.
-    #[cfg(test)]
-    pub(super) fn taken(&self) -> usize {
-        self.protocol.calls_in_use()
     }
 
     fn is_sending(&self) -> bool {
@@ -438,26 +412,3 @@ impl Connection {
 
 /// Error of a link that the transport reports dead.
 const PEER_LEFT: &str = "the peer closed the connection or died";
-
-/// The error of an invocation of `name` that cannot be sent.
-#[cold]
-pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Error>) -> Error {
-    match error {
-        SubmitError::Encode(error) => error,
-        SubmitError::Lost(lost) => explain_lost(name, lost),
-        SubmitError::Earlier(report) => Error::Earlier(Box::new(explain_report(*report))),
-        // The protocol handles a link that fails: the submission is blocked.
-        SubmitError::Link(error) => Error::PeerGone {
-            what: name.to_owned(),
-            why: error.to_string(),
-        },
-    }
-}
-
-/// The error of an invocation that wanted no completion. For a panic this may read the ifunc's library, the first time.
-pub(super) fn explain_report(report: Report<Arc<Library>>) -> Error {
-    match report.outcome {
-        Ok(completion) => explain(&report.image, &completion),
-        Err(lost) => explain_lost(&report.image.name, *lost),
-    }
-}

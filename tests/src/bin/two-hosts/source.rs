@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ifunc_rt::{Call, Error, Loaded, Source, SourceOptions};
+use ifunc_rt::{ByName, Call, Error, Handle, Source, SourceOptions};
 
 use crate::Failure;
 use crate::target::Ledger;
@@ -26,7 +26,7 @@ pub(crate) fn run(address: &str, libraries: &Path, messages: u64, largest: usize
     let began = Instant::now();
     let source = Source::connect_with(address, options)?;
     println!("connected in {} ms", began.elapsed().as_millis());
-    let load = |name: &str| -> Result<Loaded, Failure> {
+    let load = |name: &str| -> Result<Handle<ByName>, Failure> {
         let library = std::fs::read(libraries.join(name).with_extension("so"))?;
         Ok(source.load_bytes(&library)?)
     };
@@ -95,7 +95,7 @@ pub(crate) fn run(address: &str, libraries: &Path, messages: u64, largest: usize
 }
 
 struct Sender {
-    follow: Loaded,
+    follow: Handle<ByName>,
     /// Calls that are not answered, and what they must answer.
     under_way: VecDeque<(u64, Call<Vec<u8>>)>,
     /// Right ones, and others.
@@ -165,7 +165,7 @@ impl Sender {
 }
 
 /// Asks what was run. Asked again where the asking was lost: it changes nothing.
-fn read(ledger: &Loaded) -> Result<Ledger, Failure> {
+fn read(ledger: &Handle<ByName>) -> Result<Ledger, Failure> {
     let deadline = Instant::now() + TIMEOUT;
     let said = loop {
         match ledger.call(b"").and_then(Call::wait) {

@@ -1,6 +1,6 @@
 //! Reads the target's ledger, as a source like any other, whenever the driver asks.
 
-use ifunc_rt::Loaded;
+use ifunc_rt::{ByName, Handle};
 
 use super::{Arguments, Result, connect, library, say};
 use crate::ledger::{turn, words};
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
     Ok(())
 }
 
-fn ask(ledger: &Loaded, operation: u64, a: u64) -> Result<[u64; 8]> {
+fn ask(ledger: &Handle<ByName>, operation: u64, a: u64) -> Result<[u64; 8]> {
     let answer = ledger.call(&turn::payload(operation, a, 0))?.wait()?;
     Ok(words(&answer).ok_or("the ledger does not return eight numbers")?)
 }

@@ -3,7 +3,7 @@
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
-use ifunc_rt::{Error, Loaded};
+use ifunc_rt::{ByName, Error, Handle};
 
 use super::random::Random;
 use super::{Arguments, Result, connect, library, say};
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Arguments<'_>) -> Result {
 }
 
 /// Turns of the ifunc's loop in a microsecond.
-fn calibrate(spin: &Loaded) -> Result<u64> {
+fn calibrate(spin: &Handle<ByName>) -> Result<u64> {
     const TURNS: u64 = 100_000;
     let mut best = Duration::MAX;
     for _ in 0..5 {

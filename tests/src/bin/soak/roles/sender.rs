@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ifunc_rt::{Call, Loaded, LoadedMessage, Source};
+use ifunc_rt::{ByName, Call, Handle, Message, Source};
 
 use super::random::Random;
 use super::{Arguments, Result, connect, library, say};
@@ -48,9 +48,9 @@ struct Sender {
 
 /// An ifunc on a connection.
 struct Code {
-    loaded: Loaded,
+    loaded: Handle<ByName>,
     variant: u64,
-    message: Option<LoadedMessage>,
+    message: Option<Message<ByName>>,
 }
 
 /// A connection.
