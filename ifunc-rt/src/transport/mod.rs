@@ -46,7 +46,7 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
         }
     }
     match address {
-        Address::Loopback(name) => Ok(Box::new(loopback::listen(name, config)?)),
+        Address::Loopback(name) => loopback::listen(name, config),
         Address::Shm(name) => shm::listen(name, config),
         Address::Ucx(at) => ucx::listen(at, &config, ucx::Mode::Messages),
         Address::UcxPut(at) => ucx::listen(at, &config, ucx::Mode::Puts),

@@ -3,19 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifunc_abi::hello::Hello;
 
-use self::end::{Connection, End};
-use self::ready_list::ReadyList;
-use super::{ConnectConfig, ConnectError, Ends, Key, Link, ListenConfig, ListenError, Listener, Peer};
+use super::{ConnectConfig, ConnectError, Key, Link, ListenConfig, ListenError, Listener};
 use crate::os::EventFd;
 
-mod end;
-mod pipe;
-mod ready_list;
+mod link;
 
 /// Targets of this process by name.
 static ACCEPTORS: Mutex<BTreeMap<String, Arc<Acceptor>>> = Mutex::new(BTreeMap::new());
@@ -25,15 +20,37 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a target accepts sources by.
+/// What a target shares with its connections.
 struct Acceptor {
     config: ListenConfig,
     hello: Hello,
-    event_fd: Arc<EventFd>,
-    ready: Arc<ReadyList>,
-    waiting: Mutex<VecDeque<Link>>,
-    /// Length of `waiting`.
-    count: AtomicUsize,
+    doorbell: Arc<EventFd>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Connections that the target has not accepted.
+    waiting: VecDeque<Link>,
+    /// Parked connections that have an event.
+    ready: Vec<Key>,
+    /// The target sleeps and must be woken for them.
+    asleep: bool,
+    /// The key of the next connection.
+    next: u64,
+    /// Connections that the target has or is about to have.
+    live: usize,
+}
+
+impl Acceptor {
+    /// Reports a parked connection that has an event.
+    fn mark_ready(&self, key: Key) {
+        let mut state = lock(&self.state);
+        state.ready.push(key);
+        if std::mem::take(&mut state.asleep) {
+            self.doorbell.wake();
+        }
+    }
 }
 
 /// The listener of a target.
@@ -43,19 +60,16 @@ struct LoopbackListener {
 }
 
 /// Listens at `name`.
-pub(super) fn listen(name: &str, config: ListenConfig) -> Result<impl Listener + use<>, ListenError> {
-    let event_fd = EventFd::new().map_err(|source| ListenError::Io {
+pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    let doorbell = EventFd::new().map_err(|source| ListenError::Io {
         doing: "making an eventfd".into(),
         source,
     })?;
-    let event_fd = Arc::new(event_fd);
     let acceptor = Arc::new(Acceptor {
         hello: config.hello(),
         config,
-        ready: Arc::new(ReadyList::new(Arc::clone(&event_fd))),
-        event_fd,
-        waiting: Mutex::default(),
-        count: AtomicUsize::new(0),
+        doorbell: Arc::new(doorbell),
+        state: Mutex::default(),
     });
     let mut acceptors = lock(&ACCEPTORS);
     if acceptors.contains_key(name) {
@@ -66,55 +80,38 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<impl Listener +
         });
     }
     acceptors.insert(name.to_owned(), Arc::clone(&acceptor));
-    Ok(LoopbackListener {
+    Ok(Box::new(LoopbackListener {
         name: name.to_owned(),
         acceptor,
-    })
+    }))
 }
 
 /// Connects to the target `name`.
 pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, ConnectError> {
-    let no_target = || ConnectError::NobodyListens {
+    let acceptors = lock(&ACCEPTORS);
+    let acceptor = acceptors.get(name).ok_or_else(|| ConnectError::NobodyListens {
         address: address_of(name),
         path: None,
-    };
-    let acceptors = lock(&ACCEPTORS);
-    let acceptor = acceptors.get(name).ok_or_else(no_target)?;
-    let event_fd = EventFd::new().map_err(|source| ConnectError::Io {
+    })?;
+    let doorbell = EventFd::new().map_err(|source| ConnectError::Io {
         doing: "making an eventfd".into(),
         source,
     })?;
+    // `acceptors` stays locked, so that the listener still exists when the link is put there.
+    let mut state = lock(&acceptor.state);
     let most = acceptor.config.max_connections;
-    let key = acceptor.ready.enter(most).ok_or_else(|| ConnectError::Busy {
-        address: address_of(name),
-        reason: super::no_more_than(most),
-    })?;
-    let connection = Arc::new(Connection::new(
-        &acceptor.config,
-        (Arc::clone(&acceptor.ready), key),
-        Arc::new(event_fd),
-    ));
-    let link = |end: End, hello: Hello| {
-        let end = Arc::new(end);
-        Link {
-            ends: Ends::other(
-                end::Sender::new(Arc::clone(&end)),
-                end::Receiver::new(Arc::clone(&end)),
-            ),
-            waiter: Arc::new(end::Sleeper::new(end)),
-            peer: Peer {
-                uid: Some(rustix::process::geteuid().as_raw()),
-                pid: std::process::id().try_into().ok(),
-            },
-            hello,
-            key,
-        }
-    };
-    let source = link(End::source(Arc::clone(&connection)), acceptor.hello);
-    // `acceptors` is still locked: the listener still exists.
-    lock(&acceptor.waiting).push_back(link(End::target(connection), config.hello()));
-    acceptor.count.fetch_add(1, Ordering::Release);
-    acceptor.event_fd.wake();
+    if state.live >= most {
+        return Err(ConnectError::Busy {
+            address: address_of(name),
+            reason: super::no_more_than(most),
+        });
+    }
+    let key = Key(state.next);
+    let [target, source] = link::pair(acceptor, key, doorbell, config.hello());
+    state.live += 1;
+    state.next += 1;
+    state.waiting.push_back(target);
+    acceptor.doorbell.wake();
     Ok(source)
 }
 
@@ -128,19 +125,15 @@ impl Listener for LoopbackListener {
     }
 
     fn accept(&mut self) -> Option<Link> {
-        if self.acceptor.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        self.acceptor.count.fetch_sub(1, Ordering::Relaxed);
-        lock(&self.acceptor.waiting).pop_front()
+        lock(&self.acceptor.state).waiting.pop_front()
     }
 
     fn doorbell(&self) -> BorrowedFd<'_> {
-        self.acceptor.event_fd.as_fd()
+        self.acceptor.doorbell.as_fd()
     }
 
     fn ready(&mut self, keys: &mut Vec<Key>) {
-        self.acceptor.ready.take(keys);
+        keys.append(&mut lock(&self.acceptor.state).ready);
     }
 
     fn fence(&self) {
@@ -148,20 +141,20 @@ impl Listener for LoopbackListener {
     }
 
     fn arm(&mut self) {
-        self.acceptor.event_fd.clear();
-        self.acceptor.ready.arm(true);
+        self.acceptor.doorbell.clear();
+        lock(&self.acceptor.state).asleep = true;
     }
 
     fn disarm(&mut self) {
-        self.acceptor.ready.arm(false);
+        lock(&self.acceptor.state).asleep = false;
     }
 }
 
 impl Drop for LoopbackListener {
     fn drop(&mut self) {
         lock(&ACCEPTORS).remove(&self.name);
-        // Dropping them notifies their sources.
-        let unaccepted = std::mem::take(&mut *lock(&self.acceptor.waiting));
+        // Dropping them notifies their sources. It locks the state itself.
+        let unaccepted = std::mem::take(&mut lock(&self.acceptor.state).waiting);
         drop(unaccepted);
     }
 }
