@@ -146,7 +146,7 @@ impl Locked<'_> {
             acceptor.half_open.retain(|(open, _)| *open != id);
         }
         let most = acceptor.most;
-        let taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Offered(_) | Stage::Put(_));
+        let taken = |stage: &Stage| matches!(stage, Stage::Open { .. } | Stage::Put(_));
         let live = state.connections.values();
         let live = live.filter(|c| taken(&c.stage) && c.gone.is_none() && c.linger.is_none());
         let is_full = hello.is_ok() && live.count() >= most;
@@ -159,7 +159,8 @@ impl Locked<'_> {
         let why = match hello {
             Ok(_) if is_full => no_more_than(most),
             Ok(_) if way == Mode::Puts && acceptor.waiting.len() < MOST_WAITING => {
-                return self.offer_ring(id, welcome);
+                self.offer_ring(id, welcome);
+                return Ok(());
             }
             Ok(_) if acceptor.waiting.len() < MOST_WAITING => {
                 acceptor.waiting.push_back(id);

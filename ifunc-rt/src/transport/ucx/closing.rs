@@ -92,7 +92,7 @@ impl Locked<'_> {
         for frame in connection.take_all() {
             self.discard(frame.data);
         }
-        if let Stage::Offered(rings) | Stage::Put(rings) = connection.stage
+        if let Stage::Put(rings) = connection.stage
             && let Some(closing) = connection.closing
             && self.state.closing.contains(&closing)
         {
@@ -118,7 +118,7 @@ impl Locked<'_> {
         let sent = match &connection.stage {
             Stage::Open { out, .. } if !over => Some(out.sent().frames as u32),
             // They may land after the `FIN`: the peer waits for so many.
-            Stage::Put(rings) if !over => Some(rings.view.frames_posted()),
+            Stage::Put(rings) if !over && rings.remote.is_some() => Some(rings.view.frames_posted()),
             _ => None,
         };
         if sent.is_some() {

@@ -66,9 +66,11 @@ impl Locked<'_> {
         }
         // What was put lands without an event.
         for id in std::mem::take(&mut self.state.fins) {
-            match self.acknowledge_fin(id) {
-                Ok(()) => self.await_the_rest(id),
-                Err(why) => self.end(id, LinkError::Malformed(why)),
+            if let Err(why) = self.acknowledge_fin(id) {
+                self.end(id, LinkError::Malformed(why));
+            } else if self.state.rings(id).is_some() {
+                // Not all of the frames have landed.
+                self.state.fins.push(id);
             }
         }
         self.poll_for_expected();
@@ -249,7 +251,8 @@ impl Locked<'_> {
                 connection.peer = name;
                 connection.hello = Some(welcome.hello);
                 if way == Mode::Puts {
-                    return self.receive_welcome(id, welcome, ring);
+                    self.receive_welcome(id, welcome, ring);
+                    return Ok(());
                 }
                 connection.stage = Stage::Open {
                     out: send_window(welcome.to_target),
@@ -257,8 +260,10 @@ impl Locked<'_> {
                 };
                 Ok(())
             }
-            (Notice::Memory, Stage::Offered(_)) => self.receive_offer(id, body),
-            (Notice::Doorbell, Stage::Put(_)) => self.receive_doorbell(id, number),
+            (Notice::Memory, Stage::Put(rings)) if rings.remote.is_none() => self.receive_offer(id, body),
+            (Notice::Doorbell, Stage::Put(rings)) if rings.remote.is_some() => {
+                self.receive_doorbell(id, number)
+            }
             (Notice::Refused, Stage::Calling) => {
                 connection.stage = match decode_refusal(way, body) {
                     Ok(why) if number == 1 => Stage::Busy(why),
@@ -278,7 +283,7 @@ impl Locked<'_> {
                 connection.fin = Some(number as u32);
                 Ok(())
             }
-            (Notice::Fin, Stage::Put(_)) if connection.fin.is_none() => {
+            (Notice::Fin, Stage::Put(rings)) if rings.remote.is_some() && connection.fin.is_none() => {
                 connection.fin = Some(number as u32);
                 self.state.fins.push(id);
                 Ok(())
@@ -296,8 +301,8 @@ impl Locked<'_> {
         match packet.purpose() {
             Purpose::Idle => {}
             Purpose::Closing => self.endpoint_closed(packet.0.id()),
-            Purpose::Crediting { .. } | Purpose::Announcing { .. } => {
-                return self.one_sided_completed(packet, result);
+            Purpose::Crediting { connection } | Purpose::Announcing { connection } => {
+                return self.one_sided_completed(connection, packet, result);
             }
             Purpose::Sending { connection: id, len } => {
                 self.state.notify(id);

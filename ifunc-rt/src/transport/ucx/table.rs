@@ -127,9 +127,7 @@ pub(super) enum Stage {
     /// A target waits for a hello.
     #[default]
     HalfOpen,
-    /// A target has offered its ring, and waits for the source's.
-    Offered(Box<Rings>),
-    /// Frames may come and go, by puts.
+    /// Frames may come and go, by puts; at a target as soon as the source has offered its ring.
     Put(Box<Rings>),
     /// A target has refused the connection.
     TurnedAway,
@@ -270,7 +268,22 @@ impl State {
                 .is_some_and(|acceptor| acceptor.asleep || !acceptor.half_open.is_empty())
     }
 
-    /// Something happened to a connection: a target that has parked it is told.
+    pub(super) fn set_stage(&mut self, id: ConnectionId, stage: Stage) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.stage = stage;
+        }
+    }
+
+    /// The rings of a connection whose frames are put, unless it is over.
+    pub(super) fn rings(&mut self, id: ConnectionId) -> Option<&mut Rings> {
+        let connection = self.connections.get_mut(&id)?;
+        let is_open = connection.gone.is_none();
+        connection
+            .rings()
+            .filter(|rings| is_open && rings.remote.is_some())
+    }
+
+    /// An event of a connection: it is ready, if the target has parked it.
     pub(super) fn notify(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id)
             && std::mem::take(&mut connection.parked)
@@ -281,6 +294,14 @@ impl State {
 }
 
 impl Connection {
+    /// The rings, if frames are put.
+    pub(super) fn rings(&mut self) -> Option<&mut Rings> {
+        match &mut self.stage {
+            Stage::Put(rings) => Some(rings),
+            _ => None,
+        }
+    }
+
     /// The first reason why it is over stays.
     pub(super) fn end(&mut self, why: LinkError) {
         self.gone.get_or_insert(why);

@@ -26,28 +26,28 @@ const _: () = assert!(
 );
 
 /// Where the credits are.
-pub(in super::super) const CREDITS: usize = 0;
+pub(crate) const CREDITS: usize = 0;
 /// Where the peer announces its sleep.
-pub(in super::super) const ANNOUNCED: usize = 128;
+pub(crate) const ANNOUNCED: usize = 128;
 /// Where it stands what was put.
-pub(in super::super) const POSTED: usize = 256;
+pub(crate) const POSTED: usize = 256;
 const COMMITS: usize = 512;
 /// Multiple at which the ring begins.
 const PAGE: usize = 4096;
 
 /// What a side has put: what its peer must have seen before it may sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Posted {
-    pub(in super::super) frames: u32,
-    pub(in super::super) credits: Credits,
+pub(crate) struct Posted {
+    pub(crate) frames: u32,
+    pub(crate) credits: Credits,
 }
 
 impl Posted {
     /// Length of the words that are got.
-    pub(in super::super) const LEN: usize = 16;
+    pub(crate) const LEN: usize = 16;
 
     /// Of the words as they lie in memory.
-    pub(in super::super) fn decode(words: &[u8; Self::LEN]) -> Self {
+    pub(crate) fn decode(words: &[u8; Self::LEN]) -> Self {
         let words: [u64; 2] = zerocopy::transmute!(*words);
         Self {
             frames: words[0] as u32,
@@ -58,26 +58,26 @@ impl Posted {
 
 /// Places in the memory of the side that receives in a ring of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Layout(RingSize);
+pub(crate) struct Layout(RingSize);
 
 impl Layout {
     /// `size` is valid.
-    pub(in super::super) fn new(size: RingSize) -> Self {
+    pub(crate) fn new(size: RingSize) -> Self {
         debug_assert!(size.is_valid());
         Self(size)
     }
 
-    pub(in super::super) fn size(self) -> RingSize {
+    pub(crate) fn size(self) -> RingSize {
         self.0
     }
 
     /// Lines of the ring: the bodies' and one for each header, so that headers take nothing away from bodies.
-    pub(in super::super) fn lines(self) -> u32 {
+    pub(crate) fn lines(self) -> u32 {
         self.0.data / BODY_ALIGN as u32 + self.0.slots
     }
 
     /// Frames and lines that may be on their way.
-    pub(in super::super) fn capacity(self) -> Credits {
+    pub(crate) fn capacity(self) -> Credits {
         Credits {
             frames: self.0.slots.into(),
             data: self.lines().into(),
@@ -85,26 +85,26 @@ impl Layout {
     }
 
     /// The commit word of a frame.
-    pub(in super::super) fn commit(self, sequence: u32) -> usize {
+    pub(crate) fn commit(self, sequence: u32) -> usize {
         let slot = sequence.wrapping_sub(1) & (self.0.slots - 1);
         COMMITS + slot as usize * 8
     }
 
     /// A line of the ring.
-    pub(in super::super) fn line(self, line: u32) -> usize {
+    pub(crate) fn line(self, line: u32) -> usize {
         debug_assert!(line < self.lines());
         let commits = (COMMITS + self.0.slots as usize * 8).next_multiple_of(PAGE);
         commits + line as usize * BODY_ALIGN
     }
 
     /// Length of the memory.
-    pub(in super::super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.line(0) + self.lines() as usize * BODY_ALIGN
     }
 }
 
 /// Memory that a peer writes: words of it, and where it begins.
-pub(in super::super) trait Words {
+pub(crate) trait Words {
     fn word(&self, offset: usize) -> &AtomicU64;
     fn start(&self) -> *const u8;
     fn len(&self) -> usize;
@@ -127,7 +127,7 @@ impl Words for Arc<Memory> {
 
 /// A side's own memory. It is mapped as long as there is a view of it. What a peer writes is arbitrary, and validated.
 #[derive(Clone, Debug)]
-pub(in super::super) struct View<M: Words = Arc<Memory>> {
+pub(crate) struct View<M: Words = Arc<Memory>> {
     memory: M,
     layout: Layout,
     /// The half of the commit words that makes them this connection's.
@@ -136,7 +136,7 @@ pub(in super::super) struct View<M: Words = Arc<Memory>> {
 
 impl<M: Words> View<M> {
     /// `memory` is as long as the layout at least.
-    pub(in super::super) fn new(memory: M, layout: Layout, nonce: u32) -> Self {
+    pub(crate) fn new(memory: M, layout: Layout, nonce: u32) -> Self {
         assert!(layout.len() <= memory.len(), "too little memory for a ring");
         Self {
             memory,
@@ -145,7 +145,7 @@ impl<M: Words> View<M> {
         }
     }
 
-    pub(in super::super) fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
 
@@ -156,7 +156,7 @@ impl<M: Words> View<M> {
     }
 
     /// Makes everything that is polled zero: memory of UCX's may have been used before.
-    pub(in super::super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let words = [CREDITS, ANNOUNCED, POSTED, POSTED + 8].into_iter();
         for offset in words.chain((COMMITS..).step_by(8).take(self.layout.size().slots as usize)) {
             self.word(offset).store(0, Ordering::Relaxed);
@@ -165,55 +165,55 @@ impl<M: Words> View<M> {
     }
 
     /// What the peer released, as it says.
-    pub(in super::super) fn credits(&self) -> Credits {
+    pub(crate) fn credits(&self) -> Credits {
         unpack(self.word(CREDITS).load(Ordering::Acquire))
     }
 
     /// The peer's last announcement.
-    pub(in super::super) fn announced(&self) -> u64 {
+    pub(crate) fn announced(&self) -> u64 {
         self.word(ANNOUNCED).load(Ordering::Acquire)
     }
 
     /// As if the peer had announced this.
     #[cfg(test)]
-    pub(in super::super) fn pretend_announced(&self, number: u64) {
+    pub(crate) fn pretend_announced(&self, number: u64) {
         self.word(ANNOUNCED).store(number, Ordering::Release);
     }
 
     /// Frames committed by this side.
-    pub(in super::super) fn frames_posted(&self) -> u32 {
+    pub(crate) fn frames_posted(&self) -> u32 {
         self.word(POSTED).load(Ordering::Relaxed) as u32
     }
 
     /// Posts that this many frames are committed: before [`announced`](Self::announced) is read after a fence.
-    pub(in super::super) fn post_frames(&self, frames: u32) {
+    pub(crate) fn post_frames(&self, frames: u32) {
         self.word(POSTED).store(frames.into(), Ordering::Release);
     }
 
     /// Says that these credits are given.
-    pub(in super::super) fn post_credits(&self, credits: Credits) {
+    pub(crate) fn post_credits(&self, credits: Credits) {
         self.word(POSTED + 8).store(pack(credits), Ordering::Release);
     }
 
     /// Whether the frame of this number has landed; what it consists of may then be read.
-    pub(in super::super) fn has_landed(&self, sequence: u32) -> bool {
+    pub(crate) fn has_landed(&self, sequence: u32) -> bool {
         self.word(self.layout.commit(sequence)).load(Ordering::Acquire) == commit_word(self.nonce, sequence)
     }
 
     /// The three words of a header at `offset` of `line`.
-    pub(in super::super) fn header(&self, line: u32, offset: usize) -> [u64; 3] {
+    pub(crate) fn header(&self, line: u32, offset: usize) -> [u64; 3] {
         let at = self.layout.line(line) + offset;
         [0, 8, 16].map(|word| self.word(at + word).load(Ordering::Relaxed))
     }
 
     /// Where a line begins.
-    pub(in super::super) fn line(&self, line: u32) -> *const u8 {
+    pub(crate) fn line(&self, line: u32) -> *const u8 {
         self.memory.start().wrapping_add(self.layout.line(line))
     }
 }
 
 /// What says that a frame has landed.
-pub(in super::super) fn commit_word(nonce: u32, sequence: u32) -> u64 {
+pub(crate) fn commit_word(nonce: u32, sequence: u32) -> u64 {
     u64::from(nonce) << 32 | u64::from(sequence)
 }
 

@@ -15,7 +15,7 @@ use crate::transport::ucx::packet::BODY;
 use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park};
 
 /// Frames out.
-pub(in super::super) struct Sender {
+pub(crate) struct Sender {
     handle: Arc<Handle>,
     view: View,
     producer: Producer,
@@ -28,7 +28,7 @@ impl Sender {
     /// The largest packet that is small enough for any body.
     const SMALL: usize = 4096;
 
-    pub(in super::super) fn new(handle: &Arc<Handle>, view: View, peer: Layout) -> Self {
+    pub(crate) fn new(handle: &Arc<Handle>, view: View, peer: Layout) -> Self {
         Self {
             handle: Arc::clone(handle),
             view,
@@ -115,7 +115,7 @@ impl Outbound for Sender {
 }
 
 /// Frames in.
-pub(in super::super) struct Receiver {
+pub(crate) struct Receiver {
     handle: Arc<Handle>,
     view: View,
     consumer: Consumer,
@@ -126,7 +126,7 @@ pub(in super::super) struct Receiver {
 }
 
 impl Receiver {
-    pub(in super::super) fn new(handle: &Arc<Handle>, view: View) -> Self {
+    pub(crate) fn new(handle: &Arc<Handle>, view: View) -> Self {
         Self {
             handle: Arc::clone(handle),
             consumer: Consumer::new(view.layout()),

@@ -31,8 +31,7 @@
 mod announcing;
 pub(super) mod layout;
 pub(super) mod link;
-mod meeting;
-pub(super) mod offer;
+mod offer;
 mod operations;
 pub(super) mod ring;
 pub(super) mod rings;

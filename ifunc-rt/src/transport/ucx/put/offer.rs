@@ -1,13 +1,28 @@
-//! How a side offers its ring: after the target's welcome, and in the source's answer to it. All numbers are little-endian.
+//! How the sides exchange their rings when a connection is made.
+//!
+//! The target offers its ring with the welcome, and waits for the source's offer; the source may send as soon as it was welcomed.
+//! An offer, whose numbers are little-endian:
 //!
 //! ```text
 //! address of the memory (u64), nonce of the commit words (u32), length of the key (u32), UCX's remote key
 //! ```
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::ucx::code::UCS_ERR_EXCEEDS_LIMIT;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::Layout;
+use super::layout::{Layout, View};
+use super::rings::Rings;
+use crate::transport::LinkError;
+use crate::transport::ucx::acceptor::MOST_WAITING;
+use crate::transport::ucx::engine::{Core, Locked};
+use crate::transport::ucx::handshake::{Malformed, Mode, Welcome};
+use crate::transport::ucx::header::Notice;
+use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
 
 /// Longest remote key that is offered or taken.
 const LONGEST_KEY: usize = 768;
@@ -22,14 +37,14 @@ struct Opening {
 
 /// A ring to put into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Offer {
-    pub(in super::super) address: u64,
-    pub(in super::super) nonce: u32,
-    pub(in super::super) key: Vec<u8>,
+struct Offer {
+    address: u64,
+    nonce: u32,
+    key: Vec<u8>,
 }
 
 impl Offer {
-    pub(in super::super) fn encode(&self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let opening = Opening {
             address: self.address.into(),
             nonce: self.nonce.into(),
@@ -38,8 +53,8 @@ impl Offer {
         [opening.as_bytes(), &self.key].concat()
     }
 
-    /// Validates the peer's offer of memory, which is laid out so.
-    pub(in super::super) fn decode(bytes: &[u8], layout: Layout) -> Result<Self, &'static str> {
+    /// Validates the peer's offer of memory with this layout.
+    fn decode(bytes: &[u8], layout: Layout) -> Result<Self, &'static str> {
         let (opening, key) = Opening::read_from_prefix(bytes).map_err(|_| "a ring of no known form")?;
         if opening.key.get() as usize != key.len() || key.is_empty() || key.len() > LONGEST_KEY {
             return Err("a remote key of another length than it can have");
@@ -54,18 +69,116 @@ impl Offer {
             key: key.to_vec(),
         })
     }
-
-    /// Whether its key is no longer than peers take.
-    pub(in super::super) fn fits(&self) -> bool {
-        !self.key.is_empty() && self.key.len() <= LONGEST_KEY
-    }
 }
 
-/// A number that no other connection of this process is likely to have.
-pub(in super::super) fn nonce() -> u32 {
-    use std::hash::{BuildHasher, RandomState};
-    // Keys from the system's random numbers and a counter.
-    RandomState::new().hash_one(std::process::id()) as u32
+impl Locked<'_> {
+    /// Allocates memory with the layout `mine`, which this side receives in. Returns the offer of it.
+    fn make_offer(&mut self, mine: Layout, peer: Layout) -> Result<(Box<Rings>, Offer), ::ucx::Error> {
+        let memory = self.worker.allocate(mine.len())?;
+        let offer = Offer {
+            address: memory.address(),
+            // Keys from the system's random numbers and a counter.
+            nonce: RandomState::new().hash_one(std::process::id()) as u32,
+            key: memory.key().to_vec(),
+        };
+        if offer.key.len() > LONGEST_KEY {
+            return Err(::ucx::Error {
+                doing: "offering a ring: its key is too long",
+                status: self.worker.library().status(UCS_ERR_EXCEEDS_LIMIT),
+            });
+        }
+        let view = View::new(Arc::new(memory), mine, offer.nonce);
+        view.clear();
+        Ok((Box::new(Rings::new(view, peer)), offer))
+    }
+
+    /// Takes the peer's offer.
+    fn take_offer(&mut self, id: ConnectionId, message: &[u8]) -> Result<(), &'static str> {
+        let Core { worker, state } = &mut **self;
+        let Some(Connection {
+            endpoint: Some(endpoint),
+            stage: Stage::Put(rings),
+            ..
+        }) = state.connections.get_mut(&id)
+        else {
+            return Ok(());
+        };
+        let Offer { address, nonce, key } = Offer::decode(message, rings.peer)?;
+        // SAFETY: peers are trusted with the process, as `docs/transports.md` says; the form of the key was validated.
+        let remote = unsafe { worker.unpack(endpoint, &key, address, rings.peer.len()) };
+        let remote = remote.map_err(|error| {
+            tracing::warn!(%error, "a connection could not be made");
+            "a ring whose key UCX does not take"
+        })?;
+        rings.nonce = nonce;
+        rings.remote = Some(remote);
+        Ok(())
+    }
+
+    /// A target welcomes a source, and offers its ring.
+    pub(crate) fn offer_ring(&mut self, id: ConnectionId, welcome: Welcome) {
+        let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
+        match self.make_offer(to_target, to_source) {
+            Ok((rings, offer)) => {
+                let Some(connection) = self.state.connections.get_mut(&id) else {
+                    return;
+                };
+                connection.stage = Stage::Put(rings);
+                let mut message = welcome.encode(Mode::Puts, connection.name);
+                message.extend(offer.encode());
+                self.notify_peer(id, Notice::Welcome, 0, &message);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "refused a connection: there is no memory for its ring");
+                let ::ucx::Error { doing, status } = error;
+                let why = format!("it has no memory for a ring: {doing}: {status}");
+                self.turn_away(id, Mode::Puts, &why, true);
+            }
+        }
+    }
+
+    /// A source offers its ring: the connection is established.
+    pub(crate) fn receive_offer(&mut self, id: ConnectionId, message: &[u8]) -> Result<(), &'static str> {
+        self.take_offer(id, message)?;
+        self.state.awake.insert(id);
+        let Some(acceptor) = &mut self.state.acceptor else {
+            return Err("a source that calls a source");
+        };
+        acceptor.half_open.retain(|(open, _)| *open != id);
+        if acceptor.waiting.len() < MOST_WAITING {
+            acceptor.waiting.push_back(id);
+        } else {
+            tracing::warn!("closed a connection: too many wait already");
+            acceptor.half_open.push_back((id, Instant::now()));
+            self.end(id, LinkError::Closed);
+        }
+        Ok(())
+    }
+
+    /// A target welcomes this source, and offers its ring.
+    pub(crate) fn receive_welcome(&mut self, id: ConnectionId, welcome: Welcome, ring: &[u8]) {
+        let (to_target, to_source) = (Layout::new(welcome.to_target), Layout::new(welcome.to_source));
+        let made = self.make_offer(to_source, to_target);
+        let Some(connection) = self.state.connections.get_mut(&id) else {
+            return;
+        };
+        match made {
+            Ok((rings, ours)) => {
+                connection.stage = Stage::Put(rings);
+                match self.take_offer(id, ring) {
+                    Ok(()) => self.notify_peer(id, Notice::Memory, 0, &ours.encode()),
+                    Err(why) => self
+                        .state
+                        .set_stage(id, Stage::Malformed(Malformed::Nonsense(why))),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be made");
+                connection.failure = Some(error.status);
+                self.end(id, LinkError::Closed);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -81,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_survive_the_way() {
+    fn offers_are_decoded_as_they_were_encoded() {
         let offer = Offer {
             address: 0x7f00_1234_5000,
             nonce: 0x89ab_cdef,
@@ -119,7 +232,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_judged(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40)) {
+        fn any_bytes_are_validated(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40)) {
             let _ = Offer::decode(&bytes, layout());
         }
     }

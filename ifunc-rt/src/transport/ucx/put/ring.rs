@@ -12,17 +12,17 @@ use crate::transport::ucx::credits::{UnderWay, units};
 use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
 
 /// Offset of the words in a header's line.
-pub(in super::super) const HEADER_AT: usize = INLINE;
+pub(crate) const HEADER_AT: usize = INLINE;
 
 /// Where a frame lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Place {
+pub(crate) struct Place {
     /// The header's line.
-    pub(in super::super) head: u32,
+    pub(crate) head: u32,
     /// The line that the body begins in: the header's own if it is inline.
-    pub(in super::super) body: u32,
+    pub(crate) body: u32,
     /// Lines taken, those left out among them.
-    pub(in super::super) taken: u32,
+    pub(crate) taken: u32,
     /// The line of the next header.
     next: u32,
 }
@@ -54,21 +54,21 @@ impl Place {
     }
 
     /// Whether header and body lie together.
-    pub(in super::super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.body == self.head || self.body == self.head + 1
     }
 }
 
 /// The writing side.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Producer {
+pub(crate) struct Producer {
     layout: Layout,
     at: u32,
     window: SendWindow,
 }
 
 impl Producer {
-    pub(in super::super) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: Layout) -> Self {
         Self {
             layout,
             at: 0,
@@ -76,54 +76,54 @@ impl Producer {
         }
     }
 
-    pub(in super::super) fn max_body(&self) -> usize {
+    pub(crate) fn max_body(&self) -> usize {
         self.layout.size().max_body()
     }
 
     /// Whether a frame with a body of `len` bytes may be put where so much is under way. A shorter one may then be, too.
-    pub(in super::super) fn has_room(&self, len: usize, under_way: UnderWay) -> bool {
+    pub(crate) fn has_room(&self, len: usize, under_way: UnderWay) -> bool {
         let taken = Place::new(self.at, self.layout.lines(), len).taken;
         under_way.may_send(&self.window, taken.into())
     }
 
     /// Takes the credits that the peer published.
-    pub(in super::super) fn credit(&mut self, credits: Credits) -> Result<(), &'static str> {
+    pub(crate) fn credit(&mut self, credits: Credits) -> Result<(), &'static str> {
         self.window
             .acknowledge_low(credits.frames as u32, credits.data as u32)
     }
 
     /// A frame is put; its number and place.
-    pub(in super::super) fn send(&mut self, len: usize) -> (u32, Place) {
+    pub(crate) fn send(&mut self, len: usize) -> (u32, Place) {
         let place = Place::new(self.at, self.layout.lines(), len);
         self.at = place.next;
         (self.window.send(place.taken.into()), place)
     }
 
     /// As [`SendWindow::is_unconsumed`].
-    pub(in super::super) fn is_unconsumed(&self, sequence: u32) -> bool {
+    pub(crate) fn is_unconsumed(&self, sequence: u32) -> bool {
         self.window.is_unconsumed(sequence)
     }
 }
 
 /// A frame that has landed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Landed {
-    pub(in super::super) sequence: u32,
-    pub(in super::super) words: [u64; 2],
-    pub(in super::super) len: usize,
-    pub(in super::super) place: Place,
+pub(crate) struct Landed {
+    pub(crate) sequence: u32,
+    pub(crate) words: [u64; 2],
+    pub(crate) len: usize,
+    pub(crate) place: Place,
 }
 
 /// The reading side.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Consumer {
+pub(crate) struct Consumer {
     layout: Layout,
     at: u32,
     window: ReceiveWindow,
 }
 
 impl Consumer {
-    pub(in super::super) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: Layout) -> Self {
         Self {
             layout,
             at: 0,
@@ -132,12 +132,12 @@ impl Consumer {
     }
 
     /// The number of the next frame.
-    pub(in super::super) fn expected(&self) -> u32 {
+    pub(crate) fn expected(&self) -> u32 {
         (self.window.released().frames as u32).wrapping_add(1)
     }
 
     /// The next frame, if it has landed: its words are read once, and judged.
-    pub(in super::super) fn look(&self, view: &View) -> Result<Option<Landed>, &'static str> {
+    pub(crate) fn look(&self, view: &View) -> Result<Option<Landed>, &'static str> {
         let sequence = self.expected();
         if !view.has_landed(sequence) {
             return Ok(None);
@@ -160,20 +160,20 @@ impl Consumer {
     }
 
     /// The frame that `look` found is not used any more. `true`: enough is free again that the peer should be told.
-    pub(in super::super) fn release(&mut self, place: Place) -> bool {
+    pub(crate) fn release(&mut self, place: Place) -> bool {
         self.at = place.next;
         self.window.release(place.taken.into())
     }
 
     /// Credits to publish; `None`: the peer knows them.
-    pub(in super::super) fn publish(&mut self) -> Option<Credits> {
+    pub(crate) fn publish(&mut self) -> Option<Credits> {
         self.window.publish()
     }
 }
 
 /// Bytes of the put that carries a header and, if they lie together, the body behind it: of a packet whose first line is the
 /// header's and whose body begins in the second.
-pub(in super::super) fn record(place: Place, len: usize) -> std::ops::Range<usize> {
+pub(crate) fn record(place: Place, len: usize) -> std::ops::Range<usize> {
     if place.body == place.head {
         0..BODY_ALIGN
     } else if place.is_whole() {

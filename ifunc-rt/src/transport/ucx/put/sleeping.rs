@@ -18,7 +18,7 @@ use crate::transport::window::Credits;
 
 /// How far an announcement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Step {
+pub(crate) enum Step {
     /// It is being put.
     Putting,
     /// It was put, and has to land.
@@ -29,7 +29,7 @@ pub(in super::super) enum Step {
 
 /// The announcements of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Sleeping {
+pub(crate) struct Sleeping {
     /// The last one.
     number: u64,
     /// The last one that was answered.
@@ -42,7 +42,7 @@ pub(in super::super) struct Sleeping {
 
 /// Whether a side may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Verdict {
+pub(crate) enum Verdict {
     /// It will be rung; or UCX rings when the announcement is further.
     MaySleep,
     /// Something was posted that has not landed.
@@ -53,7 +53,7 @@ pub(in super::super) enum Verdict {
 
 impl Sleeping {
     /// A new announcement to be put, if there has to be one.
-    pub(in super::super) fn begin(&mut self) -> Option<u64> {
+    pub(crate) fn begin(&mut self) -> Option<u64> {
         if self.step.is_some() || self.answered != self.number {
             return None;
         }
@@ -63,7 +63,7 @@ impl Sleeping {
     }
 
     /// The step is done; the next one.
-    pub(in super::super) fn advance(&mut self) -> Option<Step> {
+    pub(crate) fn advance(&mut self) -> Option<Step> {
         self.step = match self.step {
             Some(Step::Putting) => Some(Step::Flushing),
             Some(Step::Flushing) => Some(Step::Getting),
@@ -73,22 +73,22 @@ impl Sleeping {
     }
 
     /// The last step is done: what the peer posted.
-    pub(in super::super) fn got(&mut self, posted: Posted) {
+    pub(crate) fn got(&mut self, posted: Posted) {
         self.posted = posted;
         self.step = None;
     }
 
-    /// The peer rang.
-    pub(in super::super) fn rung(&mut self, number: u64) -> Result<(), &'static str> {
+    /// A doorbell arrived: the peer answered an announcement.
+    pub(crate) fn woken(&mut self, number: u64) -> Result<(), &'static str> {
         if number > self.number {
-            return Err("a bell for a sleep that was never announced");
+            return Err("a doorbell for a sleep that was never announced");
         }
         self.answered = self.answered.max(number);
         Ok(())
     }
 
     /// Whether the side may sleep that has seen this many frames and these credits land.
-    pub(in super::super) fn verdict(&self, frames: u32, credits: Credits) -> Verdict {
+    pub(crate) fn verdict(&self, frames: u32, credits: Credits) -> Verdict {
         if self.step.is_some() {
             return Verdict::MaySleep;
         }
@@ -180,7 +180,7 @@ mod tests {
             for n in 0..self.bells.len() {
                 and(&|world| {
                     let bell = world.bells.remove(n);
-                    world.sleeping.rung(bell).unwrap();
+                    world.sleeping.woken(bell).unwrap();
                     world.asleep = false;
                 });
             }
@@ -281,7 +281,7 @@ mod tests {
     fn bells_answer_what_was_announced() {
         let mut sleeping = Sleeping::default();
         let none = Credits::default();
-        assert!(sleeping.rung(1).is_err());
+        assert!(sleeping.woken(1).is_err());
         assert_eq!(sleeping.verdict(0, none), Verdict::Unannounced);
         assert_eq!(sleeping.begin(), Some(1));
         assert_eq!(sleeping.begin(), None);
@@ -296,11 +296,11 @@ mod tests {
         assert_eq!(sleeping.verdict(u32::MAX - 1, none), Verdict::Expecting);
         assert_eq!(sleeping.verdict(3, none), Verdict::MaySleep);
         assert_eq!(sleeping.begin(), None);
-        assert_eq!(sleeping.rung(1), Ok(()));
+        assert_eq!(sleeping.woken(1), Ok(()));
         assert_eq!(sleeping.verdict(3, none), Verdict::Unannounced);
         assert_eq!(sleeping.begin(), Some(2));
         // Late news.
-        assert_eq!(sleeping.rung(1), Ok(()));
+        assert_eq!(sleeping.woken(1), Ok(()));
         assert_eq!(sleeping.begin(), None);
     }
 }
