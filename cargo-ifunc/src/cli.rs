@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Show what the attributes expand to
     Expand(ExpandArgs),
-    /// Build an example or a project, start its target and its source, and show the output of both
+    /// Build an example or a project, then run its target and its source and show their output
     Run(RunArgs),
     /// Show the activity of a running target: its ifuncs, its sources, counts and rates
     Top(TopArgs),

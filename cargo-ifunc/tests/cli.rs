@@ -15,7 +15,7 @@ fn help_names_every_subcommand() {
         ("expand", "what the attributes expand to"),
         ("doctor", "what this machine has"),
         ("inspect", "Show the contents of an ifunc library"),
-        ("run", "start its target and its source"),
+        ("run", "run its target and its source"),
         ("top", "activity of a running target"),
         ("new", "Create a project"),
     ] {

@@ -38,7 +38,9 @@ fn subcommands() -> Vec<String> {
     let (_, list) = help.split_once("\nCommands:\n").expect("a list of commands");
     let names = list.lines().take_while(|line| !line.is_empty());
     names
-        .filter_map(|line| line.split_whitespace().next())
+        // A description that is wrapped goes on further to the right.
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty())
         .filter(|name| *name != "help")
         .map(Into::into)
         .collect()
