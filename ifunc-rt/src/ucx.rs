@@ -130,7 +130,7 @@ impl Worker {
     /// As for [`Source::over`].
     pub unsafe fn call(&self, ep: ucp_ep_h, options: SourceOptions) -> Result<Connecting, SourceError> {
         // SAFETY: the caller's promise.
-        let over = unsafe { self.engine.over(ep) };
+        let over = unsafe { self.engine.over(ep, crate::hello::invoking()) };
         Ok(Connecting {
             calling: Some(over.call()?),
             until: Instant::now().checked_add(options.connect_timeout),
@@ -165,7 +165,7 @@ impl Worker {
     /// As for [`Source::over`].
     pub(crate) unsafe fn over(&self, ep: ucp_ep_h) -> Over {
         // SAFETY: the caller's promise.
-        unsafe { self.engine.over(ep) }
+        unsafe { self.engine.over(ep, crate::hello::invoking()) }
     }
 }
 

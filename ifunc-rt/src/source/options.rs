@@ -151,7 +151,7 @@ impl SourceOptions {
         ConnectConfig {
             #[cfg(feature = "ucx")]
             peer_timeout: self.peer_timeout,
-            serves: None,
+            hello: crate::hello::invoking(),
         }
     }
 }

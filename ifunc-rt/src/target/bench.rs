@@ -111,7 +111,7 @@ impl Bench {
                 uid: Some(uid),
                 pid: None,
             },
-            hello: ConnectConfig::default().hello(),
+            hello: ConnectConfig::default().hello,
             key: Key(0),
         };
         Looked {

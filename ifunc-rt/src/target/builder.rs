@@ -356,7 +356,7 @@ impl TargetBuilder {
             // SAFETY: the caller of `allow_library` made the promise that this function requires.
             unsafe { symbols.allow_library(soname) }?;
         }
-        let mut config = ListenConfig::new(self.limits);
+        let mut config = ListenConfig::with_hello(crate::hello::serving(self.limits));
         config.other_users = self.other_users;
         config.peer_timeout = self.peer_timeout;
         config.max_connections = self.max_connections;

@@ -1,10 +1,8 @@
 //! What a target chooses when it listens, and a source when it connects.
 
-use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use ifunc_abi::frame::Limits;
-use ifunc_abi::hello::{Hello, Roles};
+use ifunc_abi::hello::Hello;
 
 /// Size of the ring that carries one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +46,8 @@ pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// What a target chooses when it listens.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenConfig {
-    /// What the target accepts, in its hello.
-    pub(crate) limits: Limits,
-    /// What the target does. It may invoke over the links that it accepts.
-    pub(crate) roles: Roles,
+    /// What the target states about itself.
+    pub(crate) hello: Hello,
     /// Whether processes of other users may connect. Off: they are refused, and told why.
     pub(crate) other_users: bool,
     /// Most connections at a time.
@@ -68,16 +64,15 @@ pub(crate) struct ListenConfig {
 }
 
 impl ListenConfig {
-    /// The defaults, with `limits`.
+    /// The defaults.
     ///
     /// A slot ring must exceed the peer's first-level cache and stay in the second: 4096 slots are 256 KiB
     /// (4.5 ns per message where 64 KiB cost 15). As every request may want an answer, both directions have
     /// as many. Bodies of requests are the larger ones (images, payloads), so their data ring is twice the
     /// answers'. Memory is only taken once it was written.
-    pub(crate) const fn new(limits: Limits) -> Self {
+    pub(crate) const fn with_hello(hello: Hello) -> Self {
         Self {
-            limits,
-            roles: Roles::SERVES,
+            hello,
             other_users: false,
             max_connections: MAX_CONNECTIONS,
             to_target: RingSize {
@@ -94,22 +89,10 @@ impl ListenConfig {
         }
     }
 
-    /// The hello of a target that starts to listen, with a new epoch.
-    pub(crate) fn hello(&self) -> Hello {
-        // Keys from the system's random numbers, a counter, the time: a different number in every run.
-        let epoch = RandomState::new().hash_one((std::process::id(), SystemTime::now())) | 1;
-        hello(self.roles, self.limits, epoch)
-    }
-}
-
-/// The hello of this process.
-fn hello(roles: Roles, limits: Limits, epoch: u64) -> Hello {
-    Hello {
-        arch: ifunc_exec::ARCH,
-        roles,
-        cpu_features: ifunc_exec::cpu_features(),
-        epoch,
-        limits,
+    /// The defaults for tests.
+    #[cfg(test)]
+    pub(crate) fn new(limits: ifunc_abi::frame::Limits) -> Self {
+        Self::with_hello(crate::hello::serving(limits))
     }
 }
 
@@ -122,31 +105,17 @@ pub(crate) struct ConnectConfig {
     /// Time after which a target that vanished is given up.
     #[cfg(feature = "ucx")]
     pub(crate) peer_timeout: Duration,
-    /// What the source accepts, if it serves over this link too.
-    pub(crate) serves: Option<Limits>,
+    /// What the source states about itself.
+    pub(crate) hello: Hello,
 }
 
+#[cfg(test)]
 impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
             #[cfg(feature = "ucx")]
             peer_timeout: PEER_TIMEOUT,
-            serves: None,
-        }
-    }
-}
-
-impl ConnectConfig {
-    /// The source's hello.
-    pub(crate) fn hello(&self) -> Hello {
-        const NOTHING: Limits = Limits {
-            max_payload: 0,
-            max_image: 0,
-            max_answer: 0,
-        };
-        match self.serves {
-            Some(limits) => hello(Roles::INVOKES.with(Roles::SERVES), limits, 0),
-            None => hello(Roles::INVOKES, NOTHING, 0),
+            hello: crate::hello::invoking(),
         }
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn pair(acceptor: &Arc<Acceptor>, key: Key, doorbell: EventFd, source
     };
     [
         link(TARGET, [to_target, to_source], source),
-        link(SOURCE, [to_source, to_target], acceptor.hello),
+        link(SOURCE, [to_source, to_target], acceptor.config.hello),
     ]
 }
 

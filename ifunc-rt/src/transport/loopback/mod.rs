@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ifunc_abi::hello::Hello;
-
 use super::{ConnectConfig, ConnectError, Key, Link, ListenConfig, ListenError, Listener};
 use crate::os::EventFd;
 
@@ -23,7 +21,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a target shares with its connections.
 struct Acceptor {
     config: ListenConfig,
-    hello: Hello,
     doorbell: Arc<EventFd>,
     state: Mutex<State>,
 }
@@ -66,7 +63,6 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
         source,
     })?;
     let acceptor = Arc::new(Acceptor {
-        hello: config.hello(),
         config,
         doorbell: Arc::new(doorbell),
         state: Mutex::default(),
@@ -107,7 +103,7 @@ pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, Connec
         });
     }
     let key = Key(state.next);
-    let [target, source] = link::pair(acceptor, key, doorbell, config.hello());
+    let [target, source] = link::pair(acceptor, key, doorbell, config.hello);
     state.live += 1;
     state.next += 1;
     state.waiting.push_back(target);

@@ -260,7 +260,7 @@ mod tests {
             },
         );
         Welcome {
-            hello: ConnectConfig::default().hello(),
+            hello: ConnectConfig::default().hello,
             barriers: Barriers::Fences,
             layout: Layout::new(to_target, to_source).unwrap(),
             bit: 77,
@@ -273,7 +273,7 @@ mod tests {
 
     fn request() -> Request {
         Request {
-            hello: ConnectConfig::default().hello(),
+            hello: ConnectConfig::default().hello,
             barriers: Barriers::Sleeper,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ifunc_abi::hello::{Hello, HelloError};
+use ifunc_abi::hello::HelloError;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::geteuid;
@@ -42,7 +42,6 @@ struct Acceptor {
     socket: Watch,
     config: ListenConfig,
     layout: Layout,
-    hello: Hello,
     barriers: Barriers,
     watcher: Arc<Watcher>,
     wakeups: Arc<Wakeups>,
@@ -94,7 +93,6 @@ pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listene
     let acceptor = Arc::new(Acceptor {
         socket: Watch::new(&watcher, socket),
         layout,
-        hello: config.hello(),
         config,
         barriers: Barriers::register(),
         watcher,
@@ -220,7 +218,7 @@ impl Acceptor {
             }
         };
         let welcome = Welcome {
-            hello: self.hello,
+            hello: self.config.hello,
             barriers: self.barriers.agree(request.barriers),
             layout: self.layout,
             bit: slot.bit,

@@ -32,7 +32,7 @@ pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> 
     let socket = attempt.reach(name)?;
     let barriers = Barriers::register();
     let request = Request {
-        hello: config.hello(),
+        hello: config.hello,
         barriers,
     };
     request.send(socket.as_fd());

@@ -206,7 +206,7 @@ mod tests {
 
     fn welcome() -> Welcome {
         Welcome {
-            hello: ConnectConfig::default().hello(),
+            hello: ConnectConfig::default().hello,
             to_target: RingSize {
                 slots: 4,
                 data: 1 << 20,

@@ -105,7 +105,7 @@ impl Acceptor {
         Self {
             listener,
             welcome: Welcome {
-                hello: config.hello(),
+                hello: config.hello,
                 to_target: config.to_target,
                 to_source: config.to_source,
             },

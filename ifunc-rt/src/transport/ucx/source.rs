@@ -49,7 +49,7 @@ pub(crate) fn connect(
             })
         })?;
         let id = locked.state.insert(endpoint, true, Stage::Calling);
-        send_hello(&mut locked, id, config, None);
+        send_hello(&mut locked, id, config.hello, None);
         wait_for_answer(&engine, locked, id, address.clone(), attempt)
     })
 }
@@ -74,7 +74,7 @@ pub(crate) fn connect_to_worker(
         if let Some(connection) = locked.state.connections.get_mut(&id) {
             connection.am_id = Some(to.am_id());
         }
-        send_hello(&mut locked, id, config, Some(own));
+        send_hello(&mut locked, id, config.hello, Some(own));
         wait_for_answer(&engine, locked, id, address.clone(), attempt)
     })
 }
@@ -138,6 +138,8 @@ fn failed(status: Status, address: &str) -> ConnectError {
 pub(crate) struct Over {
     engine: Arc<Engine>,
     endpoint: EndpointId,
+    /// What the source states about itself.
+    hello: hello::Hello,
 }
 
 /// A source that has sent its hello, and waits for the answer.
@@ -159,13 +161,14 @@ impl Engine {
     ///
     /// # Safety
     /// The endpoint is of the engine's worker, and alive until [`peer_gone`](Self::peer_gone).
-    pub(crate) unsafe fn over(self: &Arc<Self>, ep: raw::ucp_ep_h) -> Over {
+    pub(crate) unsafe fn over(self: &Arc<Self>, ep: raw::ucp_ep_h, hello: hello::Hello) -> Over {
         let endpoint = EndpointId::of_raw(ep);
         // Another endpoint may have had the id before.
         self.lock().state.lost.remove(&endpoint);
         Over {
             engine: Arc::clone(self),
             endpoint,
+            hello,
         }
     }
 }
@@ -192,7 +195,7 @@ impl Over {
     /// Connects to the target on the worker at the other end.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, ConnectError> {
         let (mut locked, id) = self.begin()?;
-        send_hello(&mut locked, id, &ConnectConfig::default(), None);
+        send_hello(&mut locked, id, self.hello, None);
         locked.progress_until(in_time(deadline), |locked| is_decided(locked, id));
         verdict(&self.engine, locked, id, Self::NAME.into())
     }
@@ -200,7 +203,7 @@ impl Over {
     /// Sends the hello, and waits for nothing.
     pub(crate) fn call(&self) -> Result<Calling, ConnectError> {
         let (mut locked, id) = self.begin()?;
-        send_hello(&mut locked, id, &ConnectConfig::default(), None);
+        send_hello(&mut locked, id, self.hello, None);
         Ok(Calling {
             over: self.clone(),
             id,
@@ -252,7 +255,7 @@ fn in_time(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + GRACE)
 }
 
-fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, config: &ConnectConfig, own: Option<WorkerAddress>) {
+fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, hello: hello::Hello, own: Option<WorkerAddress>) {
     let Some(name) = locked
         .state
         .connections
@@ -262,7 +265,7 @@ fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, config: &ConnectConfig,
         return;
     };
     let hello = Hello {
-        hello: config.hello(),
+        hello,
         name,
         address: own,
     };

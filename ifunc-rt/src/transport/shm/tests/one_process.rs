@@ -14,7 +14,7 @@ fn frames_of_all_sizes_go_both_ways() {
     assert_eq!(listener.address(), address.to_string());
     let mut source = connect(&address, soon()).unwrap();
     let mut target = accept(&mut *listener);
-    assert_eq!(source.hello.limits, small().limits);
+    assert_eq!(source.hello.limits, small().hello.limits);
     assert_ne!(source.hello.epoch, 0);
     assert!(source.hello.roles == Roles::SERVES && target.hello.roles == Roles::INVOKES);
     assert_eq!(source.hello.arch, target.hello.arch);

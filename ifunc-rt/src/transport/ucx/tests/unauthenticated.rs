@@ -60,7 +60,7 @@ impl Peer {
     fn greeting(&self) -> Vec<u8> {
         let locked = self.engine.lock();
         Hello {
-            hello: ConnectConfig::default().hello(),
+            hello: ConnectConfig::default().hello,
             name: locked.state.connections[&self.id].name,
             address: None,
         }
@@ -308,7 +308,7 @@ fn a_source_whose_address_is_long_is_let_in() {
         let endpoint = locked.connect_to_worker(&to).unwrap();
         let id = locked.state.insert(endpoint, true, Stage::Calling);
         let hello = Hello {
-            hello: ConnectConfig::default().hello(),
+            hello: ConnectConfig::default().hello,
             name: locked.state.connections[&id].name,
             address: WorkerAddress::new(own.am_id(), &bytes),
         };
