@@ -57,22 +57,17 @@ impl Epoll {
     /// Events taken at a time.
     const BATCH: usize = 64;
 
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    pub(crate) fn new() -> rustix::io::Result<Self> {
+        epoll::create(epoll::CreateFlags::CLOEXEC).map(Self)
     }
 
-    pub(crate) fn add(&self, fd: impl AsFd, token: u64, events: EventFlags) -> io::Result<()> {
-        Ok(epoll::add(&self.0, fd, epoll::EventData::new_u64(token), events)?)
+    pub(crate) fn add(&self, fd: impl AsFd, token: u64, events: EventFlags) -> rustix::io::Result<()> {
+        epoll::add(&self.0, fd, epoll::EventData::new_u64(token), events)
     }
 
     /// Waits for other events of a descriptor. Those that hold already count as happening.
-    pub(crate) fn modify(&self, fd: impl AsFd, token: u64, events: EventFlags) -> io::Result<()> {
-        Ok(epoll::modify(
-            &self.0,
-            fd,
-            epoll::EventData::new_u64(token),
-            events,
-        )?)
+    pub(crate) fn modify(&self, fd: impl AsFd, token: u64, events: EventFlags) -> rustix::io::Result<()> {
+        epoll::modify(&self.0, fd, epoll::EventData::new_u64(token), events)
     }
 
     /// Undoes [`add`](Self::add), if it was called.
@@ -81,13 +76,17 @@ impl Epoll {
     }
 
     /// Waits for events, and calls `each` with their tokens: one batch of them. A signal ends the wait too.
-    pub(crate) fn wait(&self, timeout: Option<Duration>, mut each: impl FnMut(u64)) -> io::Result<()> {
+    pub(crate) fn wait(
+        &self,
+        timeout: Option<Duration>,
+        mut each: impl FnMut(u64),
+    ) -> rustix::io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); Self::BATCH];
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match epoll::wait(&self.0, &mut buffer, timeout.as_ref()) {
             Ok((events, _)) => events.iter().for_each(|event| each(event.data.u64())),
             Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

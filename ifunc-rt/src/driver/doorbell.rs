@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-pub(crate) use crate::os::EventFd;
+use crate::os::EventFd;
 
 /// What the sleeper of a connection sleeps on. One thread at a time does.
 pub(crate) trait Doorbell {

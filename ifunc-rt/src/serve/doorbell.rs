@@ -1,18 +1,16 @@
 //! What a target sleeps on: its listener's doorbell, and its stop.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use rustix::event::epoll;
-
-use crate::driver::doorbell::EventFd;
+use crate::os::{Epoll, EventFd, EventFlags};
 
 /// What the sleeper of a target sleeps on.
 #[derive(Debug)]
 pub(crate) struct TargetDoorbell {
-    epoll: OwnedFd,
+    epoll: Epoll,
     stop: Arc<Stop>,
     /// Rung by other threads of this process.
     local: Arc<EventFd>,
@@ -72,10 +70,10 @@ impl StopHandle {
 
 impl TargetDoorbell {
     pub(crate) fn new(listener: BorrowedFd<'_>) -> std::io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = Epoll::new()?;
         let (event, local) = (EventFd::new()?, EventFd::new()?);
-        for (fd, data) in [(listener, 0), (event.as_fd(), 1), (local.as_fd(), 2)] {
-            epoll::add(&epoll, fd, epoll::EventData::new_u64(data), epoll::EventFlags::IN)?;
+        for fd in [listener, event.as_fd(), local.as_fd()] {
+            epoll.add(fd, 0, EventFlags::IN)?;
         }
         let stop = Stop {
             is_stopped: AtomicBool::new(false),
@@ -104,14 +102,7 @@ impl TargetDoorbell {
 
     /// Sleeps until the listener's peers, another thread or the stop ring.
     pub(crate) fn sleep(&self) -> std::io::Result<()> {
-        let mut events = [epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        }; 2];
-        match epoll::wait(&self.epoll, &mut events[..], None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        self.epoll.wait(None, |_| {})?;
         self.local.clear();
         Ok(())
     }

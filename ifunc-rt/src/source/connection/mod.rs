@@ -16,9 +16,9 @@ use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
 use crate::driver::backoff::{RETRY, after};
-use crate::driver::doorbell::EventFd;
 use crate::driver::driven::{Config, Signals};
 use crate::driver::queue::Ticket;
+use crate::os::EventFd;
 use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
 
 /// The protocol, as a process that does not serve uses it. Its driver keeps the ticket of a waiter with each call.

@@ -66,7 +66,7 @@ impl Wakeups {
     }
 
     /// Wakes the target whenever the peer at this socket does, and when the peer is gone.
-    pub(super) fn add(&self, socket: &Watch) -> io::Result<()> {
+    pub(super) fn add(&self, socket: &Watch) -> rustix::io::Result<()> {
         self.epoll
             .add(socket, socket.token().0, EventFlags::IN | EventFlags::RDHUP)
     }

@@ -67,11 +67,12 @@ impl Watch {
     /// Calls `watched.ready(token)` whenever `events` happen, from now on. Those that hold already count as happening.
     pub(super) fn watch(&self, events: EventFlags, watched: Weak<dyn Watched>) -> io::Result<()> {
         let is_new = self.watcher.state().watched.insert(self.token, watched).is_none();
-        if is_new {
-            self.watcher.epoll.add(self, self.token.0, events)
+        let (epoll, token) = (&self.watcher.epoll, self.token.0);
+        Ok(if is_new {
+            epoll.add(self, token, events)
         } else {
-            self.watcher.epoll.modify(self, self.token.0, events)
-        }
+            epoll.modify(self, token, events)
+        }?)
     }
 
     /// Calls `due(token)` in a while. For calls from within `ready` and `due`: the thread is not woken for it.

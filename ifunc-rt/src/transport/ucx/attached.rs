@@ -13,7 +13,6 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use ::ucx::{Attributes, EndpointId, Worker, raw};
-use rustix::event::epoll;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -22,7 +21,7 @@ use super::engine::{Engine, LINGER, Locked};
 use super::events::EventQueue;
 use super::header::HEADER;
 use super::table::Closing;
-use crate::os::EventFd;
+use crate::os::{Epoll, EventFd, EventFlags};
 use crate::transport::LinkError;
 
 /// How ifunc uses a worker of the application's.
@@ -111,7 +110,7 @@ pub(super) struct Attached {
     /// The only thread that may use it.
     thread: Option<ThreadId>,
     /// All that a waiting thread sleeps on.
-    epoll: OwnedFd,
+    epoll: Epoll,
     pub(super) bell: Arc<EventFd>,
     timer: OwnedFd,
     /// What was dropped where the worker could not be used.
@@ -151,13 +150,12 @@ impl Attached {
         if max_am_header < HEADER {
             return Err(WorkerError::Header { max_am_header });
         }
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = Epoll::new()?;
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )?;
-        let add =
-            |fd: BorrowedFd<'_>| epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        let add = |fd: BorrowedFd<'_>| epoll.add(fd, 0, EventFlags::IN);
         add(timer.as_fd())?;
         add((*bell).as_fd())?;
         if options.wakeup && options.progress {
