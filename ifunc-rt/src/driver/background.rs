@@ -17,7 +17,7 @@ use super::wait::Ended;
 const STACK: usize = 512 << 10;
 
 /// Starts the thread. The state says already that it runs.
-pub(super) fn start<C: Driven>(shared: &Arc<Shared<C>>) -> io::Result<()> {
+pub(crate) fn start<C: Driven>(shared: &Arc<Shared<C>>) -> io::Result<()> {
     if let Some(why) = shared.config.no_thread {
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
@@ -47,14 +47,14 @@ fn run<C: Driven>(shared: &Shared<C>) {
     let parker = Parker::new();
     loop {
         let polled = shared.wait::<(), std::convert::Infallible>(far, Want::Progress, |connection| {
-            connection.poll();
+            connection.try_drain();
             Ok(None)
         });
         if let Err(Ended::Gone(why)) = polled {
             tracing::debug!(why, "no link to poll");
         }
         let mut state = shared.lock();
-        if state.is_closed() {
+        if state.is_closed {
             return;
         }
         let idles = state.progress_is_idle();

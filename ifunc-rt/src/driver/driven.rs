@@ -1,21 +1,22 @@
 //! What the driver needs of a connection, and what the connection reports.
 
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::doorbell::Doorbell;
 use super::queue::Ticket;
 use super::state::Shared;
+
+/// What the sleeper of a connection sleeps on: until the link's peer rings, the waker is woken, or the given time. It may return
+/// early.
+pub(crate) type Doorbell = (Waker, Box<dyn FnOnce(Instant)>);
 
 /// A connection. It knows no waker, lock or thread: it reports what happened through its [`Signals`], and the driver decides
 /// which waiters are woken.
 pub(crate) trait Driven: Sized + Send + 'static {
-    /// What a thread sleeps on until the link's peer rings.
-    type Doorbell: Doorbell + Send;
-
     fn signals(&mut self) -> &mut Signals;
 
-    /// Receives what has come, and sends on what waits for credit.
-    fn poll(&mut self);
+    /// Receives what has arrived and sends what waits for credit. `false`: some of it still waits.
+    fn try_drain(&mut self) -> bool;
 
     /// When this token completes, the connection reports this waiter (0: none).
     fn watch(&mut self, token: u64, waiter: Ticket);
@@ -29,7 +30,7 @@ pub(crate) trait Driven: Sized + Send + 'static {
     /// Sends the open batch if it is due. `false`: there is no credit or no link.
     fn send_due_batch(&mut self) -> bool;
 
-    /// Whether something is half sent, which goes on when credits come.
+    /// Whether a body or a batch was sent in part, and continues when credits arrive.
     fn is_sending(&self) -> bool;
 
     /// Announces sleep: from here on the peer rings.
@@ -39,7 +40,7 @@ pub(crate) trait Driven: Sized + Send + 'static {
     fn disarm(&mut self);
 
     /// The link's doorbell; `None`: there is no link.
-    fn doorbell(&self) -> Option<Self::Doorbell>;
+    fn doorbell(&self) -> Option<Doorbell>;
 
     fn is_connected(&self) -> bool;
 
@@ -70,121 +71,79 @@ pub(crate) struct Config {
 /// What a connection reports, which the driver reads before each unlock, and what the driver says about the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
-    /// Anything was reported.
-    raised: bool,
-    reported: Reported,
-    /// Completions and reports received.
-    received: u64,
+    /// Events since the driver last took them.
+    events: u8,
+    /// Waiters whose token completed.
+    completed: Vec<Ticket>,
+    /// Completions and reports received, in all.
+    pub(crate) received: u64,
     /// Bytes that the last attempt had no credit for.
-    lacking: usize,
+    pub(crate) lacking: usize,
     /// Waiters for credit exist.
-    crowded: bool,
+    pub(crate) is_crowded: bool,
     /// The caller must leave credit to them.
-    refused: bool,
+    pub(super) is_refused: bool,
     /// A thread sends open batches in time; otherwise callers do.
     pub(crate) is_timed: bool,
 }
 
-/// See [`Signals`].
-#[derive(Debug, Default)]
-pub(super) struct Reported {
-    /// Waiters whose token completed.
-    pub(super) completed: Vec<Ticket>,
-    /// What others had to wait for has been sent.
-    pub(super) unblocked: bool,
-    /// The caller took credit that others wait for.
-    pub(super) overtook: bool,
-    pub(super) link_changed: bool,
-    pub(super) due_changed: bool,
-}
-
 impl Signals {
-    fn report(&mut self) -> &mut Reported {
-        self.raised = true;
-        &mut self.reported
+    /// What others had to wait for has been sent: the first waiter for credit may try.
+    pub(crate) const UNBLOCKED: u8 = 1;
+    /// The caller took credit that others wait for.
+    pub(super) const OVERTOOK: u8 = 2;
+    /// There is another link, or none.
+    pub(crate) const LINK_CHANGED: u8 = 4;
+    /// A batch was opened, or the open one was sent.
+    pub(crate) const DUE_CHANGED: u8 = 8;
+    const COMPLETED: u8 = 16;
+
+    pub(crate) fn raise(&mut self, event: u8) {
+        self.events |= event;
     }
 
     /// A token completed that this waiter waits for.
     pub(crate) fn completed(&mut self, waiter: Ticket) {
         if waiter != 0 {
-            self.report().completed.push(waiter);
+            self.raise(Self::COMPLETED);
+            self.completed.push(waiter);
         }
-    }
-
-    /// What others had to wait for has been sent: the first waiter for credit may try.
-    pub(crate) fn unblocked(&mut self) {
-        self.report().unblocked = true;
-    }
-
-    /// There is another link, or none.
-    pub(crate) fn link_changed(&mut self) {
-        self.report().link_changed = true;
-    }
-
-    /// A batch was opened, or the open one was sent.
-    pub(crate) fn due_changed(&mut self) {
-        self.report().due_changed = true;
-    }
-
-    /// So many completions and reports were received in all.
-    #[inline]
-    pub(crate) fn set_received(&mut self, received: u64) {
-        self.received = received;
-    }
-
-    /// There is no credit for so many bytes.
-    #[inline]
-    pub(crate) fn lacks(&mut self, bytes: usize) {
-        self.lacking = bytes;
-    }
-
-    /// Whether waiters for credit exist.
-    #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.crowded
     }
 
     /// Whether the caller may take credit for so many bytes, whatever other waiters need.
     #[inline]
     pub(crate) fn admits(&mut self, bytes: usize) -> bool {
-        if self.refused {
+        if self.is_refused {
             self.lacking = bytes;
         }
-        !self.refused
+        !self.is_refused
     }
 
     /// The caller has taken credit.
     #[inline]
     pub(crate) fn took_credit(&mut self) {
-        if self.crowded {
-            self.report().overtook = true;
+        if self.is_crowded {
+            self.raise(Self::OVERTOOK);
         }
     }
 
     #[inline(always)]
     pub(super) fn is_raised(&self) -> bool {
-        self.raised
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.received
-    }
-
-    pub(super) fn lacking(&self) -> usize {
-        self.lacking
-    }
-
-    pub(super) fn set_admission(&mut self, crowded: bool, admitted: bool) {
-        (self.crowded, self.refused) = (crowded, !admitted);
+        self.events != 0
     }
 
     /// Whether the last attempt took credit that others wait for.
     pub(super) fn take_overtook(&mut self) -> bool {
-        std::mem::take(&mut self.reported.overtook)
+        let overtook = self.events & Self::OVERTOOK != 0;
+        self.events &= !Self::OVERTOOK;
+        overtook
     }
 
-    /// What was reported, if anything was.
-    pub(super) fn take(&mut self) -> Option<Reported> {
-        std::mem::take(&mut self.raised).then(|| std::mem::take(&mut self.reported))
+    /// The events, and the waiters whose token completed.
+    pub(super) fn take(&mut self) -> (u8, Vec<Ticket>) {
+        (
+            std::mem::take(&mut self.events),
+            std::mem::take(&mut self.completed),
+        )
     }
 }

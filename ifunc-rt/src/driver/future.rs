@@ -1,6 +1,6 @@
 //! How a future waits: it attempts when it is polled, and is woken by whichever thread receives.
 
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use super::queue::Ticket;
 use super::state::{Shared, State, Want};
 use super::wait::Ended;
 
-/// One future's wait.
+/// One future's wait. Dropped, it waits no more.
 #[derive(Debug)]
-pub(crate) struct Task {
-    /// `None`: as long as the connection says.
-    timeout: Option<Duration>,
+pub(crate) struct Task<C: Driven> {
+    shared: Arc<Shared<C>>,
+    timeout: Duration,
     /// When it was polled first: its deadline counts from then.
     first: Option<Instant>,
     parked: Option<Parked>,
@@ -66,11 +66,12 @@ impl Wake for Bridge {
     }
 }
 
-impl Task {
+impl<C: Driven> Task<C> {
     /// Waits for `timeout`, or as long as the connection says.
-    pub(crate) fn new(timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared<C>>, timeout: Option<Duration>) -> Self {
         Self {
-            timeout,
+            shared: Arc::clone(shared),
+            timeout: timeout.unwrap_or(shared.config.timeout),
             first: None,
             parked: None,
             bridge: None,
@@ -78,128 +79,79 @@ impl Task {
     }
 
     /// Waits for `want`, with the deadline of this task.
-    pub(crate) fn wait<'a, C: Driven, A>(
-        &'a mut self,
-        shared: &'a Arc<Shared<C>>,
+    pub(crate) async fn wait<R, E>(
+        &mut self,
         want: Want,
-        attempt: A,
-    ) -> Waiting<'a, C, A> {
-        Waiting {
-            task: self,
-            shared,
-            want,
-            attempt,
-        }
+        mut attempt: impl FnMut(&mut C) -> Result<Option<R>, E>,
+    ) -> Result<R, Ended<E>> {
+        poll_fn(|context| self.poll(context, want, &mut attempt)).await
     }
 
     /// Attempts. After an attempt in vain the future is woken when `want` may be there.
-    pub(crate) fn poll<C: Driven, R, E>(
+    pub(crate) fn poll<R, E>(
         &mut self,
-        shared: &Arc<Shared<C>>,
         context: &Context<'_>,
         want: Want,
         attempt: &mut impl FnMut(&mut C) -> Result<Option<R>, E>,
     ) -> Poll<Result<R, Ended<E>>> {
-        if let Some(bridge) = &self.bridge {
-            bridge.lead_to(context.waker());
-        }
-        let mut state = shared.lock();
-        if let Some(result) = self.attempt(&mut state, attempt) {
-            return Poll::Ready(result);
-        }
-        if self.bridge.is_none() {
-            drop(state);
-            self.bridge.insert(Arc::default()).lead_to(context.waker());
-            state = shared.lock();
-            if let Some(result) = self.attempt(&mut state, attempt) {
-                return Poll::Ready(result);
+        let waker = context.waker();
+        let (state, bridge) = loop {
+            if let Some(bridge) = &self.bridge {
+                bridge.lead_to(waker);
             }
-        }
+            let mut state = self.shared.lock();
+            let ticket = self.parked.map_or(0, |parked| parked.ticket);
+            if let Some(result) = state.attempt(ticket, &mut *attempt).transpose() {
+                leave(&mut self.parked, &mut state);
+                return Poll::Ready(result.map_err(Ended::Failed));
+            }
+            if let Some(bridge) = &self.bridge {
+                break (state, bridge);
+            }
+            drop(state);
+            self.bridge = Some(Arc::default());
+        };
+        let mut state = state;
         let parked = *self.parked.get_or_insert_with(|| Parked {
             ticket: state.ticket(),
             want,
-            given_up: state.given_up(),
+            given_up: state.given_up,
         });
         let now = Instant::now();
         let waited = now - *self.first.get_or_insert(now);
-        let timeout = self.timeout.unwrap_or(shared.config.timeout);
         let ended = match state.gone_since(parked.given_up) {
             Some(why) => Some(Ended::Gone(why)),
-            None => (waited >= timeout).then_some(Ended::TimedOut(waited)),
+            None => (waited >= self.timeout).then_some(Ended::TimedOut(waited)),
         };
         if let Some(ended) = ended {
-            self.leave(&mut state);
+            leave(&mut self.parked, &mut state);
             return Poll::Ready(Err(ended));
         }
-        let waker = self
-            .bridge
-            .clone()
-            .map_or_else(|| context.waker().clone(), Waker::from);
-        if state.park_future(parked.ticket, want, after(timeout - waited), waker) {
+        let deadline = after(self.timeout - waited);
+        if state.park_future(parked.ticket, want, deadline, Arc::clone(bridge).into()) {
             drop(state);
-            if let Err(error) = super::background::start(shared) {
-                let mut state = shared.lock();
+            if let Err(error) = super::background::start(&self.shared) {
+                let mut state = self.shared.lock();
                 state.background_failed();
-                self.leave(&mut state);
+                leave(&mut self.parked, &mut state);
                 return Poll::Ready(Err(Ended::NoThread(error)));
             }
         }
         Poll::Pending
     }
+}
 
-    fn attempt<C: Driven, R, E>(
-        &mut self,
-        state: &mut State<C>,
-        attempt: &mut impl FnMut(&mut C) -> Result<Option<R>, E>,
-    ) -> Option<Result<R, Ended<E>>> {
-        let ticket = self.parked.map_or(0, |parked| parked.ticket);
-        let result = state.attempt(ticket, attempt).transpose()?;
-        self.leave(state);
-        Some(result.map_err(Ended::Failed))
-    }
-
-    /// Waits no more.
-    pub(crate) fn leave<C: Driven>(&mut self, state: &mut State<C>) {
-        if let Some(parked) = self.parked.take() {
-            state.leave_future(parked.ticket, parked.want);
-        }
-    }
-
-    /// Waits anew, with a new deadline.
-    pub(crate) fn restart(&mut self) {
-        self.first = None;
-    }
-
-    /// Whether it waits.
-    pub(crate) fn is_parked(&self) -> bool {
-        self.parked.is_some()
+/// Waits no more.
+fn leave<C: Driven>(parked: &mut Option<Parked>, state: &mut State<C>) {
+    if let Some(parked) = parked.take() {
+        state.leave(parked.ticket, parked.want);
     }
 }
 
-/// One wait of a task. Dropped, it waits no more.
-pub(crate) struct Waiting<'a, C: Driven, A> {
-    task: &'a mut Task,
-    shared: &'a Arc<Shared<C>>,
-    want: Want,
-    attempt: A,
-}
-
-// Nothing in it is pinned: the attempt is only called.
-impl<C: Driven, A> Unpin for Waiting<'_, C, A> {}
-
-impl<C: Driven, A: FnMut(&mut C) -> Result<Option<R>, E>, R, E> Future for Waiting<'_, C, A> {
-    type Output = Result<R, Ended<E>>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        this.task.poll(this.shared, context, this.want, &mut this.attempt)
-    }
-}
-
-impl<C: Driven, A> Drop for Waiting<'_, C, A> {
+impl<C: Driven> Drop for Task<C> {
     fn drop(&mut self) {
-        if self.task.is_parked() {
-            self.task.leave(&mut self.shared.lock());
+        if self.parked.is_some() {
+            leave(&mut self.parked, &mut self.shared.lock());
         }
     }
 }

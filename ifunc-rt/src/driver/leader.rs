@@ -29,7 +29,7 @@ enum Sleeper {
 
 impl Leader {
     /// Becomes the one spinner, unless there is one.
-    pub(super) fn try_spin(&mut self, ticket: Ticket) -> bool {
+    pub(crate) fn try_spin(&mut self, ticket: Ticket) -> bool {
         if self.spinners > 0 {
             return false;
         }
@@ -78,12 +78,12 @@ impl Leader {
     }
 
     /// Follows no more.
-    pub(super) fn leave(&mut self, ticket: Ticket) {
+    pub(crate) fn leave(&mut self, ticket: Ticket) {
         self.followers.take(ticket);
     }
 
     /// The waker of this thread, if it is parked.
-    pub(super) fn waker(&mut self, ticket: Ticket) -> Option<Waker> {
+    pub(crate) fn waker(&mut self, ticket: Ticket) -> Option<Waker> {
         match &self.sleeper {
             Some(Sleeper::Thread(sleeper, waker)) if *sleeper == ticket => Some(waker.clone()),
             _ => self.followers.take(ticket),
@@ -91,7 +91,7 @@ impl Leader {
     }
 
     /// Makes an event loop the sleeper; if a thread is, the event loop follows.
-    pub(super) fn sleep_in_event_loop(&mut self, waker: Waker) -> bool {
+    pub(crate) fn sleep_in_event_loop(&mut self, waker: Waker) -> bool {
         if self.has_sleeper() {
             self.event_loop = Some(waker);
             return false;
@@ -101,12 +101,12 @@ impl Leader {
     }
 
     /// Whether an event loop is the sleeper.
-    pub(super) fn event_loop_sleeps(&self) -> bool {
+    pub(crate) fn event_loop_sleeps(&self) -> bool {
         matches!(self.sleeper, Some(Sleeper::EventLoop(_)))
     }
 
     /// The event loop follows no more.
-    pub(super) fn leave_event_loop(&mut self) {
+    pub(crate) fn leave_event_loop(&mut self) {
         self.event_loop = None;
     }
 
@@ -137,7 +137,7 @@ impl Leader {
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let parked = self.followers.len() + usize::from(self.event_loop.is_some());
         parked + self.spinners + usize::from(self.sleeper.is_some())
     }

@@ -12,15 +12,13 @@
 //! * **How long a waiter polls** before it parks: [`Backoff`](backoff::Backoff).
 //!
 //! A [thread](wait) waits by itself, a [future] through the thread that polls for futures ([`background`]) or through
-//! the application's [event loop](event_loop). Another thread sends open batches in [time](timer).
+//! the application's event loop ([`Driver`](crate::Driver)). Another thread sends open batches in [time](timer).
 
-mod background;
+pub(crate) mod background;
 pub(crate) mod backoff;
 mod biased;
 mod credit;
-pub(crate) mod doorbell;
 pub(crate) mod driven;
-pub(crate) mod event_loop;
 pub(crate) mod future;
 pub(crate) mod leader;
 #[cfg(all(test, loom))]

@@ -5,16 +5,14 @@
 //! `cargo xtask loom` runs it.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
-use std::task::{Wake, Waker};
+use std::task::Wake;
 use std::time::{Duration, Instant};
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex, Notify};
 use loom::thread;
 
-use super::doorbell::Doorbell;
-use super::driven::{Config, Driven, Signals};
+use super::driven::{Config, Doorbell, Driven, Signals};
 use super::queue::Ticket;
 use super::state::{Shared, Want};
 
@@ -46,28 +44,6 @@ impl Wake for Local {
     }
 }
 
-struct LinkDoorbell(Arc<Link>);
-
-impl Doorbell for LinkDoorbell {
-    fn sleep(&self, _: Instant) {
-        self.0.doorbell.wait();
-    }
-
-    fn waker(&self) -> Waker {
-        std::sync::Arc::new(Local(Arc::clone(&self.0))).into()
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn poll_interval(&self) -> Option<Duration> {
-        None
-    }
-
-    fn clear(&self) {}
-}
-
 struct Connection {
     link: Arc<Link>,
     done: [bool; CALLS],
@@ -84,19 +60,18 @@ impl Connection {
 }
 
 impl Driven for Connection {
-    type Doorbell = LinkDoorbell;
-
     fn signals(&mut self) -> &mut Signals {
         &mut self.signals
     }
 
-    fn poll(&mut self) {
+    fn try_drain(&mut self) -> bool {
         let answers: Vec<_> = self.link.answers.lock().unwrap().drain(..).collect();
         for call in answers {
             self.received += 1;
-            self.signals.set_received(self.received);
+            self.signals.received = self.received;
             self.complete(call);
         }
+        true
     }
 
     fn watch(&mut self, token: u64, waiter: Ticket) {
@@ -127,8 +102,10 @@ impl Driven for Connection {
         self.link.asleep.swap(false, Ordering::AcqRel);
     }
 
-    fn doorbell(&self) -> Option<LinkDoorbell> {
-        Some(LinkDoorbell(Arc::clone(&self.link)))
+    fn doorbell(&self) -> Option<Doorbell> {
+        let waker = std::sync::Arc::new(Local(Arc::clone(&self.link))).into();
+        let link = Arc::clone(&self.link);
+        Some((waker, Box::new(move |_| link.doorbell.wait())))
     }
 
     fn is_connected(&self) -> bool {
@@ -180,7 +157,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 fn call(source: &Source, call: usize) {
     let want = Want::Completion(call as u64);
     let done = source.wait::<_, ()>(Instant::now(), want, |connection| {
-        connection.poll();
+        connection.try_drain();
         Ok(connection.done[call].then_some(()))
     });
     done.unwrap();
@@ -225,7 +202,7 @@ fn a_thread_that_gives_up_hands_over_the_lead() {
             let source = Arc::clone(&source);
             thread::spawn(move || {
                 let gave_up = source.wait::<(), _>(Instant::now(), Want::Completion(0), |connection| {
-                    connection.poll();
+                    connection.try_drain();
                     if connection.done[0] { Err(()) } else { Ok(None) }
                 });
                 assert!(gave_up.is_err());

@@ -9,7 +9,7 @@ pub(crate) type Ticket = u64;
 
 /// Parked waiters, in the order of their tickets.
 #[derive(Debug, Default)]
-pub(super) struct WaitQueue {
+pub(crate) struct WaitQueue {
     parked: BTreeMap<Ticket, Parked>,
     /// No deadline is earlier. Kept after its waiter left: most later deadlines are later than it, and change nothing.
     earliest: Option<Instant>,
@@ -24,7 +24,7 @@ struct Parked {
 
 impl WaitQueue {
     /// Parks a waiter, or replaces its waker. Returns whether its deadline is the earliest.
-    pub(super) fn park(&mut self, ticket: Ticket, waker: Waker, deadline: Option<Instant>) -> bool {
+    pub(crate) fn park(&mut self, ticket: Ticket, waker: Waker, deadline: Option<Instant>) -> bool {
         self.parked.insert(ticket, Parked { waker, deadline });
         let is_earliest = deadline.is_some_and(|deadline| self.earliest.is_none_or(|known| deadline < known));
         if is_earliest {
@@ -34,24 +34,24 @@ impl WaitQueue {
     }
 
     /// Removes a waiter. It is parked no more once its waker is taken.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waker> {
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Waker> {
         self.parked.remove(&ticket).map(|parked| parked.waker)
     }
 
     /// Removes the waiter that has waited longest.
-    pub(super) fn take_first(&mut self) -> Option<Waker> {
+    pub(crate) fn take_first(&mut self) -> Option<Waker> {
         self.parked.pop_first().map(|(_, parked)| parked.waker)
     }
 
     /// Removes all waiters.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waker> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Waker> {
         std::mem::take(&mut self.parked)
             .into_values()
             .map(|parked| parked.waker)
     }
 
     /// The next deadline. While no waiter is parked, the last one known stays until it has passed.
-    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         if self.parked.is_empty() && self.earliest.is_some_and(|earliest| earliest <= Instant::now()) {
             self.earliest = None;
         }
@@ -59,7 +59,7 @@ impl WaitQueue {
     }
 
     /// Moves the wakers whose deadline has passed to `woken`. Returns the next deadline.
-    pub(super) fn expire(&mut self, woken: &mut Vec<Waker>) -> Option<Instant> {
+    pub(crate) fn expire(&mut self, woken: &mut Vec<Waker>) -> Option<Instant> {
         let earliest = self.earliest?;
         let now = Instant::now();
         if now < earliest {
@@ -72,12 +72,12 @@ impl WaitQueue {
         self.earliest
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.parked.is_empty()
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.parked.len()
     }
 }

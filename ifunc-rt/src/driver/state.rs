@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::biased::{BiasedGuard, BiasedMutex};
 use super::credit::CreditQueue;
-use super::driven::{Config, Driven};
+use super::driven::{Config, Driven, Signals};
 use super::leader::Leader;
 use super::queue::{Ticket, WaitQueue};
 use super::timer::Timer;
@@ -42,7 +42,7 @@ impl<C: Driven> Shared<C> {
     }
 
     /// For a thread that comes seldom, and leaves the lock's bias to the one that has it.
-    pub(super) fn lock_unbiased(&self) -> Locked<'_, C> {
+    pub(crate) fn lock_unbiased(&self) -> Locked<'_, C> {
         WakeGuard::new(self.state.lock_unbiased())
     }
 }
@@ -64,34 +64,33 @@ pub(crate) struct State<C: Driven> {
     pub(crate) connection: C,
     /// A thread polls all the time, not only while futures wait.
     always: bool,
-    pub(super) leader: Leader,
+    pub(crate) leader: Leader,
     pub(super) credit: CreditQueue,
     /// Parked futures.
-    pub(super) futures: WaitQueue,
+    pub(crate) futures: WaitQueue,
     last_ticket: Ticket,
     /// The thread that polls for futures.
-    pub(super) background: Background,
+    pub(crate) background: Background,
     /// That thread's ticket while it waits; 0: it does not.
     progress: Ticket,
     /// The application's event loop polls instead of that thread; this wakes it.
-    pub(super) event_loop: Option<Waker>,
-    /// Counts links.
-    pub(super) link: u64,
+    pub(crate) event_loop: Option<Waker>,
     /// Since when an event loop tries to replace the lost link.
-    pub(super) reconnecting_since: Option<Instant>,
+    pub(crate) reconnecting_since: Option<Instant>,
     /// Sends the open batch in time.
     pub(super) timer: Option<Arc<Timer>>,
     /// How often a lost link was given up, and why it was last.
-    given_up: u64,
+    pub(crate) given_up: u64,
     why: String,
-    closed: bool,
+    /// The last user has left.
+    pub(crate) is_closed: bool,
     /// Called when the lock is released.
-    pub(super) woken: Vec<Waker>,
+    pub(crate) woken: Vec<Waker>,
 }
 
 /// The thread that polls for futures.
 #[derive(Debug, Default)]
-pub(super) enum Background {
+pub(crate) enum Background {
     #[default]
     Absent,
     Runs,
@@ -123,45 +122,45 @@ impl<C: Driven> State<C> {
             background: Background::default(),
             progress: 0,
             event_loop: None,
-            link: 0,
             reconnecting_since: None,
             timer: None,
             given_up: 0,
             why: String::new(),
-            closed: false,
+            is_closed: false,
             woken: Vec::new(),
         }
     }
 
     /// A new ticket.
-    pub(super) fn ticket(&mut self) -> Ticket {
+    pub(crate) fn ticket(&mut self) -> Ticket {
         self.last_ticket += 1;
         self.last_ticket
     }
 
     /// Completions and reports received.
     pub(crate) fn received(&mut self) -> u64 {
-        self.connection.signals().count()
+        self.connection.signals().received
     }
 
     /// Turns what the connection reported into wake-ups.
-    pub(super) fn settle(&mut self) {
-        let Some(reported) = self.connection.signals().take() else {
+    pub(crate) fn settle(&mut self) {
+        let (events, completed) = self.connection.signals().take();
+        if events == 0 {
             return;
-        };
-        for ticket in reported.completed {
+        }
+        for ticket in completed {
             self.wake(ticket);
         }
-        if reported.overtook {
+        if events & Signals::OVERTOOK != 0 {
             self.credit.took(0);
         }
-        if reported.unblocked {
+        if events & Signals::UNBLOCKED != 0 {
             self.wake_credit();
         }
-        if reported.link_changed {
+        if events & Signals::LINK_CHANGED != 0 {
             self.link_changed();
         }
-        if reported.due_changed
+        if events & Signals::DUE_CHANGED != 0
             && let Some(timer) = &self.timer
         {
             self.woken.extend(timer.set(self.connection.batch_due()));
@@ -171,13 +170,13 @@ impl<C: Driven> State<C> {
 
     /// The next attempt is this waiter's (0: a caller's that has not waited).
     fn admit(&mut self, ticket: Ticket) {
-        let crowded = !self.credit.is_empty();
-        let admitted = !crowded || self.credit.admits(ticket);
-        self.connection.signals().set_admission(crowded, admitted);
+        let signals = self.connection.signals();
+        signals.is_crowded = !self.credit.is_empty();
+        signals.is_refused = signals.is_crowded && !self.credit.admits(ticket);
     }
 
     /// One attempt of this waiter.
-    pub(super) fn attempt<R>(&mut self, ticket: Ticket, attempt: impl FnOnce(&mut C) -> R) -> R {
+    pub(crate) fn attempt<R>(&mut self, ticket: Ticket, attempt: impl FnOnce(&mut C) -> R) -> R {
         if self.credit.is_empty() {
             return attempt(&mut self.connection);
         }
@@ -204,11 +203,11 @@ impl<C: Driven> State<C> {
     }
 
     /// Waits for `want`: keeps its place in the queue for credit, and is woken if it is parked.
-    pub(super) fn watch(&mut self, ticket: Ticket, want: Want, is_thread: bool, is_parked: bool) {
+    pub(crate) fn watch(&mut self, ticket: Ticket, want: Want, is_thread: bool, is_parked: bool) {
         match want {
             Want::Completion(token) => self.connection.watch(token, if is_parked { ticket } else { 0 }),
             Want::Credit => {
-                let need = self.connection.signals().lacking();
+                let need = self.connection.signals().lacking;
                 self.credit.wait(ticket, need, is_thread, is_parked);
                 self.admit(0);
             }
@@ -217,7 +216,9 @@ impl<C: Driven> State<C> {
     }
 
     /// Waits no more.
-    pub(super) fn leave(&mut self, ticket: Ticket, want: Want) {
+    pub(crate) fn leave(&mut self, ticket: Ticket, want: Want) {
+        self.futures.take(ticket);
+        self.leader.leave(ticket);
         match want {
             Want::Completion(token) => self.connection.watch(token, 0),
             Want::Credit => {
@@ -231,13 +232,13 @@ impl<C: Driven> State<C> {
     }
 
     /// Wakes the next leader, if none is left.
-    pub(super) fn hand_over(&mut self) {
+    pub(crate) fn hand_over(&mut self) {
         let next = self.leader.successor(true);
         self.woken.extend(next);
     }
 
     /// Wakes waiters for which there is credit, and those whose deadline has passed. Returns the next deadline.
-    pub(super) fn tend(&mut self) -> Option<Instant> {
+    pub(crate) fn tend(&mut self) -> Option<Instant> {
         if let Some(need) = self.credit.wanted()
             && self.connection.has_credit(need)
         {
@@ -249,14 +250,14 @@ impl<C: Driven> State<C> {
     }
 
     /// When the open batch is to be sent, if no thread does it, and it is not being sent.
-    pub(super) fn batch_due(&self) -> Option<Instant> {
+    pub(crate) fn batch_due(&self) -> Option<Instant> {
         let is_for_callers = self.timer.is_none() && !self.connection.is_sending();
         is_for_callers.then(|| self.connection.batch_due()).flatten()
     }
 
     /// Parks a future until `deadline`. `true`: a thread must be started that polls for it.
     #[must_use]
-    pub(super) fn park_future(
+    pub(crate) fn park_future(
         &mut self,
         ticket: Ticket,
         want: Want,
@@ -274,30 +275,24 @@ impl<C: Driven> State<C> {
         self.call_background()
     }
 
-    /// A future waits no more.
-    pub(super) fn leave_future(&mut self, ticket: Ticket, want: Want) {
-        self.futures.take(ticket);
-        self.leave(ticket, want);
-    }
-
     /// Whether a thread or an event loop must poll for those that do not.
-    pub(super) fn needs_polls(&self) -> bool {
+    pub(crate) fn needs_polls(&self) -> bool {
         !self.futures.is_empty()
             || (self.always || self.connection.is_sending()) && self.connection.is_connected()
     }
 
     /// Whether the thread that polls for futures has nothing to do.
-    pub(super) fn progress_is_idle(&self) -> bool {
-        self.closed || self.event_loop.is_some() || !self.needs_polls()
+    pub(crate) fn progress_is_idle(&self) -> bool {
+        self.is_closed || self.event_loop.is_some() || !self.needs_polls()
     }
 
     /// Whether a future needs a link that is not there.
-    pub(super) fn needs_link(&self) -> bool {
+    pub(crate) fn needs_link(&self) -> bool {
         !self.connection.is_connected() && !self.futures.is_empty()
     }
 
     /// Sees to it that futures are polled for. `true`: a thread must be started that does.
-    pub(super) fn call_background(&mut self) -> bool {
+    pub(crate) fn call_background(&mut self) -> bool {
         if self.event_loop.is_some() {
             self.hand_over();
             return false;
@@ -313,14 +308,13 @@ impl<C: Driven> State<C> {
     }
 
     /// The thread could not be started, or has died: the next future that is polled starts another.
-    pub(super) fn background_failed(&mut self) {
+    pub(crate) fn background_failed(&mut self) {
         self.background = Background::Absent;
         self.woken.extend(self.futures.take_all());
     }
 
     /// There is another link, or none.
     fn link_changed(&mut self) {
-        self.link += 1;
         self.reconnecting_since = None;
         self.woken.extend(self.event_loop.clone());
         if self.connection.is_connected() {
@@ -331,12 +325,8 @@ impl<C: Driven> State<C> {
         }
     }
 
-    pub(super) fn given_up(&self) -> u64 {
-        self.given_up
-    }
-
     /// Why the lost link was given up since there were so many that were; `None`: it was not, or there is another link.
-    pub(super) fn gone_since(&self, given_up: u64) -> Option<String> {
+    pub(crate) fn gone_since(&self, given_up: u64) -> Option<String> {
         (self.given_up != given_up && !self.connection.is_connected()).then(|| self.why.clone())
     }
 
@@ -358,14 +348,9 @@ impl<C: Driven> State<C> {
         self.woken.extend(self.futures.take_all());
     }
 
-    /// Whether the last user has left.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     /// The last user has left: ends the link, and the threads that poll it.
     pub(crate) fn close(&mut self) {
-        self.closed = true;
+        self.is_closed = true;
         self.connection.close();
         if let Background::Idle(waker) = std::mem::take(&mut self.background) {
             self.woken.push(waker);

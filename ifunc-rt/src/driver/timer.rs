@@ -140,7 +140,7 @@ fn spawn(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn send<C: Driven>(shared: &Shared<C>) {
     {
         let mut state = shared.lock_unbiased();
-        if state.is_closed() || state.connection.send_due_batch() {
+        if state.is_closed || state.connection.send_due_batch() {
             return;
         }
     }

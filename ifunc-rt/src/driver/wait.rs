@@ -11,7 +11,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::backoff::{Backoff, Next, RETRY, after};
-use super::doorbell::Doorbell;
 use super::driven::Driven;
 use super::parker::Parker;
 use super::queue::Ticket;
@@ -54,7 +53,7 @@ impl<C: Driven> Shared<C> {
             want,
             deadline,
             ticket: state.ticket(),
-            given_up: state.given_up(),
+            given_up: state.given_up,
             lead: Lead::None,
             has_left: false,
             parker: None,
@@ -140,17 +139,20 @@ impl<'a, C: Driven> Wait<'a, C> {
                 }
                 Next::Park => {
                     self.resign(&mut state);
-                    let doorbell = state.connection.doorbell();
-                    match doorbell.filter(|doorbell| state.leader.sleep(self.ticket, doorbell.waker())) {
+                    let sleep = state
+                        .connection
+                        .doorbell()
+                        .and_then(|(waker, sleep)| state.leader.sleep(self.ticket, waker).then_some(sleep));
+                    match sleep {
                         None => state = self.follow(state, due),
-                        Some(doorbell) => {
+                        Some(sleep) => {
                             self.lead = Lead::Sleeper;
                             state.connection.arm();
                             // What came between the last poll and the announcement does not ring.
                             if let Some(result) = state.attempt(self.ticket, &mut attempt).transpose() {
                                 return self.ended(&mut state, result.map_err(Ended::Failed));
                             }
-                            state = self.sleep(state, &doorbell);
+                            state = self.sleep(state, sleep);
                         }
                     }
                 }
@@ -193,7 +195,7 @@ impl<'a, C: Driven> Wait<'a, C> {
     }
 
     /// Sleeps on the doorbell, for all.
-    fn sleep(&mut self, mut state: Locked<'a, C>, doorbell: &C::Doorbell) -> Locked<'a, C> {
+    fn sleep(&mut self, mut state: Locked<'a, C>, sleep: Box<dyn FnOnce(Instant)>) -> Locked<'a, C> {
         // Another thread may complete what this one waits for.
         state.watch(self.ticket, self.want, true, true);
         let until = state.tend().map_or(self.deadline, |due| due.min(self.deadline));
@@ -203,7 +205,7 @@ impl<'a, C: Driven> Wait<'a, C> {
             return self.relock(state);
         }
         drop(state);
-        doorbell.sleep(until);
+        sleep(until);
         let mut state = self.shared.lock();
         state.watch(self.ticket, self.want, true, false);
         self.resign(&mut state);
@@ -249,7 +251,6 @@ impl<'a, C: Driven> Wait<'a, C> {
         self.resign(state);
         self.has_left = true;
         state.leave(self.ticket, self.want);
-        state.leader.leave(self.ticket);
         state.hand_over();
     }
 }

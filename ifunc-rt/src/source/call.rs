@@ -41,7 +41,7 @@ pub struct Call<A> {
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
     /// Created when the call waits as a future: most calls never do, and a small call is cheap to move.
-    task: Option<Box<Task>>,
+    task: Option<Box<Task<Connection>>>,
 }
 
 impl<A> Call<A> {
@@ -60,7 +60,7 @@ impl<A> Call<A> {
     /// The default is the timeout of [`Handle::with_timeout`](super::Handle::with_timeout), or else of
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.leave();
+        self.task = None;
         self.sender.timeout = Some(timeout);
         self
     }
@@ -85,7 +85,7 @@ impl<A> Call<A> {
     }
 
     fn wait_for(&mut self, timeout: Option<Duration>) -> Result<A, Error> {
-        self.leave();
+        self.task = None;
         // The clock is read only if the call has to wait.
         let result = match self.try_take() {
             Some(result) => result,
@@ -140,7 +140,7 @@ impl<A> Call<A> {
 
     /// The same call with an undecoded answer.
     pub(crate) fn undecoded(mut self) -> Call<Vec<u8>> {
-        self.leave();
+        self.task = None;
         let token = std::mem::take(&mut self.token);
         Call::new(self.sender.clone(), token, |bytes| Ok(bytes.to_vec()))
     }
@@ -156,18 +156,8 @@ impl<A> Call<A> {
             self.sender.shared().try_reconnect();
             self.try_take()
         })?;
-        self.leave();
+        self.task = None;
         Some(self.ended(result))
-    }
-
-    /// Stops waiting as a future.
-    #[inline]
-    fn leave(&mut self) {
-        if let Some(mut task) = self.task.take()
-            && task.is_parked()
-        {
-            task.leave(&mut self.sender.shared().lock());
-        }
     }
 }
 
@@ -192,11 +182,11 @@ impl<A> Future for Call<A> {
         }
         let (token, what) = (this.token, this.sender.name());
         assert!(token != 0, "the result of this call was taken already");
-        let new = || Box::new(Task::new(this.sender.timeout));
+        let new = || Box::new(Task::new(this.sender.shared(), this.sender.timeout));
         let task = this.task.get_or_insert_with(new);
         let take = &mut |connection: &mut Connection| connection.try_take(token, what).transpose();
-        let result = ready!(task.poll(this.sender.shared(), context, Want::Completion(token), take));
-        task.restart();
+        let result = ready!(task.poll(context, Want::Completion(token), take));
+        this.task = None;
         let result = result.map_err(|ended| explain_wait(ended, what));
         Poll::Ready(this.ended(result))
     }
@@ -205,11 +195,9 @@ impl<A> Future for Call<A> {
 impl<A> Drop for Call<A> {
     fn drop(&mut self) {
         if self.token != 0 {
-            let mut state = self.sender.shared().lock();
-            if let Some(task) = &mut self.task {
-                task.leave(&mut state);
-            }
-            state.connection.protocol.abandon(self.token);
+            self.task = None;
+            let connection = &mut self.sender.shared().lock().connection;
+            connection.protocol.abandon(self.token);
         }
     }
 }

@@ -39,7 +39,7 @@ use shared::SharedConnection;
 
 use crate::driver::backoff::after;
 #[cfg(test)]
-use crate::driver::driven::Driven;
+use crate::driver::driven::Driven as _;
 use crate::driver::state::{Locked, Want};
 use crate::transport::ConnectError;
 #[cfg(feature = "ucx")]

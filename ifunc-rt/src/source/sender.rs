@@ -46,7 +46,12 @@ impl Drop for Binding {
 impl Sender {
     pub(super) fn new(source: &Source, library: Library) -> Self {
         let library = Arc::new(library);
-        let handle = source.shared.lock().connection.bind(Arc::clone(&library));
+        let handle = source
+            .shared
+            .lock()
+            .connection
+            .protocol
+            .bind(Arc::clone(&library));
         let source = source.clone();
         Self {
             binding: Arc::new(Binding {
@@ -200,15 +205,15 @@ impl Sender {
         mut encode: impl Write,
     ) -> Result<Call<A>, Error> {
         let (shared, name) = (self.shared(), self.name());
-        let mut task = Task::new(self.timeout);
+        let mut task = Task::new(shared, self.timeout);
         let attempt = |connection: &mut Connection| {
             self.sent(self.attempt(connection, layout, wants_completion, &mut encode))
         };
-        let token = task.wait(shared, Want::Credit, attempt).await;
+        let token = task.wait(Want::Credit, attempt).await;
         let token = token.map_err(|ended| explain_wait(ended, name))?;
         let call = Call::new(self.clone(), token, decode);
         if !self.is_aggregated {
-            let drained = task.wait(shared, Want::Credit, Connection::drained).await;
+            let drained = task.wait(Want::Credit, Connection::drained).await;
             drained.map_err(|ended| explain_wait(ended, name))?;
         }
         Ok(call)

@@ -9,6 +9,7 @@ use super::completion::explain_wait;
 use super::connection::Connection;
 use super::error::Error;
 use crate::driver::backoff::after;
+use crate::driver::driven::Driven as _;
 use crate::driver::future::Task;
 use crate::driver::state::{Shared, Want};
 
@@ -65,13 +66,13 @@ impl SharedConnection {
         what: &str,
         mut send: impl FnMut(&mut Connection) -> Option<u64>,
     ) -> Result<Completion, Error> {
-        let mut task = Task::new(None);
+        let mut task = Task::new(self, None);
         let send = |connection: &mut Connection| Ok(send(connection));
-        let token = task.wait(self, Want::Credit, send).await;
+        let token = task.wait(Want::Credit, send).await;
         let token = token.map_err(|ended| explain_wait(ended, what))?;
         let _abandon = Abandon(self, token);
         let take = |connection: &mut Connection| connection.try_take(token, what).transpose();
-        let done = task.wait(self, Want::Completion(token), take).await;
+        let done = task.wait(Want::Completion(token), take).await;
         done.map_err(|ended| explain_wait(ended, what))
     }
 

@@ -1,26 +1,26 @@
 //! The connection's interface to the [driver](crate::driver).
 
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Connection;
 use crate::driver::backoff::after;
-use crate::driver::doorbell::LinkDoorbell;
-use crate::driver::driven::{Driven, Signals};
+use crate::driver::driven::{Doorbell, Driven, Signals};
 use crate::driver::queue::Ticket;
 use crate::driver::state::Shared;
 use crate::transport::with_link;
 
 impl Driven for Connection {
-    type Doorbell = LinkDoorbell;
-
     #[inline(always)]
     fn signals(&mut self) -> &mut Signals {
         &mut self.signals
     }
 
-    fn poll(&mut self) {
-        self.try_drain();
+    fn try_drain(&mut self) -> bool {
+        self.receive(0);
+        self.close_due_batch();
+        self.drive()
     }
 
     fn watch(&mut self, token: u64, waiter: Ticket) {
@@ -44,14 +44,14 @@ impl Driven for Connection {
     fn send_due_batch(&mut self) -> bool {
         if self.protocol.is_batch_closing() {
             self.try_drain();
-        } else {
-            self.close_due_batch();
+        } else if self.is_batch_due() {
+            self.close_batch();
         }
         !self.protocol.is_batch_closing()
     }
 
     fn is_sending(&self) -> bool {
-        Connection::is_sending(self)
+        self.protocol.has_outgoing() || self.protocol.is_batch_closing()
     }
 
     fn arm(&mut self) {
@@ -66,11 +66,14 @@ impl Driven for Connection {
         }
     }
 
-    fn doorbell(&self) -> Option<LinkDoorbell> {
-        self.link.as_ref().map(|link| LinkDoorbell {
-            link: Arc::clone(&link.waiter),
-            local: Arc::clone(&self.local),
-        })
+    fn doorbell(&self) -> Option<Doorbell> {
+        let (waiter, local) = (self.waiter()?, Arc::clone(&self.local));
+        let waker = Arc::clone(&local).into();
+        let sleep = move |until| {
+            waiter.sleep(until, Some(local.as_fd()));
+            local.clear();
+        };
+        Some((waker, Box::new(sleep)))
     }
 
     fn is_connected(&self) -> bool {
@@ -89,18 +92,15 @@ impl Driven for Connection {
             if std::mem::replace(&mut connection.connecting, true) {
                 return Ok(false);
             }
-            let limit = after(connection.options.connect_timeout);
-            (
-                connection.route.clone(),
-                connection.options.connect_config(),
-                limit,
-            )
+            let options = &connection.options;
+            let limit = after(options.connect_timeout);
+            (connection.route.clone(), options.connect_config(), limit)
         };
         let result = route.connect(&config, until.min(limit));
         let mut state = shared.lock();
         state.connection.connecting = false;
         match result {
-            Ok(_) if state.is_closed() => Err("the source was dropped".into()),
+            Ok(_) if state.is_closed => Err("the source was dropped".into()),
             Ok(link) => {
                 state.connection.adopt(link);
                 Ok(true)

@@ -16,7 +16,7 @@ use super::error::Error;
 use super::library::Library;
 use super::options::{Progress, SourceOptions};
 use crate::driver::backoff::{RETRY, after};
-use crate::driver::driven::{Config, Signals};
+use crate::driver::driven::{Config, Driven as _, Signals};
 use crate::driver::queue::Ticket;
 use crate::os::EventFd;
 use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
@@ -121,9 +121,9 @@ impl Connection {
     fn adopt(&mut self, link: Link) {
         tracing::info!(address = %self.route, "connected again");
         self.relink(link);
-        self.signals.link_changed();
+        self.signals.raise(Signals::LINK_CHANGED);
         self.drive();
-        self.signals.unblocked();
+        self.signals.raise(Signals::UNBLOCKED);
     }
 
     /// The link's doorbell and description, if there is a link.
@@ -147,11 +147,6 @@ impl Connection {
         }
     }
 
-    /// A handle for an image. Nothing is sent before its first use.
-    pub(super) fn bind(&mut self, library: Arc<Library>) -> u32 {
-        self.protocol.bind(library)
-    }
-
     /// Releases a handle. The release is sent now if there is credit: the target may need the image's memory.
     pub(super) fn unbind(&mut self, handle: u32) {
         self.protocol.unbind(handle);
@@ -169,7 +164,7 @@ impl Connection {
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, NotSent> {
         let is_new_tick = self.asked != clock_gettime(ClockId::MonotonicCoarse);
-        if (is_new_tick || self.signals.is_crowded()) && !self.prepare(submission.bound) {
+        if (is_new_tick || self.signals.is_crowded) && !self.prepare(submission.bound) {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
@@ -198,9 +193,7 @@ impl Connection {
         let mut encode = |memory: &mut [u8]| encode(memory);
         let result = with_link!(link, link => self.protocol.append(link, submission, is_eager, &mut encode));
         self.submitted(result.is_ok());
-        if !self.signals.is_timed {
-            self.close_due_batch();
-        }
+        self.close_due_batch();
         result
     }
 
@@ -210,7 +203,7 @@ impl Connection {
     fn prepare(&mut self, bytes: usize) -> bool {
         self.receive(0);
         self.check_peer();
-        if self.signals.is_crowded() {
+        if self.signals.is_crowded {
             // The driver learns the size of the submission.
             self.protocol.set_attention();
         }
@@ -236,7 +229,7 @@ impl Connection {
         if is_sent {
             self.signals.took_credit();
         } else {
-            self.signals.lacks(self.protocol.lacking());
+            self.signals.lacking = self.protocol.lacking();
         }
     }
 
@@ -259,7 +252,7 @@ impl Connection {
 
     fn requested(&mut self, token: Option<u64>) -> Option<u64> {
         if token.is_none() {
-            self.signals.lacks(self.protocol.lacking());
+            self.signals.lacking = self.protocol.lacking();
         }
         self.report();
         token
@@ -315,15 +308,6 @@ impl Connection {
         Ok(self.try_drain().then_some(()))
     }
 
-    /// Receives what has arrived and sends what waits for credit. `false`: some of it still waits.
-    pub(super) fn try_drain(&mut self) -> bool {
-        self.receive(0);
-        if !self.signals.is_timed {
-            self.close_due_batch();
-        }
-        self.drive()
-    }
-
     /// The outcome of a request, if it ended. `what` names the request in errors.
     #[inline]
     pub(super) fn try_take(&mut self, token: u64, what: &str) -> Option<Result<Completion, Error>> {
@@ -343,9 +327,7 @@ impl Connection {
         if let Some(link) = &mut self.link {
             with_link!(link, link => self.protocol.close_batch_of(link, token));
         }
-        if !self.signals.is_timed {
-            self.close_due_batch();
-        }
+        self.close_due_batch();
         self.drive();
     }
 
@@ -363,14 +345,15 @@ impl Connection {
         }
     }
 
-    fn close_due_batch(&mut self) {
-        if self.batch.due.is_some_and(|due| Instant::now() >= due) {
-            self.close_batch();
-        }
+    fn is_batch_due(&self) -> bool {
+        self.batch.due.is_some_and(|due| Instant::now() >= due)
     }
 
-    fn is_sending(&self) -> bool {
-        self.protocol.has_outgoing() || self.protocol.is_batch_closing()
+    /// Sends the open batch if it is due and no thread does it.
+    fn close_due_batch(&mut self) {
+        if !self.signals.is_timed && self.is_batch_due() {
+            self.close_batch();
+        }
     }
 
     /// Reports to the driver what the protocol did, and drops a link that died.
@@ -378,10 +361,10 @@ impl Connection {
         for waiter in self.protocol.ended() {
             self.signals.completed(waiter);
         }
-        self.signals.set_received(self.protocol.received());
+        self.signals.received = self.protocol.received();
         let is_sending = self.is_sending();
         if std::mem::replace(&mut self.was_sending, is_sending) && !is_sending {
-            self.signals.unblocked();
+            self.signals.raise(Signals::UNBLOCKED);
         }
         if self.protocol.open_batch() != self.batch.open {
             self.batch_changed();
@@ -396,14 +379,14 @@ impl Connection {
         self.batch.open = self.protocol.open_batch();
         let is_timed = self.batch.open.is_some() && self.batch.delay != Duration::MAX;
         self.batch.due = is_timed.then(|| after(self.batch.delay));
-        self.signals.due_changed();
+        self.signals.raise(Signals::DUE_CHANGED);
     }
 
     #[cold]
     fn drop_link(&mut self) {
         if let Some(link) = self.link.take() {
             tracing::info!(address = %self.route, gone = self.protocol.lost_because(), "the target went away");
-            self.signals.link_changed();
+            self.signals.raise(Signals::LINK_CHANGED);
             // A thread that sleeps on the dead link has to reconnect.
             link.waiter.close();
         }
