@@ -81,6 +81,12 @@ impl Endpoint {
         EndpointId::of_raw(self.raw)
     }
 
+    /// Whether it is closed when it is dropped: it was not [borrowed](crate::Worker::borrow_endpoint).
+    #[must_use]
+    pub fn is_owned(&self) -> bool {
+        self.is_owned
+    }
+
     /// UCX's own handle, for programs that use UCX by other means as well.
     #[must_use]
     pub fn as_raw(&self) -> raw::ucp_ep_h {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use ::ucx::{Attributes, EndpointId, Worker, raw};
+use ::ucx::{Attributes, Endpoint, EndpointId, Worker, raw};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -269,13 +269,13 @@ impl Locked<'_> {
                 continue;
             };
             connection.signs.gone.store(true, Ordering::Release);
-            if connection.linger.is_none() {
+            if !connection.closed {
                 self.close_connection(id);
             }
         }
         if attached.options.progress {
             let until = Instant::now() + LINGER;
-            self.progress_until(until, |locked| locked.state.lingering == 0);
+            self.progress_until(until, |locked| locked.state.timed == 0);
         }
         self.forget_all();
         if attached.options.progress {
@@ -295,9 +295,8 @@ impl Locked<'_> {
         self.state.lost.insert(endpoint);
         let mut over = Vec::new();
         for (&id, connection) in &mut self.state.connections {
-            if !connection.owns_endpoint && connection.endpoint.as_ref().is_some_and(|of| of.id() == endpoint)
-            {
-                connection.endpoint = None;
+            let is_its = |of: &mut Endpoint| !of.is_owned() && of.id() == endpoint;
+            if connection.endpoint.take_if(is_its).is_some() {
                 connection.end(LinkError::Closed);
                 over.push(id);
             }

@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use ::ucx::{OperationId, Status};
+use ::ucx::Status;
 
-use super::acceptor::HANDSHAKE_TIMEOUT;
 use super::engine::{LINGER, Locked};
 use super::header::Notice;
 use super::table::{ConnectionId, Stage};
@@ -66,9 +65,8 @@ impl Locked<'_> {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
-        let owned = connection.owns_endpoint;
         if let Some(endpoint) = connection.endpoint.take()
-            && owned
+            && endpoint.is_owned()
         {
             self.state.endpoints.remove(&endpoint.id());
             let closing = self.close(endpoint);
@@ -86,29 +84,19 @@ impl Locked<'_> {
         };
         self.state.awake.remove(&id);
         self.state.expecting.remove(&id);
-        if connection.linger.is_some() {
-            self.state.lingering -= 1;
-        }
+        self.state.timed -= usize::from(connection.deadline.is_some());
         for frame in connection.take_all() {
             self.discard(frame.data);
         }
         if let Stage::Put(rings) = connection.stage
             && let Some(closing) = connection.closing
-            && self.state.closing.contains(&closing)
+            && let Some(kept) = self.state.closing.get_mut(&closing)
         {
-            // Deferred deregistration: what the peer puts until the endpoint is closed must not land in memory that is used for
-            // something else. Otherwise the memory goes here.
-            self.state.deferred.push((closing, rings));
+            *kept = Some(rings);
         }
     }
 
-    /// An endpoint is closed: the memory goes that a peer reached by it.
-    pub(super) fn endpoint_closed(&mut self, closing: OperationId) {
-        self.state.closing.remove(&closing);
-        self.state.deferred.retain(|(until, _)| *until != closing);
-    }
-
-    /// This side does not use a connection any more. The peer is told, and this side lingers until it has what was sent before.
+    /// This side does not use a connection any more. It sends `FIN`, and lingers until the peer has all frames.
     pub(super) fn close_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
@@ -121,15 +109,15 @@ impl Locked<'_> {
             Stage::Put(rings) if !over && rings.remote.is_some() => Some(rings.view.frames_posted()),
             _ => None,
         };
-        if sent.is_some() {
-            connection.linger = Some(Instant::now() + LINGER);
-            self.state.lingering += 1;
-        }
+        connection.closed = sent.is_some();
         for frame in frames {
             self.discard(frame.data);
         }
         match sent {
-            Some(sent) => self.notify_peer(id, Notice::Fin, sent.into(), &[]),
+            Some(sent) => {
+                self.state.set_deadline(id, Some(LINGER));
+                self.notify_peer(id, Notice::Fin, sent.into(), &[]);
+            }
             None => self.forget(id),
         }
     }
@@ -137,35 +125,13 @@ impl Locked<'_> {
     /// Forgets closed connections that the peer has acknowledged, and half-open ones that send nothing.
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
-        let over: Vec<_> = self
-            .state
-            .connections
-            .iter()
-            .filter(|(_, connection)| {
-                connection
-                    .linger
-                    .is_some_and(|until| connection.fin_acked || connection.gone.is_some() || until <= now)
-            })
-            .map(|(&id, _)| id)
-            .collect();
-        for id in over {
-            self.forget(id);
-        }
-        let state = &mut self.state;
-        let Some(acceptor) = &mut state.acceptor else {
-            return;
-        };
-        let mut over = Vec::new();
-        acceptor.half_open.retain(|&(id, since)| {
-            let connection = state.connections.get(&id);
-            let is_alive = connection.is_some_and(|connection| connection.gone.is_none());
-            let stays = is_alive && since + HANDSHAKE_TIMEOUT > now;
-            if !stays {
-                over.push(id);
-            }
-            stays
+        let connections = self.state.connections.iter();
+        let over = connections.filter(|(_, connection)| {
+            connection
+                .deadline
+                .is_some_and(|until| connection.fin_acked || connection.gone.is_some() || until <= now)
         });
-        for id in over {
+        for id in Vec::from_iter(over.map(|(&id, _)| id)) {
             self.forget(id);
         }
     }
@@ -173,9 +139,9 @@ impl Locked<'_> {
     /// Waits, for a bounded time, until the peers of connections that this side has closed have everything.
     pub(super) fn wait_for_closes(&mut self) {
         let connections = self.state.connections.values();
-        let until = connections.filter_map(|connection| connection.linger).max();
+        let until = connections.filter_map(|connection| connection.deadline).max();
         if let Some(until) = until {
-            self.progress_until(until, |locked| locked.state.lingering == 0);
+            self.progress_until(until, |locked| locked.state.timed == 0);
         }
         self.forget_connections();
     }
@@ -187,8 +153,7 @@ impl Locked<'_> {
     }
 
     fn forget_connections(&mut self) {
-        let all: Vec<_> = self.state.connections.keys().copied().collect();
-        for id in all {
+        for id in Vec::from_iter(self.state.connections.keys().copied()) {
             self.forget(id);
         }
     }

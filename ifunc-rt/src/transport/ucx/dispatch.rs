@@ -74,13 +74,7 @@ impl Locked<'_> {
             }
         }
         self.poll_for_expected();
-        if self.state.lingering > 0
-            || self
-                .state
-                .acceptor
-                .as_ref()
-                .is_some_and(|acceptor| !acceptor.half_open.is_empty())
-        {
+        if self.state.timed > 0 {
             self.expire();
         }
         self.wake_the_target();
@@ -234,14 +228,14 @@ impl Locked<'_> {
         number: u64,
         body: &[u8],
     ) -> Result<(), &'static str> {
-        let way = self.state.way;
+        let mode = self.state.mode;
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return Ok(());
         };
         match (notice, &connection.stage) {
-            (Notice::Hello, Stage::HalfOpen) => self.receive_hello(id, Hello::decode(way, body)),
+            (Notice::Hello, Stage::HalfOpen) => self.receive_hello(id, Hello::decode(mode, body)),
             (Notice::Welcome, Stage::Calling) => {
-                let (welcome, name, ring) = match Welcome::decode(way, body) {
+                let (welcome, name, ring) = match Welcome::decode(mode, body) {
                     Ok(decoded) => decoded,
                     Err(malformed) => {
                         connection.stage = Stage::Malformed(malformed);
@@ -250,7 +244,7 @@ impl Locked<'_> {
                 };
                 connection.peer = name;
                 connection.hello = Some(welcome.hello);
-                if way == Mode::Puts {
+                if mode == Mode::Puts {
                     self.receive_welcome(id, welcome, ring);
                     return Ok(());
                 }
@@ -265,7 +259,7 @@ impl Locked<'_> {
                 self.receive_doorbell(id, number)
             }
             (Notice::Refused, Stage::Calling) => {
-                connection.stage = match decode_refusal(way, body) {
+                connection.stage = match decode_refusal(mode, body) {
                     Ok(why) if number == 1 => Stage::Busy(why),
                     Ok(why) => Stage::Refused(why),
                     Err(malformed) => Stage::Malformed(malformed),
@@ -288,7 +282,7 @@ impl Locked<'_> {
                 self.state.fins.push(id);
                 Ok(())
             }
-            (Notice::FinAck, Stage::Open { .. } | Stage::Put(_)) if connection.linger.is_some() => {
+            (Notice::FinAck, Stage::Open { .. } | Stage::Put(_)) if connection.closed => {
                 connection.fin_acked = true;
                 Ok(())
             }
@@ -300,7 +294,7 @@ impl Locked<'_> {
     fn completed(&mut self, packet: Packet, result: Result<(), Status>) {
         match packet.purpose() {
             Purpose::Idle => {}
-            Purpose::Closing => self.endpoint_closed(packet.0.id()),
+            Purpose::Closing => drop(self.state.closing.remove(&packet.0.id())),
             Purpose::Crediting { connection } | Purpose::Announcing { connection } => {
                 return self.one_sided_completed(connection, packet, result);
             }
@@ -313,7 +307,7 @@ impl Locked<'_> {
                 }
                 if let Err(status) = result {
                     self.lose(id, "sending", status);
-                } else if owes && self.state.way == Mode::Puts {
+                } else if owes && self.state.mode == Mode::Puts {
                     self.answer(id);
                 } else if owes {
                     self.credit(id);
@@ -394,7 +388,7 @@ impl Locked<'_> {
         let over = self.carried_by(id);
         tracing::info!(over, "connected by UCX");
         let version = self.worker.library().version();
-        if self.state.way == Mode::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
+        if self.state.mode == Mode::Puts && over.split(' ').all(|lane| lane.starts_with("tcp/")) {
             static LOGGED: Once = Once::new();
             LOGGED.call_once(|| {
                 tracing::warn!(
@@ -404,7 +398,7 @@ impl Locked<'_> {
                 );
             });
         }
-        if self.state.way == Mode::Puts && reorders((version.major, version.minor), &over) {
+        if self.state.mode == Mode::Puts && reorders((version.major, version.minor), &over) {
             tracing::warn!(
                 over,
                 %version,

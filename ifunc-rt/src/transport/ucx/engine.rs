@@ -33,7 +33,7 @@ pub(crate) struct Engine {
     core: Lock<Core>,
     /// Readable when the worker has something to do, once it is armed. None of an application's worker.
     event_fd: Option<OwnedFd>,
-    /// `State::polls`, for threads that do not have the lock.
+    /// Calls of `ucp_worker_progress`. Written under the lock.
     polls: AtomicU64,
     /// The id of the active messages that are received.
     am_id: u16,
@@ -48,9 +48,9 @@ pub(super) struct Core {
 }
 
 impl Engine {
-    pub(super) fn new(ucx: Library, settings: &Settings, way: Mode) -> Result<Arc<Self>, Error> {
+    pub(super) fn new(ucx: Library, settings: &Settings, mode: Mode) -> Result<Arc<Self>, Error> {
         let mut features = Features::AM | Features::WAKEUP;
-        if way == Mode::Puts {
+        if mode == Mode::Puts {
             features = features | Features::RMA;
         }
         let context = ucx.context(settings.config(), features)?;
@@ -62,7 +62,7 @@ impl Engine {
             status: ucx.status(code::UCS_ERR_IO_ERROR),
         })?;
         worker.receive(MESSAGE)?;
-        let mut state = State::new(way);
+        let mut state = State::new(mode);
         state.watch = settings.watch();
         Ok(Arc::new(Self {
             core: Lock::new(Core { worker, state }),
@@ -156,7 +156,7 @@ impl Engine {
         locked
     }
 
-    /// How often UCX was progressed, as far as this thread can know.
+    /// How often UCX was progressed.
     pub(super) fn polls(&self) -> u64 {
         self.polls.load(Ordering::Acquire)
     }
@@ -215,8 +215,7 @@ impl Locked<'_> {
 
     /// Progresses UCX and dispatches the events; whether there were any.
     pub(super) fn progress(&mut self) -> bool {
-        self.state.polls += 1;
-        let polls = self.state.polls;
+        let polls = self.engine.polls() + 1;
         self.engine.polls.store(polls, Ordering::Release);
         if polls.is_multiple_of(WATCHED) {
             self.watch();

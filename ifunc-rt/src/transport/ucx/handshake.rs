@@ -93,8 +93,8 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    pub(super) fn encode(&self, way: Mode) -> Vec<u8> {
-        let mut message = encode(way, &self.hello, self.name);
+    pub(super) fn encode(&self, mode: Mode) -> Vec<u8> {
+        let mut message = encode(mode, &self.hello, self.name);
         if let Some(address) = &self.address {
             message.extend(address.to_bytes());
         }
@@ -102,8 +102,8 @@ impl Hello {
     }
 
     /// Parses a source's message.
-    pub(super) fn decode(way: Mode, message: &[u8]) -> Result<Self, Malformed> {
-        let (hello, name, rest) = open(way, message)?;
+    pub(super) fn decode(mode: Mode, message: &[u8]) -> Result<Self, Malformed> {
+        let (hello, name, rest) = open(mode, message)?;
         let address = match rest {
             [] => None,
             rest => Some(
@@ -116,16 +116,16 @@ impl Hello {
 }
 
 /// A target's message that it does not take the connection.
-pub(super) fn refusal(way: Mode, busy: bool, why: &str) -> Vec<u8> {
+pub(super) fn refusal(mode: Mode, busy: bool, why: &str) -> Vec<u8> {
     const ROOM: usize = 1000;
-    let mut message = Opening::refusal(way.tag(), busy).as_bytes().to_vec();
+    let mut message = Opening::refusal(mode.tag(), busy).as_bytes().to_vec();
     message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(ROOM)]);
     message
 }
 
 /// Why the target does not take the connection.
-pub(super) fn decode_refusal(way: Mode, message: &[u8]) -> Result<String, Malformed> {
-    match hello::parse(way.tag(), message)? {
+pub(super) fn decode_refusal(mode: Mode, message: &[u8]) -> Result<String, Malformed> {
+    match hello::parse(mode.tag(), message)? {
         Message::Refused(why) | Message::Busy(why) => Ok(String::from_utf8_lossy(why).into_owned()),
         Message::Hello(..) => Err(Malformed::Nonsense("its refusal is of no known form")),
     }
@@ -136,7 +136,7 @@ impl From<HelloError> for Malformed {
         match error {
             HelloError::Version(theirs) => Self::Version(theirs),
             HelloError::Transport(theirs) => {
-                let other = Mode::ALL.into_iter().find(|way| way.tag() == theirs);
+                let other = Mode::ALL.into_iter().find(|mode| mode.tag() == theirs);
                 other.map_or(Self::Nonsense("it does not say what it is"), Self::Mode)
             }
             HelloError::NoHello => Self::Nonsense("it does not say what it is"),
@@ -146,13 +146,13 @@ impl From<HelloError> for Malformed {
 }
 
 /// A hello, and the name.
-fn encode(way: Mode, hello: &hello::Hello, name: Name) -> Vec<u8> {
-    [&hello.encode(way.tag())[..], U64::new(name.0).as_bytes()].concat()
+fn encode(mode: Mode, hello: &hello::Hello, name: Name) -> Vec<u8> {
+    [&hello.encode(mode.tag())[..], U64::new(name.0).as_bytes()].concat()
 }
 
 /// The hello, the name, and what follows.
-fn open(way: Mode, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malformed> {
-    let Message::Hello(hello, rest) = hello::parse(way.tag(), message)? else {
+fn open(mode: Mode, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malformed> {
+    let Message::Hello(hello, rest) = hello::parse(mode.tag(), message)? else {
         return Err(Malformed::Nonsense("its first message is a refusal"));
     };
     let (name, rest) = U64::read_from_prefix(rest).map_err(|_| HelloError::Form)?;
@@ -161,24 +161,24 @@ fn open(way: Mode, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malfor
 
 impl Welcome {
     /// To a source that puts this name into its messages.
-    pub(super) fn encode(&self, way: Mode, name: Name) -> Vec<u8> {
+    pub(super) fn encode(&self, mode: Mode, name: Name) -> Vec<u8> {
         let ring = |size: RingSize| [size.slots.into(), size.data.into()];
         let terms = Terms {
             to_target: ring(self.to_target),
             to_source: ring(self.to_source),
         };
-        let mut message = encode(way, &self.hello, name);
+        let mut message = encode(mode, &self.hello, name);
         message.extend(terms.as_bytes());
         message
     }
 
     /// Parses a target's message; and by which name the target knows the connection, and what it sends of its ring, which is
     /// nothing if frames are not put.
-    pub(super) fn decode(way: Mode, message: &[u8]) -> Result<(Self, Name, &[u8]), Malformed> {
-        let (hello, name, rest) = open(way, message)?;
+    pub(super) fn decode(mode: Mode, message: &[u8]) -> Result<(Self, Name, &[u8]), Malformed> {
+        let (hello, name, rest) = open(mode, message)?;
         let (terms, ring_of_target) = Terms::read_from_prefix(rest)
             .map_err(|_| Malformed::Nonsense("its welcome is of no known form"))?;
-        if way == Mode::Messages && !ring_of_target.is_empty() {
+        if mode == Mode::Messages && !ring_of_target.is_empty() {
             return Err(Malformed::Nonsense("its welcome is of no known form"));
         }
         let ring = |[slots, data]: [U32; 2]| RingSize {
@@ -225,21 +225,21 @@ mod tests {
             name: NAMED,
             address: None,
         };
-        for way in Mode::ALL {
-            let mut message = welcome().encode(way, NAMED);
-            assert_eq!(Welcome::decode(way, &message), Ok((welcome(), NAMED, &b""[..])));
+        for mode in Mode::ALL {
+            let mut message = welcome().encode(mode, NAMED);
+            assert_eq!(Welcome::decode(mode, &message), Ok((welcome(), NAMED, &b""[..])));
             message.push(7);
-            assert_eq!(Welcome::decode(way, &message).is_ok(), way == Mode::Puts);
+            assert_eq!(Welcome::decode(mode, &message).is_ok(), mode == Mode::Puts);
             for address in [None, Some(WorkerAddress::new(27, &[1; 300]).unwrap())] {
                 hello.address = address;
-                assert_eq!(Hello::decode(way, &hello.encode(way)), Ok(hello.clone()));
+                assert_eq!(Hello::decode(mode, &hello.encode(mode)), Ok(hello.clone()));
             }
             assert_eq!(
-                decode_refusal(way, &refusal(way, true, "full")),
+                decode_refusal(mode, &refusal(mode, true, "full")),
                 Ok("full".into())
             );
             let long = "ü".repeat(LONGEST);
-            assert!(refusal(way, true, &long).len() <= LONGEST);
+            assert!(refusal(mode, true, &long).len() <= LONGEST);
         }
         let other = Hello::decode(Mode::Messages, &hello.encode(Mode::Puts));
         assert_eq!(other, Err(Malformed::Mode(Mode::Puts)));

@@ -53,7 +53,7 @@ pub(super) fn new(engine: &Arc<Engine>, id: ConnectionId) -> Option<Link> {
                 handle: Arc::clone(&handle),
             };
             let receiver = Receiver {
-                polled: locked.state.polls,
+                polled: engine.polls(),
                 handle: Arc::clone(&handle),
                 held: None,
                 spent: None,
@@ -297,7 +297,7 @@ struct Receiver {
     held: Option<(Frame, bool)>,
     /// The data of the released frame, until the lock is taken anyway; if credits are due, until the poll ends.
     spent: Option<(Data, bool)>,
-    /// `State::polls` at the last poll that found nothing.
+    /// [`Engine::polls`] at the last poll that found nothing.
     polled: u64,
     /// Polls in succession that did not progress UCX, because a frame was sent just before.
     passed: u32,
@@ -314,7 +314,7 @@ impl Receiver {
         if let Some((data, _)) = self.spent.take() {
             spend(&mut locked, self.handle.id, data);
         }
-        let polls = locked.state.polls;
+        let polls = self.handle.engine.polls();
         let before = connection(&mut locked, self.handle.id)?;
         if let Some(frame) = before.take() {
             return Ok(Some(frame));
@@ -322,7 +322,7 @@ impl Receiver {
         if self.polled == polls && before.gone.is_none() {
             locked.progress();
         }
-        self.polled = locked.state.polls;
+        self.polled = self.handle.engine.polls();
         let connection = connection(&mut locked, self.handle.id)?;
         match (connection.take(), &connection.gone) {
             (None, Some(gone)) => Err(gone.clone()),

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use ::ucx::code::{UCS_ERR_ALREADY_EXISTS, UCS_ERR_BUSY};
-use ::ucx::{Error, Library};
+use ::ucx::{Error, Library, LoadError};
 
 use super::attached::Attached;
 use super::engine::{Engine, Locked};
@@ -22,16 +22,20 @@ struct UcxListener {
     address: Address,
 }
 
-fn load() -> Result<Library, ListenError> {
-    Library::load().map_err(|error| ListenError::Library {
-        problem: error.to_string(),
-    })
+impl From<LoadError> for ListenError {
+    fn from(error: LoadError) -> Self {
+        Self::Library {
+            problem: error.to_string(),
+        }
+    }
 }
 
-fn refused(Error { doing, status }: Error) -> ListenError {
-    ListenError::Ucx {
-        doing,
-        problem: status.to_string(),
+impl From<Error> for ListenError {
+    fn from(Error { doing, status }: Error) -> Self {
+        Self::Ucx {
+            doing,
+            problem: status.to_string(),
+        }
     }
 }
 
@@ -39,23 +43,23 @@ fn refused(Error { doing, status }: Error) -> ListenError {
 pub(crate) fn listen(
     at: &HostPort,
     config: &ListenConfig,
-    way: Mode,
+    mode: Mode,
 ) -> Result<Box<dyn Listener>, ListenError> {
-    let ucx = load()?;
+    let ucx = Library::load()?;
     let address = at.resolve().map_err(|source| ListenError::Io {
         doing: format!("looking for the host of `{at}`"),
         source,
     })?;
     check_version(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
-    let settings = Settings::new(ucx, Some(address.ip()), config.peer_timeout).map_err(refused)?;
-    let engine = Engine::new(ucx, &settings, way).map_err(refused)?;
+    let settings = Settings::new(ucx, Some(address.ip()), config.peer_timeout)?;
+    let engine = Engine::new(ucx, &settings, mode)?;
     let mut locked = engine.lock();
     let listener = locked
         .worker
         .listen(address)
         .map_err(|error| match error.status.code {
             UCS_ERR_BUSY | UCS_ERR_ALREADY_EXISTS => ListenError::PortInUse { address },
-            _ => refused(error),
+            _ => error.into(),
         })?;
     let address = listener.address();
     locked.state.acceptor = Some(Acceptor::new(Some(listener), config));
@@ -66,7 +70,7 @@ pub(crate) fn listen(
     };
     let listener = UcxListener {
         engine,
-        address: match way {
+        address: match mode {
             Mode::Messages => Address::Ucx(at),
             Mode::Puts => Address::UcxPut(at),
         },
@@ -82,11 +86,11 @@ pub(crate) fn listen(
 
 /// Makes a target that is known by the address of its worker.
 pub(crate) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    let ucx = load()?;
-    let settings = Settings::new(ucx, None, config.peer_timeout).map_err(refused)?;
-    let engine = Engine::new(ucx, &settings, Mode::Messages).map_err(refused)?;
+    let ucx = Library::load()?;
+    let settings = Settings::new(ucx, None, config.peer_timeout)?;
+    let engine = Engine::new(ucx, &settings, Mode::Messages)?;
     let mut locked = engine.lock();
-    let address = locked.address().map_err(refused)?;
+    let address = locked.address()?;
     locked.state.acceptor = Some(Acceptor::new(None, config));
     drop(locked);
     tracing::warn!(
@@ -110,7 +114,6 @@ impl Acceptor {
                 to_source: config.to_source,
             },
             most: config.max_connections,
-            half_open: VecDeque::new(),
             waiting: VecDeque::new(),
             armed: false,
             asleep: false,
@@ -154,7 +157,7 @@ impl Listener for UcxListener {
 
     fn arm(&mut self) {
         let mut locked = self.engine.lock();
-        if locked.state.way == Mode::Puts {
+        if locked.state.mode == Mode::Puts {
             locked.announce_all();
         }
         locked.arm();
@@ -202,12 +205,7 @@ impl Locked<'_> {
             self.worker.close_listener(listener);
         }
         // Their sources learn that no target takes them.
-        for id in acceptor
-            .half_open
-            .into_iter()
-            .map(|(id, _)| id)
-            .chain(acceptor.waiting)
-        {
+        for id in Vec::from_iter(self.state.half_open().chain(acceptor.waiting)) {
             self.forget(id);
         }
     }
@@ -217,7 +215,7 @@ impl Engine {
     /// Makes a target of a worker of the application's.
     pub(crate) fn listen(self: &Arc<Self>, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
         let mut locked = self.lock();
-        let address = Address::UcxWorker(Some(locked.address().map_err(refused)?));
+        let address = Address::UcxWorker(Some(locked.address()?));
         if locked.state.acceptor.is_some() {
             return Err(ListenError::InUse {
                 address: address.to_string(),

@@ -9,7 +9,7 @@ use ::ucx::code::{
     UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED, UCS_ERR_REJECTED,
     UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE,
 };
-use ::ucx::{EndpointId, Error, ErrorMode, Library, Status, raw};
+use ::ucx::{EndpointId, Error, ErrorMode, Library, LoadError, Status, raw};
 
 use super::attempts::{self, Attempt};
 use super::engine::{Engine, Locked};
@@ -30,25 +30,24 @@ pub(crate) fn connect(
     at: &HostPort,
     config: &ConnectConfig,
     deadline: Instant,
-    way: Mode,
+    mode: Mode,
 ) -> Result<Link, ConnectError> {
-    let address = format!("{}://{at}", way.scheme());
-    let ucx = load()?;
+    let address = format!("{}://{at}", mode.scheme());
+    let ucx = Library::load()?;
     let to = at.resolve().map_err(|source| ConnectError::Io {
         doing: format!("looking for the host of `{address}`"),
         source,
     })?;
     check_version(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
     attempts::until(deadline, |attempt| {
-        let engine = engine(ucx, Some(to.ip()), config, way)?;
+        let engine = engine(ucx, Some(to.ip()), config, mode)?;
         let mut locked = engine.lock();
-        let endpoint = locked.worker.connect(to, ErrorMode::Peer).map_err(|status| {
-            refused(Error {
-                doing: CONNECTING,
-                status,
-            })
+        let endpoint = locked.worker.connect(to, ErrorMode::Peer);
+        let endpoint = endpoint.map_err(|status| Error {
+            doing: CONNECTING,
+            status,
         })?;
-        let id = locked.state.insert(endpoint, true, Stage::Calling);
+        let id = locked.state.insert(endpoint, Stage::Calling);
         send_hello(&mut locked, id, config.hello, None);
         wait_for_answer(&engine, locked, id, address.clone(), attempt)
     })
@@ -61,16 +60,16 @@ pub(crate) fn connect_to_worker(
     deadline: Instant,
 ) -> Result<Link, ConnectError> {
     let address = Address::UcxWorker(Some(to.clone())).to_string();
-    let ucx = load()?;
+    let ucx = Library::load()?;
     attempts::until(deadline, |attempt| {
         // The target notices the end of an attempt by the end of its worker.
         let engine = engine(ucx, None, config, Mode::Messages)?;
         let mut locked = engine.lock();
-        let own = locked.address().map_err(refused)?;
+        let own = locked.address()?;
         let endpoint = locked
             .connect_to_worker(to)
             .map_err(|status| failed(status, &address))?;
-        let id = locked.state.insert(endpoint, true, Stage::Calling);
+        let id = locked.state.insert(endpoint, Stage::Calling);
         if let Some(connection) = locked.state.connections.get_mut(&id) {
             connection.am_id = Some(to.am_id());
         }
@@ -79,31 +78,35 @@ pub(crate) fn connect_to_worker(
     })
 }
 
-fn load() -> Result<Library, ConnectError> {
-    Library::load().map_err(|error| ConnectError::Library {
-        problem: error.to_string(),
-    })
+impl From<LoadError> for ConnectError {
+    fn from(error: LoadError) -> Self {
+        Self::Library {
+            problem: error.to_string(),
+        }
+    }
+}
+
+impl From<Error> for ConnectError {
+    fn from(Error { doing, status }: Error) -> Self {
+        Self::Ucx {
+            doing,
+            problem: status.to_string(),
+        }
+    }
 }
 
 fn engine(
     ucx: Library,
     by_way_of: Option<IpAddr>,
     config: &ConnectConfig,
-    way: Mode,
+    mode: Mode,
 ) -> Result<Arc<Engine>, ConnectError> {
-    let settings = Settings::new(ucx, by_way_of, config.peer_timeout).map_err(refused)?;
-    Engine::new(ucx, &settings, way).map_err(refused)
+    let settings = Settings::new(ucx, by_way_of, config.peer_timeout)?;
+    Ok(Engine::new(ucx, &settings, mode)?)
 }
 
 /// What errors call it.
 const CONNECTING: &str = "connecting by UCX";
-
-fn refused(Error { doing, status }: Error) -> ConnectError {
-    ConnectError::Ucx {
-        doing,
-        problem: status.to_string(),
-    }
-}
 
 /// What it means that an endpoint failed before it was of use.
 fn failed(status: Status, address: &str) -> ConnectError {
@@ -129,7 +132,7 @@ fn failed(status: Status, address: &str) -> ConnectError {
             doing: CONNECTING,
             problem: "destination is unreachable; help: both sides need a transport in common that takes connections, such as tcp: see UCX_TLS and UCX_NET_DEVICES of both".into(),
         },
-        _ => refused(Error { doing: CONNECTING, status }),
+        _ => Error { doing: CONNECTING, status }.into(),
     }
 }
 
@@ -188,7 +191,7 @@ impl Over {
         }
         // SAFETY: by the promise of `over`, as the application has not said that the peer is gone.
         let endpoint = unsafe { locked.worker.borrow_endpoint(self.endpoint) };
-        let id = locked.state.insert(endpoint, false, Stage::Calling);
+        let id = locked.state.insert(endpoint, Stage::Calling);
         Ok((locked, id))
     }
 
@@ -269,8 +272,8 @@ fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, hello: hello::Hello, ow
         name,
         address: own,
     };
-    let way = locked.state.way;
-    locked.notify_peer(id, Notice::Hello, 0, &hello.encode(way));
+    let mode = locked.state.mode;
+    locked.notify_peer(id, Notice::Hello, 0, &hello.encode(mode));
 }
 
 /// Whether it is known what became of a call.

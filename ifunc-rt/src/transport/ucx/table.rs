@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::ucx::{Endpoint, EndpointId, Listener, OperationId, Status};
 use ifunc_abi::hello::Hello;
@@ -42,23 +42,19 @@ impl From<ConnectionId> for Closing {
 #[derive(Default)]
 pub(super) struct State {
     /// How frames go.
-    pub(super) way: Mode,
+    pub(super) mode: Mode,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     /// Those that have an endpoint to themselves.
     pub(super) endpoints: BTreeMap<EndpointId, ConnectionId>,
-    /// Operations under way that close endpoints.
-    pub(super) closing: BTreeSet<OperationId>,
-    /// Calls of `ucp_worker_progress`.
-    pub(super) polls: u64,
+    /// Operations under way that close endpoints. Deferred deregistration: each keeps the memory that the peer reaches over its
+    /// endpoint, so that a late put does not land in memory that has another use.
+    pub(super) closing: BTreeMap<OperationId, Option<Box<Rings>>>,
     /// Of a target.
     pub(super) acceptor: Option<Acceptor>,
-    /// How many connections this side has closed whose peers have not acknowledged it.
-    pub(super) lingering: usize,
+    /// Number of connections that have a deadline.
+    pub(super) timed: usize,
     /// Connections whose peers broke the protocol, and whose endpoints are to be closed.
     pub(super) broken: Vec<ConnectionId>,
-    /// Deferred deregistration: memory that peers have the key of, until the operation ends that closes the endpoint by which they
-    /// reach it.
-    pub(super) deferred: Vec<(OperationId, Box<Rings>)>,
     /// Connections whose peers have closed them, and not all of whose frames have landed.
     pub(super) fins: Vec<ConnectionId>,
     /// Connections that put, and whose sleep is not announced.
@@ -103,8 +99,6 @@ pub(super) struct Acceptor {
     pub(super) welcome: Welcome,
     /// Most connections at a time.
     pub(super) most: usize,
-    /// Connected, but they have not said what they are, and since when.
-    pub(super) half_open: VecDeque<(ConnectionId, Instant)>,
     /// Connections that the target has not taken yet.
     pub(super) waiting: VecDeque<ConnectionId>,
     /// The worker is armed: progress before the sleep would take away what wakes the target.
@@ -138,10 +132,8 @@ pub(super) enum Stage {
 /// A connection.
 #[derive(Default)]
 pub(super) struct Connection {
-    /// `None` when it was closed.
+    /// `None` when it was closed. One that is owned is for this connection alone; others are the application's.
     pub(super) endpoint: Option<Endpoint>,
-    /// The endpoint is the engine's, for this connection alone, and closed with it. Others are the application's.
-    pub(super) owns_endpoint: bool,
     /// What the peer calls the connection in what it sends here.
     pub(super) name: Name,
     /// What it is called in what is sent to the peer; none: it has not said.
@@ -164,8 +156,6 @@ pub(super) struct Connection {
     early: BTreeMap<u32, Frame>,
     /// Sequence of the frame behind the last of `arrived`.
     next: u32,
-    /// `State::polls` at the last poll for frames, where they are put.
-    pub(super) polled: u64,
     /// A target polls here only when the connection is ready.
     pub(super) parked: bool,
     pub(super) gone: Option<LinkError>,
@@ -175,8 +165,10 @@ pub(super) struct Connection {
     pub(super) fin: Option<u32>,
     /// The peer has acknowledged this side's `FIN`.
     pub(super) fin_acked: bool,
-    /// This side has sent its `FIN`, and waits until then for the acknowledgement.
-    pub(super) linger: Option<Instant>,
+    /// This side has sent its `FIN`.
+    pub(super) closed: bool,
+    /// When the connection is forgotten: half open, it waits for the handshake; closed, for `FIN_ACK`.
+    pub(super) deadline: Option<Instant>,
     /// For threads that do not have the lock.
     pub(super) signs: Arc<Signs>,
 }
@@ -213,15 +205,15 @@ pub(super) enum Kind {
 }
 
 impl State {
-    pub(super) fn new(way: Mode) -> Self {
+    pub(super) fn new(mode: Mode) -> Self {
         Self {
-            way,
+            mode,
             ..Self::default()
         }
     }
 
-    /// Adds a connection over an endpoint that is its own, or the application's.
-    pub(super) fn insert(&mut self, endpoint: Endpoint, owned: bool, stage: Stage) -> ConnectionId {
+    /// Adds a connection over an endpoint.
+    pub(super) fn insert(&mut self, endpoint: Endpoint, stage: Stage) -> ConnectionId {
         let id = loop {
             self.last = self.last.wrapping_add(1);
             let id = ConnectionId(self.last);
@@ -229,16 +221,14 @@ impl State {
                 break id;
             }
         };
-        if owned {
+        if endpoint.is_owned() {
             self.endpoints.insert(endpoint.id(), id);
         }
         let connection = Connection {
             endpoint: Some(endpoint),
-            owns_endpoint: owned,
             name: Name::new(id.0, self.nonces.next(id)),
             stage,
             next: 1,
-            polled: self.polls,
             ..Connection::default()
         };
         self.connections.insert(id, connection);
@@ -261,11 +251,26 @@ impl State {
             || !self.fins.is_empty()
             || !self.expecting.is_empty()
             || self.expecting_since.is_some()
-            || self.lingering > 0
-            || self
-                .acceptor
-                .as_ref()
-                .is_some_and(|acceptor| acceptor.asleep || !acceptor.half_open.is_empty())
+            || self.timed > 0
+            || self.acceptor.as_ref().is_some_and(|acceptor| acceptor.asleep)
+    }
+
+    /// Sets how long a connection may stay as it is.
+    pub(super) fn set_deadline(&mut self, id: ConnectionId, timeout: Option<Duration>) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            let deadline = timeout.map(|timeout| Instant::now() + timeout);
+            self.timed += usize::from(deadline.is_some());
+            self.timed -= usize::from(connection.deadline.is_some());
+            connection.deadline = deadline;
+        }
+    }
+
+    /// The connections whose handshake is not over.
+    pub(super) fn half_open(&self) -> impl Iterator<Item = ConnectionId> {
+        let connections = self.connections.iter();
+        connections
+            .filter(|(_, connection)| connection.deadline.is_some() && !connection.closed)
+            .map(|(&id, _)| id)
     }
 
     pub(super) fn set_stage(&mut self, id: ConnectionId, stage: Stage) {
@@ -320,7 +325,7 @@ impl Connection {
         };
         incoming.complete();
         let slots = incoming.slots();
-        if self.gone.is_some() || self.linger.is_some() {
+        if self.gone.is_some() || self.closed {
             return Err((frame, None));
         }
         // Numbers wrap: what is past is far ahead.

@@ -119,6 +119,8 @@ pub(crate) struct Receiver {
     handle: Arc<Handle>,
     view: View,
     consumer: Consumer,
+    /// `Engine::polls` at the last poll.
+    polled: u64,
     /// The frame that `peek` found.
     held: Option<Landed>,
     /// Since when a frame or credits are known to be under way, and have not landed.
@@ -129,6 +131,7 @@ impl Receiver {
     pub(crate) fn new(handle: &Arc<Handle>, view: View) -> Self {
         Self {
             handle: Arc::clone(handle),
+            polled: handle.engine.polls(),
             consumer: Consumer::new(view.layout()),
             view,
             held: None,
@@ -150,15 +153,12 @@ impl Receiver {
             return Ok(Some(landed));
         }
         let mut locked = self.handle.engine.lock();
-        let polls = locked.state.polls;
-        let polled = connection(&mut locked, self.handle.id)?;
-        if polled.polled == polls && polled.gone.is_none() {
+        let is_gone = connection(&mut locked, self.handle.id)?.gone.is_some();
+        if self.polled == self.handle.engine.polls() && !is_gone {
             locked.progress();
         }
-        let polls = locked.state.polls;
-        let connection = connection(&mut locked, self.handle.id)?;
-        connection.polled = polls;
-        let gone = connection.gone.clone();
+        self.polled = self.handle.engine.polls();
+        let gone = connection(&mut locked, self.handle.id)?.gone.clone();
         drop(locked);
         // In this order: when a peer is gone, everything that it put has landed.
         match (gone, self.look()?) {

@@ -9,7 +9,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Instant;
 
 use ::ucx::code::UCS_ERR_EXCEEDS_LIMIT;
 use zerocopy::little_endian::{U32, U64};
@@ -144,12 +143,11 @@ impl Locked<'_> {
         let Some(acceptor) = &mut self.state.acceptor else {
             return Err("a source that calls a source");
         };
-        acceptor.half_open.retain(|(open, _)| *open != id);
         if acceptor.waiting.len() < MOST_WAITING {
             acceptor.waiting.push_back(id);
+            self.state.set_deadline(id, None);
         } else {
             tracing::warn!("closed a connection: too many wait already");
-            acceptor.half_open.push_back((id, Instant::now()));
             self.end(id, LinkError::Closed);
         }
         Ok(())

@@ -12,7 +12,7 @@ use crate::transport::ucx::Mode;
 use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize, connect, listen};
 
 /// Makes tests of functions that are told which way frames go.
-macro_rules! by_each_way {
+macro_rules! by_each_mode {
     ($($test:ident),* $(,)?) => {
         mod messages {
             $(
@@ -61,9 +61,9 @@ fn has_ucx() -> bool {
 }
 
 /// Runs a test if there is a UCX to test with.
-fn by(way: Mode, test: fn(Mode)) {
+fn by(mode: Mode, test: fn(Mode)) {
     if has_ucx() {
-        test(way);
+        test(mode);
     }
 }
 
@@ -72,12 +72,12 @@ fn soon() -> Instant {
 }
 
 /// Any free port of this host.
-fn any(way: Mode) -> Address {
+fn any(mode: Mode) -> Address {
     let at = HostPort {
         host: "127.0.0.1".into(),
         port: 0,
     };
-    match way {
+    match mode {
         Mode::Messages => Address::Ucx(at),
         Mode::Puts => Address::UcxPut(at),
     }
@@ -110,8 +110,8 @@ fn address(listener: &dyn Listener) -> Address {
 }
 
 /// A connection whose both sides are in this process.
-fn pair(way: Mode, config: ListenConfig) -> (Box<dyn Listener>, Link, Link) {
-    let mut listener = listen(&any(way), config).unwrap();
+fn pair(mode: Mode, config: ListenConfig) -> (Box<dyn Listener>, Link, Link) {
+    let mut listener = listen(&any(mode), config).unwrap();
     let to = address(&*listener);
     let source = std::thread::spawn(move || connect(&to, soon()).unwrap());
     let target = accept(&mut *listener);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::transport::{ConnectError, ListenError};
 
-by_each_way! {
+by_each_mode! {
     a_target_listens_on_loopback_and_says_where,
     only_the_loopback_device_is_listened_on,
     frames_of_every_length_arrive_whole_aligned_and_once,
@@ -18,8 +18,8 @@ by_each_way! {
     many_sources_come_and_go,
 }
 
-fn a_target_listens_on_loopback_and_says_where(way: Mode) {
-    let (listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+fn a_target_listens_on_loopback_and_says_where(mode: Mode) {
+    let (listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
     let address_of_it = address(&*listener);
     let at = host_port(&address_of_it);
     assert_eq!(at.host, "127.0.0.1");
@@ -35,8 +35,8 @@ fn a_target_listens_on_loopback_and_says_where(way: Mode) {
     ));
 }
 
-fn only_the_loopback_device_is_listened_on(way: Mode) {
-    let (listener, _source, _target) = pair(way, small());
+fn only_the_loopback_device_is_listened_on(mode: Mode) {
+    let (listener, _source, _target) = pair(mode, small());
     let sockets: Vec<_> = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .flatten()
@@ -91,8 +91,8 @@ fn where_nobody_listens_is_said() {
 }
 
 /// Every length from nothing to the largest, so that UCX sends them in each of its ways.
-fn frames_of_every_length_arrive_whole_aligned_and_once(way: Mode) {
-    let (_listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+fn frames_of_every_length_arrive_whole_aligned_and_once(mode: Mode) {
+    let (_listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
     let largest = source.tx().max_body();
     assert_eq!(largest, 1 << 20);
     let mut lens = vec![0, 1, 63, 64, 65, 1000, 1024, 1025];
@@ -128,9 +128,9 @@ fn frames_of_every_length_arrive_whole_aligned_and_once(way: Mode) {
     }
 }
 
-fn two_credits_are_enough_in_both_directions(way: Mode) {
+fn two_credits_are_enough_in_both_directions(mode: Mode) {
     const FRAMES: u32 = 300;
-    let (listener, mut source, target) = pair(way, small());
+    let (listener, mut source, target) = pair(mode, small());
     let most = source.tx().max_body();
     let length = move |n: u32| (n as usize * 7919) % (most + 1);
     let both = Arc::new(AtomicU32::new(0));
@@ -164,8 +164,8 @@ fn two_credits_are_enough_in_both_directions(way: Mode) {
     drop((target, source, listener));
 }
 
-fn a_third_frame_waits_for_credits(way: Mode) {
-    let (mut listener, mut source, mut target) = pair(way, small());
+fn a_third_frame_waits_for_credits(mode: Mode) {
+    let (mut listener, mut source, mut target) = pair(mode, small());
     for n in 1..=2 {
         assert_eq!(send(&mut source, b"x").unwrap(), Some(n));
     }
@@ -185,10 +185,10 @@ fn a_third_frame_waits_for_credits(way: Mode) {
     });
 }
 
-fn what_was_sent_before_leaving_arrives(way: Mode) {
+fn what_was_sent_before_leaving_arrives(mode: Mode) {
     // Once the source leaves first, once the target; with bodies that are fetched after they were announced.
     for source_leaves in [true, false] {
-        let (listener, source, target) = pair(way, ListenConfig::new(LIMITS));
+        let (listener, source, target) = pair(mode, ListenConfig::new(LIMITS));
         let (mut leaver, mut other) = if source_leaves {
             (source, target)
         } else {
@@ -230,8 +230,8 @@ fn what_was_sent_before_leaving_arrives(way: Mode) {
     }
 }
 
-fn a_target_that_sleeps_is_rung(way: Mode) {
-    let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+fn a_target_that_sleeps_is_rung(mode: Mode) {
+    let (mut listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
     for n in 0..200u32 {
         let len = [0, 100, 10_000, 600_000][n as usize % 4];
         let deadline = soon();
@@ -267,8 +267,8 @@ fn a_target_that_sleeps_is_rung(way: Mode) {
     }
 }
 
-fn a_source_that_sleeps_is_rung(way: Mode) {
-    let (mut listener, mut source, mut target) = pair(way, ListenConfig::new(LIMITS));
+fn a_source_that_sleeps_is_rung(mode: Mode) {
+    let (mut listener, mut source, mut target) = pair(mode, ListenConfig::new(LIMITS));
     for n in 0..100u32 {
         let deadline = soon();
         std::thread::scope(|scope| {
@@ -294,8 +294,8 @@ fn a_source_that_sleeps_is_rung(way: Mode) {
     }
 }
 
-fn many_sources_come_and_go(way: Mode) {
-    let mut listener = listen(&any(way), small()).unwrap();
+fn many_sources_come_and_go(mode: Mode) {
+    let mut listener = listen(&any(mode), small()).unwrap();
     let to = address(&*listener);
     for round in 0..3u32 {
         let sources: Vec<_> = (0..8u32)

@@ -180,7 +180,7 @@ pub(super) fn echoes(link: &mut Link, n: u32, len: usize) -> Result<(), LinkErro
     }
 }
 
-by_each_way! {
+by_each_mode! {
     frames_cross_and_come_back_by_any_of_ucx_s_transports,
     a_killed_target_is_noticed_and_found_again,
     killed_sources_leave_nothing_and_harm_nobody,
@@ -188,7 +188,7 @@ by_each_way! {
     a_stopped_target_is_not_dead,
 }
 
-fn frames_cross_and_come_back_by_any_of_ucx_s_transports(way: Mode) {
+fn frames_cross_and_come_back_by_any_of_ucx_s_transports(mode: Mode) {
     // By a listener and by the worker's address; UCX's own choice, TCP alone, shared memory alone, which takes no connections.
     let puts = any(Mode::Puts).to_string();
     let all = [
@@ -201,7 +201,7 @@ fn frames_cross_and_come_back_by_any_of_ucx_s_transports(way: Mode) {
         ("ucx-worker:", Some("sm,self")),
     ];
     for (address, tls) in all {
-        if address.starts_with("ucx-put") != (way == Mode::Puts) {
+        if address.starts_with("ucx-put") != (mode == Mode::Puts) {
             continue;
         }
         let tls: Vec<_> = tls.map(|tls| ("UCX_TLS", tls)).into_iter().collect();
@@ -237,10 +237,10 @@ fn be_echoed(address: &str) {
     ready(&link.waiter.carried_by());
 }
 
-fn a_killed_target_is_noticed_and_found_again(way: Mode) {
+fn a_killed_target_is_noticed_and_found_again(mode: Mode) {
     // Without it the kernel keeps the port for a minute.
     let reuse = [("UCX_TCP_CM_REUSEADDR", "y")];
-    let mut other = Other::start("echo", &any(way).to_string(), &reuse);
+    let mut other = Other::start("echo", &any(mode).to_string(), &reuse);
     let to = other.said.clone();
     for round in 0..3 {
         let mut link = connect(&to.parse().unwrap(), soon()).unwrap();
@@ -272,8 +272,8 @@ fn a_killed_target_is_noticed_and_found_again(way: Mode) {
     }
 }
 
-fn killed_sources_leave_nothing_and_harm_nobody(way: Mode) {
-    let mut listener = listen(&any(way), ListenConfig::new(LIMITS)).unwrap();
+fn killed_sources_leave_nothing_and_harm_nobody(mode: Mode) {
+    let mut listener = listen(&any(mode), ListenConfig::new(LIMITS)).unwrap();
     let to = listener.address();
     for round in 0..6 {
         let starter = {
@@ -307,8 +307,8 @@ fn killed_sources_leave_nothing_and_harm_nobody(way: Mode) {
     }
 }
 
-fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(way: Mode) {
-    let other = Other::start("echo", &any(way).to_string(), &[]);
+fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(mode: Mode) {
+    let other = Other::start("echo", &any(mode).to_string(), &[]);
     let mut fds = Vec::new();
     for _ in 0..4 {
         for n in 0..4 {
@@ -340,9 +340,9 @@ fn an_idle_target_costs_no_cpu_and_keeps_nothing_of_those_who_left(way: Mode) {
     echoes(&mut link, 2, 10).unwrap();
 }
 
-fn a_stopped_target_is_not_dead(way: Mode) {
+fn a_stopped_target_is_not_dead(mode: Mode) {
     use rustix::process::{Pid, Signal, kill_process};
-    let other = Other::start("echo", &any(way).to_string(), &[]);
+    let other = Other::start("echo", &any(mode).to_string(), &[]);
     let mut link = connect(&other.address(), soon()).unwrap();
     echoes(&mut link, 1, 100).unwrap();
     let pid = Pid::from_child(&other.child);

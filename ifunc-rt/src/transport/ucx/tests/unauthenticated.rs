@@ -23,7 +23,7 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(to: &Address) -> Self {
-        let way = match to {
+        let mode = match to {
             Address::UcxPut(_) => Mode::Puts,
             _ => Mode::Messages,
         };
@@ -32,12 +32,12 @@ impl Peer {
         let engine = Engine::new(
             ucx,
             &Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap(),
-            way,
+            mode,
         )
         .unwrap();
         let mut locked = engine.lock();
         let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
-        let id = locked.state.insert(endpoint, true, Stage::Calling);
+        let id = locked.state.insert(endpoint, Stage::Calling);
         drop(locked);
         Self { engine, id }
     }
@@ -64,7 +64,7 @@ impl Peer {
             name: locked.state.connections[&self.id].name,
             address: None,
         }
-        .encode(locked.state.way)
+        .encode(locked.state.mode)
     }
 
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> T {
@@ -94,8 +94,8 @@ fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
 }
 
 /// The same where frames go this way.
-pub(super) fn throws_out_by(way: Mode, what: &str, greets: bool, say: impl FnOnce(&Peer)) {
-    let mut listener = listen(&any(way), small()).unwrap();
+pub(super) fn throws_out_by(mode: Mode, what: &str, greets: bool, say: impl FnOnce(&Peer)) {
+    let mut listener = listen(&any(mode), small()).unwrap();
     let to = address(&*listener);
     let peer = Peer::new(&to);
     let mut links = Vec::new();
@@ -306,7 +306,7 @@ fn a_source_whose_address_is_long_is_let_in() {
         let mut bytes = own.as_bytes().to_vec();
         bytes.resize(4000, 0);
         let endpoint = locked.connect_to_worker(&to).unwrap();
-        let id = locked.state.insert(endpoint, true, Stage::Calling);
+        let id = locked.state.insert(endpoint, Stage::Calling);
         let hello = Hello {
             hello: ConnectConfig::default().hello,
             name: locked.state.connections[&id].name,
@@ -458,7 +458,7 @@ fn a_full_door_sends_away_and_opens_again() {
         .map(|_| {
             let mut locked = engine.lock();
             let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
-            let id = locked.state.insert(endpoint, true, Stage::Calling);
+            let id = locked.state.insert(endpoint, Stage::Calling);
             drop(locked);
             for _ in 0..3 {
                 engine.lock().progress();
@@ -560,4 +560,64 @@ fn credits_that_are_owed_are_paid() {
         (!owes()).then_some(())
     });
     assert!(!peer.is_gone() && !link.waiter.is_peer_closed());
+}
+
+/// A frame that overtook another one is neither delivered nor acknowledged: if the link dies, its sender reports it as lost.
+#[test]
+fn a_frame_that_overtook_another_stays_unconsumed() {
+    if !has_ucx() {
+        return;
+    }
+    // So few slots that credits are due with every frame.
+    let mut listener = listen(&any(Mode::Messages), small()).unwrap();
+    let peer = Peer::new(&address(&*listener));
+    peer.hello();
+    let mut link = wait_for("the handshake", || {
+        peer.look(|_| ());
+        listener.accept()
+    });
+    let out = |locked: &mut Locked<'_>| match &locked.state.connections[&peer.id].stage {
+        Stage::Open { out, .. } => Some(*out),
+        _ => None,
+    };
+    wait_for("the welcome", || {
+        listener.accept();
+        peer.look(out).map(drop)
+    });
+    {
+        let mut locked = peer.engine.lock();
+        let connection = locked.state.connections.get_mut(&peer.id).unwrap();
+        let Stage::Open { out, .. } = &mut connection.stage else {
+            panic!("it is open");
+        };
+        assert_eq!([out.send(units(1)), out.send(units(1))], [1, 2]);
+    }
+    peer.send(frame(2, 1), b"y");
+    let until = Instant::now() + Duration::from_millis(50);
+    while Instant::now() < until {
+        listener.accept();
+        assert_eq!(receive(&mut link), Ok(None));
+    }
+    // The frame carries all credits of the target's.
+    send(&mut link, b"back").unwrap().unwrap();
+    wait_for("the target's frame", || {
+        listener.accept();
+        peer.look(|locked| locked.state.connections[&peer.id].arrived.len() == 1)
+            .then_some(())
+    });
+    let window = peer.look(out).unwrap();
+    assert!(window.is_unconsumed(1) && window.is_unconsumed(2));
+    peer.send(frame(1, 1), b"x");
+    for body in [b"x", b"y"] {
+        let (_, received) = wait_for("both frames", || {
+            listener.accept();
+            receive(&mut link).unwrap()
+        });
+        assert_eq!(received, body);
+    }
+    wait_for("credits for both", || {
+        listener.accept();
+        receive(&mut link).unwrap();
+        (!peer.look(out).unwrap().is_unconsumed(2)).then_some(())
+    });
 }
