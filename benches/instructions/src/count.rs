@@ -21,9 +21,12 @@ pub(crate) struct Instructions {
 }
 
 pub(crate) fn instructions(what: &str, turns: u64) -> Result<Instructions, Box<dyn Error>> {
-    let nothing = Traced::start("nothing", turns)?.count()?;
-    let nothing = nothing.into_iter().min().unwrap_or(0);
-    let counts = Traced::start(what, turns)?.count()?;
+    let counts = |what| -> Result<Vec<u64>, Box<dyn Error>> {
+        let runs = Traced::start(what, turns)?.runs()?;
+        Ok(runs.iter().map(|run| run.len() as u64).collect())
+    };
+    let nothing = counts("nothing")?.into_iter().min().unwrap_or(0);
+    let counts = counts(what)?;
     let mut firsts: Vec<u64> = counts.iter().copied().step_by(EACH).collect();
     firsts.sort_unstable();
     let (usual, first) = counts
@@ -35,6 +38,25 @@ pub(crate) fn instructions(what: &str, turns: u64) -> Result<Instructions, Box<d
         usual: usual.saturating_sub(nothing),
         first: first.saturating_sub(nothing),
     })
+}
+
+/// The addresses of the instructions that the shortest run of a path executes, in order, as `addr2line` takes them.
+/// Those outside of this program (the kernel's page, shared libraries, injected code) are as they were in memory.
+pub(crate) fn addresses(what: &str) -> Result<Vec<u64>, Box<dyn Error>> {
+    let traced = Traced::start(what, 1)?;
+    let name = std::env::current_exe()?;
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", traced.pid()))?;
+    let of_program = maps.lines().filter(|line| line.ends_with(&*name.to_string_lossy()));
+    let mut range = None;
+    for bounds in of_program.filter_map(|line| line.split_once(' ')?.0.split_once('-')) {
+        let (start, end) = (u64::from_str_radix(bounds.0, 16)?, u64::from_str_radix(bounds.1, 16)?);
+        range = Some(range.map_or(start, |range: std::ops::Range<u64>| range.start)..end);
+    }
+    let program = range.ok_or("the program is not in its own memory map")?;
+    let shortest = traced.runs()?.into_iter().min_by_key(Vec::len);
+    let shortest = shortest.ok_or("the child set no marks")?;
+    let loaded_at = |at| if program.contains(at) { program.start } else { 0 };
+    Ok(shortest.iter().map(|at| at - loaded_at(at)).collect())
 }
 
 /// A child that runs `work` and stops at its marks.
@@ -69,10 +91,10 @@ impl Traced {
         Ok(traced)
     }
 
-    /// Counts instructions between the first and the second mark, the third and the fourth, and so on.
-    fn count(mut self) -> Result<Vec<u64>, Box<dyn Error>> {
-        let mut counts = Vec::new();
-        let mut counting: Option<u64> = None;
+    /// The addresses of the instructions between the first and the second mark, the third and the fourth, and so on.
+    fn runs(mut self) -> Result<Vec<Vec<u64>>, Box<dyn Error>> {
+        let mut runs = Vec::new();
+        let mut counting: Option<Vec<u64>> = None;
         let mut signal = 0;
         loop {
             let request = if counting.is_some() {
@@ -83,16 +105,16 @@ impl Traced {
             ptrace(request, self.pid(), signal as usize)?;
             signal = 0;
             match (self.wait()?, &mut counting) {
-                (Stop::Exited(0), None) => return Ok(counts),
+                (Stop::Exited(0), None) => return Ok(runs),
                 (Stop::Exited(code), _) => {
                     return Err(format!("the traced process ended with {code}").into());
                 }
-                (Stop::Signal(MARK), None) => counting = Some(0),
-                (Stop::Signal(MARK), Some(count)) => {
-                    counts.push(*count);
+                (Stop::Signal(MARK), None) => counting = Some(Vec::new()),
+                (Stop::Signal(MARK), Some(run)) => {
+                    runs.push(std::mem::take(run));
                     counting = None;
                 }
-                (Stop::Signal(libc::SIGTRAP), Some(count)) => *count += 1,
+                (Stop::Signal(libc::SIGTRAP), Some(run)) => run.push(self.program_counter()?),
                 (Stop::Signal(other), _) => signal = other,
             }
         }
@@ -111,6 +133,17 @@ impl Traced {
                 _ if libc::WIFEXITED(status) => return Ok(Stop::Exited(libc::WEXITSTATUS(status))),
                 _ => return Ok(Stop::Exited(-1)),
             }
+        }
+    }
+
+    fn program_counter(&self) -> io::Result<u64> {
+        // SAFETY: all bit patterns are valid registers.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        let into = (&raw mut registers).cast::<c_void>();
+        // SAFETY: `registers` is what this request writes.
+        match unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.pid(), null_mut::<c_void>(), into) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(registers.rip),
         }
     }
 

@@ -2,9 +2,10 @@
 //! against a budget.
 //!
 //! ```text
-//! ifunc-instructions count         counts and prints: path, instructions per message, those of the ifunc, budget
-//! ifunc-instructions check         counts, and fails if a budget is exceeded
-//! ifunc-instructions work PATH B   runs PATH with an ifunc that loops B times; started by the two commands above
+//! ifunc-instructions count           counts and prints: path, instructions per message, those of the ifunc, budget
+//! ifunc-instructions check           counts, and fails if a budget is exceeded
+//! ifunc-instructions addresses PATH  prints the addresses of the instructions of PATH, in order, for `addr2line`
+//! ifunc-instructions work PATH B     runs PATH with an ifunc that loops B times; started by the two commands above
 //! ```
 //!
 //! The counts are exact, also on a busy machine. They apply to optimised code: `cargo xtask instructions`
@@ -39,10 +40,16 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     match words[..] {
         ["count"] => budget::count(false),
         ["check"] => budget::count(true),
+        ["addresses", what] => {
+            for address in count::addresses(what)? {
+                println!("{address:#x}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         ["work", what, turns] => {
             work::run(what, turns.parse()?)?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err("usage: ifunc-instructions count | check | work PATH B".into()),
+        _ => Err("usage: ifunc-instructions count | check | addresses PATH | work PATH B".into()),
     }
 }
