@@ -162,6 +162,7 @@ impl Session<'_> {
 }
 
 impl Drop for Session<'_> {
+    #[inline]
     fn drop(&mut self) {
         CURRENT.set(self.outer);
     }

@@ -16,7 +16,7 @@ use crate::footprint::Footprint;
 use crate::host::{Event, Host};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::{Order, Turn};
-use crate::quantum::{Quantum, UNITS};
+use crate::quantum::{Price, Quantum, UNITS};
 use crate::server::{Progress, Server, ServerConfig};
 
 /// Capacity for completions that is kept between two frames that hold many.
@@ -60,8 +60,8 @@ pub struct Connection<I, U, B> {
     is_stalled: bool,
     /// The link died in a poll that had processed something before: the next poll returns this.
     closed: Option<Box<Closed>>,
-    /// Invocations of the next poll.
-    quantum: usize,
+    /// Of an invocation in the next poll.
+    price: Price,
     /// Completions and reports received.
     received: u64,
     config: Config,
@@ -82,7 +82,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             lost_because: String::new(),
             is_stalled: false,
             closed: None,
-            quantum: UNITS,
+            price: Price::for_invocations(UNITS),
             received: 0,
             config,
             completions: Vec::new(),
@@ -102,7 +102,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.is_stalled = false;
         self.closed = None;
         self.is_linked = true;
-        self.quantum = rx.first_quantum().min(UNITS);
+        self.price = Price::for_invocations(rx.first_quantum());
     }
 
     /// Whether there is a link that works as far as this side knows.
@@ -542,17 +542,19 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         link: &mut L,
         host: &mut H,
     ) -> Result<usize, Box<Closed>> {
-        if let Some(closed) = self.closed.take() {
+        if self.closed.is_some()
+            && let Some(closed) = self.closed.take()
+        {
             return Err(closed);
         }
         let was_stalled = std::mem::take(&mut self.is_stalled);
-        let mut quantum = Quantum::new(self.quantum);
+        let mut quantum = Quantum::new(self.price);
         let (_, rx) = link.split();
         rx.begin_poll();
         let result = self.poll_frames(link, host, &mut quantum);
         let (_, rx) = link.split();
         rx.end_poll(quantum.processed);
-        self.quantum = quantum.next(rx.first_quantum());
+        self.price = quantum.next_price(Price::for_invocations(rx.first_quantum()));
         if self.is_stalled || was_stalled {
             host.observe(Event::Stalled(self.is_stalled));
         }
@@ -584,24 +586,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         host: &mut H,
         quantum: &mut Quantum,
     ) -> Result<(), Box<Closed>> {
+        while !quantum.is_exhausted() && self.next_frame(link, host, quantum)? {}
         let (tx, rx) = link.split();
-        while !quantum.is_exhausted() {
-            if self.order.is_next_parked() {
-                if !self.poll_parked(tx, host, quantum)? {
-                    break;
-                }
-                continue;
-            }
-            let Some(frame) = rx.peek()? else { break };
-            if self.order.turn(frame.sequence) == Turn::Now {
-                if !self.frame(tx, host, quantum, &frame)? {
-                    break;
-                }
-            } else {
-                self.out_of_turn(&frame)?;
-            }
-            rx.release();
-        }
         if let Some(server) = &mut self.server
             && server.replies.owes()
             && !self.is_stalled
@@ -614,10 +600,35 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(())
     }
 
+    /// Processes the next frame in order. `false`: there is none, or it stays where it is. Not inlined: the loop around it would
+    /// keep addresses for all rare cases, which costs a poll that finds one frame more than the call.
+    #[inline(never)]
+    fn next_frame<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> Result<bool, Box<Closed>> {
+        let (tx, rx) = link.split();
+        if self.order.is_next_parked() {
+            return self.poll_parked(tx, host, quantum);
+        }
+        let Some(frame) = rx.peek()? else {
+            return Ok(false);
+        };
+        if self.order.turn(frame.sequence) != Turn::Now {
+            self.out_of_turn(frame)?;
+        } else if !self.frame(tx, host, quantum, frame)? {
+            return Ok(false);
+        }
+        rx.release();
+        Ok(true)
+    }
+
     #[cold]
-    fn out_of_turn(&mut self, frame: &Frame<impl Body>) -> Result<(), LinkError> {
+    fn out_of_turn(&mut self, frame: Frame<impl Body>) -> Result<(), LinkError> {
         if self.order.turn(frame.sequence) == Turn::Early {
-            self.order.park(frame).map_err(|_| TOO_FAR_AHEAD)?;
+            self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?;
         }
         Ok(())
     }
@@ -630,21 +641,37 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         tx: &mut impl Outbound,
         host: &mut H,
         quantum: &mut Quantum,
-        frame: &Frame<P>,
+        frame: Frame<P>,
     ) -> Result<bool, Box<Closed>> {
-        if let Some(header) = Header::parse_exec(frame.words)
-            && let Some(server) = &mut self.server
-        {
-            let order = &mut self.order;
-            let is_done = server.exec(tx, host, header, frame, || {
-                // Before it runs: a frame never runs twice.
-                order.advance();
-                quantum.charge_invocation(frame.body.len());
-            })?;
-            self.is_stalled = !is_done;
-            return Ok(is_done);
+        match Header::parse_exec(frame.words) {
+            Some(header) => self.exec(tx, host, quantum, header, frame),
+            None => self.frame_unusual(tx, host, quantum, frame),
         }
-        self.frame_unusual(tx, host, quantum, frame)
+    }
+
+    /// Runs an invocation that came in a frame of its own. `false`: the send window is closed for its answer.
+    #[inline(always)]
+    fn exec<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        quantum: &mut Quantum,
+        header: Header,
+        frame: Frame<P>,
+    ) -> Result<bool, Box<Closed>> {
+        let Some(server) = &mut self.server else {
+            return Err(unserved());
+        };
+        let order = &mut self.order;
+        let is_done = server.exec(tx, host, header, frame, || {
+            // Before it runs: a frame never runs twice.
+            order.advance();
+            quantum.charge_invocation(frame.body.len());
+        })?;
+        if !is_done {
+            self.is_stalled = true;
+        }
+        Ok(is_done)
     }
 
     #[cold]
@@ -654,28 +681,22 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         tx: &mut impl Outbound,
         host: &mut H,
         quantum: &mut Quantum,
-        frame: &Frame<P>,
+        frame: Frame<P>,
     ) -> Result<bool, Box<Closed>> {
         let header = Header::parse(frame.words).map_err(Closed::broke)?;
         if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
-            self.reply(frame)?;
+            self.reply(&frame)?;
             self.order.advance();
             return Ok(true);
         }
-        let Some(server) = &mut self.server else {
-            return Err(Closed::broke("a request from a peer that does not invoke"));
-        };
         if header.kind == Kind::Exec {
-            let order = &mut self.order;
-            let is_done = server.exec(tx, host, header, frame, || {
-                order.advance();
-                quantum.charge_invocation(frame.body.len());
-            })?;
-            self.is_stalled = !is_done;
-            return Ok(is_done);
+            return self.exec(tx, host, quantum, header, frame);
         }
+        let Some(server) = &mut self.server else {
+            return Err(unserved());
+        };
         if header.kind == Kind::Batch {
-            let progress = server.batch(tx, host, header, frame, quantum)?;
+            let progress = server.batch(tx, host, header, &frame, quantum)?;
             self.is_stalled = progress == Progress::Blocked;
             if progress == Progress::Done {
                 self.order.advance();
@@ -688,7 +709,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
         self.order.advance();
         quantum.charge_request(header, frame.body.len(), server.assembled());
-        server.request(tx, host, header, frame)?;
+        server.request(tx, host, header, &frame)?;
         Ok(true)
     }
 
@@ -709,7 +730,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         };
         // The frame is processed by a copy of the counter, and removed if the copy advanced.
         self.order = Order::starting_at(next);
-        let result = self.frame(tx, host, quantum, &frame);
+        let result = self.frame(tx, host, quantum, frame);
         let is_processed = self.order.next() != next;
         if is_processed {
             order.take_parked();
@@ -831,6 +852,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     pub fn generation(&self) -> u64 {
         self.caller.generation()
     }
+}
+
+#[cold]
+fn unserved() -> Box<Closed> {
+    Closed::broke("a request from a peer that does not invoke")
 }
 
 const NO_HEADER: LinkError = LinkError::Malformed("words that are no header");

@@ -11,6 +11,18 @@ const INSTALL: usize = 8;
 /// Factor by which the invocations of the next poll grow after a poll that used up its quantum.
 const GROWTH: usize = 4;
 
+/// Units of an invocation in a frame of its own. After an idle poll it is dearer: a poll has room for few of them then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Price(usize);
+
+impl Price {
+    /// The price at which one poll has room for so many small invocations, at most [`UNITS`].
+    #[inline]
+    pub(crate) fn for_invocations(invocations: usize) -> Self {
+        Self(UNITS / invocations.clamp(1, UNITS))
+    }
+}
+
 /// The budget of one poll.
 #[derive(Debug)]
 pub(crate) struct Quantum {
@@ -18,34 +30,35 @@ pub(crate) struct Quantum {
     used: usize,
     /// Frames and entries of batches processed.
     pub(crate) processed: usize,
-    /// Invocations that came in frames of their own.
-    invocations: usize,
-    max_invocations: usize,
+    price: Price,
 }
 
 impl Quantum {
     #[inline]
-    pub(crate) fn new(max_invocations: usize) -> Self {
+    pub(crate) fn new(price: Price) -> Self {
         Self {
             used: 0,
             processed: 0,
-            invocations: 0,
-            max_invocations,
+            price,
         }
     }
 
     /// Charges an entry of a batch, or a small frame.
     #[inline]
     pub(crate) fn charge(&mut self, bytes: usize) {
-        self.used += 1 + bytes / (BYTES / UNITS);
-        self.processed += 1;
+        self.charge_units(1, bytes);
     }
 
-    /// Charges a frame that holds one invocation.
+    /// Charges an invocation that came in a frame of its own.
     #[inline]
     pub(crate) fn charge_invocation(&mut self, bytes: usize) {
-        self.charge(bytes);
-        self.invocations += 1;
+        self.charge_units(self.price.0, bytes);
+    }
+
+    #[inline]
+    fn charge_units(&mut self, units: usize, bytes: usize) {
+        self.used += units + bytes / (BYTES / UNITS);
+        self.processed += 1;
     }
 
     /// Charges any other request. `assembled` is the number of bytes that came in fragments before.
@@ -68,16 +81,16 @@ impl Quantum {
 
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.used >= UNITS || self.invocations >= self.max_invocations
+        self.used >= UNITS
     }
 
-    /// Invocations of the next poll. `first` is that of a poll after an idle one.
+    /// The price of the next poll. `first` is that of a poll after an idle one.
     #[inline]
-    pub(crate) fn next(&self, first: usize) -> usize {
+    pub(crate) fn next_price(&self, first: Price) -> Price {
         if self.is_exhausted() {
-            UNITS.min(self.max_invocations.saturating_mul(GROWTH))
+            Price((self.price.0 / GROWTH).max(1))
         } else {
-            first.min(UNITS)
+            first
         }
     }
 }

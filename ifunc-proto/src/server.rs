@@ -32,13 +32,46 @@ enum Binding<B> {
     Refused(Refusal),
 }
 
+/// The images that the peer installed.
+#[derive(Debug)]
+struct Images<B> {
+    /// By handle.
+    bindings: Vec<Binding<B>>,
+    config: ServerConfig,
+    /// The body that comes in fragments.
+    assembly: Assembly,
+}
+
+/// Why an invocation has no answer.
+enum Unanswered {
+    Failed(Box<Failed>),
+    /// The peer broke the protocol.
+    Closed(Box<Closed>),
+}
+
+impl Unanswered {
+    /// Counts an invocation that failed, with a payload of `payload` bytes.
+    #[cold]
+    fn failed(self, host: &mut impl Host, payload: usize) -> Result<Failed, Box<Closed>> {
+        match self {
+            Self::Closed(closed) => Err(closed),
+            Self::Failed(failed) => {
+                host.observe(Event::Failed {
+                    status: failed.status,
+                    payload,
+                    detail: failed.detail.len(),
+                });
+                Ok(*failed)
+            }
+        }
+    }
+}
+
 /// The serving half.
 #[derive(Debug)]
 pub(crate) struct Server<B> {
-    bindings: Vec<Binding<B>>,
+    images: Images<B>,
     pub(crate) replies: Replies,
-    config: ServerConfig,
-    assembly: Assembly,
     /// Bytes of the current batch that were processed; 0: no batch was begun.
     batch_at: usize,
 }
@@ -58,10 +91,12 @@ impl<B> Server<B> {
     pub(crate) fn new(config: ServerConfig, max_body: usize, is_duplex: bool) -> Self {
         let max_answer = config.limits.max_answer;
         Self {
-            bindings: Vec::new(),
+            images: Images {
+                bindings: Vec::new(),
+                config,
+                assembly: Assembly::default(),
+            },
             replies: Replies::new(max_body, max_answer, config.has_private_answers, is_duplex),
-            config,
-            assembly: Assembly::default(),
             batch_at: 0,
         }
     }
@@ -74,16 +109,10 @@ impl<B> Server<B> {
         tx: &mut impl Outbound,
         host: &mut H,
         header: Header,
-        frame: &Frame<P>,
+        frame: Frame<P>,
         begin: impl FnOnce(),
     ) -> Result<bool, Box<Closed>> {
-        let Self {
-            bindings,
-            replies,
-            config,
-            assembly,
-            ..
-        } = self;
+        let Self { images, replies, .. } = self;
         let (destination, answer) = match replies.begin_answer(tx, header.token)? {
             Answer::Nowhere => (Destination::Nowhere, None),
             Answer::Frame(memory) => (Destination::Frame, Some(memory)),
@@ -91,52 +120,17 @@ impl<B> Server<B> {
             Answer::Blocked => return Ok(false),
         };
         begin();
-        let image = match bindings.get(header.handle as usize) {
-            Some(Binding::Bound(image)) if !header.flags.contains(FrameFlags::ASSEMBLED) => Some(image),
-            _ => None,
-        };
-        // The usual invocation has its payload in its frame.
-        let size = frame.body.len();
-        let outcome = match image {
-            Some(image) if size as u64 <= config.limits.max_payload => host.invoke(
-                image,
-                Invocation {
-                    sequence: frame.sequence,
-                    is_batched: false,
-                    payload: Payload::InPlace(frame.body),
-                },
-                answer,
-            ),
-            _ => exec_unusual(bindings, assembly, config, host, header, frame, answer)?,
-        };
-        failpoint!("target.answer");
-        match outcome {
+        match images.invoke(host, header, frame.sequence, frame.body, false, answer) {
             Ok(len) => replies.send_answer(tx, destination, header.token, len)?,
-            Err(failed) => self.failed(tx, host, header, frame.sequence, size, *failed)?,
+            Err(unanswered) => {
+                let Failed { status, detail } = unanswered.failed(host, frame.body.len())?;
+                if matches!(status, Status::Rejected(_)) {
+                    host.observe(Event::Frame);
+                }
+                replies.conclude(tx, frame.sequence, header, status, &detail)?;
+            }
         }
         Ok(true)
-    }
-
-    #[cold]
-    fn failed<H: Host<Image = B>>(
-        &mut self,
-        tx: &mut impl Outbound,
-        host: &mut H,
-        header: Header,
-        sequence: u32,
-        payload: usize,
-        failed: Failed,
-    ) -> Result<(), Box<Closed>> {
-        let Failed { status, detail } = failed;
-        host.observe(Event::Failed {
-            status,
-            payload,
-            detail: detail.len(),
-        });
-        if matches!(status, Status::Rejected(_)) {
-            host.observe(Event::Frame);
-        }
-        self.replies.conclude(tx, sequence, header, status, &detail)
     }
 
     /// Runs the entries of a batch from the first one that was not processed. The frame stays where it is until the last.
@@ -193,37 +187,12 @@ impl<B> Server<B> {
         header: Header,
         frame: &Frame<P>,
     ) -> Result<(), Box<Closed>> {
-        let Self {
-            bindings,
-            replies,
-            config,
-            assembly,
-            ..
-        } = self;
-        let size = frame.body.len();
+        let Self { images, replies, .. } = self;
         let answer = replies.entry_answer(header.token);
-        let outcome = match bindings.get(header.handle as usize) {
-            Some(Binding::Bound(image)) if size as u64 <= config.limits.max_payload => host.invoke(
-                image,
-                Invocation {
-                    sequence: frame.sequence,
-                    is_batched: true,
-                    payload: Payload::InPlace(frame.body),
-                },
-                answer,
-            ),
-            _ => exec_unusual(bindings, assembly, config, host, header, frame, answer)?,
-        };
-        failpoint!("target.answer");
-        match outcome {
+        match images.invoke(host, header, frame.sequence, frame.body, true, answer) {
             Ok(len) => replies.gather_answer(tx, header.token, len),
-            Err(failed) => {
-                let Failed { status, detail } = *failed;
-                host.observe(Event::Failed {
-                    status,
-                    payload: size,
-                    detail: detail.len(),
-                });
+            Err(unanswered) => {
+                let Failed { status, detail } = unanswered.failed(host, frame.body.len())?;
                 replies.conclude_entry(tx, frame.sequence, header, status, &detail)
             }
         }
@@ -242,7 +211,7 @@ impl<B> Server<B> {
         host.observe(Event::Frame);
         match header.kind {
             Kind::Install => {
-                let result = self.install(host, header, frame)?;
+                let result = self.images.install(host, header, frame)?;
                 // Without a token the frames that use the image are told.
                 if header.token == 0 {
                     return Ok(());
@@ -255,16 +224,16 @@ impl<B> Server<B> {
                 self.replies.complete(tx, header.token, status, detail.as_bytes())
             }
             Kind::Unbind => {
-                if let Some(binding) = self.bindings.get_mut(header.handle as usize) {
+                if let Some(binding) = self.images.bindings.get_mut(header.handle as usize) {
                     *binding = Binding::Free;
                 }
                 Ok(())
             }
             Kind::Fragment => {
-                let limits = self.config.limits;
+                let limits = self.images.config.limits;
                 let install = limits.max_image.saturating_add(InstallHead::SIZE as u64 + 1024);
                 let limit = usize::try_from(limits.max_payload.max(install)).unwrap_or(usize::MAX);
-                self.assembly
+                self.images.assembly
                     .fragment(header.handle, header.token, frame.body, limit)
                     .map_err(Closed::broke)?;
                 failpoint!("target.fragment");
@@ -284,7 +253,89 @@ impl<B> Server<B> {
 
     /// Bytes that came in fragments of a body that is not complete.
     pub(crate) fn assembled(&self) -> usize {
-        self.assembly.len()
+        self.images.assembly.len()
+    }
+}
+
+impl<B> Images<B> {
+    /// Runs an invocation and returns the length of its answer.
+    #[inline(always)]
+    fn invoke<H: Host<Image = B>, P: Body>(
+        &mut self,
+        host: &mut H,
+        header: Header,
+        sequence: u32,
+        body: P,
+        is_batched: bool,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Unanswered> {
+        let outcome = match self.bindings.get(header.handle as usize) {
+            // The usual invocation has its payload in its frame.
+            Some(Binding::Bound(image))
+                if !header.flags.contains(FrameFlags::ASSEMBLED)
+                    && body.len() as u64 <= self.config.limits.max_payload =>
+            {
+                let invocation = Invocation {
+                    sequence,
+                    is_batched,
+                    payload: Payload::InPlace(body),
+                };
+                host.invoke(image, invocation, answer).map_err(Unanswered::Failed)
+            }
+            _ => self.invoke_unusual(host, header, sequence, body, answer),
+        };
+        failpoint!("target.answer");
+        outcome
+    }
+
+    /// Runs an invocation whose payload came in fragments, and rejects one that cannot run.
+    #[cold]
+    #[inline(never)]
+    fn invoke_unusual<H: Host<Image = B>, P: Body>(
+        &mut self,
+        host: &mut H,
+        header: Header,
+        sequence: u32,
+        body: P,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Unanswered> {
+        let Self {
+            bindings,
+            config,
+            assembly,
+        } = self;
+        let broke = |why| Unanswered::Closed(Closed::broke(why));
+        let is_assembled = header.flags.contains(FrameFlags::ASSEMBLED);
+        let handle = header.handle;
+        let refusal = match bindings.get(handle as usize) {
+            Some(Binding::Bound(image)) => {
+                let payload = if is_assembled {
+                    Payload::Private(assembly.finish(body).map_err(broke)?)
+                } else {
+                    Payload::InPlace(body)
+                };
+                let (size, limit) = (payload.len(), config.limits.max_payload);
+                if size as u64 <= limit {
+                    let invocation = Invocation {
+                        sequence,
+                        is_batched: false,
+                        payload,
+                    };
+                    let outcome = host.invoke(image, invocation, answer);
+                    assembly.clear();
+                    return outcome.map_err(Unanswered::Failed);
+                }
+                let detail = format!("a payload of {size} bytes, the limit is {limit}");
+                Refusal::new(Rejection::TooLarge, detail)
+            }
+            Some(Binding::Refused(refusal)) => refusal.clone(),
+            None if handle as usize >= config.max_handles => too_many_handles(handle, config.max_handles),
+            None | Some(Binding::Free) => Refusal::new(Rejection::Unbound, format!("handle {handle}")),
+        };
+        if is_assembled {
+            assembly.clear();
+        }
+        Err(Unanswered::Failed(refusal.into()))
     }
 
     /// Binds an image to a handle. What keeps it from running is bound as well.
@@ -310,7 +361,7 @@ impl<B> Server<B> {
         host.observe(Event::ImageBytes(body.len()));
         if handle >= self.config.max_handles {
             host.observe(Event::Refused(Rejection::TooLarge));
-            return Ok(Err(self.too_many_handles(header.handle)));
+            return Ok(Err(too_many_handles(header.handle, self.config.max_handles)));
         }
         let (head, signature, image) = InstallHead::split(&body).map_err(Closed::broke)?;
         if self.bindings.len() <= handle {
@@ -348,10 +399,6 @@ impl<B> Server<B> {
         prefix.copy_to(&mut id);
         host.has_id(image, &id)
     }
-
-    fn too_many_handles(&self, handle: u32) -> Refusal {
-        too_many_handles(handle, self.config.max_handles)
-    }
 }
 
 #[cold]
@@ -360,51 +407,6 @@ fn too_many_handles(handle: u32, max: usize) -> Refusal {
         Rejection::TooLarge,
         format!("handle {handle}, the limit is {max} handles"),
     )
-}
-
-/// Runs an invocation whose payload came in fragments, and rejects one that cannot run.
-#[cold]
-#[inline(never)]
-fn exec_unusual<H: Host, P: Body>(
-    bindings: &[Binding<H::Image>],
-    assembly: &mut Assembly,
-    config: &ServerConfig,
-    host: &mut H,
-    header: Header,
-    frame: &Frame<P>,
-    answer: Option<&mut [u8]>,
-) -> Result<Result<usize, Box<Failed>>, Box<Closed>> {
-    let is_assembled = header.flags.contains(FrameFlags::ASSEMBLED);
-    let handle = header.handle;
-    let refusal = match bindings.get(handle as usize) {
-        Some(Binding::Bound(image)) => {
-            let payload = if is_assembled {
-                Payload::Private(assembly.finish(frame.body).map_err(Closed::broke)?)
-            } else {
-                Payload::InPlace(frame.body)
-            };
-            let (size, limit) = (payload.len(), config.limits.max_payload);
-            if size as u64 <= limit {
-                let invocation = Invocation {
-                    sequence: frame.sequence,
-                    is_batched: false,
-                    payload,
-                };
-                let outcome = host.invoke(image, invocation, answer);
-                assembly.clear();
-                return Ok(outcome);
-            }
-            let detail = format!("a payload of {size} bytes, the limit is {limit}");
-            Refusal::new(Rejection::TooLarge, detail)
-        }
-        Some(Binding::Refused(refusal)) => refusal.clone(),
-        None if handle as usize >= config.max_handles => too_many_handles(handle, config.max_handles),
-        None | Some(Binding::Free) => Refusal::new(Rejection::Unbound, format!("handle {handle}")),
-    };
-    if is_assembled {
-        assembly.clear();
-    }
-    Ok(Err(refusal.into()))
 }
 
 /// The entry of a batch at an offset: its head, its payload, and the offset of the next entry. The head is copied once;

@@ -76,7 +76,13 @@ impl<C: Scheduled> Scheduler<C> {
     }
 
     /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
+    #[inline]
     pub(crate) fn gather(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) -> bool {
+        (listener.may_accept() || !self.parked.is_empty()) && self.gather_now(listener, new)
+    }
+
+    #[inline(never)]
+    fn gather_now(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) -> bool {
         let before = self.active.len();
         while let Some(link) = listener.accept() {
             self.last += 1;
@@ -96,6 +102,7 @@ impl<C: Scheduled> Scheduler<C> {
 
     /// Polls each active connection once; `poll` returns how many frames it handled, `None` if the connection is over. Returns
     /// the sum.
+    #[inline]
     pub(crate) fn poll(
         &mut self,
         listener: &mut dyn Listener,

@@ -134,7 +134,7 @@ impl Bench {
         let polled = looked.connection.poll(
             &self.host,
             &mut self.host.executor.session(&mut self.thread),
-            argument,
+            &argument,
         );
         polled.map_err(|end| match *end {
             Closed::Left => "left".into(),

@@ -154,7 +154,7 @@ impl Connection {
         &mut self,
         host: &Host,
         session: &mut Session<'_>,
-        argument: Argument,
+        argument: &Argument,
     ) -> Result<usize, Box<Closed>> {
         let Self {
             protocol,
@@ -166,7 +166,7 @@ impl Connection {
             state,
             host,
             session,
-            argument: &argument,
+            argument,
         };
         let processed = with_link!(link, link => protocol.poll(link, &mut served))?;
         self.is_busy |= processed > 0;

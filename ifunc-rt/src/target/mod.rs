@@ -8,7 +8,6 @@ mod environment;
 mod serving;
 mod shared;
 
-use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -16,6 +15,7 @@ use std::thread::{self, ThreadId};
 use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Stats;
+use ifunc_abi::text::Text;
 use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
 
 pub use builder::{TargetBuilder, TargetError};
@@ -63,7 +63,7 @@ pub struct Target {
     home: ThreadId,
     listener: Box<dyn Listener>,
     doorbell: TargetDoorbell,
-    target_type: Option<(TypeId, TargetType)>,
+    target_type: Option<(&'static Text, TargetType)>,
 }
 
 /// State that all connections share.
@@ -181,7 +181,7 @@ impl Target {
         let mut session = host.executor.session(entry);
         scheduler.poll(&mut **listener, |connection| {
             connection
-                .poll(host, &mut session, argument)
+                .poll(host, &mut session, &argument)
                 .map_err(|end| connection.ended(&end))
                 .ok()
         })
@@ -253,6 +253,7 @@ impl Target {
     }
 
     /// Accepts new connections and activates those that are no longer parked. Returns whether there were any.
+    #[inline]
     fn gather(&mut self) -> bool {
         let host = &self.host;
         self.scheduler.gather(&mut *self.listener, |number, link| {
@@ -284,20 +285,24 @@ impl Target {
         self.doorbell.stop_handle()
     }
 
+    /// The type of the target arguments, of which [`TargetArgs::TEXT`] says everything.
+    #[inline]
     fn target_type<T: TargetArgs + 'static>(&mut self) -> TargetType {
-        let id = TypeId::of::<T>();
+        let text = const { &T::TEXT };
         match self.target_type {
-            Some((known, target_type)) if known == id => target_type,
-            _ => {
-                let text = const { &T::TEXT }.as_str();
-                let target_type = TargetType {
-                    fingerprint: fingerprint::of(text),
-                    text,
-                };
-                self.target_type = Some((id, target_type));
-                target_type
-            }
+            Some((known, target_type)) if std::ptr::eq(known, text) => target_type,
+            _ => self.new_target_type(text),
         }
+    }
+
+    #[cold]
+    fn new_target_type(&mut self, text: &'static Text) -> TargetType {
+        let target_type = TargetType {
+            fingerprint: fingerprint::of(text.as_str()),
+            text: text.as_str(),
+        };
+        self.target_type = Some((text, target_type));
+        target_type
     }
 }
 

@@ -213,7 +213,7 @@ fn serve(
     };
     let run = |mut connection: Box<Connection>| {
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            connection.poll(host, &mut session, argument.0)
+            connection.poll(host, &mut session, &argument.0)
         }));
         match polled {
             Ok(Ok(0)) => return Ran::Blocked(connection),

@@ -226,8 +226,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "an invocation runs again after its reply was blocked",
         "connection.rs",
-        "                // Before it runs: a frame never runs twice.\n                order.advance();\n",
-        "                if frame.body.len() % 2 == 0 { order.advance(); }\n",
+        "            // Before it runs: a frame never runs twice.\n            order.advance();\n",
+        "            if frame.body.len() % 2 == 0 { order.advance(); }\n",
     ),
     mutant(
         "a batch repeats an entry",

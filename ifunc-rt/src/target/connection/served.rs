@@ -142,15 +142,15 @@ impl ProtocolHost for Served<'_, '_> {
         // SAFETY: the policy accepted the image when it was installed. `suits` compared its target type with that of the
         // target arguments. A payload stays readable until its frame is released, after this call, and a copy until the
         // next one; it is aligned.
-        let run = unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
+        let run = || unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
         if is_batched {
             counters.batched();
         }
         let is_observed = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
         let outcome = if is_observed {
-            run_observed(&state.span, counters, session, run, sequence, answer)
+            run_observed(&state.span, counters, session, run(), sequence, answer)
         } else {
-            InProcess::run(session, run, answer)
+            InProcess::run(session, run(), answer)
         };
         match outcome {
             Ok(len) => {

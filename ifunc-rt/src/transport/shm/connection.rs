@@ -114,19 +114,16 @@ impl Connection {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Wakes the peer if it announced that it does not poll. Once per announcement.
-    #[inline(always)]
-    pub(super) fn wake_peer(&self) {
-        self.barriers.after_publishing();
+    /// Not 0 if the peer announced that it does not poll.
+    pub(super) fn peer_asleep(&self) -> &AtomicU32 {
         let Apart(asleep) = &self.segment.control().asleep[self.side.other() as usize];
-        if asleep.load(Ordering::Relaxed) != 0 {
-            self.wake_sleeper(asleep);
-        }
+        asleep
     }
 
+    /// Wakes the peer, which announced that it does not poll. Once per announcement.
     #[cold]
-    fn wake_sleeper(&self, asleep: &AtomicU32) {
-        match (asleep.swap(0, Ordering::AcqRel), &self.role) {
+    pub(super) fn wake_sleeper(&self) {
+        match (self.peer_asleep().swap(0, Ordering::AcqRel), &self.role) {
             (0, _) => {}
             (SET_BIT, Role::Source(Some((bitmap, bit)))) => {
                 if bitmap.set(*bit) {

@@ -268,8 +268,12 @@ impl Listener for ShmListener {
         format!("shm:{}", self.name)
     }
 
+    fn may_accept(&self) -> bool {
+        self.acceptor.waiting.load(Ordering::Acquire) != 0
+    }
+
     fn accept(&mut self) -> Option<Link> {
-        if self.acceptor.waiting.load(Ordering::Acquire) == 0 {
+        if !self.may_accept() {
             return None;
         }
         self.acceptor.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -2,8 +2,9 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::barrier::Barriers;
 use super::connection::Connection;
 use super::pace::Pace;
 use super::prefetch;
@@ -13,7 +14,7 @@ use super::segment::{Apart, Side, Slot};
 /// How many slots ahead of the one that was committed the producer asks for: as many as it fills while a line comes. What the
 /// consumer's processor fetches ahead of it takes lines away again that were asked for sooner (32 bytes 47 → 30 ns with 6 of them
 /// instead of 16).
-const AHEAD: usize = 6;
+const AHEAD: u64 = 6;
 
 /// Of a body that was found, its first bytes are fetched at once: the processor sees what follows coming by itself.
 const FIRST: usize = 1 << 10;
@@ -40,6 +41,9 @@ pub(crate) struct Mapped {
     data: NonNull<u8>,
     /// Index of the last slot: a mask.
     last: usize,
+    /// Whether the peer sleeps.
+    peer_asleep: NonNull<AtomicU32>,
+    barriers: Barriers,
     /// Of the bodies that are published.
     pace: Pace,
 }
@@ -56,23 +60,25 @@ impl Mapped {
             connection.segment.data(towards),
         );
         let last = connection.segment.layout().ring(towards).slots as usize - 1;
+        let (peer_asleep, barriers) = (connection.peer_asleep().into(), connection.barriers);
         Self {
             connection,
             towards,
             slots,
             data,
             last,
+            peer_asleep,
+            barriers,
             pace: Pace::default(),
         }
     }
 
-    #[inline]
-    fn slot(&self, index: usize) -> &Slot {
-        debug_assert!(index <= self.last);
-        // SAFETY: the ring's own counters, masked by its size, are the only indices (`Producer::slot`,
-        // `Consumer::slot`), and the mapping has that many slots. `Slot` holds only atomics and a cell: a
-        // concurrent writer is fine.
-        unsafe { self.slots.add(index).as_ref() }
+    /// The slot of a frame, counted from 0.
+    #[inline(always)]
+    fn slot(&self, frame: u64) -> &Slot {
+        // SAFETY: the mapping has `last + 1` slots, a power of two. `Slot` holds only atomics and a cell: a concurrent
+        // writer is fine.
+        unsafe { self.slots.add(frame as usize & self.last).as_ref() }
     }
 
     #[inline]
@@ -86,33 +92,30 @@ impl Mapped {
 // ring's length, so that from any place in its first half on there is room for a whole one. `connection`
 // keeps the mapping.
 unsafe impl Shared for Mapped {
-    #[inline]
-    fn load_commit(&self, slot: usize) -> u64 {
-        self.slot(slot).commit.load(Ordering::Acquire)
+    #[inline(always)]
+    fn load_commit(&self, frame: u64) -> u64 {
+        self.slot(frame).commit.load(Ordering::Acquire)
     }
 
-    #[inline]
-    fn store_commit(&self, slot: usize, word: u64) {
-        self.slot(slot).commit.store(word, Ordering::Release);
-        prefetch::for_writing(self.slot((slot + AHEAD) & self.last));
-    }
-
-    #[inline]
-    fn load_words(&self, slot: usize) -> [u64; 2] {
-        let [one, two] = &self.slot(slot).words;
+    #[inline(always)]
+    fn load_words(&self, frame: u64) -> [u64; 2] {
+        let [one, two] = &self.slot(frame).words;
         [one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)]
     }
 
-    #[inline]
-    fn store_words(&self, slot: usize, words: [u64; 2]) {
-        for (word, value) in self.slot(slot).words.iter().zip(words) {
+    #[inline(always)]
+    fn publish(&self, frame: u64, words: [u64; 2], commit: u64) {
+        let (slot, ahead) = (self.slot(frame), self.slot(frame + AHEAD));
+        for (word, value) in slot.words.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
+        slot.commit.store(commit, Ordering::Release);
+        prefetch::for_writing(ahead);
     }
 
-    #[inline]
-    fn inline(&self, slot: usize) -> *mut u8 {
-        self.slot(slot).inline.get().cast()
+    #[inline(always)]
+    fn inline(&self, frame: u64) -> *mut u8 {
+        self.slot(frame).inline.get().cast()
     }
 
     #[inline]
@@ -157,7 +160,11 @@ unsafe impl Shared for Mapped {
 
     #[inline(always)]
     fn wake_peer(&self) {
-        self.connection.wake_peer();
+        self.barriers.after_publishing();
+        // SAFETY: it lies in the mapping, which `connection` keeps.
+        if unsafe { self.peer_asleep.as_ref() }.load(Ordering::Relaxed) != 0 {
+            self.connection.wake_sleeper();
+        }
     }
 
     fn announce_sleep(&self) {

@@ -54,9 +54,10 @@ impl<S: Shared> Consumer<S> {
         }
     }
 
+    /// The number of the next frame, counted from 0.
     #[inline(always)]
-    fn slot(&self) -> usize {
-        (self.window.released().frames & (self.window.capacity().frames - 1)) as usize
+    fn next(&self) -> u64 {
+        self.window.released().frames
     }
 
     /// Offset of the next body in the data ring.
@@ -87,47 +88,66 @@ impl<S: Shared> Consumer<S> {
     #[inline]
     fn has_more_than(&self, frames: u32) -> bool {
         let (taken, slots) = (self.window.released().frames, self.window.capacity().frames);
-        let far = (taken + u64::from(frames)) & (slots - 1);
-        let (sequence, _) = split_commit_word(self.shared.load_commit(far as usize));
+        let (sequence, _) = split_commit_word(self.shared.load_commit(taken + u64::from(frames)));
         slots < 8 * u64::from(frames) || sequence == self.expected().wrapping_add(frames)
     }
 
+    /// Holds the next frame if it has arrived and lies in its slot.
+    #[inline(always)]
+    fn hold_inline(&mut self) -> bool {
+        let (sequence, len) = split_commit_word(self.shared.load_commit(self.next()));
+        if self.held.what != What::Nothing || sequence != self.expected() {
+            return false;
+        }
+        let words = self.shared.load_words(self.next());
+        let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0 && len as usize <= INLINE;
+        if is_inline {
+            let (what, len) = (What::Inline, len as usize);
+            self.held = Held { what, words, len };
+        }
+        is_inline
+    }
+
+    /// Holds the next frame, if it has arrived.
+    fn hold(&mut self) -> Result<bool, LinkError> {
+        match self.held.what {
+            What::Inline | What::Data => return Ok(true),
+            What::Violation => return Err(self.malformed("")),
+            What::Nothing => {}
+        }
+        let (sequence, len) = split_commit_word(self.shared.load_commit(self.next()));
+        if sequence != self.expected() {
+            return self.await_frame(sequence);
+        }
+        let (words, len) = (self.shared.load_words(self.next()), len as usize);
+        let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0;
+        let max = if is_inline { INLINE as u64 } else { self.window.capacity().data / 2 };
+        if len as u64 > max {
+            return Err(self.malformed("a body larger than a frame can have"));
+        }
+        let what = if is_inline { What::Inline } else { What::Data };
+        if !is_inline {
+            self.shared.body_found(self.data_at(), len);
+        }
+        self.held = Held { what, words, len };
+        Ok(true)
+    }
+
     /// The next frame has not arrived. Its slot must be as the frame of the last lap left it.
-    #[inline(never)]
-    fn peek_unexpected(&mut self, sequence: u32) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+    fn await_frame(&mut self, sequence: u32) -> Result<bool, LinkError> {
         if sequence != self.left() {
             return Err(self.malformed("a commit word that is neither new nor old"));
         }
         // In this order: a peer that is gone has stored all that it ever will.
         if self.shared.is_gone() {
-            let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
+            let (sequence, _) = split_commit_word(self.shared.load_commit(self.next()));
             return if sequence == self.expected() {
-                self.peek()
+                self.hold()
             } else {
                 Err(LinkError::Closed)
             };
         }
-        Ok(None)
-    }
-
-    /// The frame in the slot of the next one, whose body does not lie in the slot.
-    fn peek_data(&mut self, words: [u64; 2], len: usize) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        if len as u64 > self.window.capacity().data / 2 {
-            return Err(self.malformed("a body larger than a frame can have"));
-        }
-        self.shared.body_found(self.data_at(), len);
-        let what = What::Data;
-        self.held = Held { what, words, len };
-        Ok(Some(self.frame()))
-    }
-
-    /// What the last peek returned.
-    #[cold]
-    fn peek_again(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        if self.held.what == What::Violation {
-            return Err(self.malformed(""));
-        }
-        Ok(Some(self.frame()))
+        Ok(false)
     }
 
     /// The held frame.
@@ -136,7 +156,7 @@ impl<S: Shared> Consumer<S> {
         let Held { what, words, len } = self.held;
         let ptr = match what {
             What::Data => self.shared.data(self.data_at()),
-            _ => self.shared.inline(self.slot()),
+            _ => self.shared.inline(self.next()),
         };
         // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `len`
         // was validated to be at most that before the frame was held.
@@ -156,6 +176,7 @@ impl<S: Shared> Consumer<S> {
     }
 
     fn release_data(&mut self) {
+        self.held.what = What::Nothing;
         if self.window.release(footprint(self.held.len)) {
             self.settle();
         }
@@ -178,38 +199,20 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     #[inline(always)]
     fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        if self.held.what != What::Nothing {
-            return self.peek_again();
-        }
-        let slot = self.slot();
-        let (sequence, len) = split_commit_word(self.shared.load_commit(slot));
-        if sequence != self.expected() {
-            return self.peek_unexpected(sequence);
-        }
-        let (words, len) = (self.shared.load_words(slot), len as usize);
-        if words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) == 0 {
-            return self.peek_data(words, len);
-        }
-        if len > INLINE {
-            return Err(self.malformed("a body larger than a frame can have"));
-        }
-        let what = What::Inline;
-        self.held = Held { what, words, len };
-        Ok(Some(self.frame()))
+        let is_held = self.hold_inline() || self.hold()?;
+        Ok(is_held.then(|| self.frame()))
     }
 
     #[inline(always)]
     fn release(&mut self) {
-        match self.held.what {
-            What::Nothing | What::Violation => return,
-            What::Data => self.release_data(),
-            What::Inline => {
-                if self.window.release(0) {
-                    self.settle();
-                }
+        if self.held.what == What::Inline {
+            self.held.what = What::Nothing;
+            if self.window.release(0) {
+                self.settle();
             }
+        } else if self.held.what == What::Data {
+            self.release_data();
         }
-        self.held.what = What::Nothing;
     }
 
     #[inline]
@@ -222,8 +225,8 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     #[inline(always)]
     fn is_empty(&mut self) -> bool {
-        let (sequence, _) = split_commit_word(self.shared.load_commit(self.slot()));
-        self.held.what == What::Nothing && sequence == self.left() && !self.shared.is_gone()
+        let (sequence, _) = split_commit_word(self.shared.load_commit(self.next()));
+        sequence != self.expected() && !self.shared.is_gone()
     }
 
     #[inline]
@@ -262,7 +265,7 @@ impl<S: Shared> Park for Consumer<S> {
 
     fn is_idle(&mut self) -> bool {
         self.held.what == What::Nothing
-            && split_commit_word(self.shared.load_commit(self.slot())).0 != self.expected()
+            && split_commit_word(self.shared.load_commit(self.next())).0 != self.expected()
             && !self.shared.is_gone()
     }
 }

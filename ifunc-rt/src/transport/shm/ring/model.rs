@@ -50,24 +50,23 @@ struct View {
 // SAFETY: `bytes` is never read or written in the model.
 unsafe impl Send for View {}
 
+impl View {
+    fn slot(&self, frame: u64) -> &Slot {
+        &self.memory.slots[frame as usize % SIZE.slots as usize]
+    }
+}
+
 // SAFETY: `bytes` is as long as two data rings, and an inline body is shorter.
 unsafe impl Shared for View {
-    fn load_commit(&self, slot: usize) -> u64 {
-        self.memory.slots[slot].commit.load(Ordering::Acquire)
+    fn load_commit(&self, frame: u64) -> u64 {
+        self.slot(frame).commit.load(Ordering::Acquire)
     }
 
-    fn store_commit(&self, slot: usize, word: u64) {
-        // SAFETY: what loom checks: the consumer does not read it now.
-        self.memory.slots[slot]
-            .body
-            .with_mut(|body| unsafe { *body = word });
-        self.memory.slots[slot].commit.store(word, Ordering::Release);
-    }
-
-    fn load_words(&self, slot: usize) -> [u64; 2] {
+    fn load_words(&self, frame: u64) -> [u64; 2] {
+        let slot = self.slot(frame);
         // SAFETY: what loom checks: the producer does not write it now.
-        let body = self.memory.slots[slot].body.with(|body| unsafe { *body });
-        let words = self.memory.slots[slot]
+        let body = slot.body.with(|body| unsafe { *body });
+        let words = slot
             .words
             .each_ref()
             .map(|word| word.load(Ordering::Relaxed));
@@ -75,13 +74,17 @@ unsafe impl Shared for View {
         words
     }
 
-    fn store_words(&self, slot: usize, words: [u64; 2]) {
-        for (word, value) in self.memory.slots[slot].words.iter().zip(words) {
+    fn publish(&self, frame: u64, words: [u64; 2], commit: u64) {
+        let slot = self.slot(frame);
+        for (word, value) in slot.words.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
+        // SAFETY: what loom checks: the consumer does not read it now.
+        slot.body.with_mut(|body| unsafe { *body = commit });
+        slot.commit.store(commit, Ordering::Release);
     }
 
-    fn inline(&self, _: usize) -> *mut u8 {
+    fn inline(&self, _: u64) -> *mut u8 {
         const { assert!(INLINE < SIZE.data as usize) };
         self.memory.bytes.get().cast()
     }

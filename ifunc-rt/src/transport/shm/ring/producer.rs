@@ -41,6 +41,8 @@ pub(super) fn footprint(len: usize) -> u64 {
     len.next_multiple_of(BODY_ALIGN) as u64
 }
 
+const TOO_LONG: &str = "a body larger than what was reserved";
+
 /// Alignment of a body that lies in its slot.
 const INLINE_ALIGN: usize = 8;
 
@@ -58,9 +60,10 @@ impl<S: Shared> Producer<S> {
         }
     }
 
-    #[inline]
-    fn slot(&self) -> usize {
-        (self.window.sent().frames & (self.window.capacity().frames - 1)) as usize
+    /// The number of the next frame, counted from 0.
+    #[inline(always)]
+    fn next(&self) -> u64 {
+        self.window.sent().frames
     }
 
     /// Offset of the next body in the data ring.
@@ -85,11 +88,11 @@ impl<S: Shared> Producer<S> {
     /// Publishes the next frame, whose body lies where it should.
     #[inline(always)]
     fn publish(&mut self, header: Header, len: usize, bytes: u64) -> u32 {
-        let slot = self.slot();
+        let frame = self.next();
         let sequence = self.window.send(bytes);
-        self.shared.store_words(slot, header.words());
         failpoint!("transport.commit");
-        self.shared.store_commit(slot, commit_word(sequence, len as u32));
+        let commit = commit_word(sequence, len as u32);
+        self.shared.publish(frame, header.words(), commit);
         self.shared.wake_peer();
         sequence
     }
@@ -100,7 +103,7 @@ impl<S: Shared> Producer<S> {
     fn moves_to_slot(&self, len: usize) -> bool {
         let moves = self.reserved.place == Place::Movable && len <= INLINE;
         if moves {
-            let (from, to) = (self.shared.data(self.data_at()), self.shared.inline(self.slot()));
+            let (from, to) = (self.shared.data(self.data_at()), self.shared.inline(self.next()));
             // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the
             // segment, and belong to this side until the commit.
             unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
@@ -113,6 +116,7 @@ impl<S: Shared> Producer<S> {
     fn publish_data(&mut self, header: Header, len: usize) -> u32 {
         let place = std::mem::replace(&mut self.reserved.place, Place::None);
         assert!(place != Place::None, "`reserve` comes before `commit`");
+        assert!(len <= self.reserved.len, "{TOO_LONG}");
         let at = self.data_at();
         let sequence = self.publish(header, len, footprint(len));
         let free = self.window.left().data;
@@ -163,7 +167,7 @@ impl<S: Shared> Outbound for Producer<S> {
             return Ok(None);
         }
         let ptr = if place == Place::Slot {
-            self.shared.inline(self.slot())
+            self.shared.inline(self.next())
         } else {
             self.shared.data(self.data_at())
         };
@@ -178,10 +182,10 @@ impl<S: Shared> Outbound for Producer<S> {
 
     #[inline(always)]
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
-        assert!(len <= self.reserved.len, "a body larger than what was reserved");
         if self.reserved.place != Place::Slot && !self.moves_to_slot(len) {
             return self.publish_data(header, len);
         }
+        assert!(len <= self.reserved.len, "{TOO_LONG}");
         self.reserved.place = Place::None;
         header.flags = header.flags.union(FrameFlags::INLINE);
         self.publish(header, len, 0)

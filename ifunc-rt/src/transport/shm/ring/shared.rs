@@ -7,20 +7,18 @@
 /// `inline` and `data` must return pointers that stay valid for reads and writes, for the lengths that they
 /// name, as long as the value lives.
 pub(crate) unsafe trait Shared: Send {
-    /// Loads the commit word of a slot; what was stored before it was stored is visible then.
-    fn load_commit(&self, slot: usize) -> u64;
+    /// Loads the commit word of a frame's slot; what was stored before it was stored is visible then. Frames are counted from 0;
+    /// a slot belongs to one frame of each lap.
+    fn load_commit(&self, frame: u64) -> u64;
 
-    /// Stores the commit word of a slot, after everything else.
-    fn store_commit(&self, slot: usize, word: u64);
+    /// Copies words 1 and 2 of a frame's slot.
+    fn load_words(&self, frame: u64) -> [u64; 2];
 
-    /// Copies words 1 and 2 of a slot.
-    fn load_words(&self, slot: usize) -> [u64; 2];
-
-    /// Stores words 1 and 2 of a slot.
-    fn store_words(&self, slot: usize, words: [u64; 2]);
+    /// Stores words 1 and 2 of a frame's slot, and then its commit word, after everything else.
+    fn publish(&self, frame: u64, words: [u64; 2], commit: u64);
 
     /// The 40 bytes for an inline body.
-    fn inline(&self, slot: usize) -> *mut u8;
+    fn inline(&self, frame: u64) -> *mut u8;
 
     /// Byte `at`, less than the length of the data ring, of which as many bytes as the data ring has can be
     /// used.
