@@ -51,17 +51,21 @@ pub(crate) fn invoke(
         (Ok(context::MAIN_OK), len) if len <= answer_capacity => Ok(len),
         (result, len) => {
             let room = (!answer.is_null()).then_some(answer_capacity);
-            end(session, invocation, result, len, room)
+            let Invocation {
+                image, size, sender, ..
+            } = invocation;
+            end(session, image, (size, sender), result, len, room)
         }
     }
 }
 
-/// The outcome of an invocation that did not end with an answer of `len` bytes in its `room`.
+/// The outcome of an invocation by `sender`, of `size` bytes, that did not end with an answer of `len` bytes in its `room`.
 #[cold]
 #[inline(never)]
 fn end(
     session: &mut Session<'_>,
-    invocation: Invocation<'_>,
+    image: &InstalledImage,
+    (size, sender): (usize, u64),
     result: Result<u32, Box<Escape>>,
     len: usize,
     room: Option<usize>,
@@ -81,7 +85,6 @@ fn end(
     let escape = match result {
         Ok(context::MAIN_OK) => return too_long.unwrap_or(Ok(len)),
         Ok(context::MAIN_BAD_PAYLOAD) => {
-            let size = invocation.size;
             return failed(
                 Failure::Payload,
                 &format!("{size} bytes that are no value of the payload's type"),
@@ -103,14 +106,13 @@ fn end(
             column,
             stack,
         } => {
-            let image = invocation.image;
             let words = image.debug.calls(session.left_behind(stack));
             // The source chooses how often this happens and what the texts hold: so the level is not shown by default, texts are
             // escaped, and the function is looked up only for a reader.
             if tracing::enabled!(target: crate::LOG, tracing::Level::DEBUG) {
                 let place = image.debug.describe(&image.name, &words);
                 tracing::debug!(
-                    target: crate::LOG, ifunc = %image.name, source = invocation.sender, ?file, line, column, ?place, says = ?message,
+                    target: crate::LOG, ifunc = %image.name, source = sender, ?file, line, column, ?place, says = ?message,
                     "panicked"
                 );
             }

@@ -58,7 +58,7 @@ pub struct Connection<I, U, B> {
     lost_because: String,
     /// The last poll found a request that waits for the send window.
     is_stalled: bool,
-    /// The link died in a poll that had processed something before: the next poll returns this.
+    /// The link died: the first poll that processes nothing returns this.
     closed: Option<Box<Closed>>,
     /// Of an invocation in the next poll.
     price: Price,
@@ -542,68 +542,101 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         link: &mut L,
         host: &mut H,
     ) -> Result<usize, Box<Closed>> {
-        if self.closed.is_some()
-            && let Some(closed) = self.closed.take()
-        {
-            return Err(closed);
+        if self.closed.is_some() {
+            return self.close(link, 0);
         }
         let was_stalled = std::mem::take(&mut self.is_stalled);
         let mut quantum = Quantum::new(self.price);
         let (_, rx) = link.split();
         rx.begin_poll();
-        let result = self.poll_frames(link, host, &mut quantum);
-        let (_, rx) = link.split();
+        while !quantum.is_exhausted() && self.next_frame(link, host, &mut quantum) {}
+        let (tx, rx) = link.split();
+        if let Some(server) = &mut self.server
+            && server.replies.owes()
+            && !self.is_stalled
+            && self.closed.is_none()
+        {
+            match server.replies.flush(tx) {
+                Ok(is_done) => self.is_stalled = !is_done,
+                Err(closed) => self.closed = Some(closed),
+            }
+        }
+        if !quantum.is_exhausted() && !self.order.has_parked() {
+            rx.settle();
+        }
         rx.end_poll(quantum.processed);
         self.price = quantum.next_price(Price::for_invocations(rx.first_quantum()));
         if self.is_stalled || was_stalled {
             host.observe(Event::Stalled(self.is_stalled));
         }
-        if let Err(closed) = result {
-            return self.close(link, closed, quantum.processed);
+        if self.closed.is_some() {
+            return self.close(link, quantum.processed);
         }
         Ok(quantum.processed)
     }
 
     #[cold]
-    fn close<L: Link>(
-        &mut self,
-        link: &mut L,
-        closed: Box<Closed>,
-        processed: usize,
-    ) -> Result<usize, Box<Closed>> {
-        self.lose_received(link, &closed.to_string());
-        if processed == 0 {
-            return Err(closed);
+    fn close<L: Link>(&mut self, link: &mut L, processed: usize) -> Result<usize, Box<Closed>> {
+        if let Some(closed) = &self.closed {
+            let why = closed.to_string();
+            self.lose_received(link, &why);
         }
-        self.closed = Some(closed);
-        Ok(processed)
+        match self.closed.take() {
+            Some(closed) if processed == 0 => Err(closed),
+            closed => {
+                self.closed = closed;
+                Ok(processed)
+            }
+        }
     }
 
-    #[inline(always)]
-    fn poll_frames<L: Link, H: Host<Image = B>>(
+    /// Processes the next frame. `false`: there is none, it stays where it is, or the connection is over. Not inlined: the loop
+    /// around it would keep addresses for all rare cases, which costs a poll that finds one frame more than the call.
+    #[inline(never)]
+    fn next_frame<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,
         host: &mut H,
         quantum: &mut Quantum,
-    ) -> Result<(), Box<Closed>> {
-        while !quantum.is_exhausted() && self.next_frame(link, host, quantum)? {}
-        let (tx, rx) = link.split();
-        if let Some(server) = &mut self.server
-            && server.replies.owes()
-            && !self.is_stalled
-        {
-            self.is_stalled = !server.replies.flush(tx)?;
-        }
-        if !quantum.is_exhausted() && !self.order.has_parked() {
-            rx.settle();
-        }
-        Ok(())
+    ) -> bool {
+        self.try_next_frame(link, host, quantum).unwrap_or_else(|closed| {
+            self.closed = Some(closed);
+            false
+        })
     }
 
-    /// Processes the next frame in order. `false`: there is none, or it stays where it is. Not inlined: the loop around it would
-    /// keep addresses for all rare cases, which costs a poll that finds one frame more than the call.
+    #[inline(always)]
+    fn try_next_frame<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> Result<bool, Box<Closed>> {
+        if self.order.is_next_parked() {
+            return self.next_unusual(link, host, quantum);
+        }
+        let (tx, rx) = link.split();
+        let Some(frame) = rx.peek()? else {
+            return Ok(false);
+        };
+        let Some((handle, token)) = Header::parse_exec(frame.words)
+            .filter(|_| self.order.turn(frame.sequence) == Turn::Now)
+            .map(|header| (header.handle, header.token))
+        else {
+            return self.next_unusual(link, host, quantum);
+        };
+        let is_done = self.exec(tx, host, quantum, Header::new(Kind::Exec, handle, token), frame)?;
+        if is_done {
+            rx.release();
+        }
+        Ok(is_done)
+    }
+
+    /// Processes a parked frame, one that is out of turn, and any that is no invocation. The frame is peeked again: in memory it
+    /// would cost the usual path.
+    #[cold]
     #[inline(never)]
-    fn next_frame<L: Link, H: Host<Image = B>>(
+    fn next_unusual<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,
         host: &mut H,
@@ -616,37 +649,18 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let Some(frame) = rx.peek()? else {
             return Ok(false);
         };
-        if self.order.turn(frame.sequence) != Turn::Now {
-            self.out_of_turn(frame)?;
-        } else if !self.frame(tx, host, quantum, frame)? {
-            return Ok(false);
+        let is_done = match self.order.turn(frame.sequence) {
+            Turn::Now => self.frame(tx, host, quantum, frame)?,
+            Turn::Early => {
+                self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?;
+                true
+            }
+            Turn::Duplicate => true,
+        };
+        if is_done {
+            rx.release();
         }
-        rx.release();
-        Ok(true)
-    }
-
-    #[cold]
-    fn out_of_turn(&mut self, frame: Frame<impl Body>) -> Result<(), LinkError> {
-        if self.order.turn(frame.sequence) == Turn::Early {
-            self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?;
-        }
-        Ok(())
-    }
-
-    /// Processes the next frame in order. `false`: it stays where it is, because the quantum is used up or the send window
-    /// is closed.
-    #[inline(always)]
-    fn frame<H: Host<Image = B>, P: Body>(
-        &mut self,
-        tx: &mut impl Outbound,
-        host: &mut H,
-        quantum: &mut Quantum,
-        frame: Frame<P>,
-    ) -> Result<bool, Box<Closed>> {
-        match Header::parse_exec(frame.words) {
-            Some(header) => self.exec(tx, host, quantum, header, frame),
-            None => self.frame_unusual(tx, host, quantum, frame),
-        }
+        Ok(is_done)
     }
 
     /// Runs an invocation that came in a frame of its own. `false`: the send window is closed for its answer.
@@ -674,9 +688,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(is_done)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn frame_unusual<H: Host<Image = B>, P: Body>(
+    /// Processes the next frame in order. `false`: it stays where it is, because the quantum is used up or the send window
+    /// is closed.
+    fn frame<H: Host<Image = B>, P: Body>(
         &mut self,
         tx: &mut impl Outbound,
         host: &mut H,

@@ -7,27 +7,33 @@ pub(crate) const UNITS: usize = 64;
 /// Bytes of bodies that cost as much as [`UNITS`] small invocations: what a processor copies in that time.
 const BYTES: usize = 256 << 10;
 /// Units of an `Install`, however small its image is.
-const INSTALL: usize = 8;
+const INSTALL: u32 = 8;
 /// Factor by which the invocations of the next poll grow after a poll that used up its quantum.
-const GROWTH: usize = 4;
+const GROWTH: u32 = 4;
 
 /// Units of an invocation in a frame of its own. After an idle poll it is dearer: a poll has room for few of them then.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Price(usize);
+pub(crate) struct Price(u32);
 
 impl Price {
     /// The price at which one poll has room for so many small invocations, at most [`UNITS`].
     #[inline]
     pub(crate) fn for_invocations(invocations: usize) -> Self {
-        Self(UNITS / invocations.clamp(1, UNITS))
+        Self((UNITS / invocations.clamp(1, UNITS)) as u32)
     }
+}
+
+/// Units of so many bytes of bodies.
+#[inline]
+fn units_of(bytes: usize) -> u32 {
+    (bytes / (BYTES / UNITS)) as u32
 }
 
 /// The budget of one poll.
 #[derive(Debug)]
 pub(crate) struct Quantum {
-    /// Units used.
-    used: usize,
+    /// Units used. Half a word: two counters of one size would be added in a vector, which takes longer.
+    used: u32,
     /// Frames and entries of batches processed.
     pub(crate) processed: usize,
     price: Price,
@@ -56,8 +62,8 @@ impl Quantum {
     }
 
     #[inline]
-    fn charge_units(&mut self, units: usize, bytes: usize) {
-        self.used += units + bytes / (BYTES / UNITS);
+    fn charge_units(&mut self, units: u32, bytes: usize) {
+        self.used += units + units_of(bytes);
         self.processed += 1;
     }
 
@@ -70,18 +76,18 @@ impl Quantum {
                 self.used += INSTALL - 1;
                 if header.flags.contains(FrameFlags::ASSEMBLED) {
                     // The whole image is hashed, validated and copied.
-                    self.used += assembled / (BYTES / UNITS);
+                    self.used += units_of(assembled);
                 }
             }
             // A page of statistics sums the counters of all sources.
-            Kind::Stats => self.used += UNITS - 1,
+            Kind::Stats => self.used += UNITS as u32 - 1,
             _ => {}
         }
     }
 
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.used >= UNITS
+        self.used >= UNITS as u32
     }
 
     /// The price of the next poll. `first` is that of a poll after an idle one.

@@ -141,8 +141,19 @@ impl Replies {
     }
 
     /// Memory for the answer to an invocation, in the frame that carries it where possible.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_answer<'a>(
+        &'a mut self,
+        tx: &'a mut impl Outbound,
+        token: u64,
+    ) -> Result<Answer<'a>, Box<Closed>> {
+        if token == 0 && !self.owes {
+            return Ok(Answer::Nowhere);
+        }
+        self.begin_reply(tx, token)
+    }
+
+    fn begin_reply<'a>(
         &'a mut self,
         tx: &'a mut impl Outbound,
         token: u64,

@@ -233,7 +233,8 @@ impl<B> Server<B> {
                 let limits = self.images.config.limits;
                 let install = limits.max_image.saturating_add(InstallHead::SIZE as u64 + 1024);
                 let limit = usize::try_from(limits.max_payload.max(install)).unwrap_or(usize::MAX);
-                self.images.assembly
+                self.images
+                    .assembly
                     .fragment(header.handle, header.token, frame.body, limit)
                     .map_err(Closed::broke)?;
                 failpoint!("target.fragment");

@@ -46,10 +46,15 @@ pub(crate) fn addresses(what: &str) -> Result<Vec<u64>, Box<dyn Error>> {
     let traced = Traced::start(what, 1)?;
     let name = std::env::current_exe()?;
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", traced.pid()))?;
-    let of_program = maps.lines().filter(|line| line.ends_with(&*name.to_string_lossy()));
+    let of_program = maps
+        .lines()
+        .filter(|line| line.ends_with(&*name.to_string_lossy()));
     let mut range = None;
     for bounds in of_program.filter_map(|line| line.split_once(' ')?.0.split_once('-')) {
-        let (start, end) = (u64::from_str_radix(bounds.0, 16)?, u64::from_str_radix(bounds.1, 16)?);
+        let (start, end) = (
+            u64::from_str_radix(bounds.0, 16)?,
+            u64::from_str_radix(bounds.1, 16)?,
+        );
         range = Some(range.map_or(start, |range: std::ops::Range<u64>| range.start)..end);
     }
     let program = range.ok_or("the program is not in its own memory map")?;

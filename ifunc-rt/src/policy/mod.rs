@@ -85,7 +85,7 @@ impl fmt::Debug for Policy {
 }
 
 /// The type of target arguments that a target is polled with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TargetType {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) text: &'static str,

@@ -63,7 +63,9 @@ pub struct Target {
     home: ThreadId,
     listener: Box<dyn Listener>,
     doorbell: TargetDoorbell,
-    target_type: Option<(&'static Text, TargetType)>,
+    /// That of the last poll, and the text that it was made of.
+    target_type: TargetType,
+    target_text: Option<&'static Text>,
 }
 
 /// State that all connections share.
@@ -120,7 +122,8 @@ impl Target {
             doorbell: TargetDoorbell::new(listener.doorbell())
                 .map_err(TargetError::os("make an epoll instance"))?,
             listener,
-            target_type: None,
+            target_type: TargetType::default(),
+            target_text: None,
         })
     }
 
@@ -289,20 +292,19 @@ impl Target {
     #[inline]
     fn target_type<T: TargetArgs + 'static>(&mut self) -> TargetType {
         let text = const { &T::TEXT };
-        match self.target_type {
-            Some((known, target_type)) if std::ptr::eq(known, text) => target_type,
-            _ => self.new_target_type(text),
+        if self.target_text.is_none_or(|known| !std::ptr::eq(known, text)) {
+            self.set_target_type(text);
         }
+        self.target_type
     }
 
     #[cold]
-    fn new_target_type(&mut self, text: &'static Text) -> TargetType {
-        let target_type = TargetType {
+    fn set_target_type(&mut self, text: &'static Text) {
+        self.target_text = Some(text);
+        self.target_type = TargetType {
             fingerprint: fingerprint::of(text.as_str()),
             text: text.as_str(),
         };
-        self.target_type = Some((text, target_type));
-        target_type
     }
 }
 

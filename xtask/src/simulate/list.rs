@@ -172,8 +172,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "a frame that arrives early is dropped",
         "connection.rs",
-        "if self.order.turn(frame.sequence) == Turn::Early {",
-        "if false {",
+        "                self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?;\n",
+        "",
     ),
     mutant(
         "the next but one frame passes for a duplicate",

@@ -121,7 +121,11 @@ impl<S: Shared> Consumer<S> {
         }
         let (words, len) = (self.shared.load_words(self.next()), len as usize);
         let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0;
-        let max = if is_inline { INLINE as u64 } else { self.window.capacity().data / 2 };
+        let max = if is_inline {
+            INLINE as u64
+        } else {
+            self.window.capacity().data / 2
+        };
         if len as u64 > max {
             return Err(self.malformed("a body larger than a frame can have"));
         }

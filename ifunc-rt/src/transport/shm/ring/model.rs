@@ -66,10 +66,7 @@ unsafe impl Shared for View {
         let slot = self.slot(frame);
         // SAFETY: what loom checks: the producer does not write it now.
         let body = slot.body.with(|body| unsafe { *body });
-        let words = slot
-            .words
-            .each_ref()
-            .map(|word| word.load(Ordering::Relaxed));
+        let words = slot.words.each_ref().map(|word| word.load(Ordering::Relaxed));
         assert_eq!(words[1], body >> 32);
         words
     }

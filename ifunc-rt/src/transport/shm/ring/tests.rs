@@ -59,7 +59,10 @@ unsafe impl Shared for View {
     }
 
     fn inline(&self, frame: u64) -> *mut u8 {
-        self.0.inline[self.slot(frame)].get().cast::<u8>().wrapping_add(GUARD)
+        self.0.inline[self.slot(frame)]
+            .get()
+            .cast::<u8>()
+            .wrapping_add(GUARD)
     }
 
     fn data(&self, at: usize) -> *mut u8 {
