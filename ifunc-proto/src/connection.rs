@@ -619,13 +619,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let Some(frame) = rx.peek()? else {
             return Ok(false);
         };
-        let Some((handle, token)) = Header::parse_exec(frame.words)
-            .filter(|_| self.order.turn(frame.sequence) == Turn::Now)
-            .map(|header| (header.handle, header.token))
-        else {
+        let exec = Header::parse_exec(frame.words);
+        let Some(header) = exec.filter(|_| self.order.turn(frame.sequence) == Turn::Now) else {
             return self.next_unusual(link, host, quantum);
         };
-        let is_done = self.exec(tx, host, quantum, Header::new(Kind::Exec, handle, token), frame)?;
+        let is_done = self.exec(tx, host, quantum, header, frame)?;
         if is_done {
             rx.release();
         }

@@ -254,16 +254,16 @@ impl Replies {
         &mut self,
         tx: &mut impl Outbound,
         sequence: u32,
-        request: Header,
+        (handle, token): (u32, u64),
         status: Status,
         detail: &[u8],
     ) -> Result<(), Box<Closed>> {
-        if request.token != 0 {
-            return self.complete(tx, request.token, status, detail);
+        if token != 0 {
+            return self.complete(tx, token, status, detail);
         }
         if status != Status::Executed {
             let most = self.max_reply.saturating_sub(size_of::<u32>());
-            let mut body = request.handle.to_le_bytes().to_vec();
+            let mut body = handle.to_le_bytes().to_vec();
             body.extend_from_slice(&detail[..detail.len().min(most)]);
             let header = Header::new(Kind::Report, status.code(), sequence.into());
             self.report = Some((header, body));
@@ -279,12 +279,12 @@ impl Replies {
         &mut self,
         tx: &mut impl Outbound,
         sequence: u32,
-        entry: Header,
+        (handle, token): (u32, u64),
         status: Status,
         detail: &[u8],
     ) -> Result<(), Box<Closed>> {
-        if entry.token == 0 {
-            return self.conclude(tx, sequence, entry, status, detail);
+        if token == 0 {
+            return self.conclude(tx, sequence, (handle, token), status, detail);
         }
         if self.is_peer_gone {
             return Ok(());
@@ -292,7 +292,7 @@ impl Replies {
         let memory = self.gathered.reserve();
         let len = detail.len().min(memory.len());
         memory[..len].copy_from_slice(&detail[..len]);
-        self.gather(tx, entry.token, status, len)
+        self.gather(tx, token, status, len)
     }
 
     fn gather(

@@ -113,21 +113,25 @@ impl<B> Server<B> {
         begin: impl FnOnce(),
     ) -> Result<bool, Box<Closed>> {
         let Self { images, replies, .. } = self;
-        let (destination, answer) = match replies.begin_answer(tx, header.token)? {
+        let Header {
+            handle, token, flags, ..
+        } = header;
+        let is_assembled = flags.contains(FrameFlags::ASSEMBLED);
+        let (destination, answer) = match replies.begin_answer(tx, token)? {
             Answer::Nowhere => (Destination::Nowhere, None),
             Answer::Frame(memory) => (Destination::Frame, Some(memory)),
             Answer::Private(memory) => (Destination::Private, Some(memory)),
             Answer::Blocked => return Ok(false),
         };
         begin();
-        match images.invoke(host, header, frame.sequence, frame.body, false, answer) {
-            Ok(len) => replies.send_answer(tx, destination, header.token, len)?,
+        match images.invoke(host, handle, is_assembled, frame, false, answer) {
+            Ok(len) => replies.send_answer(tx, destination, token, len)?,
             Err(unanswered) => {
                 let Failed { status, detail } = unanswered.failed(host, frame.body.len())?;
                 if matches!(status, Status::Rejected(_)) {
                     host.observe(Event::Frame);
                 }
-                replies.conclude(tx, frame.sequence, header, status, &detail)?;
+                replies.conclude(tx, frame.sequence, (handle, token), status, &detail)?;
             }
         }
         Ok(true)
@@ -165,13 +169,12 @@ impl<B> Server<B> {
             // Recorded before the entry runs: an entry never runs twice.
             self.batch_at = next;
             quantum.charge(payload.len());
-            let header = Header::new(Kind::Exec, entry.code.get(), entry.token.get());
             let frame = Frame {
                 sequence: frame.sequence,
-                words: header.words(),
+                words: frame.words,
                 body: payload,
             };
-            self.batch_entry(tx, host, header, &frame)?;
+            self.batch_entry(tx, host, (entry.code.get(), entry.token.get()), frame)?;
         }
         self.batch_at = 0;
         host.observe(Event::Frame);
@@ -184,16 +187,16 @@ impl<B> Server<B> {
         &mut self,
         tx: &mut impl Outbound,
         host: &mut H,
-        header: Header,
-        frame: &Frame<P>,
+        (handle, token): (u32, u64),
+        frame: Frame<P>,
     ) -> Result<(), Box<Closed>> {
         let Self { images, replies, .. } = self;
-        let answer = replies.entry_answer(header.token);
-        match images.invoke(host, header, frame.sequence, frame.body, true, answer) {
-            Ok(len) => replies.gather_answer(tx, header.token, len),
+        let answer = replies.entry_answer(token);
+        match images.invoke(host, handle, false, frame, true, answer) {
+            Ok(len) => replies.gather_answer(tx, token, len),
             Err(unanswered) => {
                 let Failed { status, detail } = unanswered.failed(host, frame.body.len())?;
-                replies.conclude_entry(tx, frame.sequence, header, status, &detail)
+                replies.conclude_entry(tx, frame.sequence, (handle, token), status, &detail)
             }
         }
     }
@@ -264,17 +267,17 @@ impl<B> Images<B> {
     fn invoke<H: Host<Image = B>, P: Body>(
         &mut self,
         host: &mut H,
-        header: Header,
-        sequence: u32,
-        body: P,
+        handle: u32,
+        is_assembled: bool,
+        frame: Frame<P>,
         is_batched: bool,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Unanswered> {
-        let outcome = match self.bindings.get(header.handle as usize) {
+        let Frame { sequence, body, .. } = frame;
+        let outcome = match self.bindings.get(handle as usize) {
             // The usual invocation has its payload in its frame.
             Some(Binding::Bound(image))
-                if !header.flags.contains(FrameFlags::ASSEMBLED)
-                    && body.len() as u64 <= self.config.limits.max_payload =>
+                if !is_assembled && body.len() as u64 <= self.config.limits.max_payload =>
             {
                 let invocation = Invocation {
                     sequence,
@@ -283,7 +286,7 @@ impl<B> Images<B> {
                 };
                 host.invoke(image, invocation, answer).map_err(Unanswered::Failed)
             }
-            _ => self.invoke_unusual(host, header, sequence, body, answer),
+            _ => self.invoke_unusual(host, handle, is_assembled, sequence, body, answer),
         };
         failpoint!("target.answer");
         outcome
@@ -295,7 +298,8 @@ impl<B> Images<B> {
     fn invoke_unusual<H: Host<Image = B>, P: Body>(
         &mut self,
         host: &mut H,
-        header: Header,
+        handle: u32,
+        is_assembled: bool,
         sequence: u32,
         body: P,
         answer: Option<&mut [u8]>,
@@ -306,8 +310,6 @@ impl<B> Images<B> {
             assembly,
         } = self;
         let broke = |why| Unanswered::Closed(Closed::broke(why));
-        let is_assembled = header.flags.contains(FrameFlags::ASSEMBLED);
-        let handle = header.handle;
         let refusal = match bindings.get(handle as usize) {
             Some(Binding::Bound(image)) => {
                 let payload = if is_assembled {

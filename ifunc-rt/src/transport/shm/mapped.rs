@@ -73,14 +73,6 @@ impl Mapped {
         }
     }
 
-    /// The slot of a frame, counted from 0.
-    #[inline(always)]
-    fn slot(&self, frame: u64) -> &Slot {
-        // SAFETY: the mapping has `last + 1` slots, a power of two. `Slot` holds only atomics and a cell: a concurrent
-        // writer is fine.
-        unsafe { self.slots.add(frame as usize & self.last).as_ref() }
-    }
-
     #[inline]
     fn credits(&self) -> &[AtomicU64; 2] {
         let Apart(credits) = &self.connection.segment.control().credits[self.towards as usize];
@@ -92,14 +84,23 @@ impl Mapped {
 // ring's length, so that from any place in its first half on there is room for a whole one. `connection`
 // keeps the mapping.
 unsafe impl Shared for Mapped {
+    type Slot<'a> = &'a Slot;
+
     #[inline(always)]
-    fn load_commit(&self, frame: u64) -> u64 {
-        self.slot(frame).commit.load(Ordering::Acquire)
+    fn slot(&self, frame: u64) -> &Slot {
+        // SAFETY: the mapping has `last + 1` slots, a power of two. `Slot` holds only atomics and a cell: a concurrent
+        // writer is fine.
+        unsafe { self.slots.add(frame as usize & self.last).as_ref() }
     }
 
     #[inline(always)]
-    fn load_words(&self, frame: u64) -> [u64; 2] {
-        let [one, two] = &self.slot(frame).words;
+    fn load_commit(slot: &Slot) -> u64 {
+        slot.commit.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn load_words(slot: &Slot) -> [u64; 2] {
+        let [one, two] = &slot.words;
         [one.load(Ordering::Relaxed), two.load(Ordering::Relaxed)]
     }
 
@@ -114,8 +115,8 @@ unsafe impl Shared for Mapped {
     }
 
     #[inline(always)]
-    fn inline(&self, frame: u64) -> *mut u8 {
-        self.slot(frame).inline.get().cast()
+    fn inline(&self, slot: &Slot) -> *mut u8 {
+        slot.inline.get().cast()
     }
 
     #[inline]

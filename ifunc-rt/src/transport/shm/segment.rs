@@ -24,7 +24,7 @@ pub(super) const GRANULE: usize = 1 << 16;
 
 /// A slot as it lies in memory.
 #[repr(C, align(64))]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     pub(super) commit: AtomicU64,
     pub(super) words: [AtomicU64; 2],
     pub(super) inline: UnsafeCell<[u8; INLINE]>,

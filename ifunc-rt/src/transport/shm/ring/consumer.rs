@@ -60,6 +60,11 @@ impl<S: Shared> Consumer<S> {
         self.window.released().frames
     }
 
+    #[inline(always)]
+    fn commit_of(&self, frame: u64) -> u64 {
+        S::load_commit(self.shared.slot(frame))
+    }
+
     /// Offset of the next body in the data ring.
     #[inline]
     fn data_at(&self) -> usize {
@@ -88,18 +93,20 @@ impl<S: Shared> Consumer<S> {
     #[inline]
     fn has_more_than(&self, frames: u32) -> bool {
         let (taken, slots) = (self.window.released().frames, self.window.capacity().frames);
-        let (sequence, _) = split_commit_word(self.shared.load_commit(taken + u64::from(frames)));
+        let (sequence, _) = split_commit_word(self.commit_of(taken + u64::from(frames)));
         slots < 8 * u64::from(frames) || sequence == self.expected().wrapping_add(frames)
     }
 
     /// Holds the next frame if it has arrived and lies in its slot.
     #[inline(always)]
     fn hold_inline(&mut self) -> bool {
-        let (sequence, len) = split_commit_word(self.shared.load_commit(self.next()));
-        if self.held.what != What::Nothing || sequence != self.expected() {
+        let next = self.next();
+        let slot = self.shared.slot(next);
+        let (sequence, len) = split_commit_word(S::load_commit(slot));
+        if self.held.what != What::Nothing || sequence != (next as u32).wrapping_add(1) {
             return false;
         }
-        let words = self.shared.load_words(self.next());
+        let words = S::load_words(slot);
         let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0 && len as usize <= INLINE;
         if is_inline {
             let (what, len) = (What::Inline, len as usize);
@@ -115,11 +122,11 @@ impl<S: Shared> Consumer<S> {
             What::Violation => return Err(self.malformed("")),
             What::Nothing => {}
         }
-        let (sequence, len) = split_commit_word(self.shared.load_commit(self.next()));
+        let (sequence, len) = split_commit_word(self.commit_of(self.next()));
         if sequence != self.expected() {
             return self.await_frame(sequence);
         }
-        let (words, len) = (self.shared.load_words(self.next()), len as usize);
+        let (words, len) = (S::load_words(self.shared.slot(self.next())), len as usize);
         let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0;
         let max = if is_inline {
             INLINE as u64
@@ -144,7 +151,7 @@ impl<S: Shared> Consumer<S> {
         }
         // In this order: a peer that is gone has stored all that it ever will.
         if self.shared.is_gone() {
-            let (sequence, _) = split_commit_word(self.shared.load_commit(self.next()));
+            let (sequence, _) = split_commit_word(self.commit_of(self.next()));
             return if sequence == self.expected() {
                 self.hold()
             } else {
@@ -160,7 +167,7 @@ impl<S: Shared> Consumer<S> {
         let Held { what, words, len } = self.held;
         let ptr = match what {
             What::Data => self.shared.data(self.data_at()),
-            _ => self.shared.inline(self.next()),
+            _ => self.shared.inline(self.shared.slot(self.next())),
         };
         // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `len`
         // was validated to be at most that before the frame was held.
@@ -229,7 +236,7 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     #[inline(always)]
     fn is_empty(&mut self) -> bool {
-        let (sequence, _) = split_commit_word(self.shared.load_commit(self.next()));
+        let (sequence, _) = split_commit_word(self.commit_of(self.next()));
         sequence != self.expected() && !self.shared.is_gone()
     }
 
@@ -269,7 +276,7 @@ impl<S: Shared> Park for Consumer<S> {
 
     fn is_idle(&mut self) -> bool {
         self.held.what == What::Nothing
-            && split_commit_word(self.shared.load_commit(self.next())).0 != self.expected()
+            && split_commit_word(self.commit_of(self.next())).0 != self.expected()
             && !self.shared.is_gone()
     }
 }

@@ -50,20 +50,19 @@ struct View {
 // SAFETY: `bytes` is never read or written in the model.
 unsafe impl Send for View {}
 
-impl View {
+// SAFETY: `bytes` is as long as two data rings, and an inline body is shorter.
+unsafe impl Shared for View {
+    type Slot<'a> = &'a Slot;
+
     fn slot(&self, frame: u64) -> &Slot {
         &self.memory.slots[frame as usize % SIZE.slots as usize]
     }
-}
 
-// SAFETY: `bytes` is as long as two data rings, and an inline body is shorter.
-unsafe impl Shared for View {
-    fn load_commit(&self, frame: u64) -> u64 {
-        self.slot(frame).commit.load(Ordering::Acquire)
+    fn load_commit(slot: &Slot) -> u64 {
+        slot.commit.load(Ordering::Acquire)
     }
 
-    fn load_words(&self, frame: u64) -> [u64; 2] {
-        let slot = self.slot(frame);
+    fn load_words(slot: &Slot) -> [u64; 2] {
         // SAFETY: what loom checks: the producer does not write it now.
         let body = slot.body.with(|body| unsafe { *body });
         let words = slot.words.each_ref().map(|word| word.load(Ordering::Relaxed));
@@ -81,7 +80,7 @@ unsafe impl Shared for View {
         slot.commit.store(commit, Ordering::Release);
     }
 
-    fn inline(&self, _: u64) -> *mut u8 {
+    fn inline(&self, _: &Slot) -> *mut u8 {
         const { assert!(INLINE < SIZE.data as usize) };
         self.memory.bytes.get().cast()
     }

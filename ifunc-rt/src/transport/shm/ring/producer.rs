@@ -103,7 +103,10 @@ impl<S: Shared> Producer<S> {
     fn moves_to_slot(&self, len: usize) -> bool {
         let moves = self.reserved.place == Place::Movable && len <= INLINE;
         if moves {
-            let (from, to) = (self.shared.data(self.data_at()), self.shared.inline(self.next()));
+            let (from, to) = (
+                self.shared.data(self.data_at()),
+                self.shared.inline(self.shared.slot(self.next())),
+            );
             // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the
             // segment, and belong to this side until the commit.
             unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
@@ -167,7 +170,7 @@ impl<S: Shared> Outbound for Producer<S> {
             return Ok(None);
         }
         let ptr = if place == Place::Slot {
-            self.shared.inline(self.next())
+            self.shared.inline(self.shared.slot(self.next()))
         } else {
             self.shared.data(self.data_at())
         };

@@ -7,18 +7,25 @@
 /// `inline` and `data` must return pointers that stay valid for reads and writes, for the lengths that they
 /// name, as long as the value lives.
 pub(crate) unsafe trait Shared: Send {
-    /// Loads the commit word of a frame's slot; what was stored before it was stored is visible then. Frames are counted from 0;
-    /// a slot belongs to one frame of each lap.
-    fn load_commit(&self, frame: u64) -> u64;
+    /// A slot.
+    type Slot<'a>: Copy
+    where
+        Self: 'a;
 
-    /// Copies words 1 and 2 of a frame's slot.
-    fn load_words(&self, frame: u64) -> [u64; 2];
+    /// The slot of a frame. Frames are counted from 0; a slot belongs to one frame of each lap.
+    fn slot(&self, frame: u64) -> Self::Slot<'_>;
+
+    /// Loads the commit word of a slot; what was stored before it was stored is visible then.
+    fn load_commit(slot: Self::Slot<'_>) -> u64;
+
+    /// Copies words 1 and 2 of a slot.
+    fn load_words(slot: Self::Slot<'_>) -> [u64; 2];
 
     /// Stores words 1 and 2 of a frame's slot, and then its commit word, after everything else.
     fn publish(&self, frame: u64, words: [u64; 2], commit: u64);
 
     /// The 40 bytes for an inline body.
-    fn inline(&self, frame: u64) -> *mut u8;
+    fn inline(&self, slot: Self::Slot<'_>) -> *mut u8;
 
     /// Byte `at`, less than the length of the data ring, of which as many bytes as the data ring has can be
     /// used.

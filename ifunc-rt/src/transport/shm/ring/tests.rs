@@ -36,33 +36,31 @@ struct View(Rc<Memory>);
 // SAFETY: the tests use one thread.
 unsafe impl Send for View {}
 
-impl View {
-    fn slot(&self, frame: u64) -> usize {
-        frame as usize % self.0.commits.len()
-    }
-}
-
 // SAFETY: `inline` has its bytes between guards, `data` twice the ring's length; neither moves while a view
 // lives.
 unsafe impl Shared for View {
-    fn load_commit(&self, frame: u64) -> u64 {
-        self.0.commits[self.slot(frame)].get()
+    type Slot<'a> = (&'a Memory, usize);
+
+    fn slot(&self, frame: u64) -> (&Memory, usize) {
+        (&self.0, frame as usize % self.0.commits.len())
     }
 
-    fn load_words(&self, frame: u64) -> [u64; 2] {
-        self.0.words[self.slot(frame)].get()
+    fn load_commit((memory, slot): (&Memory, usize)) -> u64 {
+        memory.commits[slot].get()
+    }
+
+    fn load_words((memory, slot): (&Memory, usize)) -> [u64; 2] {
+        memory.words[slot].get()
     }
 
     fn publish(&self, frame: u64, words: [u64; 2], commit: u64) {
-        self.0.words[self.slot(frame)].set(words);
-        self.0.commits[self.slot(frame)].set(commit);
+        let (memory, slot) = self.slot(frame);
+        memory.words[slot].set(words);
+        memory.commits[slot].set(commit);
     }
 
-    fn inline(&self, frame: u64) -> *mut u8 {
-        self.0.inline[self.slot(frame)]
-            .get()
-            .cast::<u8>()
-            .wrapping_add(GUARD)
+    fn inline(&self, (memory, slot): (&Memory, usize)) -> *mut u8 {
+        memory.inline[slot].get().cast::<u8>().wrapping_add(GUARD)
     }
 
     fn data(&self, at: usize) -> *mut u8 {
