@@ -30,31 +30,18 @@ pub(super) struct Directory {
 /// A published address; other processes [find](super::Rendezvous::find) it until this is dropped.
 #[derive(Debug)]
 #[must_use = "an address is published as long as this lives"]
-pub struct Published(Option<Written>);
+pub struct Published(pub(super) Option<Written>);
 
+/// A file of an entry, and its content.
 #[derive(Debug)]
-struct Written {
-    folder: PathBuf,
+pub(super) struct Written {
     file: PathBuf,
     text: String,
 }
 
-/// Content of the file of a rank.
-enum Look {
-    Nothing,
-    Nonsense,
-    Found(Entry),
-}
-
-impl Published {
-    pub(super) fn nothing() -> Self {
-        Self(None)
-    }
-}
-
 impl Drop for Published {
     fn drop(&mut self) {
-        let Some(Written { folder, file, text }) = &self.0 else {
+        let Some(Written { file, text }) = &self.0 else {
             return;
         };
         // Keeps a file that has replaced it.
@@ -62,7 +49,7 @@ impl Drop for Published {
             let _ = fs::remove_file(file);
         }
         // Succeeds only for the last process: otherwise the folder is not empty.
-        let _ = fs::remove_dir(folder);
+        let _ = file.parent().map(fs::remove_dir);
     }
 }
 
@@ -100,8 +87,7 @@ impl Directory {
         let text = entry.encode();
         for attempt in 1.. {
             self.make()?;
-            let written = write(&new, text.as_bytes()).and_then(|()| fs::rename(&new, &file));
-            match written {
+            match write(&new, text.as_bytes()).and_then(|()| fs::rename(&new, &file)) {
                 Ok(()) => break,
                 // Another process, the last one of its run, has removed the folder meanwhile.
                 Err(error) if is_gone(&error) && attempt < ATTEMPTS => {}
@@ -111,11 +97,7 @@ impl Directory {
                 }
             }
         }
-        Ok(Published(Some(Written {
-            folder: self.folder.clone(),
-            file,
-            text,
-        })))
+        Ok(Published(Some(Written { file, text })))
     }
 
     pub(super) fn find(
@@ -124,20 +106,12 @@ impl Directory {
         began: Instant,
         timeout: Duration,
     ) -> Result<String, RendezvousError> {
-        let file = self.folder.join(rank.to_string());
         let this = Publisher::this();
         let (mut pause, mut remark) = (SOON, None);
         loop {
-            match self.look(&file)? {
-                Look::Found(entry) if entry.job != self.job || entry.rank != rank => {
-                    remark = Some("The file there is of another job.");
-                }
-                Look::Found(entry) if this.knows_dead(&entry.by) => {
-                    remark = Some("The file there is of a process that has ended.");
-                }
-                Look::Found(entry) => return reachable(&this, rank, entry),
-                Look::Nonsense => remark = Some("The file there holds no address."),
-                Look::Nothing => {}
+            match self.look(&this, rank)? {
+                Ok(entry) => return reachable(&this, rank, entry),
+                Err(found) => remark = found.or(remark),
             }
             let waited = began.elapsed();
             let Some(left) = timeout.checked_sub(waited).filter(|left| !left.is_zero()) else {
@@ -153,26 +127,37 @@ impl Directory {
         }
     }
 
-    /// Reads the current content of the file.
-    fn look(&self, file: &Path) -> Result<Look, RendezvousError> {
+    /// The entry of the rank, or a remark about what is there instead.
+    fn look(
+        &self,
+        this: &Publisher,
+        rank: u32,
+    ) -> Result<Result<Entry, Option<&'static str>>, RendezvousError> {
         // Opening the folder makes an NFS client check a cached absent name with the server.
-        match open_folder(&self.folder) {
-            Ok(folder) => judge(&folder, &self.folder)?,
-            Err(error) if is_gone(&error) => return Ok(Look::Nothing),
-            Err(error) => return Err(RendezvousError::io("open", &self.folder)(error)),
+        if !self.is_there()? {
+            return Ok(Err(None));
         }
-        match read(file) {
-            Ok(text) => Ok(Entry::decode(&text).map_or(Look::Nonsense, Look::Found)),
-            Err(error) if is_gone(&error) => Ok(Look::Nothing),
-            Err(error) => Err(RendezvousError::io("read", file)(error)),
-        }
+        let file = self.folder.join(rank.to_string());
+        let text = match read(&file) {
+            Ok(text) => text,
+            Err(error) if is_gone(&error) => return Ok(Err(None)),
+            Err(error) => return Err(RendezvousError::io("read", &file)(error)),
+        };
+        Ok(match Entry::decode(&text) {
+            None => Err(Some("The file there holds no address.")),
+            Some(entry) if entry.job != self.job || entry.rank != rank => {
+                Err(Some("The file there is of another job."))
+            }
+            Some(entry) if this.knows_dead(&entry.by) => {
+                Err(Some("The file there is of a process that has ended."))
+            }
+            Some(entry) => Ok(entry),
+        })
     }
 
     /// Creates the folder, for the user alone.
     fn make(&self) -> Result<(), RendezvousError> {
-        let mut builder = DirBuilder::new();
-        let made = builder.mode(0o700).create(&self.folder);
-        match made {
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let above = self.folder.parent().unwrap_or(&self.folder);
                 return Err(RendezvousError::io("find the directory", above)(error));
@@ -182,35 +167,38 @@ impl Directory {
             }
             _ => {}
         }
-        match open_folder(&self.folder) {
-            Ok(folder) => judge(&folder, &self.folder),
-            // The last process of a run removed it: the next attempt creates it again.
-            Err(error) if is_gone(&error) => Ok(()),
-            Err(error) => Err(RendezvousError::io("open", &self.folder)(error)),
-        }
+        // If the last process of a run removed it meanwhile, the next attempt creates it again.
+        self.is_there().map(drop)
+    }
+
+    /// Whether the folder is there; an error if others than this user could have written to it.
+    fn is_there(&self) -> Result<bool, RendezvousError> {
+        let path = &self.folder;
+        // The owner of a link could redirect it after the check.
+        let folder = match open(path, OFlags::DIRECTORY) {
+            Ok(folder) => folder,
+            Err(error) if is_gone(&error) => return Ok(false),
+            Err(error) => return Err(RendezvousError::io("open", path)(error)),
+        };
+        let about = folder.metadata().map_err(RendezvousError::io("look at", path))?;
+        let problem = if about.uid() != rustix::process::geteuid().as_raw() {
+            "it belongs to another user; help: choose a directory of your own"
+        } else if about.mode() & 0o022 != 0 {
+            "others may write to it; help: `chmod go-w` it, or remove it"
+        } else {
+            return Ok(true);
+        };
+        Err(RendezvousError::Directory {
+            path: path.clone(),
+            problem,
+        })
     }
 }
 
-/// Opens the folder without following a link: the owner of a link could redirect it after the check.
-fn open_folder(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits()).unwrap_or_default();
+/// Opens a file for reading without following a link.
+fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | flags).bits()).unwrap_or_default();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
-}
-
-/// Checks that only this user could have written to the folder.
-fn judge(folder: &File, path: &Path) -> Result<(), RendezvousError> {
-    let about = folder.metadata().map_err(RendezvousError::io("look at", path))?;
-    let problem = if about.uid() != rustix::process::geteuid().as_raw() {
-        "it belongs to another user; help: choose a directory of your own"
-    } else if about.mode() & 0o022 != 0 {
-        "others may write to it; help: `chmod go-w` it, or remove it"
-    } else {
-        return Ok(());
-    };
-    Err(RendezvousError::Directory {
-        path: path.to_owned(),
-        problem,
-    })
 }
 
 /// Returns the address if it can be reached from this host.
@@ -228,7 +216,8 @@ fn reachable(this: &Publisher, rank: u32, entry: Entry) -> Result<String, Rendez
 
 /// Writes a new file, to the disk.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
+    let mut options = OpenOptions::new();
+    let mut file = options
         .write(true)
         .create(true)
         .truncate(true)
@@ -240,13 +229,10 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Reads a file of an entry, up to the longest valid length.
 fn read(path: &Path) -> io::Result<String> {
-    let follow_nothing = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(follow_nothing)
-        .open(path)?;
     let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    open(path, OFlags::empty())?
+        .take(LONGEST)
+        .read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -35,9 +35,10 @@ impl Publisher {
     pub(super) fn this() -> Self {
         let pid = std::process::id();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         Self {
             boot: boot.trim().into(),
-            space: space(),
+            space: space.to_string_lossy().into_owned(),
             pid,
             start: start_of(pid).unwrap_or_default(),
         }
@@ -54,12 +55,6 @@ impl Publisher {
     }
 }
 
-/// The pid namespace of this process.
-fn space() -> String {
-    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    link.to_string_lossy().into_owned()
-}
-
 /// Start time of a running process.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -74,17 +69,14 @@ fn start_of(pid: u32) -> Option<u64> {
 impl Entry {
     pub(super) fn encode(&self) -> String {
         let Self {
-            job,
-            rank,
-            by,
-            address,
+            job, rank, address, ..
         } = self;
         let Publisher {
             boot,
             space,
             pid,
             start,
-        } = by;
+        } = &self.by;
         format!(
             "{MAGIC}\njob {job}\nrank {rank}\nboot {boot}\nspace {space}\nprocess {pid} {start}\naddress {address}\n{END}\n"
         )
@@ -92,27 +84,23 @@ impl Entry {
 
     /// `None`: the text is no entry, or an incomplete one.
     pub(super) fn decode(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        if lines.next()? != MAGIC {
+        let lines: Vec<&str> = text.lines().collect();
+        let [MAGIC, job, rank, boot, space, process, address, END] = lines[..] else {
             return None;
-        }
-        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-        let job = field("job")?.to_owned();
-        let rank = field("rank")?.parse().ok()?;
-        let (boot, space) = (field("boot")?.to_owned(), field("space")?.to_owned());
-        let (pid, start) = field("process")?.split_once(' ')?;
-        let by = Publisher {
-            boot,
-            space,
-            pid: pid.parse().ok()?,
-            start: start.parse().ok()?,
         };
-        let address = field("address")?.to_owned();
-        (lines.next()? == END && lines.next().is_none()).then_some(Self {
-            job,
-            rank,
-            by,
-            address,
+        let field = |line: &str, name: &str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned());
+        let process = field(process, "process")?;
+        let (pid, start) = process.split_once(' ')?;
+        Some(Self {
+            job: field(job, "job")?,
+            rank: field(rank, "rank")?.parse().ok()?,
+            by: Publisher {
+                boot: field(boot, "boot")?,
+                space: field(space, "space")?,
+                pid: pid.parse().ok()?,
+                start: start.parse().ok()?,
+            },
+            address: field(address, "address")?,
         })
     }
 }

@@ -18,8 +18,8 @@ pub struct Launched {
 struct Launcher {
     rank: &'static str,
     size: &'static str,
-    /// Variables that differ between launches; those that are set form the job's name.
-    job: &'static [&'static str],
+    /// Variables that differ between launches, separated by spaces; those that are set form the job's name.
+    job: &'static str,
 }
 
 /// In order of precedence: `mpirun` inside a Slurm job starts its processes itself, and all of them inherit the Slurm
@@ -29,36 +29,25 @@ const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         rank: "IFUNC_RANK",
         size: "IFUNC_SIZE",
-        job: &[],
+        job: "",
     },
     // Open MPI. Version 4 makes a random key for each launch; version 5 names it after host, process and number.
     Launcher {
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
-        job: &["OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE"],
+        job: "OMPI_MCA_orte_precondition_transports PMIX_NAMESPACE",
     },
     // MPICH and Intel MPI: the launcher's own address (host and port), and its number for the job.
     Launcher {
         rank: "PMI_RANK",
         size: "PMI_SIZE",
-        job: &[
-            "PMI_PORT",
-            "PMI_JOBID",
-            "SLURM_JOB_ID",
-            "SLURM_STEP_ID",
-            "SLURM_RESTART_COUNT",
-        ],
+        job: "PMI_PORT PMI_JOBID SLURM_JOB_ID SLURM_STEP_ID SLURM_RESTART_COUNT",
     },
     // `srun`: a job has steps, and may be put back into the queue under its old number.
     Launcher {
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
-        job: &[
-            "SLURM_CLUSTER_NAME",
-            "SLURM_JOB_ID",
-            "SLURM_STEP_ID",
-            "SLURM_RESTART_COUNT",
-        ],
+        job: "SLURM_CLUSTER_NAME SLURM_JOB_ID SLURM_STEP_ID SLURM_RESTART_COUNT",
     },
 ];
 
@@ -88,11 +77,7 @@ impl Launched {
         if rank >= size {
             return Err(RendezvousError::Rank { rank, size });
         }
-        let parts = launcher
-            .job
-            .iter()
-            .filter_map(|name| env(name))
-            .collect::<Vec<_>>();
+        let parts: Vec<String> = launcher.job.split(' ').filter_map(&env).collect();
         let own = Some(parts.join(" ")).filter(|job| !job.is_empty());
         let job = env("IFUNC_JOB").filter(|job| !job.is_empty()).or(own);
         let job = job.ok_or(RendezvousError::NotLaunched { missing: "IFUNC_JOB" })?;

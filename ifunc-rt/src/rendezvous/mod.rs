@@ -242,7 +242,7 @@ impl Rendezvous {
         }
         match &self.0 {
             Kind::Directory(directory) => directory.publish(rank, address),
-            Kind::List(_) => Ok(Published::nothing()),
+            Kind::List(_) => Ok(Published(None)),
         }
     }
 

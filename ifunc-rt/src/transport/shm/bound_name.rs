@@ -3,7 +3,7 @@
 //! The lock tells a stale socket from a living one: its holder may remove and replace the socket. The kernel releases it
 //! when the process ends.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
-use super::directory::{Directory, Untrusted};
+use super::directory::Directory;
 use crate::os::raise_descriptor_limit_near;
 use crate::transport::ListenError;
 
@@ -51,19 +50,6 @@ pub(super) fn new_socket() -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Path of the socket of `name`.
-pub(super) fn socket_path(directory: &Directory, name: &str) -> PathBuf {
-    directory.path().join(format!("{name}.sock"))
-}
-
-/// The address of a socket, if its path is not too long for one.
-pub(super) fn socket_address(directory: &Directory, path: &Path) -> Result<SocketAddrUnix, Untrusted> {
-    SocketAddrUnix::new(path).map_err(|_| Untrusted {
-        path: directory.path().to_owned(),
-        problem: "with the name, it is longer than the 107 bytes of a socket's path; help: set IFUNC_RUNTIME_DIR to a shorter one".into(),
-    })
-}
-
 impl BoundName {
     /// Takes `name` and listens there.
     pub(super) fn take(
@@ -71,10 +57,9 @@ impl BoundName {
         name: &str,
         other_users: bool,
     ) -> Result<(Self, OwnedFd), ListenError> {
-        let distrust = |Untrusted { path, problem }| ListenError::Directory { path, problem };
-        directory.prepare().map_err(distrust)?;
-        let path = socket_path(directory, name);
-        let address = socket_address(directory, &path).map_err(distrust)?;
+        directory.prepare()?;
+        let (path, address) = directory.socket(name);
+        let address = address?;
         let lock = directory.path().join(format!("{name}.lock"));
         let locked = take_lock(&lock, name)?;
 
@@ -131,11 +116,9 @@ fn take_lock(path: &Path, name: &str) -> Result<File, ListenError> {
     for _ in 0..TRIES {
         let mut file = open_lock(path, true).map_err(failed)?;
         if try_lock(&file, path).map_err(failed)? {
-            // For people only.
-            let written = file
-                .set_len(0)
-                .and_then(|()| writeln!(file, "{}", std::process::id()));
-            drop(written);
+            // For people only: the lock holds without it.
+            let _ = file.set_len(0);
+            let _ = writeln!(file, "{}", std::process::id());
             return Ok(file);
         }
         let mut text = String::new();
@@ -160,13 +143,13 @@ fn open_lock(path: &Path, create: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether `file` is locked now, and still what is at `path`: the one before us may have removed it between our
-/// `open` and our `flock`.
+/// Whether `file` is locked now, and still what is at `path`: the process that held the lock may have removed the file after
+/// this process opened it.
 fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+    match file.try_lock() {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(false),
-        Err(error) => return Err(error.into()),
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(error),
     }
     let ours = file.metadata()?;
     let there = std::fs::symlink_metadata(path);

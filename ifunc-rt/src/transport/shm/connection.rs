@@ -96,7 +96,7 @@ impl Connection {
     fn mark_ready(&self) {
         if let Role::Target(slot) = &self.role {
             // The event that led here has woken the target already.
-            let _ = slot.wakeups.slots.bitmap().set(slot.bit);
+            let _ = slot.wakeups.slots.bitmap.set(slot.bit);
         }
     }
 

@@ -10,13 +10,28 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::net::SocketAddrUnix;
 use rustix::process::geteuid;
+
+use crate::transport::{ConnectError, ListenError};
 
 /// A directory that cannot be trusted, or could not be created.
 #[derive(Debug)]
 pub(super) struct Untrusted {
     pub(super) path: PathBuf,
     pub(super) problem: String,
+}
+
+impl From<Untrusted> for ListenError {
+    fn from(Untrusted { path, problem }: Untrusted) -> Self {
+        Self::Directory { path, problem }
+    }
+}
+
+impl From<Untrusted> for ConnectError {
+    fn from(Untrusted { path, problem }: Untrusted) -> Self {
+        Self::Directory { path, problem }
+    }
 }
 
 /// A directory for sockets.
@@ -44,14 +59,12 @@ fn choose(prepared: Option<PathBuf>, session: Option<PathBuf>, uid: u32) -> Vec<
     let session = session
         .filter(|path| path.is_absolute())
         .map(|path| path.join("ifunc"));
-    session
-        .into_iter()
-        .chain([PathBuf::from(format!("/tmp/ifunc-{uid}"))])
-        .map(|path| Directory {
-            path,
-            prepared: false,
-        })
-        .collect()
+    let fallback = PathBuf::from(format!("/tmp/ifunc-{uid}"));
+    let directory = |path| Directory {
+        path,
+        prepared: false,
+    };
+    session.into_iter().chain([fallback]).map(directory).collect()
 }
 
 impl Directory {
@@ -64,6 +77,15 @@ impl Directory {
         !self.prepared
     }
 
+    /// The socket of the target `name`, and its address if its path is not too long for one.
+    pub(super) fn socket(&self, name: &str) -> (PathBuf, Result<SocketAddrUnix, Untrusted>) {
+        let path = self.path.join(format!("{name}.sock"));
+        let address = SocketAddrUnix::new(&path).map_err(|_| {
+            self.untrusted("with the name, it is longer than the 107 bytes of a socket's path; help: set IFUNC_RUNTIME_DIR to a shorter one".into())
+        });
+        (path, address)
+    }
+
     /// Makes it if it is not there, and checks it.
     pub(super) fn prepare(&self) -> Result<(), Untrusted> {
         if !self.prepared
@@ -72,12 +94,11 @@ impl Directory {
         {
             return Err(self.untrusted(format!("it cannot be created ({error}); help: set XDG_RUNTIME_DIR to a directory that only you can use")));
         }
-        match self.check()? {
-            true => Ok(()),
-            false => {
-                Err(self.untrusted("it does not exist; help: create it, or unset IFUNC_RUNTIME_DIR".into()))
-            }
+        if !self.check()? {
+            let problem = "it does not exist; help: create it, or unset IFUNC_RUNTIME_DIR";
+            return Err(self.untrusted(problem.into()));
         }
+        Ok(())
     }
 
     /// Whether it is there; an error if it can not be trusted.

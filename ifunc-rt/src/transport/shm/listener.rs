@@ -206,7 +206,7 @@ impl Acceptor {
         // Another user could keep sources of this user waiting: see `ready`.
         let is_shown = peer.uid == Some(geteuid().as_raw());
         let Some(slot) = self.wakeups.allocate(is_shown) else {
-            let most = self.wakeups.slots.most();
+            let most = self.wakeups.slots.most;
             tracing::warn!(most, "refused a connection: there are as many as there may be");
             return Refusal::busy(no_more_than(most)).send(&socket);
         };
@@ -227,7 +227,7 @@ impl Acceptor {
             self.other_users.fetch_add(1, Ordering::Relaxed);
         }
         // If a step fails, dropping the connection notifies the source.
-        let bitmap = is_shown.then(|| self.wakeups.slots.memory());
+        let bitmap = is_shown.then(|| self.wakeups.slots.memory.as_fd());
         let made =
             Connection::new(segment, welcome.barriers, socket, Role::Target(slot)).and_then(|connection| {
                 welcome.send(connection.socket(), &memory, bitmap)?;

@@ -2,16 +2,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::connect as connect_socket;
+use rustix::net::{SocketAddrUnix, connect as connect_socket};
 
 use super::barrier::Barriers;
-use super::bound_name::{new_socket, socket_address, socket_path};
+use super::bound_name::new_socket;
 use super::connection::{Connection, Role};
-use super::directory::{Untrusted, candidates};
+use super::directory::candidates;
 use super::handshake::{Memory, Request, Welcome, peer_of, receive_answer};
 use super::mapping::AdoptError;
 use super::ready::ReadyBitmap;
@@ -67,33 +68,19 @@ struct Attempt {
 impl Attempt {
     /// A socket that is connected to a process that listens there.
     fn reach(&self, name: &str) -> Result<OwnedFd, ConnectError> {
-        let distrust = |Untrusted { path, problem }| ConnectError::Directory { path, problem };
         let mut looked = None;
         for directory in candidates() {
-            let path = socket_path(&directory, name);
-            let there = match directory.check() {
-                Ok(there) => there,
-                // A place that is trusted was looked at before: what others do to this one does not matter.
-                Err(_) if looked.is_some() => continue,
-                Err(untrusted) => return Err(distrust(untrusted)),
-            };
-            if there {
-                let address = socket_address(&directory, &path).map_err(distrust)?;
-                let socket = new_socket().map_err(|error| self.failed("making a socket", error.into()))?;
-                loop {
-                    match connect_socket(&socket, &address) {
-                        Ok(()) => return Ok(socket),
-                        Err(Errno::NOENT | Errno::CONNREFUSED) => break,
-                        Err(Errno::AGAIN) if Instant::now() < self.deadline => thread::sleep(RETRY),
-                        Err(Errno::AGAIN) => return Err(self.timeout("its queue of new connections is full")),
-                        Err(Errno::INTR) => {}
-                        Err(error) => {
-                            return Err(
-                                self.failed(&format!("connecting to `{}`", path.display()), error.into())
-                            );
-                        }
+            let (path, address) = directory.socket(name);
+            match directory.check() {
+                Ok(true) => {
+                    if let Some(socket) = self.try_reach(&path, &address?)? {
+                        return Ok(socket);
                     }
                 }
+                Ok(false) => {}
+                // A trusted directory was searched before: what others do to this one does not matter.
+                Err(_) if looked.is_some() => continue,
+                Err(untrusted) => return Err(untrusted.into()),
             }
             looked.get_or_insert(path);
         }
@@ -101,6 +88,24 @@ impl Attempt {
             address: self.address.clone(),
             path: looked,
         })
+    }
+
+    /// A socket that is connected to a process that listens at `path`, if one does.
+    fn try_reach(&self, path: &Path, address: &SocketAddrUnix) -> Result<Option<OwnedFd>, ConnectError> {
+        let socket = new_socket().map_err(|error| self.failed("making a socket", error.into()))?;
+        loop {
+            match connect_socket(&socket, address) {
+                Ok(()) => return Ok(Some(socket)),
+                Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+                Err(Errno::AGAIN) if Instant::now() < self.deadline => thread::sleep(RETRY),
+                Err(Errno::AGAIN) => return Err(self.timeout("its queue of new connections is full")),
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    let doing = format!("connecting to `{}`", path.display());
+                    return Err(self.failed(&doing, error.into()));
+                }
+            }
+        }
     }
 
     /// The target's answer, and the memory that came with it.

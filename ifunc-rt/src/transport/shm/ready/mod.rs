@@ -8,11 +8,11 @@
 //! waiting: as processes of that user they could stop those sources, or the target, just as well. Sources of other users do
 //! not get the page: they send wake-ups over their sockets, and the target sets the bits for them.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::mapping::{AdoptError, Mapping, sealed_len, sealed_memory};
 use super::segment::{Apart, GRANULE};
@@ -87,9 +87,11 @@ impl ReadyBitmap {
 /// A target's ready bitmap, and the allocator of its bits.
 #[derive(Debug)]
 pub(super) struct ConnectionSlots {
-    bitmap: ReadyBitmap,
-    memory: OwnedFd,
-    most: usize,
+    pub(super) bitmap: ReadyBitmap,
+    /// For sources of the same user.
+    pub(super) memory: OwnedFd,
+    /// Most connections at a time.
+    pub(super) most: usize,
     bits: Mutex<Bits>,
     /// Words in which a bit was ever allocated. Only those are read.
     used: AtomicUsize,
@@ -97,10 +99,9 @@ pub(super) struct ConnectionSlots {
 
 #[derive(Debug, Default)]
 struct Bits {
-    free: std::collections::BTreeSet<u32>,
+    free: BTreeSet<u32>,
     /// All bits from here on are free, too.
     next: u32,
-    taken: usize,
 }
 
 impl ConnectionSlots {
@@ -117,31 +118,16 @@ impl ConnectionSlots {
         })
     }
 
-    pub(super) fn bitmap(&self) -> &ReadyBitmap {
-        &self.bitmap
-    }
-
-    /// For sources of the same user.
-    pub(super) fn memory(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
-    }
-
-    /// Most connections at a time.
-    pub(super) fn most(&self) -> usize {
-        self.most
-    }
-
     /// Allocates the lowest free bit. `None`: there are too many connections.
     pub(super) fn allocate(&self) -> Option<u32> {
         let mut bits = self.bits();
-        if bits.taken >= self.most {
-            return None;
-        }
-        bits.taken += 1;
-        let bit = bits.free.pop_first().unwrap_or_else(|| {
-            bits.next += 1;
-            bits.next - 1
-        });
+        let bit = bits.free.pop_first().or_else(|| {
+            let bit = bits.next;
+            ((bit as usize) < self.most).then(|| {
+                bits.next += 1;
+                bit
+            })
+        })?;
         let words = bit as usize / bitmap::BITS + 1;
         self.used.fetch_max(words, Ordering::Release);
         Some(bit)
@@ -149,9 +135,7 @@ impl ConnectionSlots {
 
     /// Frees the bit of a connection. A source may still set it: then the target polls the bit's next owner once in vain.
     pub(super) fn free(&self, bit: u32) {
-        let mut bits = self.bits();
-        bits.taken -= 1;
-        bits.free.insert(bit);
+        self.bits().free.insert(bit);
     }
 
     /// Takes the bits that are set.
@@ -170,10 +154,8 @@ impl ConnectionSlots {
         }
     }
 
-    fn bits(&self) -> std::sync::MutexGuard<'_, Bits> {
-        self.bits
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn bits(&self) -> MutexGuard<'_, Bits> {
+        self.bits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,7 +167,7 @@ mod tests {
     #[test]
     fn bits_cross_between_mappings_and_are_given_again() {
         let slots = ConnectionSlots::new(130).unwrap();
-        let theirs = ReadyBitmap::adopt(slots.memory()).unwrap();
+        let theirs = ReadyBitmap::adopt(slots.memory.as_fd()).unwrap();
         let bits: Vec<u32> = (0..130).map(|_| slots.allocate().unwrap()).collect();
         assert_eq!(bits, (0..130).collect::<Vec<_>>());
         assert_eq!(slots.allocate(), None);

@@ -8,14 +8,14 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{accept, name, receive, shm, small, soon};
 use crate::os::wait_readable;
-use crate::transport::shm::bound_name::{new_socket, socket_address, socket_path};
+use crate::transport::shm::bound_name::new_socket;
 use crate::transport::shm::directory::candidates;
 use crate::transport::{ConnectError, connect, listen};
 
 /// A socket that is connected to the target, and no more.
 pub(super) fn knock(name: &str) -> OwnedFd {
     let directory = candidates().swap_remove(0);
-    let address = socket_address(&directory, &socket_path(&directory, name)).unwrap();
+    let address = directory.socket(name).1.unwrap();
     let socket = new_socket().unwrap();
     rustix::net::connect(&socket, &address).unwrap();
     socket
