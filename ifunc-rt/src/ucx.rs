@@ -120,7 +120,7 @@ impl Worker {
         self.engine.poll()
     }
 
-    /// Says hello to the target at the other end of an endpoint, and waits for nothing: see [`Connecting::poll`]. What
+    /// Sends a hello to the target at the other end of an endpoint, and does not wait: see [`Connecting::poll`]. What
     /// [`Source::over`] does, for a thread that makes progress itself.
     ///
     /// # Errors
@@ -133,6 +133,7 @@ impl Worker {
         let over = unsafe { self.engine.over(ep, crate::hello::invoking()) };
         Ok(Connecting {
             calling: Some(over.call()?),
+            over,
             until: Instant::now().checked_add(options.connect_timeout),
             options,
         })
@@ -175,8 +176,9 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// A source that has said hello over an endpoint of the application's, and was not heard yet.
+/// A source that has sent its hello over an endpoint of the application's, and waits for the answer.
 pub struct Connecting {
+    over: Over,
     calling: Option<Calling>,
     until: Option<Instant>,
     options: SourceOptions,
@@ -193,15 +195,14 @@ impl Connecting {
     pub fn poll(&mut self) -> Result<Option<Source>, SourceError> {
         let calling = self.calling.as_mut().expect("the result was returned already");
         let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-        let over = calling.over().clone();
         match calling.poll() {
             Some(Ok(link)) => {
                 self.calling = None;
-                Source::of_link(Route::Endpoint(over), link, self.options).map(Some)
+                Source::of_link(Route::Endpoint(self.over.clone()), link, self.options).map(Some)
             }
             // No target listens there yet.
             Some(Err(error)) if error.may_pass() && !is_late => {
-                self.calling = Some(over.call()?);
+                self.calling = Some(self.over.call()?);
                 Ok(None)
             }
             Some(Err(error)) => {
@@ -211,7 +212,7 @@ impl Connecting {
             None if is_late => {
                 self.calling = None;
                 Err(SourceError::Connect(ConnectError::Timeout {
-                    address: format!("{over:?}"),
+                    address: format!("{:?}", self.over),
                     waiting_for: "it has not said that it takes the connection",
                 }))
             }

@@ -50,7 +50,7 @@ impl WorkerAddress {
         &self.bytes
     }
 
-    /// With what it is told by.
+    /// Form, id, UCX's bytes and checksum.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + self.bytes.len() + CHECKSUM);
         bytes.extend([FORM, 0]);
@@ -61,7 +61,7 @@ impl WorkerAddress {
         bytes
     }
 
-    /// Judges what [`to_bytes`](Self::to_bytes) made.
+    /// Validates the bytes of [`to_bytes`](Self::to_bytes).
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() > Self::LONGEST {
             return Err("it is longer than any address");
@@ -155,13 +155,13 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_judged(text in ".*") {
+        fn any_text_is_validated(text in ".*") {
             let _ = text.parse::<WorkerAddress>();
         }
     }
 
     #[test]
-    fn what_no_worker_has_is_refused() {
+    fn impossible_addresses_are_refused() {
         assert_eq!(WorkerAddress::new(1, &[]), None);
         assert_eq!(WorkerAddress::new(1, &[0; WorkerAddress::MOST + 1]), None);
         let long = "0".repeat(2 * WorkerAddress::LONGEST + 1);

@@ -46,24 +46,23 @@ impl Locked<'_> {
         let acceptor = self.state.acceptor.as_ref();
         let open = acceptor.is_some_and(|acceptor| acceptor.listener.is_none())
             && self.state.half_open().count() < MOST_HALF_OPEN;
-        let says_hello = |head: &Head| head.to == Name::NONE && head.as_notice() == Ok(Some(Notice::Hello));
-        let says_welcome = |head: &Head| head.as_notice() == Ok(Some(Notice::Welcome));
-        let hello = match &data {
-            Data::Copied(packet, len) if head.as_ref().is_some_and(says_hello) => {
-                Some(Hello::decode(self.state.mode, packet.body(*len)))
+        let (mut hello, mut welcomed) = (None, None);
+        if let (Data::Copied(packet, len), Some(head)) = (&data, head) {
+            let body = packet.body(*len);
+            match head.as_notice() {
+                Ok(Some(Notice::Hello)) if head.to == Name::NONE => {
+                    hello = Some(Hello::decode(self.state.mode, body));
+                }
+                Ok(Some(Notice::Welcome)) => {
+                    let welcome = Welcome::decode(self.state.mode, body);
+                    welcomed = welcome.ok().map(|(_, name, _)| name);
+                }
+                _ => {}
             }
-            _ => None,
-        };
-        let waits_in_vain = match &data {
-            Data::Copied(packet, len) if head.as_ref().is_some_and(says_welcome) => {
-                let welcome = Welcome::decode(self.state.mode, packet.body(*len));
-                welcome.ok().map(|(_, name, _)| name)
-            }
-            _ => None,
-        };
+        }
         self.discard(data);
-        if let Some(name) = waits_in_vain {
-            // No source here waits for that any more.
+        if let Some(name) = welcomed {
+            // The source has given up.
             return self.answer_with_fin(from, name);
         }
         let Some(hello) = hello else { return };
@@ -96,7 +95,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Tells a peer over an endpoint of the application's that no connection of this name is here.
+    /// Answers over an endpoint of the application's that no connection of this name is here.
     fn answer_with_fin(&mut self, from: Option<EndpointId>, name: Name) {
         let Some(from) = from.filter(|_| self.attached().is_some()) else {
             return;

@@ -16,7 +16,7 @@ const FEW_ROUNDS: usize = 8;
 pub(super) enum Unarmed<E> {
     /// There were events in every round.
     Busy,
-    /// UCX has messages that its peers' queues have no room for; over shared memory it is not told when there is some.
+    /// UCX has messages that its peers' queues do not take; over shared memory it gets no event when they do.
     Stuck,
     /// UCX refused.
     Refused(E),

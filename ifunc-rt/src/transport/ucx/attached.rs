@@ -111,7 +111,7 @@ pub(super) struct Attached {
     thread: Option<ThreadId>,
     /// All that a waiting thread sleeps on.
     epoll: Epoll,
-    pub(super) bell: Arc<EventFd>,
+    pub(super) event_fd: Arc<EventFd>,
     timer: OwnedFd,
     /// What was dropped where the worker could not be used.
     deferred: Mutex<Vec<Closing>>,
@@ -143,7 +143,7 @@ impl Attached {
     pub(super) fn new(
         worker: &Worker<EventQueue>,
         attributes: Attributes,
-        bell: Arc<EventFd>,
+        event_fd: Arc<EventFd>,
         options: WorkerOptions,
     ) -> Result<Self, WorkerError> {
         let max_am_header = attributes.max_am_header;
@@ -157,7 +157,7 @@ impl Attached {
         )?;
         let add = |fd: BorrowedFd<'_>| epoll.add(fd, 0, EventFlags::IN);
         add(timer.as_fd())?;
-        add((*bell).as_fd())?;
+        add((*event_fd).as_fd())?;
         if options.wakeup && options.progress {
             add(worker.event_fd()?)?;
         }
@@ -165,7 +165,7 @@ impl Attached {
             options,
             thread: attributes.is_single_threaded.then(|| std::thread::current().id()),
             epoll,
-            bell,
+            event_fd,
             timer,
             deferred: Mutex::default(),
             has_deferred: AtomicBool::new(false),
@@ -235,7 +235,7 @@ impl Attached {
         };
         if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &at) {
             tracing::error!(%error, "no timer to sleep by");
-            self.bell.wake();
+            self.event_fd.wake();
         }
     }
 }
@@ -243,17 +243,17 @@ impl Attached {
 impl Locked<'_> {
     /// As [`arm`](Self::arm), where the worker is the application's.
     pub(super) fn arm_attached(&mut self, attached: &Attached) {
-        attached.bell.clear();
+        attached.event_fd.clear();
         self.worker.handler().arm();
         if attached.options.progress && !self.state.closed {
             attached.set_timer();
             if attached.options.wakeup && self.try_arm().is_err() {
-                attached.bell.wake();
+                attached.event_fd.wake();
             }
         }
         // What came before the event queue was armed.
         if self.dispatch() {
-            attached.bell.wake();
+            attached.event_fd.wake();
         }
     }
 

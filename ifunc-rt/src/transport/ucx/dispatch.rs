@@ -48,7 +48,7 @@ impl Locked<'_> {
                 self.drop_endpoint(id);
             }
             if !requested.is_empty() {
-                // Connections that were half open for too long make room.
+                // Half-open connections that are overdue go first.
                 self.expire();
             }
             for request in requested {
@@ -91,7 +91,7 @@ impl Locked<'_> {
         }
         acceptor.asleep = false;
         match self.attached() {
-            Some(attached) => attached.bell.wake(),
+            Some(attached) => attached.event_fd.wake(),
             None => self.wake(),
         }
     }
@@ -363,7 +363,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Tells the peer what was released: now, or when UCX has sent some of what is under way.
+    /// Sends credits: now, or when UCX has sent some of the messages under way.
     pub(super) fn credit(&mut self, id: ConnectionId) {
         if let Some(connection) = self.state.connections.get_mut(&id)
             && let Stage::Open { out, .. } = &connection.stage

@@ -85,14 +85,14 @@ impl Engine {
         worker: raw::ucp_worker_h,
         options: WorkerOptions,
     ) -> Result<Arc<Self>, WorkerError> {
-        let bell = Arc::new(EventFd::new().map_err(WorkerError::Os)?);
+        let event_fd = Arc::new(EventFd::new().map_err(WorkerError::Os)?);
         // SAFETY: the caller's promise. A worker of one thread is used and dropped there: `lock` and `drop` check.
         let (attributes, mut worker) = unsafe {
             let attributes = ucx.query(worker)?;
-            let events = EventQueue::new(Some(Arc::clone(&bell)));
+            let events = EventQueue::new(Some(Arc::clone(&event_fd)));
             (attributes, Worker::attach(ucx, context, worker, events))
         };
-        let attached = Attached::new(&worker, attributes, bell, options)?;
+        let attached = Attached::new(&worker, attributes, event_fd, options)?;
         worker.receive(options.am_id)?;
         Ok(Arc::new(Self {
             core: Lock::new(Core {

@@ -24,7 +24,7 @@ pub(super) struct EventQueue {
 /// Wakes a thread of ours that waits for an application's worker.
 struct Wake {
     is_armed: bool,
-    bell: Arc<EventFd>,
+    event_fd: Arc<EventFd>,
 }
 
 /// Something that happened.
@@ -66,19 +66,19 @@ impl Data {
 }
 
 impl EventQueue {
-    /// `bell` is that of an application's worker.
-    pub(super) fn new(bell: Option<Arc<EventFd>>) -> Self {
+    /// `event_fd` is that of an application's worker.
+    pub(super) fn new(event_fd: Option<Arc<EventFd>>) -> Self {
         Self {
             events: Vec::new(),
             pool: Pool::default(),
-            wake: bell.map(|bell| Wake {
+            wake: event_fd.map(|event_fd| Wake {
                 is_armed: false,
-                bell,
+                event_fd,
             }),
         }
     }
 
-    /// Rings the bell when the next event arrives.
+    /// Makes the next event wake the thread that sleeps on the descriptor.
     pub(super) fn arm(&mut self) {
         if let Some(wake) = &mut self.wake {
             wake.is_armed = true;
@@ -100,7 +100,7 @@ impl EventQueue {
         if let Some(wake) = &mut self.wake
             && std::mem::take(&mut wake.is_armed)
         {
-            wake.bell.wake();
+            wake.event_fd.wake();
         }
     }
 

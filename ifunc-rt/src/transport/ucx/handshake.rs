@@ -7,12 +7,12 @@
 //! Refused   refusal; the notice's number is 1 if the source may try again
 //! ```
 //!
-//! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag says by which [`Mode`] frames go. The [`Name`] is what
+//! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag states the [`Mode`]. The [`Name`] is what
 //! the sender knows the connection by: every message to it carries the name. The address is that of a source that UCX's listener
-//! did not bring in, and that has no endpoint which the target could answer by.
+//! did not introduce, and that has no endpoint over which the target could answer.
 //!
-//! The header of these messages stays where it is in every version, so that each side can report the other's. What a ring is
-//! given away by is in [`super::put::offer`].
+//! The header of these messages is the same in every version, so that each side can report the other's. The module `put::offer`
+//! describes an offered ring.
 
 use ifunc_abi::hello::{self, HelloError, Message, Opening, TransportTag};
 use zerocopy::little_endian::{U32, U64};
@@ -24,7 +24,7 @@ use crate::transport::address::WorkerAddress;
 
 /// Length of a name.
 const NAME: usize = size_of::<U64>();
-/// Longest body of a notice; what is longer was not sent by us.
+/// Longest body of a notice.
 pub(super) const LONGEST: usize = hello::Hello::SIZE + NAME + WorkerAddress::LONGEST;
 
 /// How frames go.
@@ -71,14 +71,14 @@ pub(super) struct Welcome {
     pub(super) to_source: RingSize,
 }
 
-/// A message that is none.
+/// Malformed handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// The other side speaks this version.
     Version(u32),
-    /// The other side sends its frames this way.
+    /// The other side carries its frames so.
     Mode(Mode),
-    /// Not a message of any version, and why.
+    /// A message of no version, and why.
     Nonsense(&'static str),
 }
 
@@ -117,9 +117,9 @@ impl Hello {
 
 /// A target's message that it does not take the connection.
 pub(super) fn refusal(mode: Mode, busy: bool, why: &str) -> Vec<u8> {
-    const ROOM: usize = 1000;
+    const MOST: usize = 1000;
     let mut message = Opening::refusal(mode.tag(), busy).as_bytes().to_vec();
-    message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(ROOM)]);
+    message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(MOST)]);
     message
 }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_survive_the_way() {
+    fn messages_are_decoded_as_they_were_encoded() {
         let mut hello = Hello {
             hello: welcome().hello,
             name: NAMED,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_are_told_apart_from_nonsense() {
+    fn other_versions_are_distinguished_from_nonsense() {
         const WAY: Mode = Mode::Messages;
         let mut newer = welcome().encode(WAY, NAMED);
         newer[8] += 1;
@@ -269,7 +269,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_judged(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
+        fn any_bytes_are_validated(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100), real in 0..2) {
             const WAY: Mode = Mode::Puts;
             if real > 0 {
                 bytes.splice(..0, Hello { hello: welcome().hello, name: NAMED, address: None }.encode(WAY));

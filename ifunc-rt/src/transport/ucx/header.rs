@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_survive_the_way() {
+    fn headers_are_decoded_as_they_were_encoded() {
         let credits = Credits {
             frames: u32::MAX.into(),
             data: 7,

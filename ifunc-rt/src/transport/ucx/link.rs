@@ -214,7 +214,7 @@ impl Sender {
         self.under_way.may_send(&self.window, units(len))
     }
 
-    /// Gets a packet for a body of `len` bytes, if the peer has room for it.
+    /// Gets a packet for a body of `len` bytes, if there is credit for it.
     fn make_room(&mut self, len: usize) -> Result<bool, LinkError> {
         let mut locked = self.handle.engine.lock();
         let connection = connection(&mut locked, self.handle.id)?;
@@ -368,7 +368,7 @@ impl Receiver {
 /// Polls in passing, in succession, that do not progress UCX.
 const PASSED: u32 = 16;
 
-/// Gives the memory of a frame back, and room to the peer.
+/// Gives the memory of a frame back, and credits to the peer.
 fn spend(locked: &mut Locked<'_>, id: ConnectionId, data: Data) {
     let len = data.len();
     locked.discard(data);
@@ -416,7 +416,7 @@ impl Inbound for Receiver {
     }
 
     fn settle(&mut self) {
-        // What the peer was not told of yet keeps it from nothing: see `Incoming::release`.
+        // Credits that are not due do not keep the peer from sending.
         if self.is_due() {
             self.settle_up();
         }

@@ -1,4 +1,4 @@
-//! What a worker is told to do: send messages, fetch bodies, make and close endpoints.
+//! Operations of the worker: sending messages, fetching bodies, making and closing endpoints.
 
 use ::ucx::{Endpoint, ErrorMode, Flags, Operation, OperationId, Operations, Posted, Rendezvous, Status};
 

@@ -9,9 +9,9 @@ use ::ucx::code::{
     UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_NOT_CONNECTED, UCS_ERR_REJECTED,
     UCS_ERR_SHMEM_SEGMENT, UCS_ERR_UNREACHABLE,
 };
-use ::ucx::{EndpointId, Error, ErrorMode, Library, LoadError, Status, raw};
+use ::ucx::{Endpoint, EndpointId, Error, ErrorMode, Library, LoadError, Status, raw};
 
-use super::attempts::{self, Attempt};
+use super::attempts;
 use super::engine::{Engine, Locked};
 use super::handshake::{Hello, Malformed, Mode};
 use super::header::Notice;
@@ -47,9 +47,8 @@ pub(crate) fn connect(
             doing: CONNECTING,
             status,
         })?;
-        let id = locked.state.insert(endpoint, Stage::Calling);
-        send_hello(&mut locked, id, config.hello, None);
-        wait_for_answer(&engine, locked, id, address.clone(), attempt)
+        let calling = locked.call(&engine, endpoint, config.hello, None, &address);
+        calling.wait(locked, attempt.deadline, || attempt.is_hopeless())
     })
 }
 
@@ -69,12 +68,9 @@ pub(crate) fn connect_to_worker(
         let endpoint = locked
             .connect_to_worker(to)
             .map_err(|status| failed(status, &address))?;
-        let id = locked.state.insert(endpoint, Stage::Calling);
-        if let Some(connection) = locked.state.connections.get_mut(&id) {
-            connection.am_id = Some(to.am_id());
-        }
-        send_hello(&mut locked, id, config.hello, Some(own));
-        wait_for_answer(&engine, locked, id, address.clone(), attempt)
+        let addresses = Some((to, own));
+        let calling = locked.call(&engine, endpoint, config.hello, addresses, &address);
+        calling.wait(locked, attempt.deadline, || attempt.is_hopeless())
     })
 }
 
@@ -145,14 +141,6 @@ pub(crate) struct Over {
     hello: hello::Hello,
 }
 
-/// A source that has sent its hello, and waits for the answer.
-pub(crate) struct Calling {
-    over: Over,
-    id: ConnectionId,
-    /// The result was returned: the connection is a link's, or is forgotten.
-    is_decided: bool,
-}
-
 impl std::fmt::Debug for Over {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("an endpoint of the application's")
@@ -177,156 +165,144 @@ impl Engine {
 }
 
 impl Over {
-    /// What errors call it.
-    const NAME: &str = "an endpoint of the application's";
+    /// Connects to the target on the worker at the other end.
+    pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, ConnectError> {
+        self.call()?.wait(self.engine.lock(), deadline, || false)
+    }
 
-    fn begin(&self) -> Result<(Locked<'_>, ConnectionId), ConnectError> {
+    /// Sends the hello, and does not wait.
+    pub(crate) fn call(&self) -> Result<Calling, ConnectError> {
         let mut locked = self.engine.lock();
         if locked.state.closed || locked.state.lost.contains(&self.endpoint) {
             return Err(ConnectError::Refused {
-                address: Self::NAME.into(),
+                address: format!("{self:?}"),
                 reason: "the application said that the worker is closed, or that the endpoint's peer is gone"
                     .into(),
             });
         }
         // SAFETY: by the promise of `over`, as the application has not said that the peer is gone.
         let endpoint = unsafe { locked.worker.borrow_endpoint(self.endpoint) };
-        let id = locked.state.insert(endpoint, Stage::Calling);
-        Ok((locked, id))
+        Ok(locked.call(&self.engine, endpoint, self.hello, None, &format!("{self:?}")))
     }
+}
 
-    /// Connects to the target on the worker at the other end.
-    pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, ConnectError> {
-        let (mut locked, id) = self.begin()?;
-        send_hello(&mut locked, id, self.hello, None);
-        locked.progress_until(in_time(deadline), |locked| is_decided(locked, id));
-        verdict(&self.engine, locked, id, Self::NAME.into())
-    }
+/// A source that has sent its hello, and waits for the answer.
+pub(crate) struct Calling {
+    engine: Arc<Engine>,
+    id: ConnectionId,
+    /// The target's, for errors.
+    address: String,
+    /// The result was returned: the connection is a link's, or is forgotten.
+    is_decided: bool,
+}
 
-    /// Sends the hello, and waits for nothing.
-    pub(crate) fn call(&self) -> Result<Calling, ConnectError> {
-        let (mut locked, id) = self.begin()?;
-        send_hello(&mut locked, id, self.hello, None);
-        Ok(Calling {
-            over: self.clone(),
+impl Locked<'_> {
+    /// Sends a hello. Between workers it goes to the first of the addresses, and states the second.
+    fn call(
+        &mut self,
+        engine: &Arc<Engine>,
+        endpoint: Endpoint,
+        hello: hello::Hello,
+        addresses: Option<(&WorkerAddress, WorkerAddress)>,
+        address: &str,
+    ) -> Calling {
+        let mode = self.state.mode;
+        let id = self.state.insert(endpoint, Stage::Calling);
+        if let Some(connection) = self.state.connections.get_mut(&id) {
+            connection.am_id = addresses.as_ref().map(|(to, _)| to.am_id());
+            let hello = Hello {
+                hello,
+                name: connection.name,
+                address: addresses.map(|(_, own)| own),
+            };
+            self.notify_peer(id, Notice::Hello, 0, &hello.encode(mode));
+        }
+        Calling {
+            engine: Arc::clone(engine),
             id,
+            address: address.to_owned(),
             is_decided: false,
-        })
+        }
     }
 }
 
 impl Calling {
-    /// What became of it, if it is known.
+    /// The result, if it is known.
     pub(crate) fn poll(&mut self) -> Option<Result<Link, ConnectError>> {
-        let mut locked = self.over.engine.lock();
+        let engine = Arc::clone(&self.engine);
+        let mut locked = engine.lock();
         locked.progress();
-        if !is_decided(&locked, self.id) {
-            return None;
-        }
-        self.is_decided = true;
-        Some(verdict(&self.over.engine, locked, self.id, Over::NAME.into()))
+        self.has_answer(&locked).then(|| self.decide(locked))
     }
 
-    /// For another attempt.
-    pub(crate) fn over(&self) -> &Over {
-        &self.over
+    /// Waits for the answer until the deadline, or until the attempt is hopeless.
+    fn wait(
+        mut self,
+        mut locked: Locked<'_>,
+        deadline: Instant,
+        mut is_hopeless: impl FnMut() -> bool,
+    ) -> Result<Link, ConnectError> {
+        let deadline = deadline.max(Instant::now() + GRACE);
+        locked.progress_until(deadline, |locked| self.has_answer(locked) || is_hopeless());
+        self.decide(locked)
+    }
+
+    fn has_answer(&self, locked: &Locked<'_>) -> bool {
+        let connection = locked.state.connections.get(&self.id);
+        connection
+            .is_none_or(|connection| connection.gone.is_some() || !matches!(connection.stage, Stage::Calling))
+    }
+
+    /// The result. Without an answer it is a timeout.
+    fn decide(&mut self, mut locked: Locked<'_>) -> Result<Link, ConnectError> {
+        self.is_decided = true;
+        let (id, address) = (self.id, self.address.clone());
+        let connection = locked.state.connections.get_mut(&id);
+        let (stage, failure, gone) = connection.map_or((None, None, None), |connection| {
+            let open = matches!(connection.stage, Stage::Open { .. } | Stage::Put(_));
+            let stage = (!open).then(|| std::mem::replace(&mut connection.stage, Stage::Calling));
+            (stage, connection.failure, connection.gone.clone())
+        });
+        let protocol = |problem| ConnectError::Protocol {
+            address: address.clone(),
+            problem,
+        };
+        let error = match (stage, gone) {
+            (None, None) => {
+                locked.log_lanes(id);
+                drop(locked);
+                return link::new(&self.engine, id).ok_or(protocol("it closed the connection at once"));
+            }
+            (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
+            (Some(Stage::Busy(reason)), _) => ConnectError::Busy { address, reason },
+            (Some(Stage::Malformed(Malformed::Version(theirs))), _) => ConnectError::Version {
+                address,
+                theirs,
+                ours: hello::WIRE_VERSION,
+            },
+            (Some(Stage::Malformed(Malformed::Mode(_))), _) => {
+                protocol("it answers in terms of another transport")
+            }
+            (Some(Stage::Malformed(Malformed::Nonsense(problem))), _)
+            | (_, Some(LinkError::Malformed(problem))) => protocol(problem),
+            (_, Some(LinkError::Closed)) => match failure {
+                None => ConnectError::NobodyListens { address, path: None },
+                Some(status) => failed(status, &address),
+            },
+            (Some(_), None) => ConnectError::Timeout {
+                address,
+                waiting_for: "it has not said that it takes the connection",
+            },
+        };
+        locked.forget(id);
+        Err(error)
     }
 }
 
 impl Drop for Calling {
     fn drop(&mut self) {
         if !self.is_decided {
-            self.over.engine.close(self.id.into());
+            self.engine.close(self.id.into());
         }
     }
-}
-
-/// Waits for the answer to a hello, or until the attempt is hopeless.
-fn wait_for_answer(
-    engine: &Arc<Engine>,
-    mut locked: Locked<'_>,
-    id: ConnectionId,
-    address: String,
-    attempt: &mut Attempt,
-) -> Result<Link, ConnectError> {
-    let deadline = in_time(attempt.deadline);
-    locked.progress_until(deadline, |locked| is_decided(locked, id) || attempt.is_hopeless());
-    verdict(engine, locked, id, address)
-}
-
-fn in_time(deadline: Instant) -> Instant {
-    deadline.max(Instant::now() + GRACE)
-}
-
-fn send_hello(locked: &mut Locked<'_>, id: ConnectionId, hello: hello::Hello, own: Option<WorkerAddress>) {
-    let Some(name) = locked
-        .state
-        .connections
-        .get(&id)
-        .map(|connection| connection.name)
-    else {
-        return;
-    };
-    let hello = Hello {
-        hello,
-        name,
-        address: own,
-    };
-    let mode = locked.state.mode;
-    locked.notify_peer(id, Notice::Hello, 0, &hello.encode(mode));
-}
-
-/// Whether it is known what became of a call.
-fn is_decided(locked: &Locked<'_>, id: ConnectionId) -> bool {
-    let connection = locked.state.connections.get(&id);
-    connection
-        .is_none_or(|connection| connection.gone.is_some() || !matches!(connection.stage, Stage::Calling))
-}
-
-/// What became of a call; it ends here, if nothing did.
-fn verdict(
-    engine: &Arc<Engine>,
-    mut locked: Locked<'_>,
-    id: ConnectionId,
-    address: String,
-) -> Result<Link, ConnectError> {
-    let connection = locked.state.connections.get_mut(&id);
-    let (stage, failure, gone) = connection.map_or((None, None, None), |connection| {
-        let open = matches!(connection.stage, Stage::Open { .. } | Stage::Put(_));
-        let stage = (!open).then(|| std::mem::replace(&mut connection.stage, Stage::Calling));
-        (stage, connection.failure, connection.gone.clone())
-    });
-    let protocol = |problem| ConnectError::Protocol {
-        address: address.clone(),
-        problem,
-    };
-    let error = match (stage, gone) {
-        (None, None) => {
-            locked.log_lanes(id);
-            drop(locked);
-            return link::new(engine, id).ok_or(protocol("it closed the connection at once"));
-        }
-        (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
-        (Some(Stage::Busy(reason)), _) => ConnectError::Busy { address, reason },
-        (Some(Stage::Malformed(Malformed::Version(theirs))), _) => ConnectError::Version {
-            address,
-            theirs,
-            ours: hello::WIRE_VERSION,
-        },
-        (Some(Stage::Malformed(Malformed::Mode(_))), _) => {
-            protocol("it answers in terms of another transport")
-        }
-        (Some(Stage::Malformed(Malformed::Nonsense(problem))), _)
-        | (_, Some(LinkError::Malformed(problem))) => protocol(problem),
-        (_, Some(LinkError::Closed)) => match failure {
-            None => ConnectError::NobodyListens { address, path: None },
-            Some(status) => failed(status, &address),
-        },
-        (Some(_), None) => ConnectError::Timeout {
-            address,
-            waiting_for: "it has not said that it takes the connection",
-        },
-    };
-    locked.forget(id);
-    Err(error)
 }

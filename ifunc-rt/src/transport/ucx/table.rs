@@ -61,7 +61,7 @@ pub(super) struct State {
     pub(super) awake: BTreeSet<ConnectionId>,
     /// Connections whose peers posted what has not landed, and will land without a doorbell.
     pub(super) expecting: BTreeSet<ConnectionId>,
-    /// Since when something is expected that lands without a doorbell.
+    /// Since when a frame is expected that lands without a doorbell.
     pub(super) expecting_since: Option<Instant>,
     /// Connections of a target that were parked until something happened to them.
     pub(super) ready: Vec<Key>,
@@ -75,7 +75,7 @@ pub(super) struct State {
     pub(super) watch: Option<Watch>,
     /// It was logged that the worker cannot be armed.
     pub(super) unarmed: bool,
-    /// How often in succession the worker could not be armed because of messages that peers have no room for.
+    /// How often in succession the worker could not be armed because of messages that peers do not take.
     pub(super) stuck: u32,
     last: u32,
     nonces: Nonces,
@@ -95,7 +95,7 @@ impl Nonces {
 pub(super) struct Acceptor {
     /// Where sources connect; without one, a source that has the worker's address sends a hello.
     pub(super) listener: Option<Listener>,
-    /// What all sources are told.
+    /// The terms for all sources.
     pub(super) welcome: Welcome,
     /// Most connections at a time.
     pub(super) most: usize,
@@ -103,7 +103,7 @@ pub(super) struct Acceptor {
     pub(super) waiting: VecDeque<ConnectionId>,
     /// The worker is armed: progress before the sleep would take away what wakes the target.
     pub(super) armed: bool,
-    /// A thread may sleep on the bell. What another thread's progress takes in meanwhile does not ring by itself.
+    /// A thread may sleep on the descriptor. Events that another thread's progress finds meanwhile do not make it readable.
     pub(super) asleep: bool,
 }
 
@@ -147,7 +147,7 @@ pub(super) struct Connection {
     pub(super) stage: Stage,
     /// Messages that are being sent.
     pub(super) under_way: UnderWay,
-    /// Credits are to be sent, or where frames are put a bell, when there are fewer of those.
+    /// Credits, or a doorbell where frames are put, are to be sent when fewer messages are under way.
     pub(super) owes_credits: bool,
     /// In their order.
     pub(super) arrived: VecDeque<Frame>,

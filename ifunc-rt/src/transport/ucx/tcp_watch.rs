@@ -3,9 +3,9 @@
 //! The kernel sends its probes ([`settings`](super::settings)) where nothing is under way. What was sent and not acknowledged
 //! it sends again, for a quarter of an hour by default, and UCX up to 1.21 has no setting for that. The kernel's
 //! own bound (`TCP_USER_TIMEOUT`) would also end connections to a process that is merely stopped and whose window is full.
-//! So the kernel is asked how long it has heard nothing: of a stopped process's host it still hears.
+//! So this side asks the kernel how long no packet has arrived: the host of a stopped process still answers.
 //!
-//! UCX does not tell its sockets, but the kernel does: they are in the epoll instance that the worker is slept on, or in one
+//! UCX does not name its sockets, but the kernel does: they are in the epoll instance that the worker is slept on, or in one
 //! that is in there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
 
-/// How often sockets are looked at, as a part of the time after which a peer is given up.
+/// Checks of the sockets within the time after which a peer is given up.
 const PART: u32 = 4;
 /// The longest silence that is waited for: any longer is as good as for ever, and the clock must be able to count it.
 const MOST: Duration = Duration::from_secs(1 << 30);
 /// How deep epoll instances are in each other: the worker's, a transport's.
 const DEPTH: u32 = 3;
 
-/// When sockets are looked at.
+/// The checks of the sockets.
 #[derive(Clone, Debug)]
 pub(super) struct Watch {
     timeout: Duration,
     next: Option<Instant>,
-    /// Sockets that send again what they have sent, and since when nothing was heard there.
+    /// Sockets that retransmit, and since when no packet has arrived there.
     unanswered: BTreeMap<RawFd, Instant>,
 }
 
@@ -43,7 +43,7 @@ impl Watch {
         })
     }
 
-    /// Whether they are to be looked at now.
+    /// Whether to check now.
     pub(super) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = self.next.is_none_or(|next| now >= next);
@@ -59,18 +59,18 @@ impl Watch {
         collect(worker.as_raw_fd(), DEPTH, &mut fds);
         let now = Instant::now();
         let before = std::mem::take(&mut self.unanswered);
-        // It may have begun just behind the look before.
-        let patience = self.timeout - self.timeout / PART;
+        // The silence may have begun right after the check before.
+        let limit = self.timeout - self.timeout / PART;
         let mut ended = 0;
         for fd in fds {
-            let Some(heard) = unheard(fd) else { continue };
-            let since = before.get(&fd).copied().filter(|&since| now - since <= heard);
+            let Some(silence) = silence(fd) else { continue };
+            let since = before.get(&fd).copied().filter(|&since| now - since <= silence);
             let since = *self.unanswered.entry(fd).or_insert(since.unwrap_or(now));
-            if now - since >= patience {
+            if now - since >= limit {
                 tracing::debug!(fd, "the peer of a TCP connection of UCX's is silent");
                 // SAFETY: UCX's, which closes it under the engine's lock, which the caller has.
                 let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-                // UCX is told that the connection ended.
+                // UCX sees the end of the connection.
                 let _ = shutdown(socket, Shutdown::Both);
                 ended += 1;
             }
@@ -79,8 +79,8 @@ impl Watch {
     }
 }
 
-/// How long ago anything was heard on a socket of TCP that sends again what it has sent; `None` for any other descriptor.
-fn unheard(fd: RawFd) -> Option<Duration> {
+/// Time since a packet arrived on a TCP socket that retransmits; `None` for any other descriptor.
+fn silence(fd: RawFd) -> Option<Duration> {
     // SAFETY: zeroes are a valid value: integers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -98,7 +98,7 @@ fn unheard(fd: RawFd) -> Option<Duration> {
         .then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
 }
 
-/// Whether a socket of this process sends again what it has sent, such as a first word to a host that does not answer. The
+/// Whether a socket of this process retransmits, such as to a host that does not answer. The
 /// sockets by which UCX connects are in no epoll instance of the worker's.
 pub(super) fn resends() -> bool {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
@@ -106,7 +106,7 @@ pub(super) fn resends() -> bool {
     };
     open.flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .any(|fd| unheard(fd).is_some())
+        .any(|fd| silence(fd).is_some())
 }
 
 /// The descriptors in an epoll instance and in those that are in it.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_not_looked_at_all_the_time_however_long_the_time_is() {
+    fn sockets_are_checked_at_intervals_however_long_the_timeout_is() {
         for timeout in [Duration::from_secs(2), Duration::MAX] {
             let Some(mut watch) = Watch::new(timeout) else {
                 return;

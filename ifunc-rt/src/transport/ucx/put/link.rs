@@ -139,8 +139,8 @@ impl Receiver {
         }
     }
 
-    fn look(&mut self) -> Result<Option<Landed>, LinkError> {
-        self.consumer.look(&self.view).map_err(|why| {
+    fn poll_ring(&mut self) -> Result<Option<Landed>, LinkError> {
+        self.consumer.poll(&self.view).map_err(|why| {
             let gone = LinkError::Malformed(why);
             self.handle.engine.lock().end(self.handle.id, gone.clone());
             gone
@@ -149,7 +149,7 @@ impl Receiver {
 
     /// The next frame, if there is one. Progresses UCX if no thread did since the last poll.
     fn next(&mut self) -> Result<Option<Landed>, LinkError> {
-        if let Some(landed) = self.look()? {
+        if let Some(landed) = self.poll_ring()? {
             return Ok(Some(landed));
         }
         let mut locked = self.handle.engine.lock();
@@ -161,7 +161,7 @@ impl Receiver {
         let gone = connection(&mut locked, self.handle.id)?.gone.clone();
         drop(locked);
         // In this order: when a peer is gone, everything that it put has landed.
-        match (gone, self.look()?) {
+        match (gone, self.poll_ring()?) {
             (Some(gone @ LinkError::Malformed(_)), _) | (Some(gone), None) => Err(gone),
             (_, landed) => Ok(landed),
         }
@@ -217,7 +217,7 @@ impl Park for Receiver {
         }
         let verdict = locked.may_sleep(id);
         drop(locked);
-        if self.held.is_some() || !matches!(self.consumer.look(&self.view), Ok(None)) {
+        if self.held.is_some() || !matches!(self.consumer.poll(&self.view), Ok(None)) {
             return false;
         }
         match verdict {
@@ -244,7 +244,7 @@ impl Park for Receiver {
     fn park(&mut self) {
         let id = self.handle.id;
         let mut locked = self.handle.engine.lock();
-        // The bell that answers it is a message.
+        // The doorbell that answers it is a message.
         locked.announce(id);
         if let Ok(connection) = connection(&mut locked, id) {
             connection.parked = true;
@@ -261,6 +261,6 @@ impl Park for Receiver {
         self.held.is_none()
             && !is_gone
             && verdict != Verdict::Unannounced
-            && matches!(self.consumer.look(&self.view), Ok(None))
+            && matches!(self.consumer.poll(&self.view), Ok(None))
     }
 }

@@ -12,20 +12,20 @@
 //! looked for, each at the one place where its number belongs, so no body looks like a frame; the nonce is the connection's and the
 //! sequence the lap's, so nothing that was left there does. A header and a body that lie apart, once a lap, are three puts.
 //!
-//! **Order.** The fence orders puts of one lane; several would need a flush that waits for the peer. So RMA is told to use one
+//! **Order.** The fence orders puts of one lane; several would need a flush that waits for the peer. So RMA uses one
 //! rail where UCX has a setting for it. UCX before 1.19 lacks a fence that holds on ConnectX-8 (openucx/ucx#10658). Not tested
 //! on RDMA hardware.
 //!
 //! **Credits** are one word in the sender's memory, which the receiver puts: one put at a time, or an older one might land last.
 //!
-//! **Sleep.** Puts land without a sound, so a side that is about to sleep announces it ([`sleeping`]), and the other side, when it sees
-//! that behind its next put, rings by active message.
+//! **Sleep.** Puts land without an event, so a side that is about to sleep announces it ([`sleeping`]), and the other side, when it reads
+//! that after its next put, sends a doorbell by active message.
 //!
 //! **When to use it.** On RDMA hardware, where a put needs nothing of the other side, and to compare with the papers. Over TCP
 //! an active message costs half of a put, and a put lands only while the other side looks for frames.
 //!
-//! **A peer may write its ring at any time**, so words are copied once and judged as copies, and places are computed from this
-//! side's own counters. Bodies are copied by the layers above. Remote keys are for UCX to judge, which fails on some bytes that
+//! **A peer may write its ring at any time**, so words are copied once and validated as copies, and places are computed from this
+//! side's own counters. Bodies are copied by the layers above. UCX validates remote keys, and fails on some bytes that
 //! are not a key: a process that reaches a worker is trusted with the worker's process, as over `ucx`.
 
 mod announcing;

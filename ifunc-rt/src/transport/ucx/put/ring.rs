@@ -136,8 +136,8 @@ impl Consumer {
         (self.window.released().frames as u32).wrapping_add(1)
     }
 
-    /// The next frame, if it has landed: its words are read once, and judged.
-    pub(crate) fn look(&self, view: &View) -> Result<Option<Landed>, &'static str> {
+    /// The next frame, if it has landed: its words are read once, and validated.
+    pub(crate) fn poll(&self, view: &View) -> Result<Option<Landed>, &'static str> {
         let sequence = self.expected();
         if !view.has_landed(sequence) {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Consumer {
         }))
     }
 
-    /// The frame that `look` found is not used any more. `true`: enough is free again that the peer should be told.
+    /// Releases the frame that `poll` found. `true`: publish the credits.
     pub(crate) fn release(&mut self, place: Place) -> bool {
         self.at = place.next;
         self.window.release(place.taken.into())
@@ -251,7 +251,7 @@ mod tests {
                 let len = if len % 3 == 0 { len % 200 } else { len };
                 while !out.has_room(len, UnderWay::default()) {
                     let Some((_, _, place)) = held.pop_front() else {
-                        // Nothing more has arrived: the rest is told, too.
+                        // Nothing more has arrived: the rest is published, too.
                         let credits = incoming.publish();
                         prop_assert!(credits.is_some(), "stuck at {len} bytes");
                         out.credit(credits.unwrap()).unwrap();

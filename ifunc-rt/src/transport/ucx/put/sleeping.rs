@@ -1,17 +1,16 @@
 //! How a side goes to sleep without missing what is put meanwhile.
 //!
-//! A put lands without a sound, and it may be under way when its receiver looks for the last time. So:
+//! A put lands without an event, and may be under way when its receiver polls for the last time. So:
 //!
-//! * a side that puts something first writes into a word of its own memory that it does (*posted*), and then, after a fence,
-//!   looks at a word in which its peer announces sleeps. If there is an announcement that it has not answered, it rings, by active
-//!   message, once for each announcement;
+//! * a side that puts first counts it in a word of its own memory (*posted*), and then, after a fence, reads the word in which its
+//!   peer announces sleeps. It answers each announcement with one doorbell, an active message;
 //! * a side that is about to sleep puts an announcement, waits until it has landed (flush), and then gets the peer's *posted*.
 //!
-//! Either the peer saw the announcement behind its put, and rings; or its look came before the announcement landed, so that *posted*
-//! was written before that, too, and the get, which was sent after it landed, shows it. The sleeper sleeps if it has seen
-//! everything that was posted. Otherwise it knows that something is about to land, and stays awake for it.
+//! Either the peer reads the announcement after its put, and sends a doorbell; or it read the word before the announcement landed, so
+//! that *posted* was written before that, too, and the get, which was sent after it landed, returns it. The side sleeps if
+//! everything that was posted has landed. Otherwise something is about to land, and it stays awake.
 //!
-//! An announcement holds until it is answered: sleeping again is free until the peer rings, and nothing has to be taken back.
+//! An announcement holds until it is answered: sleeping again is free until the doorbell, and nothing has to be withdrawn.
 
 use super::layout::Posted;
 use crate::transport::window::Credits;
@@ -43,7 +42,7 @@ pub(crate) struct Sleeping {
 /// Whether a side may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It will be rung; or UCX rings when the announcement is further.
+    /// A doorbell will wake it, or the next step of the announcement.
     MaySleep,
     /// Something was posted that has not landed.
     Expecting,
@@ -121,10 +120,10 @@ mod tests {
         at: u8,
         posted: u32,
         announced: u64,
-        rung: u64,
-        // Between them: puts and bells land whenever they like, puts of commit words in any order, too.
+        answered: u64,
+        // Between them: puts and doorbells land whenever they like, puts of commit words in any order, too.
         frames: Vec<u32>,
-        bells: Vec<u64>,
+        doorbells: Vec<u64>,
         announcement: Option<u64>,
         reply: Option<u32>,
         // The receiver.
@@ -147,7 +146,7 @@ mod tests {
                 change(&mut world);
                 worlds.push(world);
             };
-            // The sender: posted, put, looked at the announcement; in another order if it is not fenced.
+            // The sender: posts, puts, reads the announcement; in another order if it is not fenced.
             match (self.at, fenced) {
                 (0, _) if self.left > 0 => and(&|world| {
                     world.left -= 1;
@@ -163,9 +162,9 @@ mod tests {
                     world.at = if fenced { 3 } else { 2 };
                 }),
                 (3, true) | (2, false) => and(&|world| {
-                    if world.announced != world.rung {
-                        world.rung = world.announced;
-                        world.bells.push(world.announced);
+                    if world.announced != world.answered {
+                        world.answered = world.announced;
+                        world.doorbells.push(world.announced);
                     }
                     world.at = if fenced { 0 } else { 3 };
                 }),
@@ -177,10 +176,10 @@ mod tests {
                     world.landed.insert(frame);
                 });
             }
-            for n in 0..self.bells.len() {
+            for n in 0..self.doorbells.len() {
                 and(&|world| {
-                    let bell = world.bells.remove(n);
-                    world.sleeping.woken(bell).unwrap();
+                    let doorbell = world.doorbells.remove(n);
+                    world.sleeping.woken(doorbell).unwrap();
                     world.asleep = false;
                 });
             }
@@ -228,7 +227,7 @@ mod tests {
 
         /// Nothing is on its way, the sender is done and the receiver sleeps with something unseen.
         fn is_stuck(&self) -> bool {
-            let quiet = self.frames.is_empty() && self.bells.is_empty() && self.sleeping.step.is_none();
+            let quiet = self.frames.is_empty() && self.doorbells.is_empty() && self.sleeping.step.is_none();
             self.asleep && quiet && self.left == 0 && self.at == 0 && self.landed.contains(&(self.seen + 1))
         }
     }
@@ -240,9 +239,9 @@ mod tests {
             at: 0,
             posted: 0,
             announced: 0,
-            rung: 0,
+            answered: 0,
             frames: Vec::new(),
-            bells: Vec::new(),
+            doorbells: Vec::new(),
             announcement: None,
             reply: None,
             landed: BTreeSet::new(),
@@ -273,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn one_would_be_if_the_announcement_were_looked_at_before_the_put_was_posted() {
+    fn a_wake_up_is_lost_if_the_announcement_is_read_before_the_put_is_posted() {
         assert!(explore(false).is_err());
     }
 
     #[test]
-    fn bells_answer_what_was_announced() {
+    fn doorbells_answer_announcements() {
         let mut sleeping = Sleeping::default();
         let none = Credits::default();
         assert!(sleeping.woken(1).is_err());

@@ -257,7 +257,7 @@ impl Handler for CallsBack {
 }
 
 #[test]
-fn a_callback_that_calls_back_is_told_so_and_may_drop_what_it_has() {
+fn a_callback_that_calls_back_panics_and_may_drop_what_it_has() {
     if !has_ucx() {
         return;
     }
@@ -305,7 +305,7 @@ fn a_callback_that_calls_back_is_told_so_and_may_drop_what_it_has() {
 }
 
 #[test]
-fn a_call_that_was_heard_and_is_not_asked_about_is_left() {
+fn a_call_that_was_answered_and_is_dropped_is_closed() {
     if !has_ucx() {
         return;
     }

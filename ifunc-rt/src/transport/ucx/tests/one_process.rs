@@ -12,7 +12,7 @@ by_each_mode! {
     frames_of_every_length_arrive_whole_aligned_and_once,
     two_credits_are_enough_in_both_directions,
     a_third_frame_waits_for_credits,
-    what_was_sent_before_leaving_arrives,
+    frames_sent_before_the_close_arrive,
     a_target_that_sleeps_is_rung,
     a_source_that_sleeps_is_rung,
     many_sources_come_and_go,
@@ -185,7 +185,7 @@ fn a_third_frame_waits_for_credits(mode: Mode) {
     });
 }
 
-fn what_was_sent_before_leaving_arrives(mode: Mode) {
+fn frames_sent_before_the_close_arrive(mode: Mode) {
     // Once the source leaves first, once the target; with bodies that are fetched after they were announced.
     for source_leaves in [true, false] {
         let (listener, source, target) = pair(mode, ListenConfig::new(LIMITS));

@@ -89,12 +89,12 @@ pub(super) fn frame(sequence: u32, len: usize) -> Head {
 }
 
 /// A target closes the connection of a peer that sends this, after the handshake if there is one, and goes on serving the others.
-fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
-    throws_out_by(Mode::Messages, what, greets, say);
+fn disconnects(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
+    disconnects_by(Mode::Messages, what, greets, say);
 }
 
 /// The same where frames go this way.
-pub(super) fn throws_out_by(mode: Mode, what: &str, greets: bool, say: impl FnOnce(&Peer)) {
+pub(super) fn disconnects_by(mode: Mode, what: &str, greets: bool, say: impl FnOnce(&Peer)) {
     let mut listener = listen(&any(mode), small()).unwrap();
     let to = address(&*listener);
     let peer = Peer::new(&to);
@@ -149,72 +149,72 @@ pub(super) fn throws_out_by(mode: Mode, what: &str, greets: bool, say: impl FnOn
 }
 
 #[test]
-fn who_breaks_the_protocol_is_thrown_out() {
+fn peers_that_break_the_protocol_are_disconnected() {
     if !has_ucx() {
         return;
     }
     let none = Credits::default();
-    throws_out("no magic", false, |peer| {
+    disconnects("no magic", false, |peer| {
         peer.send(
             Head::notice(Notice::Hello, 0, 24, none),
             b"GET / HTTP/1.1 Host: any",
         );
     });
-    throws_out("no hello at all", false, |peer| peer.send(frame(1, 3), b"abc"));
-    throws_out("a hello that is too long", false, |peer| {
+    disconnects("no hello at all", false, |peer| peer.send(frame(1, 3), b"abc"));
+    disconnects("a hello that is too long", false, |peer| {
         peer.send(
             Head::notice(Notice::Hello, 0, LONGEST + 1, none),
             &[0; LONGEST + 1],
         );
     });
-    throws_out("another length than said", true, |peer| {
+    disconnects("another length than said", true, |peer| {
         peer.send(frame(1, 4), b"abc")
     });
-    throws_out("an unknown notice", true, |peer| {
+    disconnects("an unknown notice", true, |peer| {
         let mut head = Head::notice(Notice::Credit, 0, 0, none);
         head.words[0] = 0xabcd << 8;
         peer.send(head, b"");
     });
-    throws_out("a second hello", true, Peer::hello);
-    throws_out("a welcome", true, |peer| {
+    disconnects("a second hello", true, Peer::hello);
+    disconnects("a welcome", true, |peer| {
         peer.send(Head::notice(Notice::Welcome, 0, 0, none), b"")
     });
-    throws_out("a second greeting of one that was refused", false, |peer| {
+    disconnects("a second greeting of one that was refused", false, |peer| {
         let mut newer = peer.greeting();
         newer[8] += 1;
         for _ in 0..2 {
             peer.send(Head::notice(Notice::Hello, 0, newer.len(), none), &newer);
         }
     });
-    throws_out("more frames than credits", true, |peer| {
+    disconnects("more frames than credits", true, |peer| {
         (1..=3).for_each(|n| peer.send(frame(n, 1), b"x"));
     });
-    throws_out("a larger body than a frame has, fetched", true, |peer| {
+    disconnects("a larger body than a frame has, fetched", true, |peer| {
         let body = vec![1; 1 << 22];
         peer.send(frame(1, body.len()), &body);
     });
-    throws_out("a larger body than a frame has", true, |peer| {
+    disconnects("a larger body than a frame has", true, |peer| {
         let body = [1; (1 << 15) + 1];
         peer.send(frame(1, body.len()), &body);
     });
     for sequence in [0, 1, 4, u32::MAX] {
-        throws_out("a number whose turn does not come", true, |peer| {
+        disconnects("a number whose turn does not come", true, |peer| {
             peer.send(frame(1, 1), b"x");
             peer.send(frame(sequence, 1), b"x");
         });
     }
-    throws_out("a number twice", true, |peer| {
+    disconnects("a number twice", true, |peer| {
         peer.send(frame(2, 1), b"x");
         peer.send(frame(2, 1), b"x");
     });
-    throws_out("credits for what was not sent", true, |peer| {
+    disconnects("credits for what was not sent", true, |peer| {
         let credits = Credits {
             frames: 1,
             data: units(64),
         };
         peer.send(Head::notice(Notice::Credit, 0, 0, credits), b"");
     });
-    throws_out("fewer frames than sent", true, |peer| {
+    disconnects("fewer frames than sent", true, |peer| {
         peer.send(frame(1, 1), b"x");
         peer.send(Head::notice(Notice::Fin, 0, 0, none), b"");
     });
@@ -223,7 +223,7 @@ fn who_breaks_the_protocol_is_thrown_out() {
 /// Messages with another name than the peer was told are dropped, also where the number in it is another connection's; its own name
 /// still works.
 #[test]
-fn what_is_said_to_another_name_is_dropped() {
+fn messages_with_another_name_are_dropped() {
     if !has_ucx() {
         return;
     }
@@ -327,7 +327,7 @@ fn a_source_whose_address_is_long_is_let_in() {
 
 /// An address that was kept in a file, and whose target has ended since.
 #[test]
-fn the_address_of_a_worker_that_is_gone_is_told_in_time() {
+fn a_worker_that_is_gone_is_reported_in_time() {
     if !has_ucx() {
         return;
     }
@@ -397,7 +397,7 @@ fn whoever_connects_and_says_nothing_harms_nobody() {
 
 /// Credits are what a peer claims: a peer that gives them for frames that it never fetches gets a bounded number at a time.
 #[test]
-fn who_credits_what_it_never_read_takes_no_memory() {
+fn peers_that_credit_what_they_never_read_take_no_memory() {
     const SLOTS: u32 = 2;
     if !has_ucx() {
         return;

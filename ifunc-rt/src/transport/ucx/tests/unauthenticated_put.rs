@@ -2,7 +2,7 @@
 
 use ifunc_abi::frame::commit_word as first_word;
 
-use super::unauthenticated::{Peer, frame, throws_out_by};
+use super::unauthenticated::{Peer, disconnects_by, frame};
 use super::*;
 use crate::transport::ConnectError;
 use crate::transport::ucx::engine::Locked;
@@ -11,8 +11,8 @@ use crate::transport::ucx::put::layout::{CREDITS, Layout, commit_word};
 use crate::transport::ucx::put::ring::HEADER_AT;
 use crate::transport::window::Credits;
 
-fn throws_out(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
-    throws_out_by(Mode::Puts, what, greets, say);
+fn disconnects(what: &str, greets: bool, say: impl FnOnce(&Peer)) {
+    disconnects_by(Mode::Puts, what, greets, say);
 }
 
 impl Peer {
@@ -40,42 +40,42 @@ impl Peer {
 }
 
 #[test]
-fn who_breaks_the_protocol_is_thrown_out() {
+fn peers_that_break_the_protocol_are_disconnected() {
     if !has_ucx() {
         return;
     }
-    throws_out("a frame by active message", true, |peer| {
+    disconnects("a frame by active message", true, |peer| {
         peer.send(frame(1, 3), b"abc");
     });
-    throws_out("a bell for nothing", true, |peer| {
+    disconnects("a bell for nothing", true, |peer| {
         peer.notice(Notice::Doorbell, 77, b"");
     });
-    throws_out("a second ring", true, |peer| {
+    disconnects("a second ring", true, |peer| {
         peer.notice(Notice::Memory, 0, &[1; 100]);
     });
     // A ring that is none, right behind a hello, is not tried here: the peer would take the key of memory that the target has
     // given back by then, which ends its process in UCX 1.13.
-    throws_out("a ring before a hello", false, |peer| {
+    disconnects("a ring before a hello", false, |peer| {
         peer.notice(Notice::Memory, 0, &[0; 40]);
     });
     for sequence in [0, 2, 3, u32::MAX] {
-        throws_out("another number than was committed", true, |peer| {
+        disconnects("another number than was committed", true, |peer| {
             peer.put_header(sequence, 8);
         });
     }
     for len in [(1 << 15) + 1, u32::MAX as usize] {
-        throws_out("a larger body than a frame has", true, |peer| {
+        disconnects("a larger body than a frame has", true, |peer| {
             peer.put_header(1, len);
         });
     }
-    throws_out("fewer frames than have come", true, |peer| {
+    disconnects("fewer frames than have come", true, |peer| {
         peer.put_header(1, 0);
         peer.notice(Notice::Fin, 0, b"");
     });
 }
 
 #[test]
-fn who_credits_what_was_never_sent_is_thrown_out() {
+fn peers_that_credit_what_was_never_sent_are_disconnected() {
     if !has_ucx() {
         return;
     }
@@ -106,7 +106,7 @@ fn who_credits_what_was_never_sent_is_thrown_out() {
 /// A peer that announces a sleep whenever it is looked at, and takes none of the bells, takes no memory; one that takes them
 /// gets the last.
 #[test]
-fn who_always_sleeps_is_not_rung_without_limit() {
+fn peers_that_always_sleep_get_bounded_doorbells() {
     if !has_ucx() {
         return;
     }
@@ -146,7 +146,7 @@ fn who_always_sleeps_is_not_rung_without_limit() {
 }
 
 #[test]
-fn who_comes_by_the_other_way_is_told_so() {
+fn a_source_of_the_other_mode_gets_the_reason() {
     if !has_ucx() {
         return;
     }
