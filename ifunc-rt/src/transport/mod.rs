@@ -79,39 +79,28 @@ impl Route {
     /// Connects to the target.
     ///
     /// # Errors
-    /// As [`connect_with`].
+    /// No target listens there, the target refuses, or it does not answer until `deadline`.
     pub(crate) fn connect(&self, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
-        match self {
-            Self::Address(address) => connect_with(address, config, deadline),
+        let address = match self {
+            Self::Address(address) => address,
             #[cfg(feature = "ucx")]
-            Self::Endpoint(over) => over.connect(deadline),
+            Self::Endpoint(over) => return over.connect(deadline),
+        };
+        match address {
+            Address::Loopback(name) => loopback::connect(name, config),
+            Address::Shm(name) => shm::connect(name, config, deadline),
+            Address::Ucx(at) => ucx::connect(at, config, deadline, ucx::Mode::Messages),
+            Address::UcxPut(at) => ucx::connect(at, config, deadline, ucx::Mode::Puts),
+            Address::UcxWorker(Some(worker)) => ucx::connect_to_worker(worker, config, deadline),
+            Address::UcxWorker(None) => Err(ConnectError::Worker),
         }
-    }
-}
-
-/// Connects to the target at `address`.
-///
-/// # Errors
-/// No target listens there, the target refuses, or it does not answer until `deadline`.
-pub(crate) fn connect_with(
-    address: &Address,
-    config: &ConnectConfig,
-    deadline: Instant,
-) -> Result<Link, ConnectError> {
-    match address {
-        Address::Loopback(name) => loopback::connect(name, config),
-        Address::Shm(name) => shm::connect(name, config, deadline),
-        Address::Ucx(at) => ucx::connect(at, config, deadline, ucx::Mode::Messages),
-        Address::UcxPut(at) => ucx::connect(at, config, deadline, ucx::Mode::Puts),
-        Address::UcxWorker(Some(worker)) => ucx::connect_to_worker(worker, config, deadline),
-        Address::UcxWorker(None) => Err(ConnectError::Worker),
     }
 }
 
 /// Connects with the default configuration.
 #[cfg(test)]
 pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Link, ConnectError> {
-    connect_with(address, &ConnectConfig::default(), deadline)
+    Route::Address(address.clone()).connect(&ConnectConfig::default(), deadline)
 }
 
 /// The reason of a target that has as many connections as it accepts.

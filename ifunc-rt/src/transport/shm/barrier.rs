@@ -1,11 +1,11 @@
-//! The barrier between "I published, does the peer sleep?" and "I sleep, did the peer publish?".
+//! The barrier between publishing and reading whether the peer sleeps, and between announcing sleep and reading what the peer
+//! published.
 //!
-//! Each side stores one word and then loads the other's; without a full barrier in between both loads could
-//! be done before both stores, and the ring would be lost. Publishing happens for every frame and sleeping
-//! rarely, so the sleeper pays for both: `membarrier(GLOBAL_EXPEDITED)` makes every running thread of the
-//! processes that registered pass a full barrier. A fence per frame costs 20 ns, a compiler fence nothing.
-//! Where the kernel refuses, both sides of the connection fall back to fences, which they agree on when it is
-//! made.
+//! Each side stores one word and then loads the other's. Without a full barrier between the two, both loads could happen
+//! before both stores, and a wake-up would be lost. A side publishes with every frame and sleeps rarely, so the sleeper pays for
+//! both: `membarrier(GLOBAL_EXPEDITED)` makes every running thread of the registered processes pass a full barrier. A fence per
+//! frame costs 20 ns, a compiler fence nothing. Where the kernel refuses, both sides of the connection use fences, on which
+//! they agree in the handshake.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -38,7 +38,7 @@ impl Barriers {
 
     /// What this process can do: registers it with the kernel.
     pub(super) fn register() -> Self {
-        // Asked for once too: a seccomp filter may pass the one and not the other.
+        // Both commands are tried: a seccomp filter may allow one and not the other.
         let works = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
             && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
         if works { Self::Sleeper } else { Self::Fences }
@@ -49,7 +49,7 @@ impl Barriers {
         if self == peer { self } else { Self::Fences }
     }
 
-    /// Between a publication and the look whether the peer sleeps.
+    /// Between publishing and reading whether the peer sleeps.
     #[inline]
     pub(super) fn after_publishing(self) {
         match self {
@@ -58,13 +58,15 @@ impl Barriers {
         }
     }
 
-    /// Between announcements of sleep and the last look for publications, on connections of both kinds.
+    /// Between announcing sleep, on connections of both kinds, and reading what their peers published.
     pub(super) fn after_announcing(self) {
         fence(Ordering::SeqCst);
         if self == Self::Sleeper && membarrier(MembarrierCommand::GlobalExpedited).is_err() {
-            // `register` saw it work; a filter that was installed since is the one way here. The peer looks
-            // again at its next publication, and sleeps of the layers above have deadlines.
-            tracing::warn!("membarrier is refused since the connection was made: the peer may ring late");
+            // It worked in `register`, so a filter was installed since. The peer reads the announcement again at its next
+            // publication, and the layers above sleep with deadlines.
+            tracing::warn!(
+                "membarrier is refused since the connection was made: the peer may wake this side late"
+            );
         }
     }
 }

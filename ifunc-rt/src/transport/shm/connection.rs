@@ -14,6 +14,7 @@ use super::mapped::Mapped;
 use super::ready::ReadyBitmap;
 use super::ring::consumer::Consumer;
 use super::ring::producer::Producer;
+use super::ring::shared::SideState;
 use super::segment::{Apart, SET_BIT, Segment, Side, WAKE};
 use super::wakeups::ConnectionSlot;
 use super::watch::{Token, Watch, Watched};
@@ -142,21 +143,19 @@ impl Connection {
         }
     }
 
-    /// Announces that this side sleeps, or that it does not.
-    pub(super) fn announce(&self, sleeps: bool) {
+    /// Announces how this side receives. For a parked connection the barrier is the listener's.
+    pub(super) fn announce(&self, state: SideState) {
+        let word = match (state, &self.role) {
+            (SideState::Polls, _) => 0,
+            (SideState::Parked, Role::Target(slot)) if slot.is_shown => SET_BIT,
+            (SideState::Parked | SideState::Sleeps, _) => WAKE,
+        };
         let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
         // All changes of the flag are swaps: the two sides' are ordered, for loom as for the processor.
-        asleep.swap(sleeps.into(), Ordering::AcqRel);
-        if sleeps {
+        asleep.swap(word, Ordering::AcqRel);
+        if state == SideState::Sleeps {
             self.barriers.after_announcing();
         }
-    }
-
-    /// A target's: announces that it no longer polls this connection. The barrier is the listener's.
-    pub(super) fn announce_parked(&self) {
-        let by_itself = matches!(&self.role, Role::Target(slot) if slot.is_shown);
-        let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
-        asleep.swap(if by_itself { SET_BIT } else { WAKE }, Ordering::AcqRel);
     }
 
     /// Reads the socket. `false`: there is no wake-up. Detects that the peer is gone.

@@ -73,8 +73,8 @@ struct ShmListener {
     _name: BoundName,
 }
 
-/// Listens at `name`.
-pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+/// Makes this process the target `name`.
+pub(in super::super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     let ring = config.to_target;
     let layout = Layout::new(config.to_target, config.to_source).ok_or(ListenError::Ring {
         slots: ring.slots,

@@ -8,27 +8,27 @@ use super::barrier::Barriers;
 use super::connection::Connection;
 use super::pace::Pace;
 use super::prefetch;
-use super::ring::shared::Shared;
+use super::ring::shared::{Shared, SideState};
 use super::segment::{Apart, Side, Slot};
 
-/// How many slots ahead of the one that was committed the producer asks for: as many as it fills while a line comes. What the
-/// consumer's processor fetches ahead of it takes lines away again that were asked for sooner (32 bytes 47 → 30 ns with 6 of them
-/// instead of 16).
+/// Slots between the committed one and the one whose line the producer requests: as many as it fills while a line comes. What
+/// the consumer's processor fetches ahead takes back lines that were requested earlier (32 bytes 47 → 30 ns with 6 instead of
+/// 16).
 const AHEAD: u64 = 6;
 
-/// Of a body that was found, its first bytes are fetched at once: the processor sees what follows coming by itself.
+/// Bytes of a received body that are requested at once: the processor requests what follows by itself.
 const FIRST: usize = 1 << 10;
-/// Of the data ring, the producer asks for as many bytes behind a body as that had. Up to here it does so in a stream, too, where the
-/// next body's stores would ask for the same lines a moment later.
+/// The producer requests as many bytes after a body as the body had. In a stream it does so for bodies up to this length only:
+/// the stores of a longer one request the same lines a moment later.
 const NEXT: usize = 4 << 10;
-/// Most bytes of the data ring that the producer asks for.
+/// Most bytes of the data ring that the producer requests.
 const MOST_NEXT: usize = 128 << 10;
-/// Up to here a body is moved out of the producer's cache. Of a larger one the consumer reads the beginning while the rest is
-/// being moved, and both wait.
+/// Bodies up to this length are moved out of the producer's cache. The consumer would read the beginning of a larger one while
+/// the rest is moved, and both would wait.
 const MOVED: usize = 2 << 10;
-/// Bodies make a stream that take fewer ticks than these each, and a part of another for each byte. A message and its answer
-/// between two cores take twice as many, streams half, from 64 bytes to a mebibyte. One whose bodies are moved by mistake takes
-/// longer, and still is one.
+/// Ticks between two bodies below which they are a stream; each byte adds a part of a tick. A message and its answer between
+/// two cores take twice as many, a stream half, from 64 bytes to a mebibyte. A stream whose bodies are moved by mistake takes
+/// longer, and is still recognised.
 const STREAM: usize = 768;
 
 /// The ring towards a side, as the mapping of one side shows it.
@@ -36,7 +36,7 @@ pub(crate) struct Mapped {
     connection: Arc<Connection>,
     /// The direction.
     towards: Side,
-    /// `connection`'s, so that the hot path has them at hand.
+    /// Copies of what `connection` leads to, for the hot path.
     slots: NonNull<Slot>,
     data: NonNull<u8>,
     /// Index of the last slot: a mask.
@@ -126,9 +126,9 @@ unsafe impl Shared for Mapped {
         unsafe { self.data.add(at) }.as_ptr()
     }
 
-    /// In a stream the consumer is behind, and lines that are moved away from it and fetched again are in the stream's way (1 KiB
-    /// 128 → 280 ns). If it waits for this body, a part of its way is behind a line that was moved (64 B 313 → 264 ns, 1 KiB 600 →
-    /// 499), and so is the next one's if its lines are there when it is written (4 KiB 1290 → 1020 ns, 64 KiB 11.9 → 6.4 µs).
+    /// A consumer that waits for this body finds a moved line sooner (64 B 313 → 264 ns, 1 KiB 600 → 499 ns), and the next body
+    /// is written sooner if its lines are there (4 KiB 1290 → 1020 ns, 64 KiB 11.9 → 6.4 µs). In a stream the consumer is late:
+    /// lines that are moved away and fetched again delay it (1 KiB 128 → 280 ns).
     #[inline]
     fn body_published(&self, at: usize, len: usize, next: usize, free: usize) {
         let moves = len <= MOVED;
@@ -168,16 +168,8 @@ unsafe impl Shared for Mapped {
         }
     }
 
-    fn announce_sleep(&self) {
-        self.connection.announce(true);
-    }
-
-    fn withdraw_sleep(&self) {
-        self.connection.announce(false);
-    }
-
-    fn announce_parked(&self) {
-        self.connection.announce_parked();
+    fn announce(&self, state: SideState) {
+        self.connection.announce(state);
     }
 
     #[inline]

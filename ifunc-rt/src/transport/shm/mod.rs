@@ -1,21 +1,17 @@
 //! Processes of one host, over rings in shared memory.
 //!
-//! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`bound_name`]). A source
-//! that connects to it is checked by its user, as the kernel reports it ([`listener`]), and gets a segment of memory
-//! over the socket ([`handshake`], [`segment`]), which holds a ring for each direction ([`ring`]). The socket stays: a byte on it wakes a sleeper, and its end notifies one process that the
-//! other one died ([`connection`]). Nothing of a connection is in the file system, so nothing of it can stay
-//! there. A target reads from one page which of its connections have work ([`ready`]).
+//! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`bound_name`]). It checks the user of
+//! a source that connects, as the kernel reports it ([`listener`]), and sends it a segment of memory over the socket
+//! ([`handshake`], [`segment`]), which holds a ring for each direction ([`ring`]). The socket stays: a byte on it wakes a
+//! sleeper, and its end notifies one process that the other one died ([`connection`]). Nothing of a connection is in the file
+//! system. A target reads from one page which of its connections have work ([`ready`]).
 //!
-//! One background thread per process does what needs system calls ([`watch`]); sending, receiving and
-//! checking whether the peer is gone need none, except to wake a peer that sleeps ([`barrier`]).
+//! One background thread per process does what needs system calls ([`watch`]). Sending, receiving and checking whether the
+//! peer is gone need none, except to wake a peer that sleeps ([`barrier`]).
 //!
 //! A connection does not survive a `fork` without `exec` in the child: the rings are one producer's and one
 //! consumer's. A child may connect anew. A parent that is killed while such a child lives is not noticed
 //! until the child ends, because the child holds the socket.
-
-use std::time::Instant;
-
-use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
 mod barrier;
 mod bound_name;
@@ -39,15 +35,8 @@ pub(crate) type Outgoing = ring::producer::Producer<mapped::Mapped>;
 /// Where frames come in.
 pub(crate) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
 
-/// Makes this process the target `name`.
-pub(super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    listener::listen(name, config)
-}
-
-/// Connects to the target `name`.
-pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
-    source::connect(name, config, deadline)
-}
+pub(super) use listener::listen;
+pub(super) use source::connect;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -24,8 +24,12 @@ use crate::transport::{ConnectConfig, ConnectError, Link};
 /// Pause between two attempts while the target has many connections to accept first.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Connects to the target at `name`.
-pub(super) fn connect(name: &str, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
+/// Connects to the target `name`.
+pub(in super::super) fn connect(
+    name: &str,
+    config: &ConnectConfig,
+    deadline: Instant,
+) -> Result<Link, ConnectError> {
     let attempt = Attempt {
         address: format!("shm:{name}"),
         deadline,

@@ -3,7 +3,7 @@
 use ifunc_abi::frame::{FrameFlags, INLINE, split_commit_word};
 
 use super::producer::footprint;
-use super::shared::Shared;
+use super::shared::{Shared, SideState};
 use super::stream::Stream;
 use crate::transport::window::{Credits, ReceiveWindow};
 use crate::transport::{Body, Frame, Inbound, LinkError, Park, RingSize};
@@ -262,16 +262,16 @@ impl<S: Shared> Inbound for Consumer<S> {
 
 impl<S: Shared> Park for Consumer<S> {
     fn arm(&mut self) -> bool {
-        self.shared.announce_sleep();
+        self.shared.announce(SideState::Sleeps);
         self.is_idle()
     }
 
     fn disarm(&mut self) {
-        self.shared.withdraw_sleep();
+        self.shared.announce(SideState::Polls);
     }
 
     fn park(&mut self) {
-        self.shared.announce_parked();
+        self.shared.announce(SideState::Parked);
     }
 
     fn is_idle(&mut self) -> bool {

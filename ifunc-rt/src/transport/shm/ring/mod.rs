@@ -6,18 +6,17 @@
 //! data ring         mapped twice back to back: a body that begins in the first mapping may run on into the second
 //! ```
 //!
-//! Slot `n % slots` holds frame number `n` (from 0), whose sequence is `n + 1`: zeroed memory and old laps
-//! never match, so that the consumer never clears anything, and as only this offset is ever a commit word, no
-//! body looks like one. Where a body lies is said nowhere: both sides advance a cursor by the length of each
-//! body that is not inline, rounded up to [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN).
+//! Slot `n % slots` holds frame number `n` (from 0), whose sequence is `n + 1`. Zeroed memory and old laps never match, so the
+//! consumer clears nothing. Only this offset is ever a commit word, so no body looks like one. No message says where a body
+//! lies: both sides advance a cursor by the length of each body that is not inline, rounded up to
+//! [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN).
 //!
-//! The consumer publishes what it released (slots, bytes) every quarter lap and when it has nothing left to
-//! do; the producer looks only when it believes the ring to be full. A side that goes to sleep says so in a
-//! flag which the other one looks at, after a barrier, whenever it published something (see
-//! [`barrier`](super::barrier)).
+//! The consumer publishes what it released ([`window`](crate::transport::window)) every quarter lap and when no more frames have
+//! arrived. The producer reads that only when it has no credit left. A side that goes to sleep announces it in a flag, which
+//! the other side reads, after a barrier, whenever it published something ([`barrier`](super::barrier)).
 //!
-//! Neither side trusts the other: words are copied out of shared memory once and judged as copies, positions
-//! are computed from this side's own counters.
+//! Neither side trusts the other: each copies words out of shared memory once, validates the copies, and computes positions
+//! from its own counters.
 
 pub(super) mod consumer;
 pub(super) mod producer;

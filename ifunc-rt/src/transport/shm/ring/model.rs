@@ -16,7 +16,7 @@ use loom::thread;
 
 use super::consumer::Consumer;
 use super::producer::Producer;
-use super::shared::Shared;
+use super::shared::{Shared, SideState};
 use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 const SIZE: RingSize = RingSize { slots: 2, data: 256 };
@@ -110,17 +110,16 @@ unsafe impl Shared for View {
         }
     }
 
-    fn announce_sleep(&self) {
-        self.memory.asleep[self.me].swap(1, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
-    }
-
-    fn withdraw_sleep(&self) {
-        self.memory.asleep[self.me].swap(0, Ordering::AcqRel);
-    }
-
-    fn announce_parked(&self) {
-        unreachable!("a target's: `ready::model`")
+    fn announce(&self, state: SideState) {
+        let asleep = &self.memory.asleep[self.me];
+        match state {
+            SideState::Polls => drop(asleep.swap(0, Ordering::AcqRel)),
+            SideState::Sleeps => {
+                asleep.swap(1, Ordering::AcqRel);
+                fence(Ordering::SeqCst);
+            }
+            SideState::Parked => unreachable!("a target's: `ready::model`"),
+        }
     }
 
     fn is_gone(&self) -> bool {
@@ -153,12 +152,12 @@ fn produce(view: View, count: u64) {
     let mut producer = Producer::new(view.clone(), SIZE);
     for token in 1..=count {
         while producer.reserve(8, 8).unwrap().is_none() {
-            view.announce_sleep();
+            view.announce(SideState::Sleeps);
             // As `Inbound::arm` says: once more between the announcement and the sleep.
             if producer.reserve(8, 8).unwrap().is_none() {
                 view.memory.wakeups[PRODUCER].wait();
             }
-            view.withdraw_sleep();
+            view.announce(SideState::Polls);
         }
         assert_eq!(
             u64::from(producer.commit(Header::new(Kind::Exec, 0, token), 8)),

@@ -1,5 +1,15 @@
-//! What a ring needs of the memory that both sides see. Mapped memory implements it, and the model that loom
-//! checks.
+//! What a ring needs of the memory that both sides see. Mapped memory implements it, and so does loom's model.
+
+/// What a side announces to its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SideState {
+    /// It polls the link, and needs no wake-up.
+    Polls,
+    /// It sleeps. What the peer published before it found no announcement is visible to loads after the call.
+    Sleeps,
+    /// A target does not poll the link, and its listener's fence follows.
+    Parked,
+}
 
 /// One direction of a connection as one side sees it.
 ///
@@ -27,40 +37,32 @@ pub(crate) unsafe trait Shared: Send {
     /// The 40 bytes for an inline body.
     fn inline(&self, slot: Self::Slot<'_>) -> *mut u8;
 
-    /// Byte `at`, less than the length of the data ring, of which as many bytes as the data ring has can be
-    /// used.
+    /// Byte `at` of the data ring. As many bytes as the data ring has may be used from there on.
     fn data(&self, at: usize) -> *mut u8;
 
-    /// A body of `len` bytes was published that begins at byte `at` of the data ring; the next one will begin at `next`, from where
-    /// on so many bytes are free. For hints to the processor.
+    /// Hints to the processor that a body of `len` bytes was published at byte `at` of the data ring, and that the next one
+    /// begins at `next`, where `free` bytes are free.
     fn body_published(&self, at: usize, len: usize, next: usize, free: usize) {
         let _ = (at, len, next, free);
     }
 
-    /// A body of `len` bytes was found at byte `at` of the data ring, and will be read. For hints to the processor.
+    /// Hints to the processor that a body of `len` bytes at byte `at` of the data ring is read next.
     fn body_found(&self, at: usize, len: usize) {
         let _ = (at, len);
     }
 
-    /// Frames and bytes that the consumer said it released.
+    /// Frames and bytes that the consumer released, as it published them.
     fn load_credits(&self) -> [u64; 2];
 
-    /// Says so, after the last use of what was released.
+    /// Publishes the frames and bytes that this side released, after its last use of them.
     fn store_credits(&self, credits: [u64; 2]);
 
-    /// Rings if the peer announced that it sleeps. What was stored before is visible to a peer that announces
-    /// it later.
+    /// Wakes the peer if it announced that it does not poll. What was stored before is visible to a peer that announces it
+    /// later.
     fn wake_peer(&self);
 
-    /// Announces that this side sleeps. What the peer stored before it looked for the announcement in vain is
-    /// visible to loads behind this call.
-    fn announce_sleep(&self);
-
-    /// Takes the announcement back, of sleep or of rest.
-    fn withdraw_sleep(&self);
-
-    /// Announces that this side looks at this connection no more, without the barrier: the listener's.
-    fn announce_parked(&self);
+    /// Announces how this side receives, instead of what it announced before.
+    fn announce(&self, state: SideState);
 
     /// Whether the peer is known to be gone. If so, all that it ever stored is visible.
     fn is_gone(&self) -> bool;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::consumer::Consumer;
 use super::producer::Producer;
-use super::shared::Shared;
+use super::shared::{Shared, SideState};
 use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 /// Bytes in front of and behind what the rings may use, which must stay as they are.
@@ -83,16 +83,8 @@ unsafe impl Shared for View {
         }
     }
 
-    fn announce_sleep(&self) {
-        self.0.asleep.set(true);
-    }
-
-    fn withdraw_sleep(&self) {
-        self.0.asleep.set(false);
-    }
-
-    fn announce_parked(&self) {
-        self.0.asleep.set(true);
+    fn announce(&self, state: SideState) {
+        self.0.asleep.set(state != SideState::Polls);
     }
 
     fn is_gone(&self) -> bool {

@@ -71,7 +71,9 @@ pub(super) fn survive(address: &str) {
         peer_timeout: PEER_TIMEOUT,
         ..ConnectConfig::default()
     };
-    let mut link = crate::transport::connect_with(&address.parse().unwrap(), &config, soon()).unwrap();
+    let mut link = crate::transport::Route::Address(address.parse().unwrap())
+        .connect(&config, soon())
+        .unwrap();
     echoes(&mut link, 1, 3000).unwrap();
     let sends = std::env::var_os("IFUNC_TEST_SENDS").is_some();
     ready(&link.waiter.carried_by());
