@@ -13,25 +13,27 @@ use super::parker::Parker;
 use super::state::{Background, Shared, Want};
 use super::wait::Ended;
 
-/// The thread calls wakers, which are an executor's code.
+/// The threads call wakers, which are an executor's code.
 const STACK: usize = 512 << 10;
 
-/// Starts the thread. The state says already that it runs.
+/// Starts a thread that ends with its source.
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(name.into()).stack_size(STACK);
+    thread.spawn(run).map(drop)
+}
+
+/// Starts the thread that polls for futures. The state says already that it runs.
 pub(crate) fn start<C: Driven>(shared: &Arc<Shared<C>>) -> io::Result<()> {
     if let Some(why) = shared.config.no_thread {
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let shared = Arc::clone(shared);
-    thread::Builder::new()
-        .name("ifunc-poll".into())
-        .stack_size(STACK)
-        .spawn(move || {
-            // The next future that is polled starts another thread.
-            if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
-                shared.lock().background_failed();
-            }
-        })
-        .map(drop)
+    spawn("ifunc-poll", move || {
+        // The next future that is polled starts another thread.
+        if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
+            shared.lock().background_failed();
+        }
+    })
 }
 
 impl<C: Driven> Shared<C> {

@@ -4,10 +4,8 @@
 //! the connection's lock. The thread sleeps until then, without the lock, and takes the lock only if that time still stands
 //! there. While no batch is open it sleeps for good, and the thread that opens the next one wakes it.
 
-use std::io;
 use std::sync::Arc;
 use std::task::Waker;
-use std::thread;
 use std::time::{Duration, Instant};
 
 #[cfg(loom)]
@@ -15,13 +13,12 @@ use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
+use super::background::spawn;
 use super::backoff::after;
 use super::driven::Driven;
 use super::parker::Parker;
 use super::state::{Shared, Want};
 use super::wait::Ended;
-
-const STACK: usize = 256 << 10;
 
 /// What the thread and those that hold the lock share.
 #[derive(Debug)]
@@ -119,21 +116,13 @@ impl<C: Driven> Shared<C> {
         let _ = timer.set(state.connection.batch_due());
         drop(state);
         let shared = Arc::clone(self);
-        if let Err(error) = spawn(move || timer.run(&parker, &shared, delay)) {
+        if let Err(error) = spawn("ifunc-batches", move || timer.run(&parker, &shared, delay)) {
             tracing::warn!(%error, "no thread can be started that sends batches in time: they are sent when the source is used");
             let mut state = self.lock();
             state.timer = None;
             state.connection.signals().is_timed = false;
         }
     }
-}
-
-/// The thread ends with the source.
-fn spawn(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let thread = thread::Builder::new()
-        .name("ifunc-batches".into())
-        .stack_size(STACK);
-    thread.spawn(run).map(drop)
 }
 
 /// Sends the batch that is due, when there is credit, over another link if this one is lost.

@@ -13,12 +13,11 @@ use crate::driver::wait::Ended;
 
 /// The error of a completion that is not `Executed`.
 pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
-    let ifunc = library.name.clone();
-    let about = library.about();
-    let detail = || String::from_utf8_lossy(completion.bytes()).into_owned();
+    let (ifunc, about) = (library.name.clone(), library.about());
+    let detail = String::from_utf8_lossy(completion.bytes()).into_owned();
     match completion.status {
-        Status::Failed(Failure::Panic) => match PanicDetail::parse(completion.bytes()) {
-            Some(panic) => Error::Panic {
+        Status::Failed(why) => match PanicDetail::parse(completion.bytes()) {
+            Some(panic) if why == Failure::Panic => Error::Panic {
                 ifunc,
                 message: panic.message.to_owned(),
                 file: panic.file.to_owned(),
@@ -26,50 +25,26 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
                 column: panic.column,
                 place: library.describe(&panic.offsets().collect::<Vec<_>>()),
             },
-            None => Error::Failed {
-                ifunc,
-                why: Failure::Panic,
-                detail: detail(),
-            },
+            _ => Error::Failed { ifunc, why, detail },
         },
-        Status::Failed(why) => Error::Failed {
-            ifunc,
-            why,
-            detail: detail(),
-        },
-        Status::Rejected(why @ Rejection::TargetType) => {
-            let ours = about.target().unwrap_or("(not stated)");
-            Error::Rejected {
-                ifunc,
-                why,
-                detail: format!("\n  the image:  {ours}\n  the target: {}", detail()),
-            }
-        }
-        Status::Rejected(why @ Rejection::ImportSignature) => {
-            let mut text = String::new();
-            for line in detail().lines() {
+        Status::Rejected(why) => {
+            let stated = |ours: Option<&str>| ours.unwrap_or("(not stated)").to_owned();
+            let signatures = |line: &str| {
                 let (symbol, theirs) = line.split_once(' ').unwrap_or((line, ""));
-                let ours = about.import(symbol).unwrap_or("(not stated)");
-                text.push_str(&format!(
-                    "\n  `{symbol}`\n    the image:  {ours}\n    the target: {theirs}"
-                ));
-            }
-            Error::Rejected {
-                ifunc,
-                why,
-                detail: text,
-            }
+                let ours = stated(about.import(symbol));
+                format!("\n  `{symbol}`\n    the image:  {ours}\n    the target: {theirs}")
+            };
+            let detail = match why {
+                Rejection::TargetType => {
+                    let ours = stated(about.target());
+                    format!("\n  the image:  {ours}\n  the target: {detail}")
+                }
+                Rejection::ImportSignature => detail.lines().map(signatures).collect(),
+                Rejection::MissingImport => explain_missing(&detail),
+                _ => detail,
+            };
+            Error::Rejected { ifunc, why, detail }
         }
-        Status::Rejected(why @ Rejection::MissingImport) => Error::Rejected {
-            ifunc,
-            why,
-            detail: explain_missing(&detail()),
-        },
-        Status::Rejected(why) => Error::Rejected {
-            ifunc,
-            why,
-            detail: detail(),
-        },
         // Callers pass only completions that failed.
         Status::Executed => Error::Answer {
             ifunc,

@@ -156,23 +156,23 @@ pub mod include {
         }
         true
     }
+}
 
-    #[cfg(test)]
-    mod tests {
-        use super::{Entry, bytes};
+#[cfg(test)]
+mod tests {
+    use super::include::{Entry, bytes};
 
-        const IMAGES: &[Entry] = &[("add", b"one", b""), ("add_2", b"two", b"")];
+    const IMAGES: &[Entry] = &[("add", b"one", b""), ("add_2", b"two", b"")];
 
-        #[test]
-        fn the_whole_name_counts() {
-            assert_eq!(bytes(IMAGES, "add"), b"one");
-            assert_eq!(bytes(IMAGES, "add_2"), b"two");
-        }
+    #[test]
+    fn the_whole_name_counts() {
+        assert_eq!(bytes(IMAGES, "add"), b"one");
+        assert_eq!(bytes(IMAGES, "add_2"), b"two");
+    }
 
-        #[test]
-        #[should_panic(expected = "no image of `ad`; the build script built `add` `add_2`; help: ")]
-        fn what_is_missing_is_named_beside_what_is_there() {
-            let _ = bytes(IMAGES, "ad");
-        }
+    #[test]
+    #[should_panic(expected = "no image of `ad`; the build script built `add` `add_2`; help: ")]
+    fn what_is_missing_is_named_beside_what_is_there() {
+        let _ = bytes(IMAGES, "ad");
     }
 }

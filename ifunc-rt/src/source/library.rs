@@ -238,29 +238,14 @@ impl Entries {
         let opened =
             unsafe { libloading::Library::new(name_of_file) }.map_err(|error| open(error.to_string()))?;
         let name = library.name.clone();
-        // SAFETY: an ifunc library defines these symbols with these types.
-        let (bound, max_size) = unsafe {
-            let get = |suffix: &str| {
-                opened
-                    .get::<Bound>(format!("{name}{suffix}\0").as_bytes())
-                    .ok()
-                    .map(|s| *s)
-            };
-            (get(symbols::BOUND_SUFFIX), get(symbols::MAX_SIZE_SUFFIX))
-        };
-        let init_name = format!("{name}{}\0", symbols::INIT_SUFFIX);
-        let missing = |error: libloading::Error| open(error.to_string());
-        // SAFETY: as above; the other symbol decides between the two types.
+        let symbol = |suffix: &str| format!("{name}{suffix}\0");
+        let init = symbol(symbols::INIT_SUFFIX);
+        // SAFETY: an ifunc library defines these symbols with these types. The first two decide on the type of the third.
         let (bound, init) = unsafe {
-            match (bound, max_size) {
-                (Some(bound), None) => (
-                    bound,
-                    Init::Bound(*opened.get(init_name.as_bytes()).map_err(missing)?),
-                ),
-                (None, Some(bound)) => (
-                    bound,
-                    Init::MaxSize(*opened.get(init_name.as_bytes()).map_err(missing)?),
-                ),
+            let get = |suffix: &str| opened.get::<Bound>(symbol(suffix)).map(|symbol| *symbol).ok();
+            match (get(symbols::BOUND_SUFFIX), get(symbols::MAX_SIZE_SUFFIX)) {
+                (Some(bound), None) => (bound, opened.get(init.as_str()).map(|init| Init::Bound(*init))),
+                (None, Some(bound)) => (bound, opened.get(init.as_str()).map(|init| Init::MaxSize(*init))),
                 _ => {
                     let (a, b) = (symbols::BOUND_SUFFIX, symbols::MAX_SIZE_SUFFIX);
                     return Err(open(format!(
@@ -269,6 +254,7 @@ impl Entries {
                 }
             }
         };
+        let init = init.map_err(|error| open(error.to_string()))?;
         Ok(Self {
             name,
             bound,

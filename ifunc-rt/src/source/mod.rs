@@ -38,9 +38,7 @@ use library::Library;
 use shared::SharedConnection;
 
 use crate::driver::backoff::after;
-#[cfg(test)]
-use crate::driver::driven::Driven as _;
-use crate::driver::state::{Locked, Want};
+use crate::driver::state::Want;
 use crate::transport::ConnectError;
 #[cfg(feature = "ucx")]
 use crate::transport::Link;
@@ -260,9 +258,6 @@ impl Source {
     /// # Errors
     /// There is no credit until the deadline: the source sends the batch as soon as there is. The target is gone.
     pub fn push(&self) -> Result<(), Error> {
-        if self.lock().connection.try_push() {
-            return Ok(());
-        }
         let push = |connection: &mut Connection| Ok(connection.try_push().then_some(()));
         self.shared
             .retry(self.shared.deadline(), PUSH, Want::Credit, push)
@@ -286,44 +281,17 @@ impl Source {
     /// endpoint, such as `sysv/memory tcp/lo`; otherwise `shm` or `loopback`. Empty while there is no connection.
     #[must_use]
     pub fn transport(&self) -> String {
-        let waiter = self.lock().connection.waiter();
+        let waiter = self.shared.lock().connection.waiter();
         waiter.map_or_else(String::new, |waiter| waiter.carried_by())
     }
 
-    /// Numbers of calls not done or not taken, futures, credit waiters and waiting threads. For tests.
-    #[cfg(test)]
-    pub(crate) fn remains(&self) -> [usize; 4] {
-        {
-            let state = self.lock();
-            let [futures, credit, threads] = state.waiters();
-            [state.connection.protocol.calls_in_use(), futures, credit, threads]
-        }
-    }
-
-    /// Number of received events. For tests: it makes no progress.
-    #[cfg(test)]
-    pub(crate) fn received(&self) -> u64 {
-        self.lock().received()
-    }
-
-    /// Whether there is a link, as far as the source knows. For tests: it makes no progress.
-    #[cfg(test)]
-    pub(crate) fn is_connected(&self) -> bool {
-        self.lock().connection.is_connected()
-    }
-
     fn say_reports(&self) -> Result<(), Error> {
-        let mut reports = self.lock().connection.protocol.take_reports();
+        let mut reports = self.shared.lock().connection.protocol.take_reports();
         let first = reports.pop_front();
         for other in reports {
             tracing::warn!(other = %explain_report(other), "an earlier send did not end well");
         }
         first.map_or(Ok(()), |first| Err(explain_report(first)))
-    }
-
-    #[inline]
-    fn lock(&self) -> Locked<'_, Connection> {
-        self.shared.lock()
     }
 }
 
@@ -344,3 +312,29 @@ impl Drop for Users {
 
 /// Default of [`SourceOptions::timeout`].
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+    use crate::driver::driven::Driven as _;
+
+    /// What tests see of a source. None of it makes progress.
+    impl Source {
+        /// Numbers of calls not done or not taken, futures, credit waiters and waiting threads.
+        pub(crate) fn remains(&self) -> [usize; 4] {
+            let state = self.shared.lock();
+            let [futures, credit, threads] = state.waiters();
+            [state.connection.protocol.calls_in_use(), futures, credit, threads]
+        }
+
+        /// Number of received events.
+        pub(crate) fn received(&self) -> u64 {
+            self.shared.lock().received()
+        }
+
+        /// Whether there is a link, as far as the source knows.
+        pub(crate) fn is_connected(&self) -> bool {
+            self.shared.lock().connection.is_connected()
+        }
+    }
+}

@@ -4,6 +4,18 @@ use std::time::Duration;
 
 use crate::transport::{ConnectConfig, PEER_TIMEOUT};
 
+/// Methods that set public fields.
+macro_rules! setters {
+    ($($field:ident: $type:ty),+ $(,)?) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+        #[must_use]
+        pub fn $field(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        }
+    )+};
+}
+
 /// Which thread makes progress between calls of a [`Source`](super::Source). Progress receives what has arrived,
 /// sends what waits for credit, and runs the transport's own work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,19 +62,7 @@ impl Default for Aggregation {
 }
 
 impl Aggregation {
-    /// Sets [`bytes`](Self::bytes).
-    #[must_use]
-    pub fn bytes(mut self, bytes: usize) -> Self {
-        self.bytes = bytes;
-        self
-    }
-
-    /// Sets [`delay`](Self::delay).
-    #[must_use]
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.delay = delay;
-        self
-    }
+    setters!(bytes: usize, delay: Duration);
 }
 
 /// Options of a [`Source`](super::Source): deadlines, progress and batches.
@@ -104,47 +104,14 @@ impl Default for SourceOptions {
 }
 
 impl SourceOptions {
-    /// Sets [`timeout`](Self::timeout).
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Sets [`connect_timeout`](Self::connect_timeout).
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
-    }
-
-    /// Sets [`reconnect`](Self::reconnect).
-    #[must_use]
-    pub fn reconnect(mut self, time: Duration) -> Self {
-        self.reconnect = time;
-        self
-    }
-
-    /// Sets [`progress`](Self::progress).
-    #[must_use]
-    pub fn progress(mut self, progress: Progress) -> Self {
-        self.progress = progress;
-        self
-    }
-
-    /// Sets [`peer_timeout`](Self::peer_timeout).
-    #[must_use]
-    pub fn peer_timeout(mut self, timeout: Duration) -> Self {
-        self.peer_timeout = timeout;
-        self
-    }
-
-    /// Sets [`aggregation`](Self::aggregation).
-    #[must_use]
-    pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
-        self.aggregation = aggregation;
-        self
-    }
+    setters!(
+        timeout: Duration,
+        connect_timeout: Duration,
+        reconnect: Duration,
+        progress: Progress,
+        peer_timeout: Duration,
+        aggregation: Aggregation,
+    );
 
     /// The options that the transport needs.
     pub(super) fn connect_config(&self) -> ConnectConfig {

@@ -45,21 +45,13 @@ pub enum StatsError {
 /// Longest pause before the source asks a rate-limited target again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Outcome of a page.
-enum Read {
-    /// The last page: the snapshot is complete.
-    All(Box<Stats>),
-    /// More pages follow.
-    Part,
-    /// The first page of a snapshot that the target took for an earlier request, without what was sent since; holds
-    /// the pause until the target takes another.
-    TooSoon(Duration),
-}
-
 /// The pages received so far.
+#[derive(Default)]
 struct Reading {
     bytes: Vec<u8>,
     snapshot: u64,
+    /// Length of the snapshot.
+    total: usize,
 }
 
 impl Source {
@@ -75,31 +67,31 @@ impl Source {
     /// or does not answer in time.
     pub fn target_stats(&self, timeout: Duration) -> Result<Stats, StatsError> {
         let deadline = after(timeout);
-        let mut reading = Reading {
-            bytes: Vec::new(),
-            snapshot: 0,
-        };
+        let mut reading = Reading::default();
         loop {
             // Less than 16 MiB.
             let offset = reading.bytes.len() as u32;
             let page = self
                 .shared
                 .request(deadline, STATS, |connection| connection.try_stats(offset))?;
-            match reading.page(&page)? {
-                Read::All(stats) => return Ok(*stats),
-                Read::Part => {}
-                Read::TooSoon(pause) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    thread::sleep(pause.min(LONGEST_PAUSE).min(left));
-                }
+            if let Some(pause) = reading.page(&page)? {
+                let left = deadline.saturating_duration_since(Instant::now());
+                thread::sleep(pause.min(LONGEST_PAUSE).min(left));
+            } else if reading.bytes.len() >= reading.total {
+                return Stats::decode(&reading.bytes).map_err(malformed);
             }
         }
     }
 }
 
+fn malformed(why: impl std::fmt::Display) -> StatsError {
+    StatsError::Malformed(why.to_string())
+}
+
 impl Reading {
-    /// Adds a page.
-    fn page(&mut self, completion: &Completion) -> Result<Read, StatsError> {
+    /// Adds a page. If it is of a snapshot that the target took for an earlier request, without what was sent since, the
+    /// result is the pause until the target takes another.
+    fn page(&mut self, completion: &Completion) -> Result<Option<Duration>, StatsError> {
         let detail = || String::from_utf8_lossy(completion.bytes()).into_owned();
         match completion.status {
             Status::Executed => {}
@@ -107,8 +99,7 @@ impl Reading {
             Status::Rejected(Rejection::TooLarge) => return Err(StatsError::TooLarge(detail())),
             other => return Err(StatsError::Malformed(format!("{other}; {}", detail()))),
         }
-        let malformed = |why: &dyn std::fmt::Display| StatsError::Malformed(why.to_string());
-        let (head, part) = PageHead::split(completion.bytes()).map_err(|error| malformed(&error))?;
+        let (head, part) = PageHead::split(completion.bytes()).map_err(malformed)?;
         if head.version != VERSION {
             return Err(StatsError::Version {
                 ours: VERSION,
@@ -117,26 +108,20 @@ impl Reading {
         }
         let total = head.total.get() as usize;
         if total > MAX_BYTES {
-            return Err(malformed(&format!("a snapshot of {total} bytes")));
+            return Err(malformed(format!("a snapshot of {total} bytes")));
         }
         if head.offset == 0 {
             // The first page, or the target has started a new snapshot, as after a restart.
             self.bytes.clear();
             if head.cached_for_us != 0 {
-                return Ok(Read::TooSoon(Duration::from_micros(
-                    head.cached_for_us.get().into(),
-                )));
+                return Ok(Some(Duration::from_micros(head.cached_for_us.get().into())));
             }
             self.snapshot = head.snapshot.get();
         } else if head.snapshot != self.snapshot || head.offset.get() as usize != self.bytes.len() {
-            return Err(malformed(&"a page of another snapshot"));
+            return Err(malformed("a page of another snapshot"));
         }
         self.bytes.extend_from_slice(part);
-        if self.bytes.len() < total {
-            return Ok(Read::Part);
-        }
-        Stats::decode(&self.bytes)
-            .map(|stats| Read::All(Box::new(stats)))
-            .map_err(|error| malformed(&error))
+        self.total = total;
+        Ok(None)
     }
 }
