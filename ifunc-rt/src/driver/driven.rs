@@ -58,7 +58,7 @@ pub(crate) trait Driven: Sized + Send + 'static {
 /// How a connection is driven.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// How long a future waits that does not say so itself.
+    /// How long a wait lasts, unless its caller says so.
     pub(crate) timeout: Duration,
     /// For how long a lost link is replaced.
     pub(crate) reconnect: Duration,

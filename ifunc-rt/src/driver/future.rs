@@ -67,11 +67,10 @@ impl Wake for Bridge {
 }
 
 impl<C: Driven> Task<C> {
-    /// Waits for `timeout`, or as long as the connection says.
-    pub(crate) fn new(shared: &Arc<Shared<C>>, timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared<C>>, timeout: Duration) -> Self {
         Self {
             shared: Arc::clone(shared),
-            timeout: timeout.unwrap_or(shared.config.timeout),
+            timeout,
             first: None,
             parked: None,
             bridge: None,
@@ -113,7 +112,7 @@ impl<C: Driven> Task<C> {
         };
         let mut state = state;
         let parked = *self.parked.get_or_insert_with(|| Parked {
-            ticket: state.ticket(),
+            ticket: state.leader.ticket(),
             want,
             given_up: state.given_up,
         });

@@ -5,16 +5,18 @@
 //! waits for, or to take the lead when no spinner and no sleeper is left. A source has one spinner at most; a target's worker pool
 //! has as many as there is work for.
 
+use std::collections::BTreeMap;
 use std::task::Waker;
 
-use super::queue::{Ticket, WaitQueue};
+use super::queue::Ticket;
 
 /// The threads and the event loop that poll, or would.
 #[derive(Debug, Default)]
 pub(crate) struct Leader {
     spinners: usize,
     sleeper: Option<Sleeper>,
-    followers: WaitQueue,
+    followers: BTreeMap<Ticket, Waker>,
+    last_ticket: Ticket,
     /// An event loop of the application's that waits while a thread sleeps on the doorbell.
     event_loop: Option<Waker>,
 }
@@ -28,6 +30,12 @@ enum Sleeper {
 }
 
 impl Leader {
+    /// A new waiter's.
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
+
     /// Becomes the one spinner, unless there is one.
     pub(crate) fn try_spin(&mut self, ticket: Ticket) -> bool {
         if self.spinners > 0 {
@@ -40,7 +48,7 @@ impl Leader {
     /// Becomes a spinner.
     pub(crate) fn spin(&mut self, ticket: Ticket) {
         self.spinners += 1;
-        self.followers.take(ticket);
+        self.followers.remove(&ticket);
     }
 
     pub(crate) fn stop_spinning(&mut self) {
@@ -74,19 +82,19 @@ impl Leader {
 
     /// Follows.
     pub(crate) fn follow(&mut self, ticket: Ticket, waker: Waker) {
-        self.followers.park(ticket, waker, None);
+        self.followers.insert(ticket, waker);
     }
 
     /// Follows no more.
     pub(crate) fn leave(&mut self, ticket: Ticket) {
-        self.followers.take(ticket);
+        self.followers.remove(&ticket);
     }
 
     /// The waker of this thread, if it is parked.
     pub(crate) fn waker(&mut self, ticket: Ticket) -> Option<Waker> {
         match &self.sleeper {
             Some(Sleeper::Thread(sleeper, waker)) if *sleeper == ticket => Some(waker.clone()),
-            _ => self.followers.take(ticket),
+            _ => self.followers.remove(&ticket),
         }
     }
 
@@ -117,7 +125,7 @@ impl Leader {
         if self.spinners > 0 || doorbell_rings && self.has_sleeper() {
             return None;
         }
-        if let Some(follower) = self.followers.take_first() {
+        if let Some((_, follower)) = self.followers.pop_first() {
             return Some(follower);
         }
         match &self.sleeper {
@@ -133,7 +141,7 @@ impl Leader {
             Some(Sleeper::Thread(_, waker) | Sleeper::EventLoop(waker)) => Some(waker.clone()),
             None => None,
         };
-        self.followers.take_all().chain(sleeper)
+        std::mem::take(&mut self.followers).into_values().chain(sleeper)
     }
 
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Parked waiters.
+//! Parked futures.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -18,17 +18,17 @@ pub(crate) struct WaitQueue {
 #[derive(Debug)]
 struct Parked {
     waker: Waker,
-    /// When this queue wakes it; `None`: it wakes by itself.
-    deadline: Option<Instant>,
+    /// When this queue wakes it.
+    deadline: Instant,
 }
 
 impl WaitQueue {
     /// Parks a waiter, or replaces its waker. Returns whether its deadline is the earliest.
-    pub(crate) fn park(&mut self, ticket: Ticket, waker: Waker, deadline: Option<Instant>) -> bool {
+    pub(crate) fn park(&mut self, ticket: Ticket, waker: Waker, deadline: Instant) -> bool {
         self.parked.insert(ticket, Parked { waker, deadline });
-        let is_earliest = deadline.is_some_and(|deadline| self.earliest.is_none_or(|known| deadline < known));
+        let is_earliest = self.earliest.is_none_or(|known| deadline < known);
         if is_earliest {
-            self.earliest = deadline;
+            self.earliest = Some(deadline);
         }
         is_earliest
     }
@@ -36,11 +36,6 @@ impl WaitQueue {
     /// Removes a waiter. It is parked no more once its waker is taken.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Waker> {
         self.parked.remove(&ticket).map(|parked| parked.waker)
-    }
-
-    /// Removes the waiter that has waited longest.
-    pub(crate) fn take_first(&mut self) -> Option<Waker> {
-        self.parked.pop_first().map(|(_, parked)| parked.waker)
     }
 
     /// Removes all waiters.
@@ -65,10 +60,9 @@ impl WaitQueue {
         if now < earliest {
             return Some(earliest);
         }
-        let past = |parked: &Parked| parked.deadline.is_some_and(|deadline| now >= deadline);
-        let past = self.parked.extract_if(.., |_, parked| past(parked));
+        let past = self.parked.extract_if(.., |_, parked| now >= parked.deadline);
         woken.extend(past.map(|(_, parked)| parked.waker));
-        self.earliest = self.parked.values().filter_map(|parked| parked.deadline).min();
+        self.earliest = self.parked.values().map(|parked| parked.deadline).min();
         self.earliest
     }
 
@@ -94,17 +88,16 @@ mod tests {
         let now = Instant::now();
         let (far, farther) = (now + Duration::from_secs(60), now + Duration::from_secs(120));
         let mut queue = WaitQueue::default();
-        assert!(queue.park(3, waker(), Some(farther)));
-        assert!(queue.park(2, waker(), Some(far)));
-        assert!(!queue.park(4, waker(), None));
-        assert!(queue.park(1, waker(), Some(now)));
+        assert!(queue.park(3, waker(), farther));
+        assert!(queue.park(2, waker(), far));
+        assert!(!queue.park(4, waker(), farther));
+        assert!(queue.park(1, waker(), now));
         let mut woken = Vec::new();
         assert_eq!(queue.expire(&mut woken), Some(far));
         assert_eq!((woken.len(), queue.len()), (1, 3));
         assert!(queue.take(2).is_some() && queue.take(2).is_none());
-        assert!(queue.take_first().is_some());
-        assert!(queue.take(3).is_none(), "it was the first");
-        assert_eq!(queue.take_all().count(), 1);
+        assert_eq!(queue.take_all().count(), 2);
+        assert!(queue.take(3).is_none());
         assert!(queue.is_empty());
     }
 }

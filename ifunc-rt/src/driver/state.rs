@@ -15,7 +15,7 @@ use super::wake::{WakeGuard, Wakes};
 /// What the users of one connection share.
 #[derive(Debug)]
 pub(crate) struct Shared<C: Driven> {
-    state: BiasedMutex<State<C>>,
+    pub(crate) state: BiasedMutex<State<C>>,
     pub(crate) config: Config,
 }
 
@@ -33,12 +33,6 @@ impl<C: Driven> Shared<C> {
     #[inline(always)]
     pub(crate) fn lock(&self) -> Locked<'_, C> {
         WakeGuard::new(self.state.lock())
-    }
-
-    /// Uses the connection if the lock is biased towards this thread and free, for something that wakes no waiter.
-    #[inline(always)]
-    pub(crate) fn try_with<R>(&self, use_it: impl FnOnce(&mut C) -> R) -> Option<R> {
-        self.state.try_with(|state| use_it(&mut state.connection))
     }
 
     /// For a thread that comes seldom, and leaves the lock's bias to the one that has it.
@@ -68,7 +62,6 @@ pub(crate) struct State<C: Driven> {
     pub(super) credit: CreditQueue,
     /// Parked futures.
     pub(crate) futures: WaitQueue,
-    last_ticket: Ticket,
     /// The thread that polls for futures.
     pub(crate) background: Background,
     /// That thread's ticket while it waits; 0: it does not.
@@ -118,7 +111,6 @@ impl<C: Driven> State<C> {
             leader: Leader::default(),
             credit: CreditQueue::default(),
             futures: WaitQueue::default(),
-            last_ticket: 0,
             background: Background::default(),
             progress: 0,
             event_loop: None,
@@ -129,12 +121,6 @@ impl<C: Driven> State<C> {
             is_closed: false,
             woken: Vec::new(),
         }
-    }
-
-    /// A new ticket.
-    pub(crate) fn ticket(&mut self) -> Ticket {
-        self.last_ticket += 1;
-        self.last_ticket
     }
 
     /// Completions and reports received.
@@ -265,7 +251,7 @@ impl<C: Driven> State<C> {
         waker: Waker,
     ) -> bool {
         self.watch(ticket, want, false, true);
-        let is_earliest = self.futures.park(ticket, waker, Some(deadline));
+        let is_earliest = self.futures.park(ticket, waker, deadline);
         match &self.event_loop {
             // It waits until a later time, or for something to come over a link that is not there.
             Some(waker) if is_earliest || !self.connection.is_connected() => self.woken.push(waker.clone()),

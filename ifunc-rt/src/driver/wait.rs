@@ -52,7 +52,7 @@ impl<C: Driven> Shared<C> {
             shared: self,
             want,
             deadline,
-            ticket: state.ticket(),
+            ticket: state.leader.ticket(),
             given_up: state.given_up,
             lead: Lead::None,
             has_left: false,

@@ -82,7 +82,6 @@ type Locked<'a, W> = WakeGuard<MutexGuard<'a, State<W>>>;
 struct State<W: Work> {
     work: W,
     leader: Leader,
-    last_ticket: Ticket,
     end: Option<W::End>,
     has_ended: bool,
     /// Called when the lock is released.
@@ -124,7 +123,6 @@ impl<W: Work> Pool<W> {
         Self(Mutex::new(State {
             work,
             leader: Leader::default(),
-            last_ticket: 0,
             end: None,
             has_ended: false,
             woken: Vec::new(),
@@ -155,10 +153,9 @@ impl<W: Work> Pool<W> {
         sleep: impl Fn() -> Result<(), W::End>,
     ) {
         let mut state = self.lock();
-        state.last_ticket += 1;
         let mut worker = Worker {
             pool: self,
-            ticket: state.last_ticket,
+            ticket: state.leader.ticket(),
             backoff: Backoff::new(state.work.pace(), SPIN),
             parker: Parker::new(),
         };

@@ -12,7 +12,7 @@ use ifunc_proto::completion::Completion;
 use super::completion::{explain, explain_wait};
 use super::connection::Connection;
 use super::error::Error;
-use super::sender::Sender;
+use super::handle::Sender;
 use crate::driver::backoff::after;
 use crate::driver::future::Task;
 use crate::driver::state::Want;
@@ -61,7 +61,7 @@ impl<A> Call<A> {
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.task = None;
-        self.sender.timeout = Some(timeout);
+        self.sender.timeout = timeout;
         self
     }
 
@@ -70,7 +70,7 @@ impl<A> Call<A> {
     /// # Errors
     /// Every outcome of an invocation other than an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        self.wait_for(None)
+        self.wait_timeout(self.sender.timeout)
     }
 
     /// Waits at most `timeout` for the answer. After [`Error::Timeout`] the caller may wait again.
@@ -81,10 +81,6 @@ impl<A> Call<A> {
     /// # Panics
     /// If the result was already taken.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
-        self.wait_for(Some(timeout))
-    }
-
-    fn wait_for(&mut self, timeout: Option<Duration>) -> Result<A, Error> {
         self.task = None;
         // The clock is read only if the call has to wait.
         let result = match self.try_take() {
@@ -95,10 +91,9 @@ impl<A> Call<A> {
     }
 
     #[inline(never)]
-    fn wait_longer(&mut self, timeout: Option<Duration>) -> Result<Completion, Error> {
-        let deadline = timeout.map_or_else(|| self.sender.deadline(), after);
+    fn wait_longer(&self, timeout: Duration) -> Result<Completion, Error> {
         let shared = self.sender.shared();
-        shared.complete(self.token, deadline, self.sender.name())
+        shared.complete(self.token, after(timeout), self.sender.name())
     }
 
     /// The completion, if it has arrived.

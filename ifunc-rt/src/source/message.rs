@@ -8,7 +8,7 @@ use ifunc_proto::buffer::AlignedBuffer;
 use super::call::Call;
 use super::encoding::{Encoding, Write};
 use super::error::Error;
-use super::sender::Sender;
+use super::handle::Sender;
 
 /// An encoded payload that can be modified in place and sent many times. [`Handle::message`](super::Handle::message)
 /// makes it. Its methods send it as those of the [`Handle`](super::Handle) send a payload, with the same errors.

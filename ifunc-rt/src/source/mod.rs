@@ -12,7 +12,6 @@ mod library;
 mod message;
 mod options;
 pub(crate) mod search;
-mod sender;
 mod shared;
 mod stats;
 

@@ -66,7 +66,7 @@ impl SharedConnection {
         what: &str,
         mut send: impl FnMut(&mut Connection) -> Option<u64>,
     ) -> Result<Completion, Error> {
-        let mut task = Task::new(self, None);
+        let mut task = Task::new(self, self.config.timeout);
         let send = |connection: &mut Connection| Ok(send(connection));
         let token = task.wait(Want::Credit, send).await;
         let token = token.map_err(|ended| explain_wait(ended, what))?;
