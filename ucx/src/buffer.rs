@@ -68,9 +68,8 @@ struct Line([u8; ALIGN]);
 pub(crate) struct Node<T> {
     /// The worker's `Inner`, while the operation is under way.
     pub(crate) owner: *const (),
-    /// The other operations of the worker that are under way.
-    pub(crate) before: *mut Node<T>,
-    pub(crate) after: *mut Node<T>,
+    /// Its index among the worker's operations under way.
+    pub(crate) index: usize,
     lines: Vec<Line>,
     pub(crate) tag: T,
 }
@@ -83,7 +82,7 @@ pub struct Buffer<T>(Box<Node<T>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationId(usize);
 
-// SAFETY: the pointers are used by the worker's callbacks alone, while the operation is under way and no `Buffer` exists.
+// SAFETY: the pointer is used by the worker's callbacks alone, while the operation is under way and no `Buffer` exists.
 unsafe impl<T: Send> Send for Buffer<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Buffer<T> {}
@@ -93,8 +92,7 @@ impl<T> Buffer<T> {
     pub fn new(len: usize, tag: T) -> Self {
         Self(Box::new(Node {
             owner: std::ptr::null(),
-            before: std::ptr::null_mut(),
-            after: std::ptr::null_mut(),
+            index: 0,
             lines: vec![Line([0; ALIGN]); len.div_ceil(ALIGN)],
             tag,
         }))

@@ -1,6 +1,5 @@
 //! What a program does with what happens.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
@@ -75,12 +74,6 @@ impl<H: Handler> sealed::Token<H> for Callback<'_, H> {
 
 impl<H: Handler> Operations<H> for Callback<'_, H> {}
 
-impl<H: Handler> fmt::Debug for Callback<'_, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callback").finish_non_exhaustive()
-    }
-}
-
 /// The handler of a worker. While it exists, the worker is not used, and callbacks of an [attached](crate::Worker::attach) one wait.
 pub struct HandlerGuard<'a, H> {
     handler: &'a mut H,
@@ -114,11 +107,5 @@ impl<H> DerefMut for HandlerGuard<'_, H> {
     #[inline]
     fn deref_mut(&mut self) -> &mut H {
         self.handler
-    }
-}
-
-impl<H: fmt::Debug> fmt::Debug for HandlerGuard<'_, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handler.fmt(f)
     }
 }

@@ -33,9 +33,8 @@ pub(crate) struct Inner<H: Handler> {
     late: RefCell<Vec<Late<H>>>,
     panic: RefCell<Option<Box<dyn Any + Send>>>,
     has_panicked: AtomicBool,
-    /// Operations under way: how many, and the first of them.
-    under_way: Cell<usize>,
-    first: Cell<*mut Node<H::Tag>>,
+    /// The buffers of operations under way. Each has its index here.
+    under_way: RefCell<Vec<*mut Node<H::Tag>>>,
     /// The worker is not used any more.
     pub(crate) closed: Cell<bool>,
     /// The worker is leaked when it is dropped.
@@ -74,8 +73,7 @@ impl<H: Handler> Inner<H> {
             late: RefCell::default(),
             panic: RefCell::default(),
             has_panicked: AtomicBool::new(false),
-            under_way: Cell::new(0),
-            first: Cell::new(std::ptr::null_mut()),
+            under_way: RefCell::default(),
             closed: Cell::new(false),
             abandoned: Cell::new(false),
             orphaned: Cell::new(false),
@@ -188,12 +186,12 @@ impl<H: Handler> Inner<H> {
     /// How many operations are under way that end with a call of the handler.
     pub(crate) fn under_way(&self) -> usize {
         let _gate = self.gate();
-        self.under_way.get()
+        self.under_way.borrow().len()
     }
 
     /// Whether no operation is under way, for a callback that has passed the gate.
     pub(crate) fn is_last(&self) -> bool {
-        self.under_way.get() == 0
+        self.under_way.borrow().is_empty()
     }
 
     /// An operation of this buffer is under way.
@@ -202,16 +200,10 @@ impl<H: Handler> Inner<H> {
     /// From a buffer, used by nothing else, and not linked.
     #[inline]
     pub(crate) unsafe fn link(&self, node: *mut Node<H::Tag>) {
-        let first = self.first.replace(node);
-        // SAFETY: the caller's promise; linked nodes are alive until they are unlinked.
-        unsafe {
-            (*node).before = std::ptr::null_mut();
-            (*node).after = first;
-            if !first.is_null() {
-                (*first).before = node;
-            }
-        }
-        self.under_way.set(self.under_way.get() + 1);
+        let mut under_way = self.under_way.borrow_mut();
+        // SAFETY: the caller's promise.
+        unsafe { (*node).index = under_way.len() };
+        under_way.push(node);
     }
 
     /// The operation has ended.
@@ -220,19 +212,15 @@ impl<H: Handler> Inner<H> {
     /// Linked.
     #[inline]
     pub(crate) unsafe fn unlink(&self, node: *mut Node<H::Tag>) {
-        // SAFETY: the caller's promise; its neighbours are linked, too, and alive.
+        let mut under_way = self.under_way.borrow_mut();
+        // SAFETY: the caller's promise; the node that takes its place is linked, too, and alive.
         unsafe {
-            let (before, after) = ((*node).before, (*node).after);
-            if before.is_null() {
-                self.first.set(after);
-            } else {
-                (*before).after = after;
-            }
-            if !after.is_null() {
-                (*after).before = before;
+            let index = (*node).index;
+            under_way.swap_remove(index);
+            if let Some(&moved) = under_way.get(index) {
+                (*moved).index = index;
             }
         }
-        self.under_way.set(self.under_way.get() - 1);
     }
 
     /// Ends what was dropped without the worker's token.
@@ -297,16 +285,10 @@ impl<H: Handler> Inner<H> {
     /// # Safety
     /// UCX does not use them any more.
     pub(crate) unsafe fn free_under_way(&self) {
-        let mut node = self.first.replace(std::ptr::null_mut());
-        while !node.is_null() {
+        for node in self.under_way.take() {
             // SAFETY: linked, so from a buffer; UCX is done with it by the caller's promise.
-            unsafe {
-                let after = (*node).after;
-                drop(Buffer::from_raw(node));
-                node = after;
-            }
+            drop(unsafe { Buffer::from_raw(node) });
         }
-        self.under_way.set(0);
     }
 
     #[inline]

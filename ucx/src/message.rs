@@ -191,22 +191,10 @@ impl Message<'_> {
 }
 
 impl Kept {
-    /// Where the data are, until they are released or the worker ends.
+    /// The data, until they are released or the worker ends.
     #[must_use]
-    pub fn as_ptr(&self) -> *const u8 {
-        self.data.cast_const().cast()
-    }
-
-    /// How many bytes there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    pub fn as_ptr(&self) -> *const [u8] {
+        std::ptr::slice_from_raw_parts(self.data.cast_const().cast(), self.len)
     }
 }
 

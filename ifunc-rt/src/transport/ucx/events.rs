@@ -59,7 +59,7 @@ impl Data {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Copied(_, len) => *len,
-            Self::Kept(kept) => kept.len(),
+            Self::Kept(kept) => kept.as_ptr().len(),
             Self::Fetchable(message) => message.len(),
         }
     }

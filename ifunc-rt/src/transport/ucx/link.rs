@@ -391,7 +391,7 @@ impl Inbound for Receiver {
         Ok(self.held.as_ref().map(|(frame, _)| {
             let (ptr, len) = match &frame.data {
                 Data::Copied(packet, len) => (packet.body(*len).as_ptr(), *len),
-                Data::Kept(kept) => (kept.as_ptr(), kept.len()),
+                Data::Kept(kept) => (kept.as_ptr().cast(), kept.as_ptr().len()),
                 Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
             };
             transport::Frame {

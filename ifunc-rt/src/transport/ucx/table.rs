@@ -78,17 +78,8 @@ pub(super) struct State {
     /// How often in succession the worker could not be armed because of messages that peers do not take.
     pub(super) stuck: u32,
     last: u32,
-    nonces: Nonces,
-}
-
-/// Random nonces: hashes by keys from the system's random numbers.
-#[derive(Default)]
-struct Nonces(RandomState);
-
-impl Nonces {
-    fn next(&self, id: ConnectionId) -> u32 {
-        self.0.hash_one((id.0, Instant::now())) as u32
-    }
+    /// Makes random nonces: its keys are from the system's random numbers.
+    nonces: RandomState,
 }
 
 /// Where sources connect to a target.
@@ -226,7 +217,7 @@ impl State {
         }
         let connection = Connection {
             endpoint: Some(endpoint),
-            name: Name::new(id.0, self.nonces.next(id)),
+            name: Name::new(id.0, self.nonces.hash_one((id.0, Instant::now())) as u32),
             stage,
             next: 1,
             ..Connection::default()
