@@ -27,6 +27,10 @@ pub(crate) struct Link {
 }
 
 /// The two directions of a link.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a link is moved once, and used with every frame"
+)]
 pub(crate) enum Ends {
     Shm(Pair<shm::Outgoing, shm::Incoming>),
     Other(Pair<Box<dyn Tx>, Box<dyn Rx>>),

@@ -33,6 +33,8 @@ const LONGEST: usize = 1024;
 /// Descriptors that come with a message.
 const MOST_MEMORY: usize = 2;
 
+const NO_KNOWN_FORM: &str = "its answer is of no known form";
+
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 /// The credentials of the process at the other end, as the kernel reports them.
@@ -165,52 +167,48 @@ impl Welcome {
 
     /// Parses the answer of the target at `address`.
     fn decode(address: &str, message: &[u8]) -> Result<Self, ConnectError> {
-        let address = || address.to_owned();
-        let malformed = |problem| {
-            let address = address();
-            Err(ConnectError::Protocol { address, problem })
-        };
+        let address = address.to_owned();
         let text = |why| String::from_utf8_lossy(why).into_owned();
-        let (hello, rest) = match hello::parse(TRANSPORT, message) {
-            Ok(Message::Hello(hello, rest)) => (hello, rest),
-            Ok(Message::Refused(why)) => {
-                return Err(ConnectError::Refused {
-                    address: address(),
-                    reason: text(why),
-                });
+        Err(match hello::parse(TRANSPORT, message) {
+            Ok(Message::Hello(hello, rest)) => {
+                return Self::with_terms(hello, rest)
+                    .map_err(|problem| ConnectError::Protocol { address, problem });
             }
-            Ok(Message::Busy(why)) => {
-                return Err(ConnectError::Busy {
-                    address: address(),
-                    reason: text(why),
-                });
-            }
-            Err(HelloError::Version(theirs)) => {
-                return Err(ConnectError::Version {
-                    address: address(),
-                    theirs,
-                    ours: WIRE_VERSION,
-                });
-            }
-            Err(HelloError::NoHello) => return malformed("it does not say what it is"),
-            Err(HelloError::Transport(_) | HelloError::Form) => {
-                return malformed("its answer is of no known form");
-            }
-        };
-        let Ok(terms) = Terms::read_from_bytes(rest) else {
-            return malformed("its answer is of no known form");
-        };
+            Ok(Message::Refused(why)) => ConnectError::Refused {
+                address,
+                reason: text(why),
+            },
+            Ok(Message::Busy(why)) => ConnectError::Busy {
+                address,
+                reason: text(why),
+            },
+            Err(HelloError::Version(theirs)) => ConnectError::Version {
+                address,
+                theirs,
+                ours: WIRE_VERSION,
+            },
+            Err(HelloError::NoHello) => ConnectError::Protocol {
+                address,
+                problem: "it does not say what it is",
+            },
+            Err(HelloError::Transport(_) | HelloError::Form) => ConnectError::Protocol {
+                address,
+                problem: NO_KNOWN_FORM,
+            },
+        })
+    }
+
+    /// Parses what follows the hello.
+    fn with_terms(hello: Hello, terms: &[u8]) -> Result<Self, &'static str> {
+        let terms = Terms::read_from_bytes(terms).map_err(|_| NO_KNOWN_FORM)?;
         let [to_target, to_source] = terms.rings.map(|[slots, data]| RingSize {
             slots: slots.get(),
             data: data.get(),
         });
-        let Some(layout) = Layout::new(to_target, to_source) else {
-            return malformed("its rings are of sizes that cannot be");
-        };
         Ok(Self {
             hello,
             barriers: Barriers::from_flags(terms.flags.get()),
-            layout,
+            layout: Layout::new(to_target, to_source).ok_or("its rings are of sizes that cannot be")?,
             bit: terms.bit.get(),
         })
     }

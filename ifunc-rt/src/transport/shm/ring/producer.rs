@@ -135,7 +135,7 @@ impl<S: Shared> Producer<S> {
         let [frames, data] = self.shared.load_credits();
         self.window
             .acknowledge(Credits { frames, data })
-            .map_err(|why| LinkError::Malformed(*self.broken.insert(why)))
+            .map_err(|why| LinkError::Malformed(self.broken.insert(why)))
     }
 }
 
