@@ -20,6 +20,9 @@ mod backlog;
 /// Reports kept until the driver takes them. Later ones are dropped.
 const MAX_REPORTS: usize = 64;
 
+/// What is [lacking](Caller::lacking) while as many calls are under way as a link may have that carries invocations both ways.
+pub(crate) const CALL_WINDOW: usize = usize::MAX;
+
 /// An image that this side sends.
 pub trait Image {
     /// BLAKE3 of the bytes.
@@ -405,7 +408,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// Whether another call may be under way.
     #[inline]
-    fn has_call_window(&self) -> bool {
+    pub(crate) fn has_call_window(&self) -> bool {
         !self.attention.has(Attention::DUPLEX) || self.calls.in_flight() < DUPLEX_CALLS
     }
 
@@ -466,8 +469,12 @@ impl<I: Image + Clone, U> Caller<I, U> {
     #[cold]
     #[inline(never)]
     fn prepare(&mut self, tx: &mut impl Outbound, submission: Submission) -> Result<bool, Stop> {
-        let is_unlinked = self.attention.has(Attention::UNLINKED);
-        if is_unlinked || submission.wants_completion && !self.has_call_window() {
+        if self.attention.has(Attention::UNLINKED) {
+            return Ok(false);
+        }
+        if submission.wants_completion && !self.has_call_window() {
+            self.close_batch(tx)?;
+            self.lacking = CALL_WINDOW;
             return Ok(false);
         }
         self.close_batch_soon();
@@ -524,7 +531,12 @@ impl<I: Image + Clone, U> Caller<I, U> {
         request: Request,
     ) -> Result<Option<u64>, LinkError> {
         self.close_batch_soon();
-        if !self.has_call_window() || !self.drive(tx)? {
+        if !self.has_call_window() {
+            self.drive(tx)?;
+            self.lacking = CALL_WINDOW;
+            return Ok(None);
+        }
+        if !self.drive(tx)? {
             return Ok(None);
         }
         if tx.reserve(0, 1)?.is_none() {

@@ -8,12 +8,12 @@ use ifunc_abi::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::attention::Attention;
-use crate::caller::{Caller, Image, NotSent, Report, Submission, SubmitError};
+use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Report, Submission, SubmitError};
 use crate::calls::Request;
 use crate::closed::Closed;
 use crate::completion::{Completion, Outcome};
 use crate::footprint::Footprint;
-use crate::host::{Event, Host};
+use crate::host::{Event, Failed, Host, ReplyTo};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::{Order, Turn};
 use crate::quantum::{Price, Quantum, UNITS};
@@ -342,7 +342,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.caller.has_outgoing()
     }
 
-    /// Bytes for which the window was closed at the last attempt to send.
+    /// Bytes for which the window was closed at the last attempt to send, for [`has_window`](Self::has_window).
     #[must_use]
     pub fn lacking(&self) -> usize {
         self.caller.lacking()
@@ -683,6 +683,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         if !is_done {
             self.is_stalled = true;
         }
+        if H::TAKES {
+            quantum.exhaust();
+        }
         Ok(is_done)
     }
 
@@ -749,6 +752,24 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
         self.order = order;
         result
+    }
+
+    /// Ends an invocation that the host [took](Host::take) from this link: sends the answer, if the peer wants one. On a
+    /// link that died, nothing is sent; the driver drops what belongs to an earlier [link](Self::generation).
+    pub fn answer<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        reply_to: &ReplyTo,
+        outcome: Result<&[u8], Box<Failed>>,
+    ) {
+        let (tx, _) = link.split();
+        if let Some(server) = &mut self.server
+            && let Err(closed) = server.answer(tx, host, reply_to, outcome)
+        {
+            self.closed = Some(closed);
+            let _ = self.close(link, 1);
+        }
     }
 
     /// Whether replies wait for the send window, and it is still closed. Asked before this side sleeps.
@@ -822,6 +843,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.drive(link);
         if !self.is_linked {
             return false;
+        }
+        if bytes == CALL_WINDOW {
+            return self.caller.has_call_window();
         }
         let (tx, _) = link.split();
         match tx.reserve(bytes.min(tx.max_body()), 1) {

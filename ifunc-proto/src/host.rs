@@ -13,6 +13,9 @@ pub trait Host {
     /// An installed image, as a handle is bound to it. Dropping it releases the image.
     type Image;
 
+    /// Whether the host [takes](Self::take) invocations. A poll then ends with the first invocation.
+    const TAKES: bool = false;
+
     /// Validates and installs an image. The bytes are a private copy: the peer cannot change them.
     ///
     /// # Errors
@@ -33,6 +36,11 @@ pub trait Host {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>>;
+
+    /// Takes an invocation, to run it when no poll is under way and before the next one begins.
+    /// [`Connection::answer`](crate::Connection::answer) then ends it. Called instead of [`invoke`](Self::invoke) if the
+    /// host [`TAKES`](Self::TAKES) invocations: the connection can be used while they run.
+    fn take<B: Body>(&mut self, _image: &Self::Image, _invocation: &Invocation<'_, B>, _reply_to: ReplyTo) {}
 
     /// The page of this node's statistics that begins at `offset`, in at most `max` bytes.
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>);
@@ -67,6 +75,39 @@ pub struct Invocation<'a, B> {
     pub is_batched: bool,
     /// Its payload.
     pub payload: Payload<'a, B>,
+}
+
+/// Where the answer to an invocation goes that the host took.
+#[derive(Debug)]
+pub struct ReplyTo {
+    /// Its handle and its token.
+    pub(crate) call: (u32, u64),
+    pub(crate) sequence: u32,
+    pub(crate) is_batched: bool,
+    pub(crate) payload: usize,
+    max_answer: Option<usize>,
+}
+
+impl ReplyTo {
+    /// Length of the longest answer; `None`: the peer wants no answer.
+    #[must_use]
+    pub fn max_answer(&self) -> Option<usize> {
+        self.max_answer
+    }
+
+    pub(crate) fn new<B: Body>(
+        call: (u32, u64),
+        invocation: &Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Self {
+        Self {
+            call,
+            sequence: invocation.sequence,
+            is_batched: invocation.is_batched,
+            payload: invocation.payload.len(),
+            max_answer: answer.map(|answer| answer.len()),
+        }
+    }
 }
 
 /// A payload and where it lies.

@@ -55,6 +55,11 @@ impl Quantum {
         self.charge_units(1, bytes);
     }
 
+    /// Ends the poll after what it processes now.
+    pub(crate) fn exhaust(&mut self) {
+        self.used = self.used.max(UNITS as u32);
+    }
+
     /// Charges an invocation that came in a frame of its own.
     #[inline]
     pub(crate) fn charge_invocation(&mut self, bytes: usize) {

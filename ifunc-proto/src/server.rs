@@ -7,7 +7,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::assembly::Assembly;
 use crate::closed::Closed;
-use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal};
+use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use crate::link::{Body, Frame, Outbound};
 use crate::quantum::Quantum;
 use crate::replies::{Answer, Destination, Replies};
@@ -47,23 +47,32 @@ enum Unanswered {
     Failed(Box<Failed>),
     /// The peer broke the protocol.
     Closed(Box<Closed>),
+    /// The host took it, and answers later.
+    Taken,
 }
 
 impl Unanswered {
-    /// Counts an invocation that failed, with a payload of `payload` bytes.
+    /// Counts an invocation that failed, with a payload of `payload` bytes. `None`: the host took it.
     #[cold]
-    fn failed(self, host: &mut impl Host, payload: usize) -> Result<Failed, Box<Closed>> {
+    fn failed(self, host: &mut impl Host, payload: usize) -> Result<Option<Failed>, Box<Closed>> {
         match self {
             Self::Closed(closed) => Err(closed),
             Self::Failed(failed) => {
-                host.observe(Event::Failed {
-                    status: failed.status,
-                    payload,
-                    detail: failed.detail.len(),
-                });
-                Ok(*failed)
+                failed.count(host, payload);
+                Ok(Some(*failed))
             }
+            Self::Taken => Ok(None),
         }
+    }
+}
+
+impl Failed {
+    fn count(&self, host: &mut impl Host, payload: usize) {
+        host.observe(Event::Failed {
+            status: self.status,
+            payload,
+            detail: self.detail.len(),
+        });
     }
 }
 
@@ -124,10 +133,12 @@ impl<B> Server<B> {
             Answer::Blocked => return Ok(false),
         };
         begin();
-        match images.invoke(host, handle, is_assembled, frame, false, answer) {
+        match images.invoke(host, (handle, token), is_assembled, frame, false, answer) {
             Ok(len) => replies.send_answer(tx, destination, token, len)?,
             Err(unanswered) => {
-                let Failed { status, detail } = unanswered.failed(host, frame.body.len())?;
+                let Some(Failed { status, detail }) = unanswered.failed(host, frame.body.len())? else {
+                    return Ok(true);
+                };
                 if matches!(status, Status::Rejected(_)) {
                     host.observe(Event::Frame);
                 }
@@ -135,6 +146,38 @@ impl<B> Server<B> {
             }
         }
         Ok(true)
+    }
+
+    /// Answers an invocation that the host took.
+    pub(crate) fn answer<H: Host<Image = B>>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        reply_to: &ReplyTo,
+        outcome: Result<&[u8], Box<Failed>>,
+    ) -> Result<(), Box<Closed>> {
+        let &ReplyTo {
+            call,
+            sequence,
+            is_batched,
+            payload,
+            ..
+        } = reply_to;
+        failpoint!("target.answer");
+        let (status, body) = match &outcome {
+            Ok(answer) => (Status::Executed, *answer),
+            Err(failed) => (failed.status, &failed.detail[..]),
+        };
+        if let Err(failed) = &outcome {
+            failed.count(host, payload);
+            if !is_batched && matches!(status, Status::Rejected(_)) {
+                host.observe(Event::Frame);
+            }
+        }
+        if is_batched {
+            return self.replies.conclude_entry(tx, sequence, call, status, body);
+        }
+        self.replies.conclude(tx, sequence, call, status, body)
     }
 
     /// Runs the entries of a batch from the first one that was not processed. The frame stays where it is until the last.
@@ -175,6 +218,9 @@ impl<B> Server<B> {
                 body: payload,
             };
             self.batch_entry(tx, host, (entry.code.get(), entry.token.get()), frame)?;
+            if H::TAKES {
+                quantum.exhaust();
+            }
         }
         self.batch_at = 0;
         host.observe(Event::Frame);
@@ -192,10 +238,12 @@ impl<B> Server<B> {
     ) -> Result<(), Box<Closed>> {
         let Self { images, replies, .. } = self;
         let answer = replies.entry_answer(token);
-        match images.invoke(host, handle, false, frame, true, answer) {
+        match images.invoke(host, (handle, token), false, frame, true, answer) {
             Ok(len) => replies.gather_answer(tx, token, len),
             Err(unanswered) => {
-                let Failed { status, detail } = unanswered.failed(host, frame.body.len())?;
+                let Some(Failed { status, detail }) = unanswered.failed(host, frame.body.len())? else {
+                    return Ok(());
+                };
                 replies.conclude_entry(tx, frame.sequence, (handle, token), status, &detail)
             }
         }
@@ -261,20 +309,37 @@ impl<B> Server<B> {
     }
 }
 
+/// Runs an invocation, or lets the host take it. `call`: its handle and its token.
+#[inline(always)]
+fn invoke<H: Host, P: Body>(
+    host: &mut H,
+    image: &H::Image,
+    call: (u32, u64),
+    invocation: Invocation<'_, P>,
+    answer: Option<&mut [u8]>,
+) -> Result<usize, Unanswered> {
+    if H::TAKES {
+        let reply_to = ReplyTo::new(call, &invocation, answer);
+        host.take(image, &invocation, reply_to);
+        return Err(Unanswered::Taken);
+    }
+    host.invoke(image, invocation, answer).map_err(Unanswered::Failed)
+}
+
 impl<B> Images<B> {
     /// Runs an invocation and returns the length of its answer.
     #[inline(always)]
     fn invoke<H: Host<Image = B>, P: Body>(
         &mut self,
         host: &mut H,
-        handle: u32,
+        call: (u32, u64),
         is_assembled: bool,
         frame: Frame<P>,
         is_batched: bool,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Unanswered> {
         let Frame { sequence, body, .. } = frame;
-        let outcome = match self.bindings.get(handle as usize) {
+        let outcome = match self.bindings.get(call.0 as usize) {
             // The usual invocation has its payload in its frame.
             Some(Binding::Bound(image))
                 if !is_assembled && body.len() as u64 <= self.config.limits.max_payload =>
@@ -284,9 +349,9 @@ impl<B> Images<B> {
                     is_batched,
                     payload: Payload::InPlace(body),
                 };
-                host.invoke(image, invocation, answer).map_err(Unanswered::Failed)
+                invoke(host, image, call, invocation, answer)
             }
-            _ => self.invoke_unusual(host, handle, is_assembled, sequence, body, answer),
+            _ => self.invoke_unusual(host, call, is_assembled, sequence, body, answer),
         };
         failpoint!("target.answer");
         outcome
@@ -298,7 +363,7 @@ impl<B> Images<B> {
     fn invoke_unusual<H: Host<Image = B>, P: Body>(
         &mut self,
         host: &mut H,
-        handle: u32,
+        call: (u32, u64),
         is_assembled: bool,
         sequence: u32,
         body: P,
@@ -309,6 +374,7 @@ impl<B> Images<B> {
             config,
             assembly,
         } = self;
+        let handle = call.0;
         let broke = |why| Unanswered::Closed(Closed::broke(why));
         let refusal = match bindings.get(handle as usize) {
             Some(Binding::Bound(image)) => {
@@ -324,9 +390,9 @@ impl<B> Images<B> {
                         is_batched: false,
                         payload,
                     };
-                    let outcome = host.invoke(image, invocation, answer);
+                    let outcome = invoke(host, image, call, invocation, answer);
                     assembly.clear();
-                    return outcome.map_err(Unanswered::Failed);
+                    return outcome;
                 }
                 let detail = format!("a payload of {size} bytes, the limit is {limit}");
                 Refusal::new(Rejection::TooLarge, detail)

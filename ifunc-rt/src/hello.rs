@@ -23,6 +23,11 @@ pub(crate) fn invoking() -> Hello {
     hello(Roles::INVOKES, NOTHING, 0)
 }
 
+/// The hello of a target that connects to another one: it serves over the link, too.
+pub(crate) fn both(limits: Limits) -> Hello {
+    hello(Roles::INVOKES.with(Roles::SERVES), limits, 0)
+}
+
 fn hello(roles: Roles, limits: Limits, epoch: u64) -> Hello {
     Hello {
         arch: ifunc_exec::ARCH,

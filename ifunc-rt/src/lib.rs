@@ -75,7 +75,7 @@ pub use source::{
     Aggregation, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Handle, LibraryError, Message,
     Progress, Source, SourceError, SourceOptions, StatsError,
 };
-pub use target::{ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError};
+pub use target::{Peers, ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError};
 pub use transport::address::{Address, AddressError, HostPort};
 pub use transport::worker_address::WorkerAddress;
 pub use transport::{ConnectError, ListenError};

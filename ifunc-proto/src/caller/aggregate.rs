@@ -3,7 +3,7 @@
 use ifunc_abi::batch::{ALIGN, EntryHead};
 use ifunc_abi::frame::{Header, Kind};
 
-use super::{Caller, Image, NotSent, Stop, Submission, SubmitError};
+use super::{CALL_WINDOW, Caller, Image, NotSent, Stop, Submission, SubmitError};
 use crate::attention::Attention;
 use crate::batch::size_of_entry;
 use crate::calls::{Request, Retry};
@@ -38,8 +38,13 @@ impl<I: Image + Clone, U> Caller<I, U> {
             wants_completion,
             ..
         } = submission;
-        let is_unlinked = self.attention.has(Attention::UNLINKED);
-        if is_unlinked || wants_completion && !self.has_call_window() {
+        if self.attention.has(Attention::UNLINKED) {
+            return Err(NotSent::Blocked);
+        }
+        if wants_completion && !self.has_call_window() {
+            // The calls under way may lie in the batch.
+            self.close_batch(tx)?;
+            self.lacking = CALL_WINDOW;
             return Err(NotSent::Blocked);
         }
         let size = EntryHead::padded_len(bound).unwrap_or(usize::MAX);

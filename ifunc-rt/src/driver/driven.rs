@@ -33,6 +33,16 @@ pub(crate) trait Driven: Sized + Send + 'static {
     /// Whether a body or a batch was sent in part, and continues when credits arrive.
     fn is_sending(&self) -> bool;
 
+    /// Whether the calling thread is the one that polls the link for a target, so that it must not wait for the link.
+    fn is_polled_here(&self) -> bool {
+        false
+    }
+
+    /// Whether a thread that does not wait polls the link and wakes those that do.
+    fn is_polled_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Announces sleep: from here on the peer rings.
     fn arm(&mut self);
 

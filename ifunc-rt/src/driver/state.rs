@@ -217,8 +217,20 @@ impl<C: Driven> State<C> {
         }
     }
 
+    /// A thread that does not wait here polled the connection: wakes those that need not wait any more, and one that
+    /// replaces a lost link.
+    pub(crate) fn polled(&mut self) {
+        self.tend();
+        if !self.connection.is_connected() {
+            self.hand_over();
+        }
+    }
+
     /// Wakes the next leader, if none is left.
     pub(crate) fn hand_over(&mut self) {
+        if self.connection.is_polled_elsewhere() {
+            return;
+        }
         let next = self.leader.successor(true);
         self.woken.extend(next);
     }

@@ -31,6 +31,8 @@ pub(crate) enum Ended<E> {
     Gone(String),
     /// A future needs a thread that polls, which cannot be started.
     NoThread(io::Error),
+    /// This thread polls the link for a target: it would wait for itself.
+    PolledHere,
     /// [`Want::Progress`], and no future waits any more.
     Idle,
 }
@@ -47,6 +49,9 @@ impl<C: Driven> Shared<C> {
         let mut state = self.lock();
         if let Some(result) = state.attempt(0, &mut attempt).map_err(Ended::Failed)? {
             return Ok(result);
+        }
+        if state.connection.is_polled_here() {
+            return Err(Ended::PolledHere);
         }
         let mut wait = Wait {
             shared: self,
@@ -117,8 +122,13 @@ impl<'a, C: Driven> Wait<'a, C> {
                 // Wakers may wait here themselves: no leader calls them.
                 self.resign(&mut state);
                 state = self.relock(state);
+                // What came meanwhile woke no thread: this one was not parked.
+                if let Some(result) = state.attempt(self.ticket, &mut attempt).transpose() {
+                    return self.ended(&mut state, result.map_err(Ended::Failed));
+                }
             }
-            if self.lead == Lead::None && state.leader.try_spin(self.ticket) {
+            let may_lead = self.lead == Lead::None && !state.connection.is_polled_elsewhere();
+            if may_lead && state.leader.try_spin(self.ticket) {
                 self.lead = Lead::Spinner;
             }
             let next = if self.lead == Lead::Spinner && state.connection.is_connected() {

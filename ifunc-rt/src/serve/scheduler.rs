@@ -75,6 +75,24 @@ impl<C: Scheduled> Scheduler<C> {
         self.active.is_empty()
     }
 
+    /// Adds the connection that `make` makes for a number.
+    pub(crate) fn add<R, E>(&mut self, make: impl FnOnce(u64) -> Result<(R, C), E>) -> Result<R, E> {
+        let (result, connection) = make(self.last + 1)?;
+        self.last += 1;
+        self.active.push_back(Box::new(connection));
+        Ok(result)
+    }
+
+    /// Activates connections that are parked.
+    pub(crate) fn unpark(&mut self, keys: &[Key]) {
+        for key in keys {
+            if let Some(mut connection) = self.parked.remove(key) {
+                connection.unpark();
+                self.active.push_back(connection);
+            }
+        }
+    }
+
     /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
     #[inline]
     pub(crate) fn gather(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) -> bool {
@@ -89,13 +107,11 @@ impl<C: Scheduled> Scheduler<C> {
             self.active.push_back(Box::new(new(self.last, link)));
         }
         if !self.parked.is_empty() {
-            listener.ready(&mut self.keys);
-            for key in self.keys.drain(..) {
-                if let Some(mut connection) = self.parked.remove(&key) {
-                    connection.unpark();
-                    self.active.push_back(connection);
-                }
-            }
+            let mut keys = std::mem::take(&mut self.keys);
+            listener.ready(&mut keys);
+            self.unpark(&keys);
+            keys.clear();
+            self.keys = keys;
         }
         self.active.len() > before
     }

@@ -103,6 +103,7 @@ pub(super) fn explain_wait(ended: Ended<Error>, what: &str) -> Error {
         Ended::TimedOut(waited) => Error::Timeout { what, waited },
         Ended::Gone(why) => Error::PeerGone { what, why },
         Ended::NoThread(error) => Error::NoThread { what, error },
+        Ended::PolledHere => Error::Serving { what },
         Ended::Idle => unreachable!("only a wait for progress is idle"),
     }
 }

@@ -71,7 +71,7 @@ impl Driver {
     /// Watches the doorbell of the link that there is now.
     fn watch(&self, state: &State<Connection>) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = state.connection.waiter();
+        let now = state.connection.own_waiter();
         if watched.as_ref().map(Arc::as_ptr) == now.as_ref().map(Arc::as_ptr) {
             return;
         }
@@ -94,7 +94,7 @@ impl Driver {
         let shared = &self.source.shared;
         let mut state = shared.lock();
         if disarm(&mut state)
-            && let Some(waiter) = state.connection.waiter()
+            && let Some(waiter) = state.connection.own_waiter()
         {
             waiter.clear_doorbell();
         }
@@ -147,7 +147,7 @@ impl Driver {
         if state.needs_link() {
             return Some(after(RETRY));
         }
-        let waiter = state.connection.waiter().filter(|_| state.needs_polls());
+        let waiter = state.connection.own_waiter().filter(|_| state.needs_polls());
         let interval = waiter.and_then(|waiter| waiter.poll_interval());
         let batch = state.batch_due();
         let future = state.futures.next_deadline();

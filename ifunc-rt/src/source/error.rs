@@ -74,6 +74,15 @@ pub enum Error {
         /// The deadline's length.
         waited: Duration,
     },
+    /// The caller's thread serves the connection (see [`Target::connect`](crate::Target::connect)) and would wait for
+    /// itself. A call that was sent may run; its answer is dropped.
+    #[error(
+        "`{what}` would wait for this thread, which serves the connection; help: wait on another thread or in a future, or poll the target until `Call::try_wait` returns the answer"
+    )]
+    Serving {
+        /// What the caller would have waited for.
+        what: String,
+    },
     /// The thread that receives for futures cannot be started. What was sent may run; the caller can still block for
     /// the answer.
     #[error(

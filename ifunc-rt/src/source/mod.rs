@@ -2,7 +2,7 @@
 
 mod call;
 mod completion;
-mod connection;
+pub(crate) mod connection;
 mod driver;
 mod embed;
 mod encoding;
@@ -12,7 +12,7 @@ mod library;
 mod message;
 mod options;
 pub(crate) mod search;
-mod shared;
+pub(crate) mod shared;
 mod stats;
 
 use std::path::Path;
@@ -104,7 +104,7 @@ impl Source {
     /// As [`connect`](Self::connect).
     pub fn connect_with(address: &str, options: SourceOptions) -> Result<Self, SourceError> {
         let address: Address = address.parse()?;
-        Self::of(Connection::connect(Route::Address(address), options)?)
+        Self::of(Connection::connect(Route::Address(address), options, None)?)
     }
 
     /// Connects to the target that [listens](crate::TargetBuilder::listen_on) on the worker at the other end of an
@@ -124,15 +124,15 @@ impl Source {
     pub unsafe fn over(worker: &Worker, ep: ucp_ep_h, options: SourceOptions) -> Result<Self, SourceError> {
         // SAFETY: the caller's promise.
         let route = Route::Endpoint(unsafe { worker.over(ep) });
-        Self::of(Connection::connect(route, options)?)
+        Self::of(Connection::connect(route, options, None)?)
     }
 
     #[cfg(feature = "ucx")]
     pub(crate) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, SourceError> {
-        Self::of(Connection::of_link(route, link, options)?)
+        Self::of(Connection::of_link(Some(route), link, options, None)?)
     }
 
-    fn of(connection: Connection) -> Result<Self, SourceError> {
+    pub(crate) fn of(connection: Connection) -> Result<Self, SourceError> {
         let config = connection.driver_config();
         let shared = Arc::new(SharedConnection::new(connection, config));
         let users = Arc::new(Users(Arc::clone(&shared)));
@@ -291,6 +291,10 @@ impl Source {
             tracing::warn!(other = %explain_report(other), "an earlier send did not end well");
         }
         first.map_or(Ok(()), |first| Err(explain_report(first)))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<SharedConnection> {
+        &self.shared
     }
 }
 

@@ -13,7 +13,7 @@ use crate::driver::driven::Driven as _;
 use crate::driver::future::Task;
 use crate::driver::state::{Shared, Want};
 
-pub(super) type SharedConnection = Shared<Connection>;
+pub(crate) type SharedConnection = Shared<Connection>;
 
 /// Abandons a request when it is dropped. A request that ended is unknown by then.
 struct Abandon<'a>(&'a SharedConnection, u64);

@@ -7,7 +7,7 @@ use ifunc_exec::{DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProc
 use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::connection::Connection;
+use super::connection::OneWay;
 use super::{Argument, Host};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
@@ -22,7 +22,7 @@ pub(crate) struct Bench {
 
 /// A connection that is polled by hand.
 pub(crate) struct Looked {
-    connection: Connection,
+    connection: OneWay,
     /// Target arguments of its invocations.
     pub(crate) value: u64,
 }
@@ -86,6 +86,9 @@ impl Bench {
                 max_handles: 64,
                 copy_payloads: false,
                 share_stats: None,
+                other_users: false,
+                peers: super::Peers::default(),
+                doorbell: std::sync::Arc::new(crate::os::EventFd::new().unwrap()),
             },
         }
     }
@@ -115,7 +118,7 @@ impl Bench {
             key: Key(0),
         };
         Looked {
-            connection: Connection::new(1, link, &self.host),
+            connection: OneWay::new(1, link, &self.host),
             value: 0,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use ifunc_abi::frame::Limits;
+use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
 use ifunc_exec::{DebugInfo, DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
 
@@ -358,6 +359,8 @@ impl TargetBuilder {
         }
         let mut config = ListenConfig::with_hello(crate::hello::serving(self.limits));
         config.other_users = self.other_users;
+        // Over a link to a peer that serves.
+        config.hello.roles = Roles::SERVES.with(Roles::INVOKES);
         config.peer_timeout = self.peer_timeout;
         config.max_connections = self.max_connections;
         #[cfg(test)]

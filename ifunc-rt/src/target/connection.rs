@@ -1,38 +1,22 @@
-//! A target's connection to one source: its link, the protocol's state, and the target arguments of its invocations.
+//! A target's connections: their links, the protocol's state, and the target arguments of their invocations.
 
 use std::ffi::c_void;
 
+use ifunc_abi::hello::Roles;
 use ifunc_abi::image::ImageFlags;
 use ifunc_exec::{InstalledImage, Session};
-use ifunc_proto::{Closed, Config, Peer, ServerConfig};
+use ifunc_proto::{Closed, Config, Peer};
 
-use self::served::{Bound, Served, State};
+pub(crate) use self::served::Bound;
+pub(super) use self::served::{Served, State, copied};
 use super::Host;
+use super::duplex::Duplex;
 use crate::policy::{SourceInfo, TargetType};
+use crate::serve::scheduler::Scheduled;
+use crate::source::connection::Protocol;
 use crate::transport::{Inbound as _, Key, Link, with_link};
 
 mod served;
-
-/// The protocol, as a target that sends no invocations of its own uses it.
-type Protocol = ifunc_proto::Connection<NoImage, (), Bound>;
-
-/// Image type of a side that sends no images.
-#[derive(Clone, Debug)]
-enum NoImage {}
-
-impl ifunc_proto::caller::Image for NoImage {
-    fn id(&self) -> &ifunc_abi::ImageId {
-        match *self {}
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match *self {}
-    }
-
-    fn is_idempotent(&self) -> bool {
-        match *self {}
-    }
-}
 
 /// The target arguments of invocations.
 #[derive(Clone, Copy)]
@@ -53,86 +37,136 @@ impl Argument {
     }
 }
 
-pub(super) struct Connection {
+/// A connection as the scheduler has it.
+pub(super) enum Connection {
+    OneWay(OneWay),
+    Duplex(Box<Duplex>),
+}
+
+impl Connection {
+    /// Of a link that was accepted.
+    pub(super) fn new(number: u64, link: Link, host: &Host) -> Self {
+        if link.hello.roles.contains(Roles::SERVES) {
+            return Self::Duplex(Box::new(Duplex::accepted(number, link, host)));
+        }
+        Self::OneWay(OneWay::new(number, link, host))
+    }
+
+    /// What carries it, as the transport describes it.
+    pub(super) fn carried_by(&self) -> String {
+        match self {
+            Self::OneWay(connection) => connection.link.waiter.carried_by(),
+            Self::Duplex(connection) => connection.carried_by(),
+        }
+    }
+
+    pub(super) fn source(&self) -> SourceInfo {
+        match self {
+            Self::OneWay(connection) => *connection.state.source(),
+            Self::Duplex(connection) => connection.source(),
+        }
+    }
+
+    /// Whether a poll would find something. If not, grants the source its credits.
+    pub(super) fn has_work(&mut self) -> bool {
+        match self {
+            Self::OneWay(connection) => connection.has_work(),
+            Self::Duplex(connection) => connection.has_work(),
+        }
+    }
+
+    /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed; `None`:
+    /// the connection ended.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        host: &Host,
+        session: &mut Session<'_>,
+        argument: &Argument,
+    ) -> Option<usize> {
+        match self {
+            Self::OneWay(connection) => match connection.poll(host, session, argument) {
+                Ok(processed) => Some(processed),
+                Err(closed) => {
+                    connection.state.ended(&closed);
+                    None
+                }
+            },
+            Self::Duplex(connection) => connection.poll(host, session, argument),
+        }
+    }
+}
+
+impl Scheduled for Connection {
+    fn key(&self) -> Key {
+        match self {
+            Self::OneWay(connection) => connection.link.key,
+            Self::Duplex(connection) => connection.key(),
+        }
+    }
+
+    fn take_ready(&mut self) -> bool {
+        match self {
+            Self::OneWay(connection) => std::mem::take(&mut connection.is_busy),
+            Self::Duplex(connection) => connection.take_busy(),
+        }
+    }
+
+    fn park(&mut self) {
+        match self {
+            Self::OneWay(connection) => connection.link.rx().park(),
+            Self::Duplex(connection) => connection.park(),
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        match self {
+            Self::OneWay(connection) => connection.is_quiet(),
+            Self::Duplex(connection) => connection.is_quiet(),
+        }
+    }
+
+    fn unpark(&mut self) {
+        match self {
+            Self::OneWay(connection) => {
+                connection.link.rx().disarm();
+                connection.is_busy = true;
+            }
+            Self::Duplex(connection) => connection.unpark(),
+        }
+    }
+}
+
+/// A connection whose source does not serve.
+pub(super) struct OneWay {
     // Holds the images that the source bound, whose metrics `state` owns: dropped first.
     protocol: Protocol,
     link: Link,
     state: State,
-    /// A poll processed something since [`take_busy`](Self::take_busy) was called.
+    /// A poll processed something since [`take_ready`](Scheduled::take_ready) was called.
     is_busy: bool,
 }
 
-impl Connection {
+impl OneWay {
     pub(super) fn new(number: u64, mut link: Link, host: &Host) -> Self {
-        let me = rustix::process::geteuid().as_raw();
-        let is_foreign = link.peer.uid != Some(me);
-        let copies_payloads = host.copy_payloads || is_foreign;
-        // A transport that does not know the peer's user trusts every peer that reaches the address, with more than numbers.
-        let may_ask = host
-            .share_stats
-            .unwrap_or(link.peer.uid.is_none_or(|uid| uid == me));
-        let source = SourceInfo::new(number, &link.peer);
-        let carried_by = link.waiter.carried_by();
-        let lanes = carried_by.split_whitespace().map(Into::into).collect();
-        let span = tracing::info_span!(
-            "connection",
-            source = number,
-            uid = source.uid,
-            pid = source.pid,
-            over = carried_by
-        );
-        tracing::info!(parent: &span, "source connected");
         #[cfg(feature = "failpoints")]
         crate::failpoint::failpoints::hook_protocol();
+        let state = State::new(number, &link, host);
         let mut protocol = Protocol::new(Config {
             batch_size: 0,
-            server: Some(ServerConfig {
-                limits: host.limits,
-                max_handles: host.max_handles,
-                has_private_answers: copies_payloads,
-            }),
+            server: Some(host.server(state.copies_payloads())),
         });
         let peer = Peer {
             limits: None,
             invokes: true,
         };
         with_link!(link, link => protocol.connect(link, peer));
-        let metrics = host.metrics.connected(source, lanes);
         Self {
             protocol,
             link,
-            state: State::new(source, span, metrics, copies_payloads, may_ask),
+            state,
             is_busy: true,
         }
-    }
-
-    /// What carries it, as the transport describes it.
-    pub(super) fn carried_by(&self) -> String {
-        self.link.waiter.carried_by()
-    }
-
-    pub(super) fn source(&self) -> &SourceInfo {
-        self.state.source()
-    }
-
-    /// Logs why the connection ended.
-    pub(super) fn ended(&self, closed: &Closed) {
-        match closed {
-            Closed::Left => tracing::info!(parent: self.state.span(), "source left"),
-            Closed::Broke(what) => {
-                tracing::warn!(parent: self.state.span(), %what, "source broke the protocol; closed")
-            }
-        }
-    }
-
-    /// The key in the listener's reports.
-    pub(super) fn key(&self) -> Key {
-        self.link.key
-    }
-
-    /// Whether a poll processed something since the last call.
-    pub(super) fn take_busy(&mut self) -> bool {
-        std::mem::take(&mut self.is_busy)
     }
 
     /// Whether a poll would find something. If not, grants the source its credits.
@@ -173,11 +207,6 @@ impl Connection {
         Ok(processed)
     }
 
-    /// Parks it: polled only after the listener reports it. Takes effect after the listener's fence.
-    pub(super) fn park(&mut self) {
-        self.link.rx().park();
-    }
-
     /// Whether there is nothing to do. Call it after the fence.
     pub(super) fn is_quiet(&mut self) -> bool {
         if self.protocol.is_stalled() {
@@ -185,11 +214,5 @@ impl Connection {
             return with_link!(self.link, link => self.protocol.is_blocked(link));
         }
         !self.protocol.has_work() && self.link.rx().is_idle()
-    }
-
-    /// Returns it to the polled connections.
-    pub(super) fn unpark(&mut self) {
-        self.link.rx().disarm();
-        self.is_busy = true;
     }
 }

@@ -4,34 +4,46 @@
 pub(crate) mod bench;
 mod builder;
 mod connection;
+mod duplex;
 mod environment;
+mod peers;
 mod serving;
 mod shared;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Stats;
 use ifunc_abi::text::Text;
 use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
+use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
 pub use serving::{ServeEnd, ServeError, Serving};
 
+pub use peers::Peers;
+
+pub(crate) use connection::Bound;
 use connection::{Argument, Connection};
+use duplex::Duplex;
 
 use crate::driver::backoff::{Backoff, Next};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
+use crate::os::EventFd;
 use crate::policy::{Policy, SourceInfo, TargetType};
 use crate::serve::SPIN;
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
-use crate::serve::scheduler::{Scheduled, Scheduler};
+use crate::serve::scheduler::Scheduler;
+use crate::source::connection::Service;
 use crate::source::search;
-use crate::transport::{Key, Listener};
+use crate::transport::address::Address;
+use crate::transport::{Key, Listener, Route};
+use crate::{Source, SourceError, SourceOptions};
 
 /// A target: listens, installs and runs.
 ///
@@ -63,6 +75,8 @@ pub struct Target {
     home: ThreadId,
     listener: Box<dyn Listener>,
     doorbell: TargetDoorbell,
+    /// Links that the target made: its listener does not report them.
+    connected: Vec<Key>,
     /// That of the last poll, and the text that it was made of.
     target_type: TargetType,
     target_text: Option<&'static Text>,
@@ -78,6 +92,27 @@ struct Host {
     copy_payloads: bool,
     /// See [`TargetBuilder::share_stats`].
     share_stats: Option<bool>,
+    other_users: bool,
+    /// Sources over links that were accepted.
+    peers: Peers,
+    /// Wakes the thread that serves.
+    doorbell: Arc<EventFd>,
+}
+
+impl Host {
+    /// How the protocol serves a connection.
+    fn server(&self, has_private_answers: bool) -> ServerConfig {
+        ServerConfig {
+            limits: self.limits,
+            max_handles: self.max_handles,
+            has_private_answers,
+        }
+    }
+
+    /// How a link is served that carries invocations both ways.
+    fn service(&self) -> Service {
+        Service::new(self.server(true), self.other_users, Arc::clone(&self.doorbell))
+    }
 }
 
 impl Target {
@@ -106,6 +141,8 @@ impl Target {
         let entry = executor
             .thread()
             .map_err(TargetError::os("map a stack for injected code"))?;
+        let doorbell =
+            TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
         Ok(Self {
             scheduler: Scheduler::default(),
             host: Host {
@@ -116,11 +153,14 @@ impl Target {
                 max_handles: builder.max_handles,
                 copy_payloads: builder.copy_payloads,
                 share_stats: builder.share_stats,
+                other_users: builder.other_users,
+                peers: Peers::default(),
+                doorbell: Arc::clone(doorbell.local()),
             },
             entry,
             home: thread::current().id(),
-            doorbell: TargetDoorbell::new(listener.doorbell())
-                .map_err(TargetError::os("make an epoll instance"))?,
+            doorbell,
+            connected: Vec::new(),
             listener,
             target_type: TargetType::default(),
             target_text: None,
@@ -183,10 +223,7 @@ impl Target {
         } = self;
         let mut session = host.executor.session(entry);
         scheduler.poll(&mut **listener, |connection| {
-            connection
-                .poll(host, &mut session, &argument)
-                .map_err(|end| connection.ended(&end))
-                .ok()
+            connection.poll(host, &mut session, &argument)
         })
     }
 
@@ -267,6 +304,14 @@ impl Target {
     /// Undoes [`arm`](Self::arm).
     pub fn disarm(&mut self) {
         self.listener.disarm();
+        self.scheduler.unpark(&self.connected);
+    }
+
+    /// The longest time to wait for [`as_fd`](AsFd::as_fd) before the next [`poll`](Self::poll). `None`: no limit. A link
+    /// that the target [made](Self::connect) over UCX detects its peer's end only in polls.
+    #[must_use]
+    pub fn poll_interval(&self) -> Option<Duration> {
+        self.doorbell.links().poll_interval()
     }
 
     /// The connected sources, and what carries each, as the transport reports it: over UCX the transports and devices
@@ -276,10 +321,72 @@ impl Target {
         let mut all: Vec<_> = self
             .scheduler
             .iter()
-            .map(|connection| (*connection.source(), connection.carried_by()))
+            .map(|connection| (connection.source(), connection.carried_by()))
             .collect();
         all.sort_by_key(|(source, _)| source.connection);
         all
+    }
+
+    /// Connects this target to another one over a link that carries invocations both ways: the source that is returned
+    /// sends to the other target, and this target serves what the other one sends back, if its program takes a source
+    /// from its [`peers`](Self::peers). Both targets accept code by their own builders.
+    ///
+    /// ```no_run
+    /// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+    /// // SAFETY: only processes of this user connect, and they may do here whatever they like.
+    /// let mut node = unsafe { ifunc_rt::Target::builder().accept_code() }.listen("shm:one")?;
+    /// let other = node.connect("shm:other")?;
+    /// let serving = node.spawn(0u64)?;
+    /// println!("{}", other.register::<hello::add>()?.call(&5)?.wait()?);
+    /// serving.stop()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// **Which thread polls.** The thread that serves this target polls the link, for both directions. All other threads
+    /// and all futures that use the source are parked meanwhile, and the thread that serves wakes them. So nothing
+    /// arrives while no thread serves: a wait then ends at its deadline.
+    ///
+    /// **The thread that serves** must not wait for itself. In an invocation, and between two calls of
+    /// [`poll`](Self::poll), it may send and call over the source: that waits for nothing while there is credit. A wait
+    /// that would not end at once returns [`Error::Serving`](crate::Error::Serving): for an answer
+    /// ([`Call::wait`](crate::Call::wait)), for credit, for a flush. [`Call::try_wait`](crate::Call::try_wait) never
+    /// waits, and a future may be awaited. Where several threads serve ([`serve_shared`](Self::serve_shared)), an
+    /// invocation may wait for another connection, as long as another thread is left to poll it; otherwise the wait ends
+    /// at its deadline.
+    ///
+    /// **Calls under way.** A link that carries invocations both ways has at most 64 unanswered calls per direction. More
+    /// wait, as for credit.
+    ///
+    /// **The end of a link.** The link lives as long as the source, its clones and its handles, and no longer than this
+    /// target. When the peer goes away, the next use of the source reconnects, as for any source.
+    ///
+    /// # Errors
+    /// As [`Source::connect`]. The other target belongs to another user, and this one does not
+    /// [accept other users](TargetBuilder::accept_other_users).
+    pub fn connect(&mut self, address: &str) -> Result<Source, SourceError> {
+        self.connect_with(address, SourceOptions::default())
+    }
+
+    /// Connects with these options instead of the defaults.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_with(&mut self, address: &str, options: SourceOptions) -> Result<Source, SourceError> {
+        let address: Address = address.parse()?;
+        let (host, doorbells) = (&self.host, self.doorbell.links());
+        let (connected, scheduler) = (&mut self.connected, &mut self.scheduler);
+        scheduler.add(|number| {
+            let (source, duplex) =
+                Duplex::connected(number, Route::Address(address), options, host, doorbells)?;
+            connected.push(duplex.key());
+            Ok((source, Connection::Duplex(Box::new(duplex))))
+        })
+    }
+
+    /// Sources over the links that this target accepted from nodes: see [`connect`](Self::connect).
+    #[must_use]
+    pub fn peers(&self) -> Peers {
+        self.host.peers.clone()
     }
 
     /// A handle that ends [`serve`](Self::serve) from another thread.
@@ -305,28 +412,6 @@ impl Target {
             fingerprint: fingerprint::of(text.as_str()),
             text: text.as_str(),
         };
-    }
-}
-
-impl Scheduled for Connection {
-    fn key(&self) -> Key {
-        self.key()
-    }
-
-    fn take_ready(&mut self) -> bool {
-        self.take_busy()
-    }
-
-    fn park(&mut self) {
-        Connection::park(self);
-    }
-
-    fn is_quiet(&mut self) -> bool {
-        self.is_quiet()
-    }
-
-    fn unpark(&mut self) {
-        Connection::unpark(self);
     }
 }
 

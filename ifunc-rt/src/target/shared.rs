@@ -14,7 +14,7 @@ use super::{Host, Serving, Target, TargetError};
 use crate::serve::doorbell::TargetDoorbell;
 use crate::serve::pool::{Pool, Ran, Taken, Work};
 use crate::serve::scheduler::Scheduler;
-use crate::transport::Listener;
+use crate::transport::{Key, Listener};
 
 /// State that the threads share.
 struct Connections<'a> {
@@ -22,6 +22,7 @@ struct Connections<'a> {
     doorbell: &'a TargetDoorbell,
     scheduler: &'a mut Scheduler<Connection>,
     listener: &'a mut dyn Listener,
+    connected: &'a [Key],
 }
 
 /// Target arguments of the invocations of all threads.
@@ -71,6 +72,7 @@ impl Work for Connections<'_> {
 
     fn disarm(&mut self) {
         self.listener.disarm();
+        self.scheduler.unpark(self.connected);
     }
 
     fn is_idle(&self) -> bool {
@@ -135,6 +137,7 @@ impl Target {
             entry,
             listener,
             doorbell,
+            connected,
             ..
         } = self;
         let (host, doorbell) = (&*host, &*doorbell);
@@ -143,6 +146,7 @@ impl Target {
             doorbell,
             scheduler,
             listener: &mut **listener,
+            connected,
         });
         let serve = |entry: &mut ExecThread| serve(&pool, host, doorbell, &argument, entry);
         thread::scope(|scope| {
@@ -160,7 +164,8 @@ impl Target {
             serve(entry);
         });
         let (connections, end) = pool.into_inner();
-        connections.listener.disarm();
+        let mut connections = connections;
+        connections.disarm();
         match end {
             None => Ok(()),
             Some(End::Failed(error)) => Err(error),
@@ -216,9 +221,9 @@ fn serve(
             connection.poll(host, &mut session, &argument.0)
         }));
         match polled {
-            Ok(Ok(0)) => return Ran::Blocked(connection),
-            Ok(Ok(_)) => return Ran::Done(connection),
-            Ok(Err(end)) => connection.ended(&end),
+            Ok(Some(0)) => return Ran::Blocked(connection),
+            Ok(Some(_)) => return Ran::Done(connection),
+            Ok(None) => {}
             Err(panic) => {
                 drop(connection);
                 pool.end(End::Panicked(panic));

@@ -12,6 +12,8 @@ mod hostile_frames;
 mod hostile_images;
 pub(crate) mod images;
 mod logs;
+#[cfg(not(loom))]
+mod nodes;
 mod progress;
 mod reports;
 mod running;

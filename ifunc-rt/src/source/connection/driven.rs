@@ -4,7 +4,8 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Connection;
+use super::served::ACCEPTED;
+use super::{Connection, connect_config};
 use crate::driver::backoff::after;
 use crate::driver::driven::{Doorbell, Driven, Signals};
 use crate::driver::queue::Ticket;
@@ -54,20 +55,35 @@ impl Driven for Connection {
         self.protocol.has_outgoing() || self.protocol.is_batch_closing()
     }
 
+    fn is_polled_here(&self) -> bool {
+        Connection::is_polled_here(self)
+    }
+
+    fn is_polled_elsewhere(&self) -> bool {
+        self.is_served()
+    }
+
     fn arm(&mut self) {
+        // The thread that serves arms its link.
+        if self.service.is_some() {
+            return;
+        }
         if let Some(link) = &mut self.link {
             link.rx().arm();
         }
     }
 
     fn disarm(&mut self) {
+        if self.service.is_some() {
+            return;
+        }
         if let Some(link) = &mut self.link {
             link.rx().disarm();
         }
     }
 
     fn doorbell(&self) -> Option<Doorbell> {
-        let (waiter, local) = (self.waiter()?, Arc::clone(&self.local));
+        let (waiter, local) = (self.own_waiter()?, Arc::clone(&self.local));
         let waker = Arc::clone(&local).into();
         let sleep = move |until| {
             waiter.sleep(until, Some(local.as_fd()));
@@ -83,6 +99,9 @@ impl Driven for Connection {
     fn reconnect(shared: &Shared<Self>, until: Instant, window: Instant) -> Result<bool, String> {
         let (route, config, limit) = {
             let connection = &mut shared.lock().connection;
+            if let Some(why) = connection.is_over() {
+                return Err(why.into());
+            }
             if connection.options.reconnect.is_zero() {
                 return Err("reconnecting is switched off".into());
             }
@@ -94,7 +113,11 @@ impl Driven for Connection {
             }
             let options = &connection.options;
             let limit = after(options.connect_timeout);
-            (connection.route.clone(), options.connect_config(), limit)
+            let config = connect_config(options, connection.service.as_ref());
+            (connection.route.clone(), config, limit)
+        };
+        let Some(route) = route else {
+            return Err(ACCEPTED.into());
         };
         let result = route.connect(&config, until.min(limit));
         let mut state = shared.lock();
@@ -102,6 +125,13 @@ impl Driven for Connection {
         match result {
             Ok(_) if state.is_closed => Err("the source was dropped".into()),
             Ok(link) => {
+                if let Some(service) = &state.connection.service {
+                    let admitted = service.admit(&link, &route);
+                    admitted.map_err(|error| error.to_string())?;
+                }
+                if let Some(why) = state.connection.is_over() {
+                    return Err(why.into());
+                }
                 state.connection.adopt(link);
                 Ok(true)
             }
@@ -116,6 +146,10 @@ impl Driven for Connection {
     }
 
     fn close(&mut self) {
+        if let Some(service) = &self.service {
+            // The thread that serves ends the link.
+            return service.doorbell().wake();
+        }
         if let Some(link) = self.link.take() {
             link.waiter.close();
         }

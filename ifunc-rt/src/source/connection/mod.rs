@@ -1,15 +1,18 @@
 //! A source's connection: the link to its target, and the protocol's state, which outlives the link.
 
 mod driven;
+mod served;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ifunc_abi::hello::Roles;
 use ifunc_proto::Peer;
 use ifunc_proto::caller::{Submission, SubmitError};
 use ifunc_proto::completion::Completion;
 use rustix::time::{ClockId, Timespec, clock_gettime};
+
+pub(crate) use served::{ACCEPTED, Service};
 
 use super::completion::explain_lost;
 use super::error::Error;
@@ -19,16 +22,17 @@ use crate::driver::backoff::{RETRY, after};
 use crate::driver::driven::{Config, Driven as _, Signals};
 use crate::driver::queue::Ticket;
 use crate::os::EventFd;
-use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
+use crate::target::Bound;
+use crate::transport::{ConnectConfig, ConnectError, Link, Route, Waiter, with_link};
 
-/// The protocol, as a process that does not serve uses it. Its driver keeps the ticket of a waiter with each call.
-type Protocol = ifunc_proto::Connection<Arc<Library>, Ticket, Infallible>;
+/// The protocol. Its driver keeps the ticket of a waiter with each call.
+pub(crate) type Protocol = ifunc_proto::Connection<Arc<Library>, Ticket, Bound>;
 
 /// Why an invocation was not sent.
 pub(super) type NotSent = ifunc_proto::caller::NotSent<Arc<Library>, Error>;
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     pub(super) protocol: Protocol,
     link: Option<Link>,
     /// When the transport was last asked whether the target lives, by the coarse clock.
@@ -37,12 +41,15 @@ pub(super) struct Connection {
     /// A body or a batch waited for credit at the last report to the driver.
     was_sending: bool,
     batch: BatchTimer,
-    route: Route,
+    /// `None`: the link was accepted, and its peer makes the next one.
+    route: Option<Route>,
     pub(super) options: SourceOptions,
     /// A thread is making a new link.
     connecting: bool,
     /// Wakes the thread that sleeps on the link's doorbell.
     local: Arc<EventFd>,
+    /// A target of this process serves the link.
+    service: Option<Service>,
 }
 
 /// Deadline of the open batch.
@@ -55,11 +62,17 @@ struct BatchTimer {
 }
 
 impl Connection {
-    pub(super) fn connect(route: Route, options: SourceOptions) -> Result<Self, ConnectError> {
+    /// Connects. With a service, a target of this process serves what the peer sends over the link.
+    pub(crate) fn connect(
+        route: Route,
+        options: SourceOptions,
+        service: Option<Service>,
+    ) -> Result<Self, ConnectError> {
         let until = after(options.connect_timeout);
+        let config = connect_config(&options, service.as_ref());
         let mut earlier = None;
         let link = loop {
-            match route.connect(&options.connect_config(), until) {
+            match route.connect(&config, until) {
                 Ok(link) => break link,
                 // Source and target are often started together, and the target may be slower.
                 Err(error) if error.may_pass() && Instant::now() < until => {
@@ -73,21 +86,33 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         };
-        Self::of_link(route, link, options)
+        if let Some(service) = &service {
+            service.admit(&link, &route)?;
+        }
+        Self::of_link(Some(route), link, options, service)
     }
 
     /// A connection over a link that was made. The route makes later ones.
-    pub(super) fn of_link(route: Route, link: Link, options: SourceOptions) -> Result<Self, ConnectError> {
-        let local = EventFd::new().map_err(|source| ConnectError::Io {
-            doing: "making what threads of this process are woken by".into(),
-            source,
-        })?;
+    pub(crate) fn of_link(
+        route: Option<Route>,
+        link: Link,
+        options: SourceOptions,
+        service: Option<Service>,
+    ) -> Result<Self, ConnectError> {
+        let local = match &service {
+            // The thread that serves sleeps, and no thread sleeps on the link.
+            Some(service) => service.doorbell(),
+            None => Arc::new(EventFd::new().map_err(|source| ConnectError::Io {
+                doing: "making what threads of this process are woken by".into(),
+                source,
+            })?),
+        };
         #[cfg(feature = "failpoints")]
         crate::failpoint::failpoints::hook_protocol();
         let mut connection = Self {
             protocol: Protocol::new(ifunc_proto::Config {
                 batch_size: options.aggregation.bytes,
-                server: None,
+                server: service.as_ref().map(Service::config),
             }),
             link: None,
             asked: clock_gettime(ClockId::MonotonicCoarse),
@@ -101,7 +126,8 @@ impl Connection {
             route,
             options,
             connecting: false,
-            local: Arc::new(local),
+            local,
+            service,
         };
         connection.relink(link);
         Ok(connection)
@@ -111,7 +137,7 @@ impl Connection {
     fn relink(&mut self, mut link: Link) {
         let peer = Peer {
             limits: Some(link.hello.limits),
-            invokes: false,
+            invokes: self.service.is_some() && link.hello.roles.contains(Roles::INVOKES),
         };
         with_link!(link, link => self.protocol.connect(link, peer));
         self.link = Some(link);
@@ -119,16 +145,25 @@ impl Connection {
 
     /// As [`relink`](Self::relink), after an earlier link died.
     fn adopt(&mut self, link: Link) {
-        tracing::info!(address = %self.route, "connected again");
+        tracing::info!(address = self.address(), "connected again");
         self.relink(link);
+        if let Some(service) = &self.service {
+            service.doorbell().wake();
+        }
         self.signals.raise(Signals::LINK_CHANGED);
         self.drive();
         self.signals.raise(Signals::UNBLOCKED);
     }
 
     /// The link's doorbell and description, if there is a link.
-    pub(super) fn waiter(&self) -> Option<Arc<dyn Waiter>> {
+    pub(crate) fn waiter(&self) -> Option<Arc<dyn Waiter>> {
         self.link.as_ref().map(|link| Arc::clone(&link.waiter))
+    }
+
+    /// The address of the peer, for logs.
+    fn address(&self) -> String {
+        let route = self.route.as_ref();
+        route.map_or_else(|| "(accepted)".into(), Route::to_string)
     }
 
     /// How this connection is driven.
@@ -264,7 +299,8 @@ impl Connection {
         let is_gone = link.waiter.is_peer_closed();
         with_link!(link, link => {
             self.protocol.receive(link, token);
-            if is_gone {
+            // A thread that serves runs what arrived before.
+            if is_gone && self.service.is_none() {
                 // The frames that the target sent before it closed are received.
                 self.protocol.lose(link, PEER_LEFT);
             }
@@ -280,6 +316,7 @@ impl Connection {
             return;
         }
         if let Some(link) = &mut self.link
+            && self.service.is_none()
             && link.waiter.check_peer_closed()
         {
             with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
@@ -385,12 +422,25 @@ impl Connection {
     #[cold]
     fn drop_link(&mut self) {
         if let Some(link) = self.link.take() {
-            tracing::info!(address = %self.route, gone = self.protocol.lost_because(), "the target went away");
+            tracing::info!(
+                address = self.address(),
+                gone = self.protocol.lost_because(),
+                "the target went away"
+            );
             self.signals.raise(Signals::LINK_CHANGED);
             // A thread that sleeps on the dead link has to reconnect.
             link.waiter.close();
         }
     }
+}
+
+/// What the transport is told of this side.
+fn connect_config(options: &SourceOptions, service: Option<&Service>) -> ConnectConfig {
+    let mut config = options.connect_config();
+    if let Some(service) = service {
+        config.hello = crate::hello::both(service.config().limits);
+    }
+    config
 }
 
 /// Error of a link that the transport reports dead.

@@ -7,17 +7,19 @@ use ifunc_abi::ImageId;
 use ifunc_abi::image::ImageFlags;
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_exec::{Executor, InProcess, InstalledImage, Session, SharedBytes};
+use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal};
 use ifunc_proto::link::Body;
 
 use super::Argument;
-use crate::observe::{About, HandleMetrics, Pages, SourceMetrics, run_observed};
+use crate::observe::{About, HandleCounters, HandleMetrics, Pages, SourceMetrics, run_observed};
 use crate::policy::{ImageInfo, SourceInfo};
 use crate::target::Host;
+use crate::transport::Link;
 
 /// State that a connection keeps for its invocations.
-pub(super) struct State {
+pub(in crate::target) struct State {
     source: SourceInfo,
     /// Payloads that cannot be used in place are copied here.
     scratch: AlignedBuffer,
@@ -32,13 +34,24 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(
-        source: SourceInfo,
-        span: tracing::Span,
-        metrics: SourceMetrics,
-        copies_payloads: bool,
-        may_ask: bool,
-    ) -> Self {
+    /// Of a link to a source that has just connected.
+    pub(in crate::target) fn new(number: u64, link: &Link, host: &Host) -> Self {
+        let me = rustix::process::geteuid().as_raw();
+        let source = SourceInfo::new(number, &link.peer);
+        let carried_by = link.waiter.carried_by();
+        let lanes = carried_by.split_whitespace().map(Into::into).collect();
+        let span = tracing::info_span!(
+            "connection",
+            source = number,
+            uid = source.uid,
+            pid = source.pid,
+            over = carried_by
+        );
+        tracing::info!(parent: &span, "source connected");
+        // A transport that does not know the peer's user trusts every peer that reaches the address, with more than numbers.
+        let may_ask = host.share_stats.unwrap_or(source.uid.is_none_or(|uid| uid == me));
+        let copies_payloads = host.copy_payloads || source.uid != Some(me);
+        let metrics = host.metrics.connected(source, lanes);
         Self {
             source,
             scratch: AlignedBuffer::default(),
@@ -50,28 +63,39 @@ impl State {
         }
     }
 
-    pub(super) fn source(&self) -> &SourceInfo {
+    pub(in crate::target) fn source(&self) -> &SourceInfo {
         &self.source
     }
 
-    pub(super) fn span(&self) -> &tracing::Span {
-        &self.span
+    pub(super) fn copies_payloads(&self) -> bool {
+        self.copies_payloads
+    }
+
+    /// Logs why the connection ended.
+    #[cold]
+    pub(in crate::target) fn ended(&self, closed: &Closed) {
+        match closed {
+            Closed::Left => tracing::info!(parent: &self.span, "source left"),
+            Closed::Broke(what) => {
+                tracing::warn!(parent: &self.span, %what, "source broke the protocol; closed")
+            }
+        }
     }
 }
 
 /// An installed image and its counters for this connection.
 #[derive(Debug)]
-pub(super) struct Bound {
-    image: Arc<InstalledImage>,
-    metrics: HandleMetrics,
+pub(crate) struct Bound {
+    pub(in crate::target) image: Arc<InstalledImage>,
+    pub(in crate::target) metrics: HandleMetrics,
 }
 
 /// A connection's host, for one poll.
-pub(super) struct Served<'a, 's> {
-    pub(super) state: &'a mut State,
-    pub(super) host: &'a Host,
-    pub(super) session: &'a mut Session<'s>,
-    pub(super) argument: &'a Argument,
+pub(in crate::target) struct Served<'a, 's> {
+    pub(in crate::target) state: &'a mut State,
+    pub(in crate::target) host: &'a Host,
+    pub(in crate::target) session: &'a mut Session<'s>,
+    pub(in crate::target) argument: &'a Argument,
 }
 
 impl ProtocolHost for Served<'_, '_> {
@@ -118,47 +142,7 @@ impl ProtocolHost for Served<'_, '_> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        let Self {
-            state,
-            session,
-            argument,
-            ..
-        } = self;
-        let (image, counters) = (&*bound.image, &*bound.metrics.counters);
-        if !argument.suits(image) {
-            return Err(unsuited(image, argument));
-        }
-        let Invocation {
-            sequence,
-            is_batched,
-            payload,
-        } = invocation;
-        let size = payload.len();
-        let mut ptr = payload.as_ptr();
-        if !image.is_aligned(ptr) || state.copies_payloads && payload.is_in_place() {
-            ptr = copied(&mut state.scratch, payload);
-        }
-        let sender = state.source.connection;
-        // SAFETY: the policy accepted the image when it was installed. `suits` compared its target type with that of the
-        // target arguments. A payload stays readable until its frame is released, after this call, and a copy until the
-        // next one; it is aligned.
-        let run = || unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
-        if is_batched {
-            counters.batched();
-        }
-        let is_observed = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
-        let outcome = if is_observed {
-            run_observed(&state.span, counters, session, run(), sequence, answer)
-        } else {
-            InProcess::run(session, run(), answer)
-        };
-        match outcome {
-            Ok(len) => {
-                counters.executed(size, len);
-                Ok(len)
-            }
-            Err(failed) => Err(state.failed(bound, size, *failed)),
-        }
+        self.run(&bound.image, &bound.metrics.counters, invocation, answer)
     }
 
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
@@ -200,6 +184,57 @@ impl ProtocolHost for Served<'_, '_> {
 }
 
 impl Served<'_, '_> {
+    /// Runs an invocation of an image that was accepted, and counts it.
+    #[inline(always)]
+    pub(in crate::target) fn run<B: Body>(
+        &mut self,
+        image: &InstalledImage,
+        counters: &HandleCounters,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let Self {
+            state,
+            session,
+            argument,
+            ..
+        } = self;
+        if !argument.suits(image) {
+            return Err(unsuited(image, argument));
+        }
+        let Invocation {
+            sequence,
+            is_batched,
+            payload,
+        } = invocation;
+        let size = payload.len();
+        let mut ptr = payload.as_ptr();
+        if !image.is_aligned(ptr) || state.copies_payloads && payload.is_in_place() {
+            ptr = copied(&mut state.scratch, payload);
+        }
+        let sender = state.source.connection;
+        // SAFETY: the policy accepted the image when it was installed. `suits` compared its target type with that of the
+        // target arguments. A payload stays readable until its frame is released, after this call, and a copy until the
+        // next one; it is aligned.
+        let run = || unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
+        if is_batched {
+            counters.batched();
+        }
+        let is_observed = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
+        let outcome = if is_observed {
+            run_observed(&state.span, counters, session, run(), sequence, answer)
+        } else {
+            InProcess::run(session, run(), answer)
+        };
+        match outcome {
+            Ok(len) => {
+                counters.executed(size, len);
+                Ok(len)
+            }
+            Err(failed) => Err(state.failed(image, counters, size, *failed)),
+        }
+    }
+
     /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
     fn accept<'b>(
         &self,
@@ -233,11 +268,17 @@ impl Served<'_, '_> {
 impl State {
     /// Counts and logs an invocation that has no answer.
     #[cold]
-    fn failed(&self, bound: &Bound, size: usize, failed: ifunc_exec::Failed) -> Box<Failed> {
+    fn failed(
+        &self,
+        image: &InstalledImage,
+        counters: &HandleCounters,
+        size: usize,
+        failed: ifunc_exec::Failed,
+    ) -> Box<Failed> {
         let ifunc_exec::Failed { why, detail } = failed;
-        bound.metrics.counters.failed(size);
+        counters.failed(size);
         tracing::debug!(
-            parent: &self.span, ifunc = %bound.image.name, source = self.source.connection, %why, "invocation failed"
+            parent: &self.span, ifunc = %image.name, source = self.source.connection, %why, "invocation failed"
         );
         Box::new(Failed {
             status: Status::Failed(why),
@@ -248,7 +289,7 @@ impl State {
 
 /// A copy of a payload, aligned for any image.
 #[cold]
-fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
+pub(in crate::target) fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
     scratch.resize(payload.len());
     payload.copy_to(scratch.as_mut_slice());
     scratch.as_slice().as_ptr()

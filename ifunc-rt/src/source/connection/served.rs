@@ -1,0 +1,195 @@
+//! A connection whose link a target of this process serves: the thread that serves polls it, for both roles.
+//!
+//! Threads that wait for an answer or for credit are parked, and the thread that serves wakes them. It does not hold the
+//! connection's lock while an invocation runs, so others use the connection meanwhile, and so may the invocation.
+
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use ifunc_proto::host::{Failed, Host, ReplyTo};
+use ifunc_proto::{Closed, ServerConfig};
+
+use super::Connection;
+use crate::os::EventFd;
+use crate::target::Bound;
+use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
+
+/// How a target serves a link that carries invocations both ways.
+#[derive(Debug)]
+pub(crate) struct Service {
+    config: ServerConfig,
+    /// Processes of other users may invoke.
+    other_users: bool,
+    /// Wakes the thread that serves.
+    doorbell: Arc<EventFd>,
+    /// The thread that polls: the only one, or one of several while it polls.
+    polled_by: Option<ThreadId>,
+    /// Why the target serves no longer.
+    over: Option<&'static str>,
+}
+
+impl Service {
+    pub(crate) fn new(config: ServerConfig, other_users: bool, doorbell: Arc<EventFd>) -> Self {
+        Self {
+            config,
+            other_users,
+            doorbell,
+            polled_by: None,
+            over: None,
+        }
+    }
+
+    pub(super) fn config(&self) -> ServerConfig {
+        self.config
+    }
+
+    pub(super) fn doorbell(&self) -> Arc<EventFd> {
+        Arc::clone(&self.doorbell)
+    }
+
+    /// Whether the target may serve the peer.
+    ///
+    /// # Errors
+    /// It is a process of another user.
+    pub(super) fn admit(&self, link: &Link, route: &Route) -> Result<(), ConnectError> {
+        let me = rustix::process::geteuid().as_raw();
+        match link.peer.uid {
+            Some(uid) if uid != me && !self.other_users => Err(ConnectError::Refused {
+                address: route.to_string(),
+                reason: format!(
+                    "it belongs to user {uid}, whose code this target does not accept; help: `accept_other_users`, or `Source::connect`, which serves nothing"
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Connection {
+    /// The link, and the number of links so far. `None`: there is no link.
+    pub(crate) fn served_link(&self) -> Option<(&Link, u64)> {
+        Some((self.link.as_ref()?, self.protocol.generation()))
+    }
+
+    pub(crate) fn is_linked(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// This thread polls from now on; `None`: any thread may.
+    pub(crate) fn set_polled_here(&mut self, is_here: bool) {
+        if let Some(service) = &mut self.service {
+            service.polled_by = is_here.then(|| thread::current().id());
+        }
+    }
+
+    /// Whether this thread would wait for itself: it is the one that polls.
+    pub(super) fn is_polled_here(&self) -> bool {
+        let thread = self.service.as_ref().and_then(|service| service.polled_by);
+        thread.is_some_and(|thread| thread == thread::current().id())
+    }
+
+    /// As [`waiter`](Self::waiter), if those that wait for the connection poll the link themselves.
+    pub(in crate::source) fn own_waiter(&self) -> Option<Arc<dyn Waiter>> {
+        self.waiter().filter(|_| self.service.is_none())
+    }
+
+    /// Whether another thread polls the link, and wakes those that wait.
+    pub(super) fn is_served(&self) -> bool {
+        self.service.is_some() && self.link.is_some()
+    }
+
+    /// Processes what has arrived until the host has taken an invocation, and sends what waits for credit.
+    ///
+    /// # Errors
+    /// The link died.
+    pub(crate) fn poll_served(&mut self, host: &mut impl Host<Image = Bound>) -> Result<usize, Box<Closed>> {
+        let Some(link) = &mut self.link else {
+            return Ok(0);
+        };
+        let polled = with_link!(link, link => self.protocol.poll(link, host));
+        if !self.signals.is_timed {
+            self.close_due_batch();
+        }
+        self.drive();
+        polled
+    }
+
+    /// Ends an invocation that the host has taken from this link.
+    pub(crate) fn answer(
+        &mut self,
+        link: u64,
+        host: &mut impl Host<Image = Bound>,
+        reply_to: &ReplyTo,
+        outcome: Result<&[u8], Box<Failed>>,
+    ) {
+        if self.protocol.generation() != link {
+            return;
+        }
+        if let Some(link) = &mut self.link {
+            with_link!(link, link => self.protocol.answer(link, host, reply_to, outcome));
+        }
+        self.report();
+    }
+
+    /// Whether a poll would find something. If not, grants the peer its credits.
+    pub(crate) fn has_arrived(&mut self) -> bool {
+        let Some(link) = &mut self.link else {
+            return false;
+        };
+        let has_arrived = self.protocol.has_work() || !matches!(link.rx().peek(), Ok(None));
+        if !has_arrived {
+            link.rx().settle();
+        }
+        has_arrived
+    }
+
+    /// Announces that the thread that serves no longer polls. `by_doorbell`: the link's own doorbell wakes it, not a listener.
+    pub(crate) fn park(&mut self, by_doorbell: bool) {
+        if let Some(link) = &mut self.link {
+            if by_doorbell {
+                link.rx().arm();
+            } else {
+                link.rx().park();
+            }
+        }
+    }
+
+    /// Whether there is nothing to do. Call it after [`park`](Self::park), and after the listener's fence.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.drive();
+        let Some(link) = &mut self.link else {
+            return true;
+        };
+        if self.protocol.is_stalled() {
+            return with_link!(link, link => self.protocol.is_blocked(link));
+        }
+        !self.protocol.has_work() && matches!(link.rx().peek(), Ok(None)) && link.rx().is_idle()
+    }
+
+    /// The thread that serves polls again.
+    pub(crate) fn unpark(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.rx().disarm();
+        }
+    }
+
+    /// The target serves no longer: ends the link for both roles, and no other one is made.
+    pub(crate) fn retire(&mut self, why: &'static str) {
+        if let Some(service) = &mut self.service {
+            service.over = Some(why);
+        }
+        if let Some(link) = &mut self.link {
+            with_link!(link, link => self.protocol.lose(link, why));
+        }
+        self.report();
+    }
+
+    /// Why no other link is made, if that is so.
+    pub(super) fn is_over(&self) -> Option<&'static str> {
+        let over = self.service.as_ref().and_then(|service| service.over);
+        over.or(self.route.is_none().then_some(ACCEPTED))
+    }
+}
+
+/// Why the accepting side does not reconnect.
+pub(crate) const ACCEPTED: &str = "the link was accepted, and its peer has not connected again";
