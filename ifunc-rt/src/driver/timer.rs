@@ -29,19 +29,19 @@ pub(super) struct Timer {
     /// The thread sleeps, or is about to, until it is woken.
     asleep: AtomicBool,
     stopped: AtomicBool,
-    waker: Waker,
+    parker: Arc<Parker>,
 }
 
 const NONE: u64 = u64::MAX;
 
 impl Timer {
-    fn new(parker: &Arc<Parker>) -> Arc<Self> {
+    fn new() -> Arc<Self> {
         Arc::new(Self {
             epoch: Instant::now(),
             due: AtomicU64::new(NONE),
             asleep: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            waker: parker.waker(),
+            parker: Parker::new(),
         })
     }
 
@@ -56,13 +56,13 @@ impl Timer {
             .store(u64::try_from(due).unwrap_or(NONE - 1), Ordering::Relaxed);
         // Either this thread sees that the timer sleeps, or the timer sees the batch.
         fence(Ordering::SeqCst);
-        self.asleep.load(Ordering::Relaxed).then(|| self.waker.clone())
+        self.asleep.load(Ordering::Relaxed).then(|| self.parker.waker())
     }
 
     /// The thread is to end. Wake what it returns.
     pub(super) fn stop(&self) -> Waker {
         self.stopped.store(true, Ordering::Relaxed);
-        self.waker.clone()
+        self.parker.waker()
     }
 
     fn due(&self) -> Option<Instant> {
@@ -72,29 +72,25 @@ impl Timer {
         }
     }
 
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
-
     /// Sleeps until a batch is open, or the thread is to end.
-    fn idle(&self, parker: &Arc<Parker>) {
+    fn idle(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.due.load(Ordering::Relaxed) == NONE {
-            parker.park(after(Duration::MAX));
+            self.parker.park(after(Duration::MAX));
         }
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    fn run<C: Driven>(&self, parker: &Arc<Parker>, shared: &Shared<C>, delay: Duration) {
+    fn run<C: Driven>(&self, shared: &Shared<C>, delay: Duration) {
         // Where batches follow each other, no thread has to wake this one.
         let mut lingers = true;
-        while !self.is_stopped() {
+        while !self.stopped.load(Ordering::Relaxed) {
             let due = self.due();
             match due {
-                None if lingers => parker.park(after(delay)),
-                None => self.idle(parker),
-                Some(due) if Instant::now() < due => parker.park(due),
+                None if lingers => self.parker.park(after(delay)),
+                None => self.idle(),
+                Some(due) if Instant::now() < due => self.parker.park(due),
                 Some(_) => send(shared),
             }
             lingers = due.is_some() || !lingers;
@@ -109,14 +105,13 @@ impl<C: Driven> Shared<C> {
         if state.timer.is_some() || delay == Duration::MAX || self.config.no_thread.is_some() {
             return;
         }
-        let parker = Parker::new();
-        let timer = Timer::new(&parker);
+        let timer = Timer::new();
         state.timer = Some(Arc::clone(&timer));
         state.connection.signals().is_timed = true;
         let _ = timer.set(state.connection.batch_due());
         drop(state);
         let shared = Arc::clone(self);
-        if let Err(error) = spawn("ifunc-batches", move || timer.run(&parker, &shared, delay)) {
+        if let Err(error) = spawn("ifunc-batches", move || timer.run(&shared, delay)) {
             tracing::warn!(%error, "no thread can be started that sends batches in time: they are sent when the source is used");
             let mut state = self.lock();
             state.timer = None;
@@ -147,14 +142,13 @@ mod model {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use super::{Parker, Timer};
+    use super::Timer;
 
     /// If the thread slept through a batch, that would be a deadlock.
     #[test]
     fn a_batch_that_is_opened_is_never_slept_through() {
         loom::model(|| {
-            let parker = Parker::new();
-            let timer = Timer::new(&parker);
+            let timer = Timer::new();
             let sender = {
                 let timer = Arc::clone(&timer);
                 loom::thread::spawn(move || {
@@ -166,7 +160,7 @@ mod model {
                 })
             };
             while timer.due().is_none() {
-                timer.idle(&parker);
+                timer.idle();
             }
             sender.join().unwrap();
         });

@@ -161,7 +161,8 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
     pub fn send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        self.submit(payload, false, true)?;
+        let encoded = E::encode(&self.sender.binding.library, payload);
+        self.sender.submit(encoded, false, true)?;
         Ok(())
     }
 
@@ -170,7 +171,8 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no credit; otherwise as `send`.
     pub fn try_send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        self.submit(payload, false, false).map(drop)
+        let encoded = E::encode(&self.sender.binding.library, payload);
+        self.sender.submit(encoded, false, false).map(drop)
     }
 
     /// As [`send`](Self::send), as a future: ready after the payload was sent. A future that is dropped before has
@@ -195,13 +197,9 @@ impl<E: Encoding> Handle<E> {
     #[inline(always)]
     fn begin(&self, payload: &E::Payload<'_>, block: bool) -> Result<Call<E::Answer>, Error> {
         let sender = self.sender.clone();
-        Ok(Call::new(sender, self.submit(payload, true, block)?, E::decode))
-    }
-
-    #[inline(always)]
-    fn submit(&self, payload: &E::Payload<'_>, wants: bool, block: bool) -> Result<u64, Error> {
-        let (layout, mut write) = E::encode(&self.sender.binding.library, payload);
-        self.sender.submit(layout, wants, block, &mut write)
+        let encoded = E::encode(&sender.binding.library, payload);
+        let token = self.sender.submit(encoded, true, block)?;
+        Ok(Call::new(sender, token, E::decode))
     }
 
     async fn submit_async(&self, payload: &E::Payload<'_>, wants: bool) -> Result<Call<E::Answer>, Error> {
@@ -325,11 +323,11 @@ impl Sender {
     #[inline(always)]
     pub(super) fn submit(
         &self,
-        layout: (usize, usize),
+        (layout, mut encode): ((usize, usize), impl Write),
         wants_completion: bool,
         block: bool,
-        encode: &mut impl Write,
     ) -> Result<u64, Error> {
+        let encode = &mut encode;
         if !self.is_aggregated {
             let submission = self.submission(layout, wants_completion);
             let done = self.shared().state.try_with(|state| {

@@ -93,24 +93,22 @@ impl<E: Encoding> Message<E> {
     }
 
     fn submit(&self, wants: bool, block: bool) -> Result<u64, Error> {
-        let payload = self.payload.as_slice();
-        self.sender
-            .submit((payload.len(), self.align), wants, block, &mut copy(payload))
+        self.sender.submit(self.encoded(), wants, block)
     }
 
     async fn submit_async(&self, wants: bool) -> Result<Call<E::Answer>, Error> {
-        let payload = self.payload.as_slice();
-        self.sender
-            .submit_async((payload.len(), self.align), wants, E::decode, copy(payload))
-            .await
+        let (layout, copy) = self.encoded();
+        self.sender.submit_async(layout, wants, E::decode, copy).await
     }
-}
 
-/// Writes the payload.
-fn copy(payload: &[u8]) -> impl Write {
-    |room| {
-        room[..payload.len()].copy_from_slice(payload);
-        Ok(payload.len())
+    /// The layout of the payload, and what copies it.
+    fn encoded(&self) -> ((usize, usize), impl Write) {
+        let payload = self.payload.as_slice();
+        let copy = |room: &mut [u8]| {
+            room[..payload.len()].copy_from_slice(payload);
+            Ok(payload.len())
+        };
+        ((payload.len(), self.align), copy)
     }
 }
 
