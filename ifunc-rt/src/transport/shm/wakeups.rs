@@ -31,7 +31,9 @@ pub(super) struct ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.wakeups.slots.free(self.bit);
+        if !self.wakeups.watcher.is_forked() {
+            self.wakeups.slots.free(self.bit);
+        }
     }
 }
 

@@ -81,10 +81,9 @@ impl Watch {
         self.watcher.state().due.insert((at, self.token));
     }
 
-    /// Whether a fork separates the calling process from the one that watches. It shares the epoll instance and the sockets,
-    /// and must leave them alone.
+    /// Whether the calling process is a forked child of the one that watches: see [`Watcher::is_forked`].
     pub(super) fn is_forked(&self) -> bool {
-        self.watcher.process != std::process::id()
+        self.watcher.is_forked()
     }
 }
 
@@ -127,6 +126,12 @@ impl Watcher {
             .spawn(move || run.run())?;
         *place = Some(Arc::clone(&watcher));
         Ok(watcher)
+    }
+
+    /// Whether the calling process is a forked child of the one that watches. It shares the epoll instances and the sockets,
+    /// and finds locks as they were at the fork: it must leave them alone.
+    pub(super) fn is_forked(&self) -> bool {
+        self.process != std::process::id()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
