@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use ::ucx::{EndpointId, Status};
+use ::ucx::{EndpointId, Rendezvous, Status};
 
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
@@ -10,7 +10,7 @@ use super::events::{Data, Event};
 use super::handshake::{Hello, Mode, Welcome, decode_refusal};
 use super::header::{Head, Name, Notice};
 use super::packet::{Packet, Purpose};
-use super::table::{Connection, ConnectionId, Frame, Kind, Stage};
+use super::table::{Connection, ConnectionId, Frame, Stage};
 use crate::transport::LinkError;
 
 impl Locked<'_> {
@@ -104,17 +104,15 @@ impl Locked<'_> {
         if connection.gone.is_some() {
             return self.discard(data);
         }
-        let fetchable = matches!(data, Data::Fetchable(..));
-        let validated = connection.validate(head, data.len(), fetchable);
-        let result = match (validated, head) {
-            (Ok(Kind::Frame), Some(Head { sequence, words, .. })) if !fetchable => {
+        let Some(head) = head else {
+            self.discard(data);
+            return self.end(id, LinkError::Malformed("a message that is not a frame"));
+        };
+        let result = match (connection.validate(&head, &data), data) {
+            (Ok(None), Data::Fetchable(message)) => self.fetch_frame(id, head, message),
+            (Ok(None), data) => {
                 // Nearly always: the connection is not looked up again.
-                let frame = Frame {
-                    sequence,
-                    words,
-                    data,
-                };
-                let (received, fin) = (connection.receive(frame), connection.fin);
+                let (received, fin) = (connection.receive(Frame { head, data }), connection.fin);
                 if std::mem::take(&mut connection.parked) {
                     self.state.ready.push(id.key());
                 }
@@ -124,24 +122,16 @@ impl Locked<'_> {
                 }
                 received
             }
-            (Ok(Kind::Frame), Some(head)) => self.fetch_frame(id, head, data),
-            (Ok(Kind::Notice(notice)), Some(head)) => {
+            (Ok(Some(notice)), Data::Copied(packet, len)) => {
                 self.state.notify(id);
-                let result = match &data {
-                    Data::Copied(packet, len) => {
-                        let body = packet.body(*len).to_vec();
-                        self.notice(id, notice, head.words[1], &body)
-                    }
-                    _ => Err("a notice that is too long"),
-                };
-                self.discard(data);
-                result
+                let body = packet.body(len).to_vec();
+                self.give(packet);
+                self.notice(id, notice, head.words[1], &body)
             }
-            (Err(why), _) => {
+            (validated, data) => {
                 self.discard(data);
-                Err(why)
+                validated.and(Err("a notice that is too long"))
             }
-            (Ok(_), None) => unreachable!("a message without a header is malformed"),
         };
         if let Err(why) = result.and_then(|()| self.acknowledge_fin(id)) {
             self.end(id, LinkError::Malformed(why));
@@ -176,46 +166,31 @@ impl Locked<'_> {
     }
 
     /// Fetches the body of a frame.
-    fn fetch_frame(&mut self, id: ConnectionId, head: Head, data: Data) -> Result<(), &'static str> {
-        let Data::Fetchable(message) = data else {
-            return Ok(());
-        };
-        let (Head { sequence, words, .. }, len) = (head, message.len());
-        let purpose = Purpose::Fetching {
-            connection: id,
-            sequence,
-            words,
-            len,
-        };
-        match self.fetch(message, purpose) {
-            Ok(Some(packet)) => self.fetched(id, sequence, words, Data::Copied(packet, len)),
+    fn fetch_frame(
+        &mut self,
+        connection: ConnectionId,
+        head: Head,
+        message: Rendezvous,
+    ) -> Result<(), &'static str> {
+        match self.fetch(message, Purpose::Fetching { connection, head }) {
+            Ok(Some(packet)) => self.fetched(connection, head, packet),
             Ok(None) => Ok(()),
             Err(status) => {
-                self.lose(id, "fetching a body", status);
+                self.lose(connection, "fetching a body", status);
                 Ok(())
             }
         }
     }
 
     /// The body of a frame was fetched.
-    fn fetched(
-        &mut self,
-        id: ConnectionId,
-        sequence: u32,
-        words: [u64; 2],
-        data: Data,
-    ) -> Result<(), &'static str> {
+    fn fetched(&mut self, id: ConnectionId, head: Head, packet: Packet) -> Result<(), &'static str> {
         self.state.notify(id);
+        let data = Data::Copied(packet, head.len as usize);
         let Some(connection) = self.state.connections.get_mut(&id) else {
             self.discard(data);
             return Ok(());
         };
-        let frame = Frame {
-            sequence,
-            words,
-            data,
-        };
-        let received = connection.receive(frame);
+        let received = connection.receive(Frame { head, data });
         self.received(received)?;
         self.acknowledge_fin(id)
     }
@@ -313,21 +288,15 @@ impl Locked<'_> {
                     self.credit(id);
                 }
             }
-            Purpose::Fetching {
-                connection: id,
-                sequence,
-                words,
-                len,
-            } => {
-                if let Err(status) = result {
-                    self.lose(id, "fetching a body", status);
-                } else {
-                    if let Err(why) = self.fetched(id, sequence, words, Data::Copied(packet, len)) {
+            Purpose::Fetching { connection: id, head } => match result {
+                Ok(()) => {
+                    if let Err(why) = self.fetched(id, head, packet) {
                         self.end(id, LinkError::Malformed(why));
                     }
                     return;
                 }
-            }
+                Err(status) => self.lose(id, "fetching a body", status),
+            },
         }
         self.give(packet);
     }

@@ -395,8 +395,8 @@ impl Inbound for Receiver {
                 Data::Fetchable(..) => unreachable!("what has arrived was fetched"),
             };
             transport::Frame {
-                sequence: frame.sequence,
-                words: frame.words,
+                sequence: frame.head.sequence,
+                words: frame.head.words,
                 // SAFETY: the memory is the frame's until `release`, which needs `self` mutably; UCX's is there as long as the engine.
                 body: unsafe { Body::new(ptr, len) },
             }

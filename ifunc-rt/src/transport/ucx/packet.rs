@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ::ucx::Buffer;
 
-use super::header::HEADER;
+use super::header::{HEADER, Head};
 use super::table::ConnectionId;
 use ifunc_abi::frame::BODY_ALIGN;
 
@@ -75,12 +75,7 @@ pub(super) enum Purpose {
     /// A message of the connection, with a body of `len` bytes, is being sent.
     Sending { connection: ConnectionId, len: usize },
     /// The body of a frame is being fetched.
-    Fetching {
-        connection: ConnectionId,
-        sequence: u32,
-        words: [u64; 2],
-        len: usize,
-    },
+    Fetching { connection: ConnectionId, head: Head },
     /// An endpoint is being closed.
     Closing,
     /// Credits are being put.

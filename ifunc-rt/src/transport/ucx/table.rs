@@ -183,16 +183,8 @@ impl Signs {
 
 /// A frame that has arrived.
 pub(super) struct Frame {
-    pub(super) sequence: u32,
-    pub(super) words: [u64; 2],
+    pub(super) head: Head,
     pub(super) data: Data,
-}
-
-/// What a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Frame,
-    Notice(Notice),
 }
 
 impl State {
@@ -320,16 +312,17 @@ impl Connection {
             return Err((frame, None));
         }
         // Numbers wrap: what is past is far ahead.
-        if frame.sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&frame.sequence) {
+        let sequence = frame.head.sequence;
+        if sequence.wrapping_sub(self.next) >= slots || self.early.contains_key(&sequence) {
             return Err((frame, Some("a frame whose number was not its turn")));
         }
-        if frame.sequence == self.next && self.early.is_empty() {
+        if sequence == self.next && self.early.is_empty() {
             // Nearly always.
             self.next = self.next.wrapping_add(1);
             self.arrive(frame);
             return Ok(());
         }
-        self.early.insert(frame.sequence, frame);
+        self.early.insert(sequence, frame);
         while let Some(frame) = self.early.remove(&self.next) {
             self.next = self.next.wrapping_add(1);
             self.arrive(frame);
@@ -361,14 +354,9 @@ impl Connection {
         self.arrived.drain(..).chain(early.into_values()).collect()
     }
 
-    /// Validates a message with so many bytes of data.
-    pub(super) fn validate(
-        &mut self,
-        head: Option<Head>,
-        len: usize,
-        fetchable: bool,
-    ) -> Result<Kind, &'static str> {
-        let head = head.ok_or("a message that is not a frame")?;
+    /// Validates a message. The notice; `None`: it is a frame.
+    pub(super) fn validate(&mut self, head: &Head, data: &Data) -> Result<Option<Notice>, &'static str> {
+        let len = data.len();
         if head.len as usize != len {
             return Err("a body of another length than its header says");
         }
@@ -380,13 +368,15 @@ impl Connection {
                     return Err("a frame after its last");
                 }
                 incoming.receive(len)?;
-                return Ok(Kind::Frame);
+                return Ok(None);
             }
         }
         match notice {
             None => Err("a frame before the handshake"),
-            Some(_) if fetchable || len > LONGEST => Err("a notice that is too long"),
-            Some(notice) => Ok(Kind::Notice(notice)),
+            Some(_) if matches!(data, Data::Fetchable(_)) || len > LONGEST => {
+                Err("a notice that is too long")
+            }
+            notice => Ok(notice),
         }
     }
 }
