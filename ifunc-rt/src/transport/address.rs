@@ -41,7 +41,7 @@ pub enum AddressError {
         "`{0}` names no transport; help: write `shm:NAME` for a process of this host, `ucx://HOST:PORT` (or `ucx-put://HOST:PORT`) for one of any host, `ucx-worker:` for one that tells its address itself, `loopback:NAME` for this process"
     )]
     Scheme(String),
-    /// The part behind the colon is no name.
+    /// The part after the colon is no name.
     #[error("`{0}` is not a name: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with `.`")]
     Name(String),
     /// What follows `ucx://` or `ucx-put://` is no host and port.
@@ -54,9 +54,9 @@ pub enum AddressError {
         "`ucx-worker:{begins}…` ({len} characters) is not what a target said its address is: {problem}; help: copy it whole, or write `ucx-worker:` alone to listen"
     )]
     Worker {
-        /// How it begins, behind the colon.
+        /// How it begins, after the colon.
         begins: String,
-        /// How long it is, behind the colon.
+        /// How long it is, after the colon.
         len: usize,
         /// What is wrong with it.
         problem: &'static str,

@@ -53,7 +53,7 @@ mod tests {
                 .count() as u32
         };
         assert_eq!(all(10, 150, false), 10, "one now and then");
-        assert_eq!(all(50, 50, true), 50, "one behind another");
+        assert_eq!(all(50, 50, true), 50, "one after another");
         // Those that are not measured, and the one whose measurement covers them.
         assert!(all(20, 300, false) >= 20 - Pace::SKIPPED, "now and then again");
     }
