@@ -4,10 +4,11 @@ mod node;
 mod pipe;
 
 use ifunc_abi::frame::Kind;
-use ifunc_abi::status::Status;
+use ifunc_abi::status::{Failure, Status};
 use ifunc_proto::completion::Lost;
+use ifunc_proto::host::Failed;
 
-use crate::node::{Letter, Node, connect, settle};
+use crate::node::{Letter, Node, Takes, connect, settle};
 use crate::pipe::Pipe;
 
 /// A source and a target.
@@ -51,6 +52,57 @@ fn two_nodes_call_each_other_over_one_link_with_one_credit() {
         }
         assert_eq!(node.connection.calls_in_use(), 0);
     }
+}
+
+#[test]
+fn a_host_that_takes_invocations_answers_them_after_the_poll() {
+    let mut pipe = Pipe::new(1, 128);
+    let (mut first, mut second) = peers(&mut pipe);
+    let handle = first.connection.bind(Letter::new(b'a', 300));
+    let back = second.connection.bind(Letter::new(b'b', 300));
+    let payloads: [&[u8]; 4] = [&[1; 90], &[2; 900], b"fail", &[3; 8]];
+    let mut host = Takes::default();
+    let mut tokens = Vec::new();
+    for round in 0..40_000 {
+        if tokens.len() < 100 {
+            let payload = payloads[tokens.len() % payloads.len()];
+            let submitted = if tokens.len() % 3 == 0 && payload.len() < 10 {
+                first.append(&mut pipe, handle, payload, true)
+            } else {
+                first.submit(&mut pipe, handle, payload, true)
+            };
+            tokens.extend(submitted.unwrap());
+        }
+        first.poll(&mut pipe);
+        if let Some((letter, payload, reply_to)) = host.taken.take() {
+            assert_eq!(letter, b'a');
+            // The connection is used while the invocation runs.
+            let _ = second.submit(&mut pipe, back, &[9; 8], false).unwrap();
+            let len = payload.len().min(reply_to.max_answer().unwrap());
+            let outcome = match &payload[..] {
+                b"fail" => Err(Box::new(Failed {
+                    status: Status::Failed(Failure::Payload),
+                    detail: payload,
+                })),
+                _ => Ok(&payload[..len]),
+            };
+            let mut side = pipe.side(1);
+            second.connection.answer(&mut side, &mut host, &reply_to, outcome);
+        }
+        let mut side = pipe.side(1);
+        second.connection.drive(&mut side);
+        second.connection.poll(&mut side, &mut host).unwrap();
+        assert!(round < 39_999 || tokens.len() == 100);
+    }
+    for (n, token) in tokens.into_iter().enumerate() {
+        let payload = payloads[n % payloads.len()];
+        let completion = first.take(token).unwrap().unwrap();
+        assert_eq!(completion.status == Status::Executed, payload != b"fail");
+        assert_eq!(completion.bytes(), &payload[..payload.len().min(100)]);
+    }
+    assert!(host.taken.is_none() && host.count == 100);
+    assert_eq!(first.connection.calls_in_use(), 0);
+    assert!(!first.host.runs.is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use ifunc_abi::frame::Limits;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
 use ifunc_proto::completion::Outcome;
-use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal};
+use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use ifunc_proto::link::Body;
 use ifunc_proto::{Config, Connection, Peer, ServerConfig};
 
@@ -99,6 +99,51 @@ impl Host for Echo {
 
     fn stats(&mut self, _: u32, _: usize) -> (Status, Vec<u8>) {
         (Status::Executed, Vec::new())
+    }
+
+    fn observe(&mut self, _: Event) {}
+}
+
+/// A host that takes one invocation in a poll.
+#[derive(Debug, Default)]
+pub(crate) struct Takes {
+    pub(crate) taken: Option<(u8, Vec<u8>, ReplyTo)>,
+    pub(crate) count: usize,
+    echo: Echo,
+}
+
+impl Host for Takes {
+    type Image = u8;
+
+    const TAKES: bool = true;
+
+    fn install(&mut self, install: Install) -> Result<u8, Refusal> {
+        self.echo.install(install)
+    }
+
+    fn has_id(&mut self, image: &u8, id: &ImageId) -> bool {
+        self.echo.has_id(image, id)
+    }
+
+    fn invoke<B: Body>(
+        &mut self,
+        _: &u8,
+        _: Invocation<'_, B>,
+        _: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        unreachable!("it takes every invocation")
+    }
+
+    fn take<B: Body>(&mut self, image: &u8, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
+        let mut payload = vec![0; invocation.payload.len()];
+        invocation.payload.copy_to(&mut payload);
+        let earlier = self.taken.replace((*image, payload, reply_to));
+        assert!(earlier.is_none(), "a poll ends with the first invocation");
+        self.count += 1;
+    }
+
+    fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
+        self.echo.stats(offset, max)
     }
 
     fn observe(&mut self, _: Event) {}

@@ -38,6 +38,10 @@ impl Argument {
 }
 
 /// A connection as the scheduler has it.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and the scheduler boxes each"
+)]
 pub(super) enum Connection {
     OneWay(OneWay),
     Duplex(Box<Duplex>),

@@ -284,7 +284,8 @@ impl Target {
     /// For event loops: arms the descriptor before the caller waits for [`as_fd`](AsFd::as_fd) to become readable.
     /// `false`: there is something to do already; poll instead of waiting.
     ///
-    /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait; `disarm`; repeat.
+    /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait, at most for
+    /// [`poll_interval`](Self::poll_interval); `disarm`; repeat.
     pub fn arm(&mut self) -> bool {
         self.listener.arm();
         // Parks all of them even if one is ready: a parked connection wakes the target.

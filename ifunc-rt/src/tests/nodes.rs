@@ -351,17 +351,26 @@ struct Other(Child);
 impl Other {
     /// Starts one that connects to `address`, and calls so often.
     fn start(address: &str, calls: u64) -> Self {
+        Self::with_role(&format!("{calls} {address}")).0
+    }
+
+    /// Starts one that listens, and calls the first node that connects to it. Returns its address.
+    fn listening(transport: &str) -> (Self, String) {
+        Self::with_role(&format!("listen {transport}"))
+    }
+
+    fn with_role(role: &str) -> (Self, String) {
         let test = concat!(module_path!(), "::child").split_once("::").unwrap().1;
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(ROLE, format!("{calls} {address}"))
+            .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().contains("ready")));
-        Self(child)
+        let address = lines.find_map(|line| Some(line.unwrap().split_once("ready ")?.1.to_owned()));
+        (Self(child), address.unwrap())
     }
 }
 
@@ -378,12 +387,20 @@ impl Drop for Other {
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (calls, address) = role.split_once(' ').unwrap();
+    if calls == "listen" {
+        let node = accepting().credits(64).listen(&listening(address)).unwrap();
+        let peers = node.peers();
+        println!("ready {}", node.address());
+        std::io::stdout().flush().unwrap();
+        let _node = node.spawn(0u64).unwrap();
+        return count(&first(&peers), u64::MAX);
+    }
     let mut node = accepting()
         .listen(&listening(address.split(':').next().unwrap()))
         .unwrap();
     let there = node.connect(address).unwrap();
     let node = node.spawn(0u64).unwrap();
-    println!("ready");
+    println!("ready {}", node.address());
     std::io::stdout().flush().unwrap();
     let calls: u64 = calls.parse().unwrap();
     count(&there, calls);
@@ -428,6 +445,24 @@ fn every_call_ends_when_a_node_is_killed() {
             until(|| peers.list().is_empty());
         }
         one.stop().unwrap();
+    }
+}
+
+#[test]
+fn every_call_ends_when_the_node_is_killed_that_listens() {
+    for transport in between_processes() {
+        for round in 0..4u64 {
+            let (other, address) = Other::listening(transport);
+            let mut node = accepting().credits(64).listen(&place(transport)).unwrap();
+            let options = crate::SourceOptions::default().reconnect(Duration::from_millis(50));
+            let there = node.connect_with(&address, options).unwrap();
+            let node = node.spawn(0u64).unwrap();
+            let calls = thread::spawn(move || lost(&there));
+            thread::sleep(Duration::from_millis(20 + 15 * round));
+            drop(other);
+            calls.join().unwrap();
+            node.stop().unwrap();
+        }
     }
 }
 
