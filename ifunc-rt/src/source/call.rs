@@ -12,7 +12,7 @@ use ifunc_proto::completion::Completion;
 use super::completion::{explain, explain_wait};
 use super::connection::Connection;
 use super::error::Error;
-use super::handle::Sender;
+use super::handle::Submitter;
 use crate::driver::backoff::after;
 use crate::driver::future::Task;
 use crate::driver::state::Want;
@@ -36,7 +36,7 @@ use crate::driver::state::Want;
 /// ```
 #[must_use = "to ignore the answer, use `send`"]
 pub struct Call<A> {
-    sender: Sender,
+    submitter: Submitter,
     /// 0 after the completion was taken.
     token: u64,
     decode: fn(&[u8]) -> Result<A, DecodeError>,
@@ -45,9 +45,9 @@ pub struct Call<A> {
 }
 
 impl<A> Call<A> {
-    pub(super) fn new(sender: Sender, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
+    pub(super) fn new(submitter: Submitter, token: u64, decode: fn(&[u8]) -> Result<A, DecodeError>) -> Self {
         Self {
-            sender,
+            submitter,
             token,
             decode,
             task: None,
@@ -61,7 +61,7 @@ impl<A> Call<A> {
     /// [`SourceOptions::timeout`](super::SourceOptions::timeout). A deadline ends the wait, not the invocation.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.task = None;
-        self.sender.timeout = timeout;
+        self.submitter.timeout = timeout;
         self
     }
 
@@ -70,7 +70,7 @@ impl<A> Call<A> {
     /// # Errors
     /// Every outcome of an invocation other than an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        self.wait_timeout(self.sender.timeout)
+        self.wait_timeout(self.submitter.timeout)
     }
 
     /// Waits at most `timeout` for the answer. After [`Error::Timeout`] the caller may wait again.
@@ -92,16 +92,16 @@ impl<A> Call<A> {
 
     #[inline(never)]
     fn wait_longer(&self, timeout: Duration) -> Result<Completion, Error> {
-        let shared = self.sender.shared();
-        shared.complete(self.token, after(timeout), self.sender.name())
+        let shared = self.submitter.shared();
+        shared.complete(self.token, after(timeout), self.submitter.name())
     }
 
     /// The completion, if it has arrived.
     #[inline]
     fn try_take(&self) -> Option<Result<Completion, Error>> {
         assert!(self.token != 0, "the result of this call was taken already");
-        let connection = &mut self.sender.shared().lock().connection;
-        connection.try_take(self.token, self.sender.name())
+        let connection = &mut self.submitter.shared().lock().connection;
+        connection.try_take(self.token, self.submitter.name())
     }
 
     /// The result of a wait. After an error of the wait itself the call still has its token.
@@ -114,7 +114,7 @@ impl<A> Call<A> {
                 result?
             }
         };
-        let library = &self.sender.binding.library;
+        let library = &self.submitter.binding.library;
         if completion.status != Status::Executed {
             return Err(explain(library, &completion));
         }
@@ -137,7 +137,7 @@ impl<A> Call<A> {
     pub(crate) fn undecoded(mut self) -> Call<Vec<u8>> {
         self.task = None;
         let token = std::mem::take(&mut self.token);
-        Call::new(self.sender.clone(), token, |bytes| Ok(bytes.to_vec()))
+        Call::new(self.submitter.clone(), token, |bytes| Ok(bytes.to_vec()))
     }
 
     /// The result, if it has arrived. Does not wait for it. If the link was lost and the call may be sent again, it
@@ -148,7 +148,7 @@ impl<A> Call<A> {
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         let first = self.try_take();
         let result = first.or_else(|| {
-            self.sender.shared().try_reconnect();
+            self.submitter.shared().try_reconnect();
             self.try_take()
         })?;
         self.task = None;
@@ -175,9 +175,9 @@ impl<A> Future for Call<A> {
         {
             return Poll::Ready(this.ended(result));
         }
-        let (token, what) = (this.token, this.sender.name());
+        let (token, what) = (this.token, this.submitter.name());
         assert!(token != 0, "the result of this call was taken already");
-        let new = || Box::new(Task::new(this.sender.shared(), this.sender.timeout));
+        let new = || Box::new(Task::new(this.submitter.shared(), this.submitter.timeout));
         let task = this.task.get_or_insert_with(new);
         let take = &mut |connection: &mut Connection| connection.try_take(token, what).transpose();
         let result = ready!(task.poll(context, Want::Completion(token), take));
@@ -191,7 +191,7 @@ impl<A> Drop for Call<A> {
     fn drop(&mut self) {
         if self.token != 0 {
             self.task = None;
-            let connection = &mut self.sender.shared().lock().connection;
+            let connection = &mut self.submitter.shared().lock().connection;
             connection.protocol.abandon(self.token);
         }
     }
@@ -200,7 +200,7 @@ impl<A> Drop for Call<A> {
 impl<A> fmt::Debug for Call<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
-            .field("ifunc", &self.sender.name())
+            .field("ifunc", &self.submitter.name())
             .field("token", &self.token)
             .finish()
     }

@@ -6,9 +6,9 @@ use super::error::Error;
 use super::library::Library;
 
 /// Writes a payload into memory that may be longer than it asked for.
-pub trait Write: FnMut(&mut [u8]) -> Result<usize, Error> {}
+pub trait Writer: FnMut(&mut [u8]) -> Result<usize, Error> {}
 
-impl<W: FnMut(&mut [u8]) -> Result<usize, Error>> Write for W {}
+impl<W: FnMut(&mut [u8]) -> Result<usize, Error>> Writer for W {}
 
 /// The encoding of a [`Handle`](super::Handle)'s payloads and answers. Every [`Ifunc`], the type that `#[ifunc]` makes, is one;
 /// [`ByName`] is the other.
@@ -20,7 +20,7 @@ pub trait Encoding: 'static {
 
     /// Upper bound of the payload's length, its alignment, and what writes it and returns its length.
     #[doc(hidden)]
-    fn encode(library: &Library, payload: &Self::Payload<'_>) -> ((usize, usize), impl Write);
+    fn encode(library: &Library, payload: &Self::Payload<'_>) -> ((usize, usize), impl Writer);
 
     /// Reads an answer.
     #[doc(hidden)]
@@ -32,7 +32,7 @@ impl<F: Ifunc> Encoding for F {
     type Answer = <F as Ifunc>::Answer;
 
     #[inline(always)]
-    fn encode(_: &Library, payload: &<F as Ifunc>::Payload<'_>) -> ((usize, usize), impl Write) {
+    fn encode(_: &Library, payload: &<F as Ifunc>::Payload<'_>) -> ((usize, usize), impl Writer) {
         let write = move |room: &mut [u8]| {
             F::encode(payload, room).map_err(|error| Error::Payload {
                 ifunc: F::NAME.into(),
@@ -58,7 +58,7 @@ impl Encoding for ByName {
     type Payload<'a> = [u8];
     type Answer = Vec<u8>;
 
-    fn encode(library: &Library, source_args: &Self::Payload<'_>) -> ((usize, usize), impl Write) {
+    fn encode(library: &Library, source_args: &Self::Payload<'_>) -> ((usize, usize), impl Writer) {
         let entries = library.entries.as_ref();
         let bound = entries.map_or(source_args.len(), |entries| entries.bound(source_args));
         let write = move |room: &mut [u8]| {

@@ -12,7 +12,7 @@ use super::Source;
 use super::call::Call;
 use super::completion::{explain_not_sent, explain_wait};
 use super::connection::{Connection, NotSent};
-use super::encoding::{Encoding, Write};
+use super::encoding::{Encoding, Writer};
 use super::error::Error;
 use super::library::Library;
 use super::message::Message;
@@ -27,14 +27,14 @@ use crate::driver::state::Want;
 /// `Handle<hello::add>` takes and returns values of the types of `add`. A `Handle<ByName>`, from [`Source::load`] for one,
 /// takes and returns bytes.
 pub struct Handle<E: Encoding> {
-    sender: Sender,
+    submitter: Submitter,
     encoding: PhantomData<fn() -> E>,
 }
 
 impl<E: Encoding> Handle<E> {
     pub(super) fn new(source: &Source, library: Library) -> Self {
         Self {
-            sender: Sender::new(source, library),
+            submitter: Submitter::new(source, library),
             encoding: PhantomData,
         }
     }
@@ -42,19 +42,19 @@ impl<E: Encoding> Handle<E> {
     /// The ifunc's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.sender.name()
+        self.submitter.name()
     }
 
     /// BLAKE3 of the image.
     #[must_use]
     pub fn id(&self) -> &[u8; 32] {
-        &self.sender.binding.library.id
+        &self.submitter.binding.library.id
     }
 
     /// The image: the bytes that travel once per connection.
     #[must_use]
     pub fn image(&self) -> &[u8] {
-        &self.sender.binding.library.image
+        &self.submitter.binding.library.image
     }
 
     /// The same handle with its own deadline: its sends and calls wait at most `timeout` for credit, and then at most
@@ -63,7 +63,7 @@ impl<E: Encoding> Handle<E> {
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         let mut handle = self.clone();
-        handle.sender.timeout = timeout;
+        handle.submitter.timeout = timeout;
         handle
     }
 
@@ -106,7 +106,7 @@ impl<E: Encoding> Handle<E> {
     /// invocations that were sent alone.
     #[must_use]
     pub fn aggregated(&self) -> Self {
-        let shared = self.sender.shared();
+        let shared = self.submitter.shared();
         let delay = shared.lock().connection.options.aggregation.delay;
         shared.start_timer(delay);
         self.sending(true, false)
@@ -118,15 +118,15 @@ impl<E: Encoding> Handle<E> {
     #[cfg(any(test, feature = "comparisons"))]
     #[must_use]
     pub fn carrying_code(&self) -> Self {
-        let binding = &self.sender.binding;
-        let connection = &mut self.sender.shared().lock().connection;
+        let binding = &self.submitter.binding;
+        let connection = &mut self.submitter.shared().lock().connection;
         connection.protocol.resend_image(binding.handle);
         self.sending(false, true)
     }
 
     fn sending(&self, is_aggregated: bool, carries_code: bool) -> Self {
         let mut handle = self.clone();
-        (handle.sender.is_aggregated, handle.sender.carries_code) = (is_aggregated, carries_code);
+        (handle.submitter.is_aggregated, handle.submitter.carries_code) = (is_aggregated, carries_code);
         handle
     }
 
@@ -161,8 +161,8 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
     pub fn send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        let encoded = E::encode(&self.sender.binding.library, payload);
-        self.sender.submit(encoded, false, true)?;
+        let encoded = E::encode(&self.submitter.binding.library, payload);
+        self.submitter.submit(encoded, false, true)?;
         Ok(())
     }
 
@@ -171,8 +171,8 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no credit; otherwise as `send`.
     pub fn try_send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        let encoded = E::encode(&self.sender.binding.library, payload);
-        self.sender.submit(encoded, false, false).map(drop)
+        let encoded = E::encode(&self.submitter.binding.library, payload);
+        self.submitter.submit(encoded, false, false).map(drop)
     }
 
     /// As [`send`](Self::send), as a future: ready after the payload was sent. A future that is dropped before has
@@ -189,32 +189,32 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// The payload does not encode; `payload_init` rejects the arguments.
     pub fn message(&self, payload: &E::Payload<'_>) -> Result<Message<E>, Error> {
-        Message::new(self.sender.clone(), payload)
+        Message::new(self.submitter.clone(), payload)
     }
 
     /// The clone comes first: an atomic addition waits for all stores before it, and after the store of a frame that wait
     /// lasts until the frame's cache line has reached the other core.
     #[inline(always)]
     fn begin(&self, payload: &E::Payload<'_>, block: bool) -> Result<Call<E::Answer>, Error> {
-        let sender = self.sender.clone();
-        let encoded = E::encode(&sender.binding.library, payload);
-        let token = self.sender.submit(encoded, true, block)?;
-        Ok(Call::new(sender, token, E::decode))
+        let submitter = self.submitter.clone();
+        let encoded = E::encode(&submitter.binding.library, payload);
+        let token = self.submitter.submit(encoded, true, block)?;
+        Ok(Call::new(submitter, token, E::decode))
     }
 
     async fn submit_async(&self, payload: &E::Payload<'_>, wants: bool) -> Result<Call<E::Answer>, Error> {
-        let library = &*self.sender.binding.library;
+        let library = &*self.submitter.binding.library;
         let (layout, _) = E::encode(library, payload);
         // A future that held the closure of `encode` could not be proved to be `Send`.
         let write = |room: &mut [u8]| E::encode(library, payload).1(room);
-        self.sender.submit_async(layout, wants, E::decode, write).await
+        self.submitter.submit_async(layout, wants, E::decode, write).await
     }
 }
 
 impl<E: Encoding> Clone for Handle<E> {
     fn clone(&self) -> Self {
         Self {
-            sender: self.sender.clone(),
+            submitter: self.submitter.clone(),
             encoding: PhantomData,
         }
     }
@@ -228,7 +228,7 @@ impl<E: Encoding> fmt::Debug for Handle<E> {
 
 /// An image that is bound to a handle of the connection, and how its invocations are sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sender {
+pub(super) struct Submitter {
     pub(super) binding: Arc<Binding>,
     /// How long its sends and calls wait.
     pub(super) timeout: Duration,
@@ -251,7 +251,7 @@ impl Drop for Binding {
     }
 }
 
-impl Sender {
+impl Submitter {
     pub(super) fn new(source: &Source, library: Library) -> Self {
         let library = Arc::new(library);
         let handle = source
@@ -300,7 +300,7 @@ impl Sender {
         connection: &mut Connection,
         layout: (usize, usize),
         wants_completion: bool,
-        mut encode: &mut dyn Write,
+        mut encode: &mut dyn Writer,
     ) -> Result<u64, NotSent> {
         let submission = self.submission(layout, wants_completion);
         if self.is_aggregated {
@@ -323,7 +323,7 @@ impl Sender {
     #[inline(always)]
     pub(super) fn submit(
         &self,
-        (layout, mut encode): ((usize, usize), impl Write),
+        (layout, mut encode): ((usize, usize), impl Writer),
         wants_completion: bool,
         block: bool,
     ) -> Result<u64, Error> {
@@ -349,7 +349,7 @@ impl Sender {
         layout: (usize, usize),
         wants_completion: bool,
         block: bool,
-        encode: &mut dyn Write,
+        encode: &mut dyn Writer,
     ) -> Result<u64, Error> {
         let mut state = self.shared().lock();
         let first = self.attempt(&mut state.connection, layout, wants_completion, encode);
@@ -371,7 +371,7 @@ impl Sender {
         wants_completion: bool,
         block: bool,
         first: Result<u64, NotSent>,
-        encode: &mut dyn Write,
+        encode: &mut dyn Writer,
     ) -> Result<u64, Error> {
         let (shared, name) = (self.shared(), self.name());
         let mut attempt = |connection: &mut Connection| {
@@ -406,7 +406,7 @@ impl Sender {
         layout: (usize, usize),
         wants_completion: bool,
         decode: fn(&[u8]) -> Result<A, DecodeError>,
-        mut encode: impl Write,
+        mut encode: impl Writer,
     ) -> Result<Call<A>, Error> {
         let (shared, name) = (self.shared(), self.name());
         let mut task = Task::new(shared, self.timeout);

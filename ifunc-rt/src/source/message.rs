@@ -6,14 +6,14 @@ use std::marker::PhantomData;
 use ifunc_proto::buffer::AlignedBuffer;
 
 use super::call::Call;
-use super::encoding::{Encoding, Write};
+use super::encoding::{Encoding, Writer};
 use super::error::Error;
-use super::handle::Sender;
+use super::handle::Submitter;
 
 /// An encoded payload that can be modified in place and sent many times. [`Handle::message`](super::Handle::message)
 /// makes it. Its methods send it as those of the [`Handle`](super::Handle) send a payload, with the same errors.
 pub struct Message<E: Encoding> {
-    sender: Sender,
+    submitter: Submitter,
     payload: AlignedBuffer,
     /// Alignment of the payload.
     align: usize,
@@ -21,9 +21,9 @@ pub struct Message<E: Encoding> {
 }
 
 impl<E: Encoding> Message<E> {
-    pub(super) fn new(sender: Sender, payload: &E::Payload<'_>) -> Result<Self, Error> {
+    pub(super) fn new(submitter: Submitter, payload: &E::Payload<'_>) -> Result<Self, Error> {
         let mut message = Self {
-            sender,
+            submitter,
             payload: AlignedBuffer::default(),
             align: 1,
             encoding: PhantomData,
@@ -37,7 +37,7 @@ impl<E: Encoding> Message<E> {
     /// # Errors
     /// The payload does not encode; `payload_init` returned an error.
     pub fn set(&mut self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        let library = &self.sender.binding.library;
+        let library = &self.submitter.binding.library;
         let ((bound, align), mut write) = E::encode(library, payload);
         self.align = align;
         self.payload
@@ -89,20 +89,20 @@ impl<E: Encoding> Message<E> {
 
     fn begin(&self, block: bool) -> Result<Call<E::Answer>, Error> {
         let token = self.submit(true, block)?;
-        Ok(Call::new(self.sender.clone(), token, E::decode))
+        Ok(Call::new(self.submitter.clone(), token, E::decode))
     }
 
     fn submit(&self, wants: bool, block: bool) -> Result<u64, Error> {
-        self.sender.submit(self.encoded(), wants, block)
+        self.submitter.submit(self.encoded(), wants, block)
     }
 
     async fn submit_async(&self, wants: bool) -> Result<Call<E::Answer>, Error> {
         let (layout, copy) = self.encoded();
-        self.sender.submit_async(layout, wants, E::decode, copy).await
+        self.submitter.submit_async(layout, wants, E::decode, copy).await
     }
 
     /// The layout of the payload, and what copies it.
-    fn encoded(&self) -> ((usize, usize), impl Write) {
+    fn encoded(&self) -> ((usize, usize), impl Writer) {
         let payload = self.payload.as_slice();
         let copy = |room: &mut [u8]| {
             room[..payload.len()].copy_from_slice(payload);
@@ -115,7 +115,7 @@ impl<E: Encoding> Message<E> {
 impl<E: Encoding> Clone for Message<E> {
     fn clone(&self) -> Self {
         Self {
-            sender: self.sender.clone(),
+            submitter: self.submitter.clone(),
             payload: self.payload.clone(),
             ..*self
         }
@@ -125,7 +125,7 @@ impl<E: Encoding> Clone for Message<E> {
 impl<E: Encoding> fmt::Debug for Message<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
-            .field("ifunc", &self.sender.name())
+            .field("ifunc", &self.submitter.name())
             .field("payload", &self.payload)
             .finish_non_exhaustive()
     }
