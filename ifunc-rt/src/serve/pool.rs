@@ -1,9 +1,8 @@
 //! A pool of threads that share work.
 //!
-//! An item of work (a connection) belongs to one thread while it is polled, and goes from thread to thread through one queue, so
-//! that its frames keep their order. Which threads are awake follows from one rule: whatever comes next, a thread sees it. A thread
-//! that takes an item is away for as long as the work takes. If no other thread spins, it wakes one first, unless all
-//! other items are parked and a thread sleeps on the doorbell for them ([`Leader`]).
+//! An item of work (a connection) belongs to one thread while that thread polls it, so its frames keep their order. All threads
+//! take items from one queue. A thread that takes an item does not poll the others until the work is done. So it first wakes
+//! another thread, unless one spins, or all other items are parked and a thread sleeps on the doorbell ([`Leader`]).
 
 #[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
@@ -36,11 +35,10 @@ pub(crate) trait Work {
     /// Takes an item back, after all others.
     fn put_back(&mut self, item: Self::Item);
 
-    /// Announces sleep: from here on the doorbell rings. `all`: for all items, which are parked. Returns whether no item has
-    /// anything.
+    /// Announces sleep: from now on the doorbell rings. `all`: parks all items first. Returns whether no item has work.
     fn arm(&mut self, all: bool) -> bool;
 
-    /// Takes the announcement back.
+    /// Withdraws the announcement.
     fn disarm(&mut self);
 
     /// Whether all items are parked.
@@ -48,7 +46,7 @@ pub(crate) trait Work {
 
     fn is_stopped(&self) -> bool;
 
-    /// Polls in vain between two clock reads.
+    /// Empty polls between two clock reads.
     fn pace(&self) -> u32;
 
     /// Wakes the thread that sleeps on the doorbell.
@@ -58,19 +56,19 @@ pub(crate) trait Work {
 /// What [`Work::take`] found.
 pub(crate) enum Taken<I> {
     Item(I),
-    /// An item that has nothing. It was put back.
+    /// An item without work. It was put back.
     Idle,
     /// No item.
     None,
 }
 
-/// What became of an item.
+/// How the work on an item ended.
 pub(crate) enum Ran<I> {
-    /// Something was done.
+    /// Something was processed.
     Done(I),
-    /// What it has waits for credit.
+    /// Its work waits for credit.
     Blocked(I),
-    /// It is over.
+    /// The connection ended.
     Over,
 }
 
@@ -103,7 +101,7 @@ impl<W: Work> State<W> {
         self.has_ended || self.work.is_stopped()
     }
 
-    /// This thread is about to be away: another one must see what comes.
+    /// This thread is about to work on an item: wakes another one that polls meanwhile.
     fn hand_over(&mut self) {
         self.leader.stop_spinning();
         let next = self.leader.successor(self.work.is_idle());
@@ -140,13 +138,13 @@ impl<W: Work> Pool<W> {
         state.end();
     }
 
-    /// The work, and why the pool ended; `None`: it was stopped.
+    /// What the threads shared, and why the pool ended; `None`: it was stopped.
     pub(crate) fn into_inner(self) -> (W, Option<W::End>) {
         let state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         (state.work, state.end)
     }
 
-    /// What each thread does, until the pool ends: `run` handles items, `sleep` sleeps on the doorbell.
+    /// The loop of each thread, until the pool ends: `run` processes an item, `sleep` sleeps on the doorbell.
     pub(crate) fn work(
         &self,
         mut run: impl FnMut(W::Item) -> Ran<W::Item>,
@@ -190,7 +188,7 @@ impl<W: Work> Pool<W> {
             worker.backoff.reset();
         }
         state.leader.stop_spinning();
-        // The others learn of the end from the first thread that does.
+        // The first thread that finds the pool stopped wakes the others.
         state.end();
     }
 }
@@ -204,7 +202,7 @@ struct Worker<'a, W: Work> {
 }
 
 impl<'a, W: Work> Worker<'a, W> {
-    /// After a poll in vain. After many, the thread sleeps on the doorbell, or is parked if another one does.
+    /// Called after an empty poll. After many, the thread sleeps on the doorbell, or parks if another one sleeps there.
     fn back_off(&mut self, sleep: &impl Fn() -> Result<(), W::End>) -> Locked<'a, W> {
         let state = self.pool.lock();
         match self.backoff.next() {

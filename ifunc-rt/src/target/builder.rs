@@ -7,15 +7,21 @@ use std::time::Duration;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
-use ifunc_exec::{DebugInfo, DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
+use ifunc_exec::{DebugInfo, DuplicateExport, HostSymbols, InProcessOptions, InvalidSoname, NamedSet};
 
 use super::Target;
-use super::environment::{self, CREDITS, RING};
 use crate::policy::{ImageInfo, Policy, SourceInfo};
+use crate::source::search;
 use crate::transport::address::{Address, AddressError};
 use crate::transport::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEER_TIMEOUT};
 #[cfg(feature = "ucx")]
 use crate::ucx::Worker;
+
+/// Environment variable for [`credits`](TargetBuilder::credits). With the smallest sizes, 2 and 65536, every test of a
+/// program waits for credit, wraps around and sends fragments, which are otherwise rare.
+const CREDITS: &str = "IFUNC_CREDITS";
+/// Environment variable for [`ring`](TargetBuilder::ring).
+const RING: &str = "IFUNC_RING";
 
 /// Options of a [`Target`]. Sizes are in bytes.
 #[derive(Debug)]
@@ -26,11 +32,8 @@ pub struct TargetBuilder {
     pub(super) of_sets: Vec<(&'static str, usize)>,
     pub(super) libraries: Vec<String>,
     pub(super) limits: Limits,
-    pub(super) max_image_memory: usize,
     pub(super) max_handles: usize,
-    pub(super) code_bytes: usize,
-    pub(super) max_images: usize,
-    pub(super) stack_bytes: usize,
+    pub(super) executor: InProcessOptions,
     pub(super) copy_payloads: bool,
     pub(super) other_users: bool,
     pub(super) max_connections: usize,
@@ -39,7 +42,6 @@ pub struct TargetBuilder {
     pub(super) peer_timeout: Duration,
     #[cfg(test)]
     pub(super) shuffle: Option<u64>,
-    pub(super) debug: DebugInfo,
     pub(super) timing: Timing,
     pub(super) share_stats: Option<bool>,
 }
@@ -104,11 +106,15 @@ impl Default for TargetBuilder {
                 max_image: 16 << 20,
                 max_answer: 64 << 10,
             },
-            max_image_memory: 64 << 20,
             max_handles: 4096,
-            code_bytes: 256 << 20,
-            max_images: 4096,
-            stack_bytes: 4 << 20,
+            executor: InProcessOptions {
+                code_bytes: 256 << 20,
+                max_images: 4096,
+                max_image_memory: 64 << 20,
+                stack_bytes: 4 << 20,
+                debug: DebugInfo::default(),
+                library_folders: search::folders,
+            },
             copy_payloads: false,
             other_users: false,
             max_connections: MAX_CONNECTIONS,
@@ -117,7 +123,6 @@ impl Default for TargetBuilder {
             peer_timeout: PEER_TIMEOUT,
             #[cfg(test)]
             shuffle: None,
-            debug: DebugInfo::default(),
             timing: Timing::default(),
             share_stats: None,
         }
@@ -222,7 +227,7 @@ impl TargetBuilder {
 
     /// Largest memory of one image, zero-initialised data included. Default 64 MiB.
     pub fn max_image_memory(mut self, bytes: usize) -> Self {
-        self.max_image_memory = bytes;
+        self.executor.max_image_memory = bytes;
         self
     }
 
@@ -249,14 +254,14 @@ impl TargetBuilder {
     /// Address space for installed code of all connections, and its maximum number of images; memory is committed as
     /// images arrive. Default 256 MiB and 4096.
     pub fn code_cache(mut self, bytes: usize, images: usize) -> Self {
-        self.code_bytes = bytes;
-        self.max_images = images;
+        self.executor.code_bytes = bytes;
+        self.executor.max_images = images;
         self
     }
 
     /// Stack of injected code, at least 512 KiB. Default 4 MiB; memory is committed when it is touched.
     pub fn stack(mut self, bytes: usize) -> Self {
-        self.stack_bytes = bytes;
+        self.executor.stack_bytes = bytes;
         self
     }
 
@@ -292,7 +297,7 @@ impl TargetBuilder {
     /// What debuggers and profilers can read about installed images. Default [`DebugInfo::names`]; the environment
     /// variable `IFUNC_DEBUG` overrides it.
     pub fn debug_info(mut self, info: DebugInfo) -> Self {
-        self.debug = info;
+        self.executor.debug = info;
         self
     }
 
@@ -367,8 +372,7 @@ impl TargetBuilder {
         {
             config.shuffle = self.shuffle;
         }
-        let or =
-            |chosen: Option<u32>, name| chosen.map_or_else(|| environment::number(name), |n| Ok(Some(n)));
+        let or = |chosen: Option<u32>, name| chosen.map_or_else(|| number(name), |n| Ok(Some(n)));
         let (slots, data) = (or(self.slots, CREDITS)?, or(self.ring_bytes, RING)?);
         for ring in [&mut config.to_target, &mut config.to_source] {
             ring.slots = slots.unwrap_or(ring.slots);
@@ -376,5 +380,37 @@ impl TargetBuilder {
         }
         let listener = listen(config)?;
         Target::new(self, symbols, listener)
+    }
+}
+
+/// The variable's number; `None` if it is not set.
+///
+/// # Errors
+/// The value is no number of 32 bits. The builder checks later whether a ring may have that size.
+fn number(name: &'static str) -> Result<Option<u32>, TargetError> {
+    std::env::var_os(name)
+        .map(|value| parse(name, &value.to_string_lossy()))
+        .transpose()
+}
+
+fn parse(name: &'static str, value: &str) -> Result<u32, TargetError> {
+    value.trim().parse().map_err(|_| TargetError::Environment {
+        name,
+        value: value.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_and_nothing_else() {
+        assert_eq!(parse(CREDITS, "2").unwrap(), 2);
+        assert_eq!(parse(RING, " 65536\n").unwrap(), 65536);
+        for value in ["", "two", "-2", "4294967296", "64k"] {
+            let message = parse(CREDITS, value).unwrap_err().to_string();
+            assert!(message.contains(&format!("IFUNC_CREDITS={value}")), "{message}");
+        }
     }
 }

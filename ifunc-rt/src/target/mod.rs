@@ -5,7 +5,6 @@ pub(crate) mod bench;
 mod builder;
 mod connection;
 mod duplex;
-mod environment;
 mod peers;
 mod serving;
 mod shared;
@@ -19,7 +18,7 @@ use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Stats;
 use ifunc_abi::text::Text;
-use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
+use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess};
 use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
@@ -40,7 +39,6 @@ use crate::serve::SPIN;
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
 use crate::serve::scheduler::Scheduler;
 use crate::source::connection::Service;
-use crate::source::search;
 use crate::transport::address::Address;
 use crate::transport::{Key, Listener, Route};
 use crate::{Source, SourceError, SourceOptions};
@@ -127,15 +125,8 @@ impl Target {
         listener: Box<dyn Listener>,
     ) -> Result<Self, TargetError> {
         let (address, timing) = (listener.address(), builder.timing);
-        let metrics = Metrics::new(address, timing, builder.code_bytes, builder.max_images);
-        let options = InProcessOptions {
-            code_bytes: builder.code_bytes,
-            max_images: builder.max_images,
-            max_image_memory: builder.max_image_memory,
-            stack_bytes: builder.stack_bytes,
-            debug: builder.debug,
-            library_folders: search::folders,
-        };
+        let options = builder.executor;
+        let metrics = Metrics::new(address, timing, options.code_bytes, options.max_images);
         let executor = InProcess::new(options, symbols, metrics.clone())
             .map_err(TargetError::os("reserve memory for code"))?;
         let entry = executor
