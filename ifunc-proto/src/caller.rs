@@ -81,6 +81,8 @@ pub enum SubmitError<I, E> {
     Lost(Lost),
     /// An earlier invocation that wanted no completion did not end well. This one was not sent.
     Earlier(Box<Report<I>>),
+    /// It was accepted, with this token or 0, and something waits for the window: a driver's result, not the protocol's.
+    Unfinished(u64),
     /// The link died. The connection handles it before the driver sees it.
     #[doc(hidden)]
     Link(LinkError),
@@ -602,7 +604,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     }
 
     /// A completion arrived.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn completed(&mut self, token: u64, completion: Completion) {
         // The peer processes frames in order: it has consumed what was sent before this request.
         if let Some(sequence) = self.calls.complete(token, completion)

@@ -39,7 +39,7 @@ pub(crate) struct Calls<U> {
     /// Tokens issued so far.
     issued: u64,
     /// Calls that a completion may still arrive for.
-    in_flight: usize,
+    in_flight: u32,
     /// The driver's data of calls that ended since the driver last took it.
     ended: Vec<U>,
 }
@@ -84,7 +84,7 @@ impl<U> Default for Calls<U> {
 
 impl<U> Calls<U> {
     /// Issues a token, never 0.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&mut self, request: Request, retry: Option<Box<Retry>>) -> u64 {
         self.issued += 1;
         self.in_flight += 1;
@@ -165,21 +165,29 @@ impl<U> Calls<U> {
     #[inline(always)]
     fn end(&mut self, token: u64, outcome: Outcome) -> Option<u32> {
         let slot = find(&mut self.slots, token)?;
-        match slot.state {
-            State::Pending { sequence, .. } => {
-                slot.state = State::Done(outcome);
-                self.in_flight -= 1;
-                if let Some(user) = slot.user.take() {
-                    self.ended.push(user);
-                }
-                Some(sequence)
-            }
-            State::Abandoned => {
-                self.in_flight -= 1;
-                self.release(token);
-                None
-            }
-            State::Free | State::Done(_) => None,
+        let State::Pending { sequence, retry, .. } = &mut slot.state else {
+            self.end_abandoned(token);
+            return None;
+        };
+        let sequence = *sequence;
+        if retry.is_some() {
+            drop_retry(retry);
+        }
+        // A pending call without a retry owns nothing, so that nothing is to be dropped.
+        std::mem::forget(std::mem::replace(&mut slot.state, State::Done(outcome)));
+        self.in_flight -= 1;
+        if slot.user.is_some() {
+            self.ended.extend(slot.user.take());
+        }
+        Some(sequence)
+    }
+
+    /// The completion of a call whose caller dropped it arrived: its token may be used again.
+    #[cold]
+    fn end_abandoned(&mut self, token: u64) {
+        if let Some(State::Abandoned) = self.state(token) {
+            self.in_flight -= 1;
+            self.release(token);
         }
     }
 
@@ -296,7 +304,7 @@ impl<U> Calls<U> {
     /// Number of calls that a completion may still arrive for.
     #[inline]
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.in_flight as usize
     }
 
     /// Number of tokens in use.
@@ -316,6 +324,11 @@ impl<U> Calls<U> {
     fn state(&mut self, token: u64) -> Option<&mut State> {
         find(&mut self.slots, token).map(|slot| &mut slot.state)
     }
+}
+
+#[cold]
+fn drop_retry(retry: &mut Option<Box<Retry>>) {
+    *retry = None;
 }
 
 #[inline]

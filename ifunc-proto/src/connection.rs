@@ -17,7 +17,7 @@ use crate::host::{Event, Failed, Host, ReplyTo};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::{Order, Turn};
 use crate::quantum::{Price, Quantum, UNITS};
-use crate::server::{Progress, Server, ServerConfig};
+use crate::server::{Progress, Server, ServerConfig, Unanswered};
 
 /// Capacity for completions that is kept between two frames that hold many.
 const KEPT_COMPLETIONS: usize = 1024;
@@ -203,7 +203,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 }
                 error => error.into(),
             },
-            NotSent::Blocked => NotSent::Blocked,
+            error => error,
         }
     }
 
@@ -599,42 +599,74 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         host: &mut H,
         quantum: &mut Quantum,
     ) -> bool {
-        self.try_next_frame(link, host, quantum).unwrap_or_else(|closed| {
-            self.closed = Some(closed);
-            false
-        })
-    }
-
-    #[inline(always)]
-    fn try_next_frame<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-        quantum: &mut Quantum,
-    ) -> Result<bool, Box<Closed>> {
         if self.order.is_next_parked() {
             return self.next_unusual(link, host, quantum);
         }
         let (tx, rx) = link.split();
-        let Some(frame) = rx.peek()? else {
-            return Ok(false);
+        let frame = match rx.peek() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return false,
+            Err(error) => return self.over(error.into()),
         };
         let exec = Header::parse_exec(frame.words);
         let Some(header) = exec.filter(|_| self.order.turn(frame.sequence) == Turn::Now) else {
             return self.next_unusual(link, host, quantum);
         };
-        let is_done = self.exec(tx, host, quantum, header, frame)?;
-        if is_done {
-            rx.release();
+        match self.exec(tx, host, quantum, header, frame) {
+            Ok(true) => {
+                rx.release();
+                true
+            }
+            Ok(false) => false,
+            Err(unanswered) => self.next_unanswered(link, host, unanswered),
         }
-        Ok(is_done)
     }
 
-    /// Processes a parked frame, one that is out of turn, and any that is no invocation. The frame is peeked again: in memory it
-    /// would cost the usual path.
+    /// The connection is over: the poll returns why.
+    #[cold]
+    fn over(&mut self, closed: Box<Closed>) -> bool {
+        self.closed = Some(closed);
+        false
+    }
+
+    /// Concludes the next frame, whose invocation has no answer.
+    #[cold]
+    #[inline(never)]
+    fn next_unanswered<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        unanswered: Box<Unanswered>,
+    ) -> bool {
+        let (tx, rx) = link.split();
+        let concluded = match (rx.peek(), &mut self.server) {
+            (Ok(Some(frame)), Some(server)) => server.conclude(tx, host, frame, unanswered),
+            _ => unanswered.failed(host, 0).map(drop),
+        };
+        match concluded {
+            Ok(()) => {
+                rx.release();
+                true
+            }
+            Err(closed) => self.over(closed),
+        }
+    }
+
+    /// As [`next_frame`](Self::next_frame), for a parked frame, one that is out of turn, and any that is no invocation. The
+    /// frame is peeked again: in memory it would cost the usual path.
     #[cold]
     #[inline(never)]
     fn next_unusual<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> bool {
+        self.try_unusual(link, host, quantum)
+            .unwrap_or_else(|closed| self.over(closed))
+    }
+
+    fn try_unusual<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,
         host: &mut H,
@@ -670,21 +702,22 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         quantum: &mut Quantum,
         header: Header,
         frame: Frame<P>,
-    ) -> Result<bool, Box<Closed>> {
+    ) -> Result<bool, Box<Unanswered>> {
         let Some(server) = &mut self.server else {
-            return Err(unserved());
+            return Err(unserved().into());
         };
         let order = &mut self.order;
-        let is_done = server.exec(tx, host, header, frame, || {
+        let result = server.exec(tx, host, header, frame, || {
             // Before it runs: a frame never runs twice.
             order.advance();
             quantum.charge_invocation(frame.body.len());
-        })?;
-        if !is_done {
-            self.is_stalled = true;
-        }
+        });
         if H::TAKES {
             quantum.exhaust();
+        }
+        let is_done = result?;
+        if !is_done {
+            self.is_stalled = true;
         }
         Ok(is_done)
     }
@@ -705,7 +738,14 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return Ok(true);
         }
         if header.kind == Kind::Exec {
-            return self.exec(tx, host, quantum, header, frame);
+            let unanswered = match self.exec(tx, host, quantum, header, frame) {
+                Ok(is_done) => return Ok(is_done),
+                Err(unanswered) => unanswered,
+            };
+            return match &mut self.server {
+                Some(server) => server.conclude(tx, host, frame, unanswered).map(|()| true),
+                None => Err(unserved()),
+            };
         }
         let Some(server) = &mut self.server else {
             return Err(unserved());

@@ -43,8 +43,8 @@ struct Images<B> {
 }
 
 /// Why an invocation has no answer.
-enum Unanswered {
-    Failed(Box<Failed>),
+pub(crate) enum Unanswered {
+    Failed(Failed),
     /// The peer broke the protocol.
     Closed(Box<Closed>),
     /// The host took it, and answers later.
@@ -54,15 +54,33 @@ enum Unanswered {
 impl Unanswered {
     /// Counts an invocation that failed, with a payload of `payload` bytes. `None`: the host took it.
     #[cold]
-    fn failed(self, host: &mut impl Host, payload: usize) -> Result<Option<Failed>, Box<Closed>> {
-        match self {
+    pub(crate) fn failed(
+        self: Box<Self>,
+        host: &mut impl Host,
+        payload: usize,
+    ) -> Result<Option<Failed>, Box<Closed>> {
+        match *self {
             Self::Closed(closed) => Err(closed),
             Self::Failed(failed) => {
                 failed.count(host, payload);
-                Ok(Some(*failed))
+                Ok(Some(failed))
             }
             Self::Taken => Ok(None),
         }
+    }
+}
+
+impl From<Box<Failed>> for Box<Unanswered> {
+    #[cold]
+    fn from(failed: Box<Failed>) -> Self {
+        Box::new(Unanswered::Failed(*failed))
+    }
+}
+
+impl From<Box<Closed>> for Box<Unanswered> {
+    #[cold]
+    fn from(closed: Box<Closed>) -> Self {
+        Box::new(Unanswered::Closed(closed))
     }
 }
 
@@ -120,7 +138,7 @@ impl<B> Server<B> {
         header: Header,
         frame: Frame<P>,
         begin: impl FnOnce(),
-    ) -> Result<bool, Box<Closed>> {
+    ) -> Result<bool, Box<Unanswered>> {
         let Self { images, replies, .. } = self;
         let Header {
             handle, token, flags, ..
@@ -133,19 +151,29 @@ impl<B> Server<B> {
             Answer::Blocked => return Ok(false),
         };
         begin();
-        match images.invoke(host, (handle, token), is_assembled, frame, false, answer) {
-            Ok(len) => replies.send_answer(tx, destination, token, len)?,
-            Err(unanswered) => {
-                let Some(Failed { status, detail }) = unanswered.failed(host, frame.body.len())? else {
-                    return Ok(true);
-                };
-                if matches!(status, Status::Rejected(_)) {
-                    host.observe(Event::Frame);
-                }
-                replies.conclude(tx, frame.sequence, (handle, token), status, &detail)?;
-            }
-        }
+        let len = images.invoke(host, (handle, token), is_assembled, frame, false, answer)?;
+        replies.send_answer(tx, destination, token, len)?;
         Ok(true)
+    }
+
+    /// Replies to an invocation without an answer, which came in a frame of its own.
+    #[cold]
+    pub(crate) fn conclude<P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut impl Host,
+        frame: Frame<P>,
+        unanswered: Box<Unanswered>,
+    ) -> Result<(), Box<Closed>> {
+        let Some(Failed { status, detail }) = unanswered.failed(host, frame.body.len())? else {
+            return Ok(());
+        };
+        if matches!(status, Status::Rejected(_)) {
+            host.observe(Event::Frame);
+        }
+        let Header { handle, token, .. } = Header::parse(frame.words).map_err(Closed::broke)?;
+        self.replies
+            .conclude(tx, frame.sequence, (handle, token), status, &detail)
     }
 
     /// Answers an invocation that the host took.
@@ -317,13 +345,13 @@ fn invoke<H: Host, P: Body>(
     call: (u32, u64),
     invocation: Invocation<'_, P>,
     answer: Option<&mut [u8]>,
-) -> Result<usize, Unanswered> {
+) -> Result<usize, Box<Unanswered>> {
     if H::TAKES {
         let reply_to = ReplyTo::new(call, &invocation, answer);
         host.take(image, &invocation, reply_to);
-        return Err(Unanswered::Taken);
+        return Err(Box::new(Unanswered::Taken));
     }
-    host.invoke(image, invocation, answer).map_err(Unanswered::Failed)
+    Ok(host.invoke(image, invocation, answer)?)
 }
 
 impl<B> Images<B> {
@@ -337,7 +365,7 @@ impl<B> Images<B> {
         frame: Frame<P>,
         is_batched: bool,
         answer: Option<&mut [u8]>,
-    ) -> Result<usize, Unanswered> {
+    ) -> Result<usize, Box<Unanswered>> {
         let Frame { sequence, body, .. } = frame;
         let outcome = match self.bindings.get(call.0 as usize) {
             // The usual invocation has its payload in its frame.
@@ -368,18 +396,17 @@ impl<B> Images<B> {
         sequence: u32,
         body: P,
         answer: Option<&mut [u8]>,
-    ) -> Result<usize, Unanswered> {
+    ) -> Result<usize, Box<Unanswered>> {
         let Self {
             bindings,
             config,
             assembly,
         } = self;
-        let handle = call.0;
-        let broke = |why| Unanswered::Closed(Closed::broke(why));
+        let (handle, _) = call;
         let refusal = match bindings.get(handle as usize) {
             Some(Binding::Bound(image)) => {
                 let payload = if is_assembled {
-                    Payload::Private(assembly.finish(body).map_err(broke)?)
+                    Payload::Private(assembly.finish(body).map_err(Closed::broke)?)
                 } else {
                     Payload::InPlace(body)
                 };
@@ -404,7 +431,7 @@ impl<B> Images<B> {
         if is_assembled {
             assembly.clear();
         }
-        Err(Unanswered::Failed(refusal.into()))
+        Err(Box::<Failed>::from(refusal).into())
     }
 
     /// Binds an image to a handle. What keeps it from running is bound as well.

@@ -37,9 +37,11 @@ pub(crate) const MARK: i32 = libc::SIGUSR1;
 /// Messages sent before the target polls, for the path with several messages.
 pub(crate) const BATCH: u64 = 8;
 /// Clock ticks in which each path is measured.
-const TIMES: u64 = 3;
+const TIMES: u64 = 4;
 /// Measurements in each tick.
 pub(crate) const EACH: usize = 3;
+/// Further calls in every other tick.
+const BUSY: u64 = 300;
 /// Longer than a tick.
 const TICKS: Duration = Duration::from_millis(20);
 /// Maximum number of polls per message.
@@ -53,11 +55,16 @@ pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
         both.call(turns)?;
     }
     clock::stop()?;
-    for _ in 0..TIMES {
+    for time in 0..TIMES {
         // Once per clock tick, a source checks whether its target is alive, and a target checks for other
         // work.
         clock::pass(TICKS);
         once(&mut both, what, turns)?;
+        // A source that sends much in a tick does not read the clock for every frame of the next. In every other tick it does,
+        // and the first frame finds the new tick.
+        for _ in 0..BUSY * (time % 2) {
+            both.call(turns)?;
+        }
         for _ in 1..EACH {
             once(&mut both, what, turns)?;
         }
@@ -67,9 +74,10 @@ pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
 
 fn once(both: &mut Both, what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
     match what {
-        "nothing" => marked(|| Ok(())),
+        "nothing" => marked(|| Ok::<_, Box<dyn Error>>(())),
         "send" => {
-            marked(|| both.send(turns))?;
+            marked(|| both.burn.send(&turns))?;
+            both.sent += 1;
             both.poll()
         }
         "poll" => {
@@ -86,11 +94,11 @@ fn once(both: &mut Both, what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
 }
 
 #[inline(never)]
-fn marked(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+fn marked<E: Into<Box<dyn Error>>>(work: impl FnOnce() -> Result<(), E>) -> Result<(), Box<dyn Error>> {
     mark();
     let result = work();
     mark();
-    result
+    result.map_err(E::into)
 }
 
 /// Stops this thread if it is traced; otherwise the signal ends the process.

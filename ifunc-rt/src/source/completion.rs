@@ -72,10 +72,11 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
     }
 }
 
-/// The error of an invocation of `name` that cannot be sent.
+/// The error of an invocation of `name` that cannot be sent; the token of one that was sent in part.
 #[cold]
-pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Error>) -> Error {
-    match error {
+pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Error>) -> Result<u64, Error> {
+    Err(match error {
+        SubmitError::Unfinished(token) => return Ok(token),
         SubmitError::Encode(error) => error,
         SubmitError::Lost(lost) => explain_lost(name, lost),
         SubmitError::Earlier(report) => Error::Earlier(Box::new(explain_report(*report))),
@@ -84,7 +85,7 @@ pub(super) fn explain_not_sent(name: &str, error: SubmitError<Arc<Library>, Erro
             what: name.to_owned(),
             why: error.to_string(),
         },
-    }
+    })
 }
 
 /// The error of an invocation that wanted no completion. For a panic this may read the ifunc's library, the first time.

@@ -315,7 +315,7 @@ impl Submitter {
         match result {
             Ok(token) => Ok(Some(token)),
             Err(NotSent::Blocked) => Ok(None),
-            Err(NotSent::Failed(error)) => Err(explain_not_sent(self.name(), *error)),
+            Err(NotSent::Failed(error)) => explain_not_sent(self.name(), *error).map(Some),
         }
     }
 
@@ -330,13 +330,10 @@ impl Submitter {
         let encode = &mut encode;
         if !self.is_aggregated {
             let submission = self.submission(layout, wants_completion);
-            let done = self.shared().state.try_with(|state| {
-                let result = state.connection.submit(submission, encode);
-                (result, state.connection.is_idle())
-            });
-            match done {
-                Some((Ok(token), true)) => return Ok(token),
-                Some((first, _)) => return self.submit_late(layout, wants_completion, block, first, encode),
+            let state = &self.shared().state;
+            match state.try_with(|state| state.connection.submit(submission, encode)) {
+                Some(Ok(token)) => return Ok(token),
+                Some(first) => return self.submit_late(layout, wants_completion, block, first, encode),
                 None => {}
             }
         }
@@ -353,9 +350,7 @@ impl Submitter {
     ) -> Result<u64, Error> {
         let mut state = self.shared().lock();
         let first = self.attempt(&mut state.connection, layout, wants_completion, encode);
-        if let Ok(token) = first
-            && (state.connection.is_idle() || self.is_aggregated)
-        {
+        if let Ok(token) = first {
             return Ok(token);
         }
         drop(state);

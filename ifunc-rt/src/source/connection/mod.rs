@@ -2,6 +2,7 @@
 
 mod driven;
 mod served;
+mod tick;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +11,10 @@ use ifunc_abi::hello::Roles;
 use ifunc_proto::Peer;
 use ifunc_proto::caller::{Submission, SubmitError};
 use ifunc_proto::completion::Completion;
-use rustix::time::{ClockId, Timespec, clock_gettime};
 
 pub(crate) use served::{ACCEPTED, Service};
 
+use self::tick::Tick;
 use super::completion::explain_lost;
 use super::error::Error;
 use super::library::Library;
@@ -35,8 +36,8 @@ pub(super) type NotSent = ifunc_proto::caller::NotSent<Arc<Library>, Error>;
 pub(crate) struct Connection {
     pub(super) protocol: Protocol,
     link: Option<Link>,
-    /// When the transport was last asked whether the target lives, by the coarse clock.
-    asked: Timespec,
+    /// When the transport was last asked whether the target lives.
+    asked: Tick,
     signals: Signals,
     /// A body or a batch waited for credit at the last report to the driver.
     was_sending: bool,
@@ -115,7 +116,7 @@ impl Connection {
                 server: service.as_ref().map(Service::config),
             }),
             link: None,
-            asked: clock_gettime(ClockId::MonotonicCoarse),
+            asked: Tick::now(),
             signals: Signals::default(),
             was_sending: false,
             batch: BatchTimer {
@@ -198,18 +199,27 @@ impl Connection {
         submission: Submission,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, NotSent> {
-        let is_new_tick = self.asked != clock_gettime(ClockId::MonotonicCoarse);
-        if (is_new_tick || self.signals.is_crowded) && !self.prepare(submission.bound) {
+        if (self.asked.has_passed() || self.signals.is_crowded) && !self.prepare(submission.bound) {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
             return Err(self.not_linked(submission));
         };
-        let result = with_link!(link, link => self.protocol.submit(link, submission, encode));
-        if result.is_err() || self.protocol.needs_attention() {
-            self.submitted(result.is_ok());
+        match with_link!(link, link => self.protocol.submit(link, submission, encode)) {
+            Ok(token) if !self.protocol.needs_attention() => Ok(token),
+            result => self.unsettled(result),
         }
-        result
+    }
+
+    /// The result of a submission after which the driver has something to do.
+    #[cold]
+    #[inline(never)]
+    fn unsettled(&mut self, result: Result<u64, NotSent>) -> Result<u64, NotSent> {
+        self.submitted(result.is_ok());
+        match result {
+            Ok(token) if self.protocol.has_backlog() => Err(SubmitError::Unfinished(token).into()),
+            result => result,
+        }
     }
 
     /// Adds an invocation to the open batch. Otherwise as [`submit`](Self::submit).
@@ -305,14 +315,17 @@ impl Connection {
                 self.protocol.lose(link, PEER_LEFT);
             }
         });
-        self.report();
+        if self.protocol.needs_attention() {
+            self.report();
+        } else {
+            self.signals.received = self.protocol.received();
+        }
     }
 
     /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). No target
     /// restarts in less, so frames that are sent after a restart go to the new one.
     fn check_peer(&mut self) {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
-        if std::mem::replace(&mut self.asked, now) == now {
+        if !self.asked.advance() {
             return;
         }
         if let Some(link) = &mut self.link
@@ -332,12 +345,6 @@ impl Connection {
         };
         self.report();
         is_done
-    }
-
-    /// Whether nothing waits for credit. An open batch waits for more invocations instead.
-    #[inline]
-    pub(super) fn is_idle(&self) -> bool {
-        !self.protocol.needs_attention() || !self.protocol.has_backlog()
     }
 
     /// As [`try_drain`](Self::try_drain), as an attempt.

@@ -97,22 +97,21 @@ impl<S: Shared> Consumer<S> {
         slots < 8 * u64::from(frames) || sequence == self.expected().wrapping_add(frames)
     }
 
-    /// Holds the next frame if it has arrived and lies in its slot.
+    /// Holds the next frame if it has arrived and its body lies in its slot. Returns it, and its body.
     #[inline(always)]
-    fn hold_inline(&mut self) -> bool {
+    fn hold_inline(&mut self) -> Option<(Held, *const u8)> {
         let next = self.next();
         let slot = self.shared.slot(next);
         let (sequence, len) = split_commit_word(S::load_commit(slot));
         if self.held.what != What::Nothing || sequence != (next as u32).wrapping_add(1) {
-            return false;
+            return None;
         }
-        let words = S::load_words(slot);
-        let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0 && len as usize <= INLINE;
-        if is_inline {
-            let (what, len) = (What::Inline, len as usize);
-            self.held = Held { what, words, len };
+        let (words, len, what) = (S::load_words(slot), len as usize, What::Inline);
+        if words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) == 0 || len > INLINE {
+            return None;
         }
-        is_inline
+        self.held = Held { what, words, len };
+        Some((self.held, self.shared.inline(slot)))
     }
 
     /// Holds the next frame, if it has arrived.
@@ -161,21 +160,11 @@ impl<S: Shared> Consumer<S> {
         Ok(false)
     }
 
-    /// The held frame.
-    #[inline(always)]
-    fn frame(&self) -> Frame<Body<'_>> {
-        let Held { what, words, len } = self.held;
-        let ptr = match what {
+    /// Where the body of the held frame lies.
+    fn body(&self) -> *const u8 {
+        match self.held.what {
             What::Data => self.shared.data(self.data_at()),
             _ => self.shared.inline(self.shared.slot(self.next())),
-        };
-        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `len`
-        // was validated to be at most that before the frame was held.
-        let body = unsafe { Body::new(ptr, len) };
-        Frame {
-            sequence: self.expected(),
-            words,
-            body,
         }
     }
 
@@ -210,8 +199,19 @@ impl<S: Shared> Inbound for Consumer<S> {
 
     #[inline(always)]
     fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        let is_held = self.hold_inline() || self.hold()?;
-        Ok(is_held.then(|| self.frame()))
+        let (Held { words, len, .. }, ptr) = match self.hold_inline() {
+            Some(held) => held,
+            None if self.hold()? => (self.held, self.body()),
+            None => return Ok(None),
+        };
+        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `len`
+        // was validated to be at most that before the frame was held.
+        let body = unsafe { Body::new(ptr, len) };
+        Ok(Some(Frame {
+            sequence: self.expected(),
+            words,
+            body,
+        }))
     }
 
     #[inline(always)]
@@ -237,7 +237,7 @@ impl<S: Shared> Inbound for Consumer<S> {
     #[inline(always)]
     fn is_empty(&mut self) -> bool {
         let (sequence, _) = split_commit_word(self.commit_of(self.next()));
-        sequence != self.expected() && !self.shared.is_gone()
+        sequence != self.expected()
     }
 
     #[inline]

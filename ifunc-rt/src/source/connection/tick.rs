@@ -1,0 +1,107 @@
+//! Noticing that the coarse clock has ticked, without reading it for every frame.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// A tick of the coarse clock (some milliseconds).
+///
+/// To read that clock takes a third of a small send's time. A source that sends many frames per tick reads it for one frame in
+/// some, by the rate of the tick before: still [`READINGS`](Self::READINGS) times per tick.
+#[derive(Debug)]
+pub(super) struct Tick {
+    at: Timespec,
+    /// Readings in this tick.
+    readings: u32,
+    /// Frames without a reading after each reading.
+    stride: u32,
+    /// Of these, those to come.
+    skip: u32,
+}
+
+impl Tick {
+    /// Readings per tick of a source that does not read the clock for every frame.
+    const READINGS: u32 = 16;
+    /// Most frames without a reading. It bounds what is sent without one after a pause.
+    const MAX_STRIDE: u32 = 15;
+
+    /// The current tick.
+    pub(super) fn now() -> Self {
+        Self {
+            at: clock_gettime(ClockId::MonotonicCoarse),
+            readings: 0,
+            stride: 0,
+            skip: 0,
+        }
+    }
+
+    /// Whether this tick has passed, asked for a frame.
+    #[inline(always)]
+    pub(super) fn has_passed(&mut self) -> bool {
+        match self.skip.checked_sub(1) {
+            Some(skip) => {
+                self.skip = skip;
+                false
+            }
+            None => self.read(),
+        }
+    }
+
+    #[inline(never)]
+    fn read(&mut self) -> bool {
+        self.readings += 1;
+        self.skip = self.stride;
+        self.at != clock_gettime(ClockId::MonotonicCoarse)
+    }
+
+    /// Advances to the current tick. `false`: it is still this one.
+    pub(super) fn advance(&mut self) -> bool {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        if self.at == now {
+            return false;
+        }
+        let frames = self.readings * (self.stride + 1);
+        self.stride = (frames / Self::READINGS).min(Self::MAX_STRIDE);
+        (self.at, self.readings, self.skip) = (now, 0, 0);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Tick;
+
+    /// Sends a frame per `pause` until the end of the tick is noticed.
+    fn frames_in(tick: &mut Tick, pause: Duration) {
+        let begin = Instant::now();
+        while !tick.has_passed() {
+            std::thread::sleep(pause);
+        }
+        assert!(tick.advance(), "it has passed");
+        assert!(begin.elapsed() < Duration::from_secs(1), "it is noticed");
+    }
+
+    #[test]
+    fn a_slow_source_reads_the_clock_for_every_frame() {
+        let mut tick = Tick::now();
+        for _ in 0..5 {
+            frames_in(&mut tick, Duration::from_millis(20));
+            assert_eq!(tick.stride, 0);
+        }
+    }
+
+    #[test]
+    fn a_fast_source_reads_the_clock_for_some_frames_and_notices_every_tick() {
+        let mut tick = Tick::now();
+        for _ in 0..5 {
+            frames_in(&mut tick, Duration::ZERO);
+        }
+        tick.readings = 4 * Tick::READINGS;
+        let stride = tick.stride + 1;
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(tick.advance());
+        assert_eq!(tick.stride, (4 * stride).min(Tick::MAX_STRIDE));
+        tick.has_passed();
+        assert!(tick.skip > 0 && tick.skip == tick.stride);
+    }
+}
