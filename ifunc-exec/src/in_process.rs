@@ -4,14 +4,16 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ifunc_abi::ImageId;
+use ifunc_abi::context::{self, Context};
+use ifunc_abi::image::ImageFlags;
+use ifunc_abi::{ABI_VERSION, ImageId};
 
 use crate::debug::{DebugInfo, DebugRegistry};
+use crate::ended::{end, log};
 use crate::executor::{Executor, Failed, Invocation, Observer};
 use crate::gate::{CALL_GATE, ExecThread, Session};
 use crate::image::cache::CodeCache;
 use crate::image::validate;
-use crate::invoke::invoke;
 use crate::{HostSymbols, InstalledImage, Refusal, SharedBytes, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
@@ -109,6 +111,46 @@ impl Executor for InProcess {
         invocation: Invocation<'_>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        invoke(session, invocation, answer)
+        let (answer, answer_capacity) = answer.map_or((std::ptr::null_mut(), 0), |answer| {
+            (answer.as_mut_ptr(), answer.len())
+        });
+        let mut ctx = Context {
+            version: ABI_VERSION.into(),
+            size: size_of::<Context>() as u32,
+            sender: invocation.sender,
+            answer,
+            answer_capacity,
+            answer_len: 0,
+            log,
+            host: (&raw const *invocation.image).cast_mut().cast(),
+        };
+        // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
+        let result = unsafe {
+            session.run(
+                invocation.image.main,
+                invocation.payload,
+                invocation.size,
+                invocation.target,
+                &raw mut ctx,
+            )
+        };
+        let result = result.map(|code| {
+            let ignored =
+                code != context::MAIN_OK && invocation.image.flags.contains(ImageFlags::IGNORE_RESULT);
+            if ignored { context::MAIN_OK } else { code }
+        });
+        // By the local values: an ifunc can overwrite its context.
+        match (result, ctx.answer_len) {
+            // No caller waits: the answer is dropped, and that is no failure.
+            (Ok(context::MAIN_OK), _) if answer.is_null() => Ok(0),
+            (Ok(context::MAIN_OK), len) if len <= answer_capacity => Ok(len),
+            (result, len) => {
+                let room = (!answer.is_null()).then_some(answer_capacity);
+                let Invocation {
+                    image, size, sender, ..
+                } = invocation;
+                end(session, image, (size, sender), result, len, room)
+            }
+        }
     }
 }

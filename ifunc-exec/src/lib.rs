@@ -10,20 +10,20 @@
 //! | its imports are bound to symbols of the host | `symbols` |
 //! | it is relocated and written into the arena | `image/install.rs`, `arena.rs` |
 //! | it stays in the code cache | `image/cache.rs` |
-//! | an invocation enters it through the call gate | `invoke.rs`, `gate.rs`, `arch` |
+//! | an invocation enters it through the call gate | `in_process.rs`, `gate.rs`, `ended.rs`, `arch` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
 //! | a debugger asks what it is | `debug` |
 
 mod arch;
 mod arena;
 pub mod debug;
+mod ended;
 mod executor;
 pub mod fingerprint;
 mod gate;
 mod image;
 mod imports;
 mod in_process;
-mod invoke;
 mod refusal;
 mod stack;
 mod symbols;

@@ -153,33 +153,12 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         submission: Submission,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<u64, NotSent<I, E>> {
-        let (tx, rx) = link.split();
+        let (_, rx) = link.split();
         // A call learns nothing of earlier invocations: what arrived can wait.
         if !submission.wants_completion && (self.caller.has_reports() || !rx.is_empty()) {
-            return self.submit_later(link, submission, encode);
+            self.receive(link, 0);
+            self.refuse_after_report()?;
         }
-        match self.caller.submit(tx, submission, encode) {
-            Ok(token) => {
-                if submission.carries_code {
-                    self.caller.resend_image(submission.handle);
-                }
-                Ok(token)
-            }
-            Err(error) => Err(self.not_sent(link, error)),
-        }
-    }
-
-    /// Receives what arrived, and then sends an invocation.
-    #[cold]
-    #[inline(never)]
-    fn submit_later<L: Link, E>(
-        &mut self,
-        link: &mut L,
-        submission: Submission,
-        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<u64, NotSent<I, E>> {
-        self.receive(link, 0);
-        self.refuse_after_report()?;
         let (tx, _) = link.split();
         match self.caller.submit(tx, submission, encode) {
             Ok(token) => {
@@ -208,6 +187,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     /// The first report that was not taken, as an error.
+    #[cold]
     fn refuse_after_report<E>(&mut self) -> Result<(), NotSent<I, E>> {
         match self.caller.take_report() {
             Some(report) => Err(SubmitError::Earlier(Box::new(report)).into()),

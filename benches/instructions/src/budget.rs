@@ -14,8 +14,7 @@ struct Path {
     messages: u64,
     /// Whether the ifunc runs on the path. Its own instructions are not counted.
     runs: bool,
-    /// Budget of instructions per message: the count plus some 8 %, because processors copy small blocks
-    /// differently. Lower it when a change shortens the path.
+    /// Budget of instructions per message: the count plus 2 %. Lower it when a change shortens the path.
     usual: f64,
     /// The same for the first message in a new tick of the clock.
     first: f64,
@@ -28,32 +27,32 @@ const PATHS: &[Path] = &[
         what: "send",
         messages: 1,
         runs: false,
-        usual: 260.0,
-        first: 735.0,
+        usual: 180.0,
+        first: 526.0,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
         what: "poll",
         messages: 1,
         runs: true,
-        usual: 610.0,
-        first: 745.0,
+        usual: 411.0,
+        first: 540.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
         what: "poll-many",
         messages: BATCH,
         runs: true,
-        usual: 365.0,
-        first: 365.0,
+        usual: 315.0,
+        first: 315.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         runs: true,
-        usual: 2300.0,
-        first: 2900.0,
+        usual: 1494.0,
+        first: 1970.0,
     },
 ];
 

@@ -37,11 +37,14 @@ pub(crate) const MARK: i32 = libc::SIGUSR1;
 /// Messages sent before the target polls, for the path with several messages.
 pub(crate) const BATCH: u64 = 8;
 /// Clock ticks in which each path is measured.
-const TIMES: u64 = 4;
+const TIMES: u64 = 3;
 /// Measurements in each tick.
 pub(crate) const EACH: usize = 3;
-/// Further calls in every other tick.
-const BUSY: u64 = 300;
+/// Quiet ticks, and calls in each of them.
+const QUIET_TICKS: u64 = 6;
+const FEW: u64 = 8;
+/// Calls in a busy tick.
+const MANY: u64 = 300;
 /// Longer than a tick.
 const TICKS: Duration = Duration::from_millis(20);
 /// Maximum number of polls per message.
@@ -55,16 +58,20 @@ pub(crate) fn run(what: &str, turns: u64) -> Result<(), Box<dyn Error>> {
         both.call(turns)?;
     }
     clock::stop()?;
-    for time in 0..TIMES {
+    for _ in 0..TIMES {
+        // A source that sends much in a tick does not read the clock for every frame of the next. After some quiet ticks it
+        // does, and the first frame finds the new tick.
+        for _ in 0..QUIET_TICKS {
+            clock::pass(TICKS);
+            (0..FEW).try_for_each(|_| both.call(turns))?;
+        }
         // Once per clock tick, a source checks whether its target is alive, and a target checks for other
         // work.
         clock::pass(TICKS);
         once(&mut both, what, turns)?;
-        // A source that sends much in a tick does not read the clock for every frame of the next. In every other tick it does,
-        // and the first frame finds the new tick.
-        for _ in 0..BUSY * (time % 2) {
-            both.call(turns)?;
-        }
+        (0..MANY).try_for_each(|_| both.call(turns))?;
+        clock::pass(TICKS);
+        (0..MANY).try_for_each(|_| both.call(turns))?;
         for _ in 1..EACH {
             once(&mut both, what, turns)?;
         }

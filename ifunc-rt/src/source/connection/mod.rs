@@ -323,7 +323,8 @@ impl Connection {
     }
 
     /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). No target
-    /// restarts in less, so frames that are sent after a restart go to the new one.
+    /// restarts in less, so frames that are sent after a restart go to the new one, also if the transport's own notice of the
+    /// end is late. Of a source that sends many frames per tick a few may precede the question ([`Tick`]).
     fn check_peer(&mut self) {
         if !self.asked.advance() {
             return;

@@ -1,68 +1,18 @@
-//! One invocation in this process: the context it is called with, and what its end means.
+//! What the end of an invocation means, and what it logs.
 
 use std::fmt::{self, Write as _};
 
-use ifunc_abi::ABI_VERSION;
 use ifunc_abi::context::{self, Context};
-use ifunc_abi::image::ImageFlags;
 use ifunc_abi::status::{Failure, PanicDetail};
 
 use crate::InstalledImage;
-use crate::executor::{Failed, Invocation};
+use crate::executor::Failed;
 use crate::gate::{Escape, Session};
-
-/// Runs an invocation and returns the length of its answer, which is in `room`; `None`: no caller waits for one.
-#[inline(always)]
-pub(crate) fn invoke(
-    session: &mut Session<'_>,
-    invocation: Invocation<'_>,
-    room: Option<&mut [u8]>,
-) -> Result<usize, Box<Failed>> {
-    let (answer, answer_capacity) =
-        room.map_or((std::ptr::null_mut(), 0), |room| (room.as_mut_ptr(), room.len()));
-    let mut ctx = Context {
-        version: ABI_VERSION.into(),
-        size: size_of::<Context>() as u32,
-        sender: invocation.sender,
-        answer,
-        answer_capacity,
-        answer_len: 0,
-        log,
-        host: (&raw const *invocation.image).cast_mut().cast(),
-    };
-    // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
-    let result = unsafe {
-        session.run(
-            invocation.image.main,
-            invocation.payload,
-            invocation.size,
-            invocation.target,
-            &raw mut ctx,
-        )
-    };
-    let result = result.map(|code| {
-        let ignored = code != context::MAIN_OK && invocation.image.flags.contains(ImageFlags::IGNORE_RESULT);
-        if ignored { context::MAIN_OK } else { code }
-    });
-    // By the local values: an ifunc can overwrite its context.
-    match (result, ctx.answer_len) {
-        // No caller waits: the answer is dropped, and that is no failure.
-        (Ok(context::MAIN_OK), _) if answer.is_null() => Ok(0),
-        (Ok(context::MAIN_OK), len) if len <= answer_capacity => Ok(len),
-        (result, len) => {
-            let room = (!answer.is_null()).then_some(answer_capacity);
-            let Invocation {
-                image, size, sender, ..
-            } = invocation;
-            end(session, image, (size, sender), result, len, room)
-        }
-    }
-}
 
 /// The outcome of an invocation by `sender`, of `size` bytes, that did not end with an answer of `len` bytes in its `room`.
 #[cold]
 #[inline(never)]
-fn end(
+pub(crate) fn end(
     session: &mut Session<'_>,
     image: &InstalledImage,
     (size, sender): (usize, u64),
@@ -142,7 +92,7 @@ fn end(
 }
 
 /// `Context::log`.
-unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len: usize) {
+pub(crate) unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *const u8, len: usize) {
     ifunc::host::through_gate(|| {
         if message.is_null() || len > isize::MAX as usize {
             return;
