@@ -8,7 +8,7 @@ use ifunc_exec::{InstalledImage, Session};
 use ifunc_proto::{Closed, Config, Peer};
 
 pub(crate) use self::served::Bound;
-pub(super) use self::served::{Served, State, copied};
+pub(super) use self::served::{Counted, Served, State, copied};
 use super::Host;
 use super::duplex::Duplex;
 use crate::policy::{SourceInfo, TargetType};

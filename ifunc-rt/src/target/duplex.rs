@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::status::Status;
-use ifunc_exec::{InstalledImage, Session};
+use ifunc_exec::Session;
 use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
@@ -13,9 +13,8 @@ use ifunc_proto::host::{
 use ifunc_proto::link::Body;
 
 use super::Host;
-use super::connection::{Argument, Bound, Served, State, copied};
+use super::connection::{Argument, Bound, Counted, Served, State, copied};
 use super::peers::Peers;
-use crate::observe::HandleCounters;
 use crate::policy::SourceInfo;
 use crate::serve::doorbell::LinkDoorbells;
 use crate::source::connection::{ACCEPTED, Connection};
@@ -55,8 +54,7 @@ enum Doorbell {
 
 /// An invocation that was taken out of the link.
 struct Taken {
-    image: Arc<InstalledImage>,
-    counters: Arc<HandleCounters>,
+    counted: Counted,
     sequence: u32,
     is_batched: bool,
     reply_to: ReplyTo,
@@ -94,8 +92,7 @@ impl ProtocolHost for Takes<'_, '_> {
     fn take<B: Body>(&mut self, bound: &Bound, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
         copied(self.payload, invocation.payload);
         *self.taken = Some(Taken {
-            image: Arc::clone(&bound.image),
-            counters: Arc::clone(&bound.metrics.counters),
+            counted: bound.counted.clone(),
             sequence: invocation.sequence,
             is_batched: invocation.is_batched,
             reply_to,
@@ -265,7 +262,7 @@ impl Duplex {
                 payload: Payload::Private(self.payload.as_slice()),
             };
             let answer = max_answer.map(|_| self.answer.as_mut_slice());
-            let outcome = served.run(&taken.image, &taken.counters, invocation, answer);
+            let outcome = served.run(&taken.counted, invocation, answer);
             let outcome = outcome.map(|len| &self.answer.as_slice()[..len]);
             let mut state = self.shared.lock();
             state

@@ -86,8 +86,15 @@ impl State {
 /// An installed image and its counters for this connection.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    pub(in crate::target) image: Arc<InstalledImage>,
-    pub(in crate::target) metrics: HandleMetrics,
+    pub(in crate::target) counted: Counted,
+    metrics: HandleMetrics,
+}
+
+/// An installed image, and what counts its invocations.
+#[derive(Clone, Debug)]
+pub(in crate::target) struct Counted {
+    image: Arc<InstalledImage>,
+    counters: Arc<HandleCounters>,
 }
 
 /// A connection's host, for one poll.
@@ -114,7 +121,11 @@ impl ProtocolHost for Served<'_, '_> {
                     size,
                 };
                 let metrics = self.state.metrics.bound(handle, about);
-                Ok(Bound { image, metrics })
+                let counters = Arc::clone(&metrics.counters);
+                Ok(Bound {
+                    counted: Counted { image, counters },
+                    metrics,
+                })
             }
             Err(refusal) => {
                 let (reason, detail) = (refusal.reason, &refusal.detail);
@@ -128,7 +139,7 @@ impl ProtocolHost for Served<'_, '_> {
     }
 
     fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
-        let is_same = bound.image.id == *id;
+        let is_same = bound.counted.image.id == *id;
         if is_same {
             self.state.metrics.bound_again(&bound.metrics);
         }
@@ -142,7 +153,7 @@ impl ProtocolHost for Served<'_, '_> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        self.run(&bound.image, &bound.metrics.counters, invocation, answer)
+        self.run(&bound.counted, invocation, answer)
     }
 
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
@@ -188,8 +199,7 @@ impl Served<'_, '_> {
     #[inline(always)]
     pub(in crate::target) fn run<B: Body>(
         &mut self,
-        image: &InstalledImage,
-        counters: &HandleCounters,
+        counted: &Counted,
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
@@ -199,6 +209,7 @@ impl Served<'_, '_> {
             argument,
             ..
         } = self;
+        let (image, counters) = (&*counted.image, &*counted.counters);
         if !argument.suits(image) {
             return Err(unsuited(image, argument));
         }
@@ -231,7 +242,7 @@ impl Served<'_, '_> {
                 counters.executed(size, len);
                 Ok(len)
             }
-            Err(failed) => Err(state.failed(image, counters, size, *failed)),
+            Err(failed) => Err(state.failed(counted, size, *failed)),
         }
     }
 
@@ -268,17 +279,11 @@ impl Served<'_, '_> {
 impl State {
     /// Counts and logs an invocation that has no answer.
     #[cold]
-    fn failed(
-        &self,
-        image: &InstalledImage,
-        counters: &HandleCounters,
-        size: usize,
-        failed: ifunc_exec::Failed,
-    ) -> Box<Failed> {
+    fn failed(&self, counted: &Counted, size: usize, failed: ifunc_exec::Failed) -> Box<Failed> {
         let ifunc_exec::Failed { why, detail } = failed;
-        counters.failed(size);
+        counted.counters.failed(size);
         tracing::debug!(
-            parent: &self.span, ifunc = %image.name, source = self.source.connection, %why, "invocation failed"
+            parent: &self.span, ifunc = %counted.image.name, source = self.source.connection, %why, "invocation failed"
         );
         Box::new(Failed {
             status: Status::Failed(why),
