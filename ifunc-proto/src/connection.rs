@@ -598,7 +598,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 true
             }
             Ok(false) => false,
-            Err(unanswered) => self.next_unanswered(link, host, unanswered),
+            Err(unanswered) => self.next_unanswered(link, host, *unanswered),
         }
     }
 
@@ -616,7 +616,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         &mut self,
         link: &mut L,
         host: &mut H,
-        unanswered: Box<Unanswered>,
+        unanswered: Unanswered,
     ) -> bool {
         let (tx, rx) = link.split();
         let concluded = match (rx.peek(), &mut self.server) {
@@ -723,7 +723,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 Err(unanswered) => unanswered,
             };
             return match &mut self.server {
-                Some(server) => server.conclude(tx, host, frame, unanswered).map(|()| true),
+                Some(server) => server.conclude(tx, host, frame, *unanswered).map(|()| true),
                 None => Err(unserved()),
             };
         }

@@ -54,12 +54,8 @@ pub(crate) enum Unanswered {
 impl Unanswered {
     /// Counts an invocation that failed, with a payload of `payload` bytes. `None`: the host took it.
     #[cold]
-    pub(crate) fn failed(
-        self: Box<Self>,
-        host: &mut impl Host,
-        payload: usize,
-    ) -> Result<Option<Failed>, Box<Closed>> {
-        match *self {
+    pub(crate) fn failed(self, host: &mut impl Host, payload: usize) -> Result<Option<Failed>, Box<Closed>> {
+        match self {
             Self::Closed(closed) => Err(closed),
             Self::Failed(failed) => {
                 failed.count(host, payload);
@@ -163,7 +159,7 @@ impl<B> Server<B> {
         tx: &mut impl Outbound,
         host: &mut impl Host,
         frame: Frame<P>,
-        unanswered: Box<Unanswered>,
+        unanswered: Unanswered,
     ) -> Result<(), Box<Closed>> {
         let Some(Failed { status, detail }) = unanswered.failed(host, frame.body.len())? else {
             return Ok(());
