@@ -381,6 +381,45 @@ impl World {
 
     /// Polls a port, or lets it receive if it does not serve. Returns what the poll returns.
     pub(crate) fn poll(&mut self, at: usize) -> usize {
+        self.answer(at);
+        if self.nodes[self.ports[at].node].takes {
+            self.poll_as::<true>(at)
+        } else {
+            self.poll_as::<false>(at)
+        }
+    }
+
+    /// Answers the invocation that the node took. The answer is dropped if its link was replaced.
+    pub(crate) fn answer(&mut self, at: usize) {
+        let port = &mut self.ports[at];
+        let (Some(taken), Some((link, side))) = (port.taken.take(), port.link) else {
+            return;
+        };
+        if taken.generation != port.connection.generation() {
+            note!(self, "port {at}: drops an answer for link {}", taken.link);
+            return;
+        }
+        let outcome = taken.outcome(&mut self.ledger);
+        let channels = &mut self.links[link].channels;
+        let is_link_dead = channels[0].is_dead();
+        let mut end = End::new(channels, side);
+        let mut host = SimulatedHost::<true> {
+            ledger: &mut self.ledger,
+            link,
+            lane: lane(link, 1 - side),
+            is_link_dead,
+            installed: &port.installed,
+            generation: taken.generation,
+            taken: &mut port.taken,
+        };
+        let answer = outcome.as_deref().map_err(Clone::clone);
+        port.connection
+            .answer(&mut end, &mut host, &taken.reply_to, answer);
+        note!(self, "port {at}: answers {outcome:?} on link {link}");
+        self.check(at);
+    }
+
+    fn poll_as<const TAKES: bool>(&mut self, at: usize) -> usize {
         let port = &mut self.ports[at];
         let Some((link, side)) = port.link else { return 0 };
         let mut processed = 0;
@@ -396,12 +435,15 @@ impl World {
                 self.ports[at].connection.received()
             );
         } else if port.connection.is_linked() || port.connection.has_work() {
-            let mut host = SimulatedHost {
+            let generation = port.connection.generation();
+            let mut host = SimulatedHost::<TAKES> {
                 ledger: &mut self.ledger,
                 link,
                 lane: lane(link, 1 - side),
                 is_link_dead,
                 installed: &port.installed,
+                generation,
+                taken: &mut port.taken,
             };
             let result = port.connection.poll(&mut end, &mut host);
             note!(self, "port {at}: polls link {link}: {result:?}");

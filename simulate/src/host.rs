@@ -6,14 +6,39 @@ use std::rc::Rc;
 use ifunc_abi::ImageId;
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_proto::caller::Image;
-use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal};
+use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use ifunc_proto::link::Body;
 
 use crate::image::{Installed, SentImage};
 use crate::ledger::{Ledger, Plan, write_bytes};
 
-/// The host of one port, for one call of its connection.
-pub(crate) struct SimulatedHost<'a> {
+/// An invocation that a node took and has not answered yet.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) link: usize,
+    /// The connection's number of that link.
+    pub(crate) generation: u64,
+    /// Its number; `None`: it is none that was sent.
+    id: Option<u32>,
+    pub(crate) reply_to: ReplyTo,
+}
+
+impl Taken {
+    /// Its outcome, which is sent.
+    pub(crate) fn outcome(&self, ledger: &mut Ledger) -> Result<Vec<u8>, Box<Failed>> {
+        let Some(id) = self.id else {
+            return Ok(Vec::new());
+        };
+        let mut memory = self.reply_to.max_answer().map(|max| vec![0; max]);
+        let len = end(ledger, id, self.link, memory.as_deref_mut())?;
+        let mut answer = memory.unwrap_or_default();
+        answer.truncate(len);
+        Ok(answer)
+    }
+}
+
+/// The host of one port, for one call of its connection. `TAKES`: its node takes invocations and answers them later.
+pub(crate) struct SimulatedHost<'a, const TAKES: bool> {
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) link: usize,
     /// The lane of the requests that arrive.
@@ -21,6 +46,61 @@ pub(crate) struct SimulatedHost<'a> {
     pub(crate) is_link_dead: bool,
     /// Counts the installed images of this port.
     pub(crate) installed: &'a Rc<Cell<usize>>,
+    /// The connection's number of the link.
+    pub(crate) generation: u64,
+    pub(crate) taken: &'a mut Option<Taken>,
+}
+
+impl<const TAKES: bool> SimulatedHost<'_, TAKES> {
+    /// Checks that an invocation may run now. Returns its number. `max_answer`: the memory that it has for an answer.
+    fn begin<B: Body>(
+        &mut self,
+        image: &Installed,
+        invocation: &Invocation<'_, B>,
+        max_answer: Option<usize>,
+    ) -> Option<u32> {
+        let mut copy = Vec::new();
+        let payload = match invocation.payload {
+            Payload::InPlace(body) => {
+                body.append_to(&mut copy);
+                &copy[..]
+            }
+            Payload::Private(bytes) => bytes,
+        };
+        let id = self
+            .ledger
+            .run(self.lane, image.image, invocation.sequence, payload)?;
+        let wants_answer = self.ledger.records[id as usize].wants_completion;
+        let is_as_wanted = match max_answer {
+            Some(max) => wants_answer && max == self.ledger.lanes[self.lane].max_answer,
+            None => !wants_answer || self.is_link_dead,
+        };
+        if !is_as_wanted {
+            self.ledger.fail(
+                "an invocation that wants an answer has memory for it",
+                format_args!("number {id}"),
+            );
+        }
+        Some(id)
+    }
+}
+
+/// Ends an invocation as its number says. Returns the length of its answer.
+fn end(ledger: &mut Ledger, id: u32, link: usize, answer: Option<&mut [u8]>) -> Result<usize, Box<Failed>> {
+    match (Plan::of(id), answer) {
+        (Plan::Answer(len), Some(memory)) => {
+            let len = len.min(memory.len());
+            write_bytes(&mut memory[..len], id);
+            ledger.answered(id, link, len);
+            Ok(len)
+        }
+        (Plan::Answer(_), None) => Ok(0),
+        (Plan::Fail(status, len), _) => {
+            let mut detail = vec![0; len];
+            write_bytes(&mut detail, id);
+            Err(Box::new(Failed { status, detail }))
+        }
+    }
 }
 
 /// The page of statistics that begins at an offset.
@@ -30,8 +110,10 @@ pub(crate) fn stats_page(offset: u32, max: usize) -> Vec<u8> {
     page
 }
 
-impl Host for SimulatedHost<'_> {
+impl<const TAKES: bool> Host for SimulatedHost<'_, TAKES> {
     type Image = Installed;
+
+    const TAKES: bool = TAKES;
 
     fn install(&mut self, install: Install) -> Result<Installed, Refusal> {
         let Some(image) = SentImage::find(&install.id) else {
@@ -62,45 +144,26 @@ impl Host for SimulatedHost<'_> {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        let mut copy = Vec::new();
-        let payload = match invocation.payload {
-            Payload::InPlace(body) => {
-                body.append_to(&mut copy);
-                &copy[..]
-            }
-            Payload::Private(bytes) => bytes,
-        };
-        let Some(id) = self
-            .ledger
-            .run(self.lane, image.image, invocation.sequence, payload)
-        else {
-            return Ok(0);
-        };
-        let wants_answer = self.ledger.records[id as usize].wants_completion;
-        let is_as_wanted = match &answer {
-            Some(memory) => wants_answer && memory.len() == self.ledger.lanes[self.lane].max_answer,
-            None => !wants_answer || self.is_link_dead,
-        };
-        if !is_as_wanted {
+        match self.begin(image, &invocation, answer.as_ref().map(|memory| memory.len())) {
+            Some(id) => end(self.ledger, id, self.link, answer),
+            None => Ok(0),
+        }
+    }
+
+    fn take<B: Body>(&mut self, image: &Installed, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
+        if self.taken.is_some() {
             self.ledger.fail(
-                "an invocation that wants an answer has memory for it",
-                format_args!("number {id}"),
+                "a poll ends with the invocation that its host took",
+                format_args!("{reply_to:?}"),
             );
         }
-        match (Plan::of(id), answer) {
-            (Plan::Answer(len), Some(memory)) => {
-                let len = len.min(memory.len());
-                write_bytes(&mut memory[..len], id);
-                self.ledger.answered(id, self.link, len);
-                Ok(len)
-            }
-            (Plan::Answer(_), None) => Ok(0),
-            (Plan::Fail(status, len), _) => {
-                let mut detail = vec![0; len];
-                write_bytes(&mut detail, id);
-                Err(Box::new(Failed { status, detail }))
-            }
-        }
+        let id = self.begin(image, invocation, reply_to.max_answer());
+        *self.taken = Some(Taken {
+            link: self.link,
+            generation: self.generation,
+            id,
+            reply_to,
+        });
     }
 
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use ifunc_abi::frame::Limits;
 use ifunc_proto::{Config, Connection, ServerConfig};
 
+use crate::host::Taken;
 use crate::image::{Installed, SentImage};
 use crate::rng::Rng;
 
@@ -14,6 +15,8 @@ use crate::rng::Rng;
 pub(crate) struct Node {
     pub(crate) config: Config,
     pub(crate) invokes: bool,
+    /// Its host takes invocations and answers them later.
+    pub(crate) takes: bool,
 }
 
 impl Node {
@@ -34,6 +37,7 @@ impl Node {
                 server: (role != 0).then_some(server),
             },
             invokes: role != 1,
+            takes: rng.one_in(3),
         }
     }
 }
@@ -93,6 +97,8 @@ pub(crate) struct Port {
     /// A submission that waits.
     pub(crate) waiting: Option<Wish>,
     pub(crate) installed: Rc<Cell<usize>>,
+    /// An invocation that was taken, and is answered before the next poll.
+    pub(crate) taken: Option<Taken>,
     pub(crate) users: u32,
 }
 
@@ -110,6 +116,7 @@ impl Port {
             calls: Vec::new(),
             waiting: None,
             installed: Rc::default(),
+            taken: None,
             users: 0,
         }
     }

@@ -107,6 +107,7 @@ impl World {
         };
         let before = self.movement(at);
         self.steps += 1;
+        self.answer(at);
         let port = &mut self.ports[at];
         let mut end = End::new(&mut self.links[link].channels, side);
         let has_arrived = end.rx.0.has_arrived();

@@ -36,6 +36,7 @@ pub(crate) enum Action {
     Unbind,
     ResendImage,
     Poll,
+    Answer,
     Drive,
     Deliver,
     Credits,
@@ -49,7 +50,7 @@ pub(crate) enum Action {
 }
 
 /// Every action, and how often it is drawn in the usual run.
-const ACTIONS: [(Action, u32); 22] = [
+const ACTIONS: [(Action, u32); 23] = [
     (Action::Submit, 300),
     (Action::CloseBatch, 20),
     (Action::CloseBatchOf, 10),
@@ -62,6 +63,7 @@ const ACTIONS: [(Action, u32); 22] = [
     (Action::Unbind, 25),
     (Action::ResendImage, 5),
     (Action::Poll, 200),
+    (Action::Answer, 60),
     (Action::Drive, 40),
     (Action::Deliver, 120),
     (Action::Credits, 60),
@@ -260,6 +262,7 @@ impl World {
             Action::Poll => {
                 self.poll(port);
             }
+            Action::Answer => self.answer(port),
             Action::Drive => {
                 self.with_link(port, "drives", |port, end| port.connection.drive(end));
             }

@@ -295,6 +295,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            self.alone = None;\n",
         "",
     ),
+    mutant(
+        "a poll goes on behind an entry that was taken",
+        "server.rs",
+        "            if H::TAKES {\n                quantum.exhaust();\n            }\n",
+        "",
+    ),
+    mutant(
+        "a poll goes on behind a request that was taken",
+        "connection.rs",
+        "        if H::TAKES {\n            quantum.exhaust();\n        }\n",
+        "",
+    ),
+    mutant(
+        "an invocation that was taken is answered at once, too",
+        "server.rs",
+        "            Self::Taken => Ok(None),",
+        "            Self::Taken => Ok(Some(Failed { status: ifunc_abi::status::Status::Executed, detail: Vec::new() })),",
+    ),
 ];
 
 #[cfg(test)]

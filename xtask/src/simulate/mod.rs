@@ -12,12 +12,17 @@ mod mutants;
 const QUICK: &str = "4_000";
 const FULL: &str = "100_000";
 
-/// The command. `--mutants` stands alone; all other options are the simulator's.
+/// The command: `--mutants [TEXT]`, the bugs whose name contains a text, or the simulator's own options.
 pub(crate) fn command(options: &[String]) -> ExitCode {
-    if let [only] = options
-        && only == "--mutants"
+    if let [first, texts @ ..] = options
+        && first == "--mutants"
     {
-        return end(mutants::run().map(drop));
+        let text = match texts {
+            [] => "",
+            [text] => text,
+            _ => return end(Err("`--mutants` takes one text of the bugs' names".into())),
+        };
+        return end(mutants::run(text).map(drop));
     }
     let simulator = match built() {
         Ok(simulator) => simulator,
@@ -47,7 +52,7 @@ pub(crate) fn quick(steps: &mut Steps) {
 /// Many seeds, and the seeded bugs, as steps.
 pub(crate) fn full(steps: &mut Steps) {
     steps.step("simulated connections", || seeds(FULL));
-    steps.step("seeded bugs of connections", mutants::run);
+    steps.step("seeded bugs of connections", || mutants::run(""));
 }
 
 fn seeds(count: &str) -> Result<String, String> {

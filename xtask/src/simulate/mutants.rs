@@ -10,22 +10,32 @@ use crate::process::cargo;
 /// Steps within which a bug must be found.
 const BUDGET: &str = "100000";
 
+/// Address space of the simulator, in KiB.
+const MEMORY: u32 = 2 << 20;
+
 /// The packages of the scratch workspace.
 const PACKAGES: [&str; 3] = ["ifunc-abi", "ifunc-proto", "simulate"];
 
-/// Runs the simulator on every bug, and prints a table.
-pub(super) fn run() -> Result<String, String> {
+/// Runs the simulator on every bug whose name contains `text`, and prints a table.
+pub(super) fn run(text: &str) -> Result<String, String> {
+    let mutants: Vec<&Mutant> = MUTANTS
+        .iter()
+        .filter(|mutant| mutant.name.contains(text))
+        .collect();
+    if mutants.is_empty() {
+        return Err(format!("no seeded bug's name contains `{text}`"));
+    }
+    let sources: Vec<String> = mutants.iter().copied().map(source).collect::<Result<_, _>>()?;
     let scratch = Scratch::new()?;
-    let sources: Vec<String> = MUTANTS.iter().map(source).collect::<Result<_, _>>()?;
     if let Found::Yes { rule, .. } = scratch.find()? {
         return Err(format!(
             "the simulator finds a violation without a seeded bug: {rule}"
         ));
     }
-    let width = MUTANTS.iter().map(|mutant| mutant.name.len()).max().unwrap_or(0);
+    let width = mutants.iter().map(|mutant| mutant.name.len()).max().unwrap_or(0);
     println!("{:>7}  {:width$}  violation", "steps", "seeded bug");
     let mut missed = 0;
-    for (mutant, source) in MUTANTS.iter().zip(sources) {
+    for (mutant, source) in mutants.iter().zip(sources) {
         let file = scratch.dir.join("ifunc-proto/src").join(mutant.file);
         write(&file, &source.replacen(mutant.old, mutant.new, 1))?;
         let found = scratch
@@ -40,7 +50,7 @@ pub(super) fn run() -> Result<String, String> {
             }
         }
     }
-    let count = MUTANTS.len();
+    let count = mutants.len();
     if missed > 0 {
         return Err(format!(
             "{missed} of {count} seeded bugs were not found in {BUDGET} steps"
@@ -110,8 +120,10 @@ impl Scratch {
         if !built.success() {
             return Err("it does not compile".into());
         }
-        let simulator = Command::new(target.join("release/ifunc-simulate"))
-            .args(["--find", BUDGET])
+        // A bug may allocate without end.
+        let simulator = Command::new("sh")
+            .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" --find {BUDGET}")])
+            .arg(target.join("release/ifunc-simulate"))
             .stdin(Stdio::null())
             .output()
             .map_err(|error| error.to_string())?;
