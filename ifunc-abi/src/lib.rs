@@ -23,6 +23,8 @@ pub mod hello;
 pub mod image;
 pub mod meta;
 pub mod name;
+#[cfg(feature = "alloc")]
+pub mod refusal;
 #[cfg(feature = "stats")]
 pub mod stats;
 pub mod status;

@@ -3,10 +3,10 @@
 use std::fmt::{self, Write as _};
 
 use ifunc_abi::context::{self, Context};
-use ifunc_abi::status::{Failure, PanicDetail};
+use ifunc_abi::refusal::Failed;
+use ifunc_abi::status::{Failure, PanicDetail, Status};
 
 use crate::InstalledImage;
-use crate::executor::Failed;
 use crate::gate::{Escape, Session};
 
 /// The outcome of an invocation by `sender`, of `size` bytes, that did not end with an answer of `len` bytes in its `room`.
@@ -20,12 +20,11 @@ pub(crate) fn end(
     len: usize,
     room: Option<usize>,
 ) -> Result<usize, Box<Failed>> {
-    let failed = |why, detail: &str| {
-        Err(Box::new(Failed {
-            why,
-            detail: detail.as_bytes().to_vec(),
-        }))
+    let ended = |why, detail: Vec<u8>| {
+        let status = Status::Failed(why);
+        Err(Box::new(Failed { status, detail }))
     };
+    let failed = |why, detail: &str| ended(why, detail.as_bytes().to_vec());
     let too_long = room.filter(|room| len > *room).map(|room| {
         failed(
             Failure::Answer,
@@ -78,10 +77,7 @@ pub(crate) fn end(
             bytes.extend_from_slice(&calls);
             bytes.extend_from_slice(file.as_bytes());
             bytes.extend_from_slice(message.as_bytes());
-            Err(Box::new(Failed {
-                why: Failure::Panic,
-                detail: bytes,
-            }))
+            ended(Failure::Panic, bytes)
         }
         Escape::StackLow => failed(
             Failure::StackLow,

@@ -7,9 +7,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::status::Failure;
+use ifunc_abi::refusal::{Failed, Refusal};
 
-use crate::{ImageProperties, InstalledImage, Refusal, SharedBytes, ValidImage};
+use crate::{ImageProperties, InstalledImage, SharedBytes, ValidImage};
 
 /// Where injected code runs. The caller decides whether an image may run at all: policy and target type are its own.
 ///
@@ -69,15 +69,6 @@ pub struct Invocation<'a, Image = InstalledImage> {
     pub(crate) sender: u64,
 }
 
-impl<Image> Clone for Invocation<'_, Image> {
-    #[inline]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<Image> Copy for Invocation<'_, Image> {}
-
 impl<'a, Image> Invocation<'a, Image> {
     /// Of `image`, on a payload of `size` bytes and the target arguments `target`, for the connection `sender`.
     ///
@@ -113,15 +104,6 @@ impl<'a, Image> Invocation<'a, Image> {
     pub fn payload_len(&self) -> usize {
         self.size
     }
-}
-
-/// Why an invocation has no answer, and the detail that the source is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// The status of the completion.
-    pub why: Failure,
-    /// As `ifunc_abi::status` defines it for the status.
-    pub detail: Vec<u8>,
 }
 
 /// Learns of installed and evicted images, while the code cache is locked.

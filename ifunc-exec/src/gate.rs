@@ -147,9 +147,7 @@ impl Session<'_> {
             Some(_) => escape.take().map_or(Ok(code), Err),
         }
     }
-}
 
-impl Session<'_> {
     /// The words that the last invocation left on its stack, from address `from` on; none if that is not on it.
     pub(crate) fn left_behind(&mut self, from: usize) -> impl Iterator<Item = usize> {
         let stack = self.thread.gate.stack();
@@ -270,12 +268,14 @@ impl FloatControl {
     /// The ifunc's, while a host function runs: MXCSR in bits 0–31, the control word of the x87 in 32–47, and a
     /// bit that is always set.
     fn remember(self) -> GateToken {
-        let (mxcsr, x87) = self.words();
-        GateToken::new(1 << 48 | u64::from(x87) << 32 | u64::from(mxcsr))
+        GateToken::new(1 << 48 | u64::from(self.x87) << 32 | u64::from(self.mxcsr))
     }
 
     fn remembered(entry: GateToken) -> Option<Self> {
-        (entry != SAME).then(|| Self::of_words(entry.word() as u32, (entry.word() >> 32) as u16))
+        (entry != SAME).then(|| Self {
+            mxcsr: entry.word() as u32,
+            x87: (entry.word() >> 32) as u16,
+        })
     }
 }
 
@@ -343,11 +343,7 @@ fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
         (_, Some(s)) => s.as_str(),
         _ => "(no message)",
     };
-    let mut end = message.len().min(MAX_DETAIL);
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    message[..end].to_owned()
+    message[..message.floor_char_boundary(MAX_DETAIL)].to_owned()
 }
 
 #[cfg(test)]

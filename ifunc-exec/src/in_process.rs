@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifunc_abi::context::{self, Context};
 use ifunc_abi::image::ImageFlags;
+use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::{ABI_VERSION, ImageId};
 
 use crate::debug::{DebugInfo, DebugRegistry};
 use crate::ended::{end, log};
-use crate::executor::{Executor, Failed, Invocation, Observer};
+use crate::executor::{Executor, Invocation, Observer};
 use crate::gate::{CALL_GATE, ExecThread, Session};
 use crate::image::cache::CodeCache;
 use crate::image::validate;
-use crate::{HostSymbols, InstalledImage, Refusal, SharedBytes, ValidImage};
+use crate::{HostSymbols, InstalledImage, SharedBytes, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
 #[derive(Debug)]
@@ -80,13 +81,13 @@ impl Executor for InProcess {
 
     fn install(&self, image: &ValidImage<'_>) -> Result<Arc<InstalledImage>, Refusal> {
         // Symbols do not change while an executor lives: what was resolved once need not be again.
-        if let Some(installed) = self.cache().get(image.id()) {
+        if let Some(installed) = self.cache().get(&image.id) {
             return Ok(installed);
         }
         let got = self.symbols.resolve(image.image())?;
         // Meanwhile another thread may have installed it.
         let mut cache = self.cache();
-        match cache.get(image.id()) {
+        match cache.get(&image.id) {
             Some(installed) => Ok(installed),
             None => cache.insert(image, &got),
         }

@@ -24,7 +24,6 @@ mod gate;
 mod image;
 mod imports;
 mod in_process;
-mod refusal;
 mod stack;
 mod symbols;
 #[cfg(test)]
@@ -32,11 +31,10 @@ mod tests;
 
 pub use arch::{ARCH, cpu_features};
 pub use debug::DebugInfo;
-pub use executor::{Executor, Failed, Invocation, Observer};
+pub use executor::{Executor, Invocation, Observer};
 pub use gate::{ExecThread, Session};
 pub use image::{GotEntry, IdHasher, IdMap, ImageProperties, InstalledImage, SharedBytes, ValidImage};
 pub use in_process::{InProcess, InProcessOptions};
-pub use refusal::Refusal;
 pub use symbols::{DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use ifunc_abi::ImageId;
 use ifunc_abi::image::{ARCH_X86_64, ImageFlags, ImageParts, ImportFlags, ImportPart};
-use ifunc_abi::status::{Failure, PanicDetail, Rejection};
+use ifunc_abi::refusal::{Failed, Refusal};
+use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
 
 use crate::{
-    DebugInfo, Executor, Failed, HostSymbols, InProcess, InProcessOptions, InstalledImage, Invocation,
-    Observer, Refusal, SharedBytes,
+    DebugInfo, Executor, HostSymbols, InProcess, InProcessOptions, InstalledImage, Invocation, Observer,
+    SharedBytes,
 };
 
 /// What an executor reported.
@@ -135,7 +136,7 @@ fn an_image_is_installed_once_and_runs() {
     assert_eq!(run(&executor, &added, Some(&mut [0; 8])), (42, Ok(8)));
     assert_eq!(run(&executor, &added, None), (42, Ok(0)));
     let (_, outcome) = run(&executor, &added, Some(&mut [0; 4]));
-    assert_eq!(outcome.unwrap_err().why, Failure::Answer);
+    assert_eq!(outcome.unwrap_err().status, Status::Failed(Failure::Answer));
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn an_image_keeps_its_bytes_and_the_entries_of_its_got() {
     assert_eq!(entries[1], ("not_there".into(), 0));
     let (_, outcome) = run(&executor, &installed, None);
     let failed = outcome.unwrap_err();
-    assert_eq!(failed.why, Failure::Panic);
+    assert_eq!(failed.status, Status::Failed(Failure::Panic));
     let detail = PanicDetail::parse(&failed.detail).unwrap();
     assert_eq!((detail.message, detail.file), ("ouch", ""));
 }

@@ -1,9 +1,9 @@
 //! What a connection needs of the node that serves it.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use ifunc_abi::ImageId;
+pub use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Rejection, Status};
 
 use crate::link::Body;
@@ -95,6 +95,16 @@ impl ReplyTo {
         self.max_answer
     }
 
+    /// The invocation, with a copy of its payload.
+    #[must_use]
+    pub fn invocation<'a>(&self, payload: &'a [u8]) -> Invocation<'a, &'a [u8]> {
+        Invocation {
+            sequence: self.sequence,
+            is_batched: self.is_batched,
+            payload: Payload::Private(payload),
+        }
+    }
+
     pub(crate) fn new<B: Body>(
         call: (u32, u64),
         invocation: &Invocation<'_, B>,
@@ -158,44 +168,6 @@ impl<B: Body> Payload<'_, B> {
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// Why an image is not installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The reason.
-    pub reason: Rejection,
-    /// Details for the peer, in UTF-8.
-    pub detail: Arc<str>,
-}
-
-impl Refusal {
-    /// A refusal with details.
-    pub fn new(reason: Rejection, detail: impl Into<Arc<str>>) -> Self {
-        Self {
-            reason,
-            detail: detail.into(),
-        }
-    }
-}
-
-/// An invocation that has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// [`Status::Failed`] or [`Status::Rejected`].
-    pub status: Status,
-    /// Details for the peer; see [`status`](ifunc_abi::status).
-    pub detail: Vec<u8>,
-}
-
-impl From<Refusal> for Box<Failed> {
-    #[cold]
-    fn from(refusal: Refusal) -> Self {
-        Box::new(Failed {
-            status: Status::Rejected(refusal.reason),
-            detail: refusal.detail.as_bytes().to_vec(),
-        })
     }
 }
 

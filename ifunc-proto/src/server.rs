@@ -58,7 +58,7 @@ impl Unanswered {
         match self {
             Self::Closed(closed) => Err(closed),
             Self::Failed(failed) => {
-                failed.count(host, payload);
+                count(&failed, host, payload);
                 Ok(Some(failed))
             }
             Self::Taken => Ok(None),
@@ -80,14 +80,13 @@ impl From<Box<Closed>> for Box<Unanswered> {
     }
 }
 
-impl Failed {
-    fn count(&self, host: &mut impl Host, payload: usize) {
-        host.observe(Event::Failed {
-            status: self.status,
-            payload,
-            detail: self.detail.len(),
-        });
-    }
+/// Counts an invocation that failed.
+fn count(failed: &Failed, host: &mut impl Host, payload: usize) {
+    host.observe(Event::Failed {
+        status: failed.status,
+        payload,
+        detail: failed.detail.len(),
+    });
 }
 
 /// The serving half.
@@ -193,7 +192,7 @@ impl<B> Server<B> {
             Err(failed) => (failed.status, &failed.detail[..]),
         };
         if let Err(failed) = &outcome {
-            failed.count(host, payload);
+            count(failed, host, payload);
             if !is_batched && matches!(status, Status::Rejected(_)) {
                 host.observe(Event::Frame);
             }

@@ -222,8 +222,8 @@ unsafe extern "C" {
 /// (`fesetround`), and functions of the host were compiled for what it is there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FloatControl {
-    mxcsr: u32,
-    x87: u16,
+    pub(crate) mxcsr: u32,
+    pub(crate) x87: u16,
 }
 
 impl FloatControl {
@@ -259,16 +259,6 @@ impl FloatControl {
                 x87: words.add(1).cast::<u16>().read(),
             }
         }
-    }
-
-    /// MXCSR and the control word of the x87.
-    pub(crate) fn words(self) -> (u32, u16) {
-        (self.mxcsr, self.x87)
-    }
-
-    /// From [`words`](Self::words).
-    pub(crate) fn of_words(mxcsr: u32, x87: u16) -> Self {
-        Self { mxcsr, x87 }
     }
 
     /// Whether arithmetic is the same.

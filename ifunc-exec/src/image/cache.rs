@@ -1,18 +1,42 @@
 //! The code cache: what is installed, by id, and what is evicted when room is needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
 use ifunc_abi::image::ImageFlags;
+use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
 use super::install::install;
 use super::validate::memory_of;
-use super::{IdMap, InstalledImage, ValidImage};
+use super::{InstalledImage, ValidImage};
+use crate::Observer;
 use crate::arena::{Arena, ArenaError};
 use crate::debug::DebugRegistry;
-use crate::{Observer, Refusal};
+
+/// A map by image id. An id is a cryptographic hash, so it is not hashed again.
+pub type IdMap<V> = HashMap<ImageId, V, BuildHasherDefault<IdHasher>>;
+
+/// The first eight bytes of what it is given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 = u64::from_le_bytes(*first);
+        }
+    }
+
+    /// The length of an id is always the same.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// Installed images. An image of which the cache holds the last reference stays until its room is needed, least recently
 /// bound first.
@@ -74,32 +98,21 @@ impl CodeCache {
         valid: &ValidImage<'_>,
         got: &[usize],
     ) -> Result<Arc<InstalledImage>, Refusal> {
-        while self.images.len() >= self.max_images {
-            if !self.evict_one() {
-                let detail = format!("all {} images are in use", self.max_images);
-                return Err(Refusal::new(Rejection::CacheFull, detail));
-            }
-        }
-        let needed = memory_of(valid.image()) + size_of_val(got) + valid.bytes().footprint();
-        while self.bytes + needed > self.max_bytes {
-            if !self.evict_one() {
-                return Err(Refusal::new(
-                    Rejection::CacheFull,
-                    ArenaError::Full(needed).to_string(),
-                ));
-            }
-        }
+        let needed = memory_of(valid.image()) + size_of_val(got) + valid.bytes.footprint();
         let installed = loop {
-            match install(&mut self.arena, &self.debug, valid, got) {
-                Ok(installed) => break Arc::new(installed),
-                Err(error @ ArenaError::Full(_)) => {
-                    if !self.evict_one() {
-                        return Err(Refusal::new(Rejection::CacheFull, error.to_string()));
-                    }
+            let full = if self.images.len() >= self.max_images {
+                format!("all {} images are in use", self.max_images)
+            } else if self.bytes + needed > self.max_bytes {
+                ArenaError::Full(needed).to_string()
+            } else {
+                match install(&mut self.arena, &self.debug, valid, got) {
+                    Ok(installed) => break Arc::new(installed),
+                    Err(error @ ArenaError::Full(_)) => error.to_string(),
+                    Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),
                 }
-                Err(error @ ArenaError::Os(_)) => {
-                    return Err(Refusal::new(Rejection::Resources, error.to_string()));
-                }
+            };
+            if !self.evict_one() {
+                return Err(Refusal::new(Rejection::CacheFull, full));
             }
         };
         tracing::debug!(target: crate::LOG, name = %installed.name, bytes = installed.footprint(), "installed");
@@ -165,5 +178,19 @@ impl Drop for CodeCache {
         }
         // Debuggers learn of it while the code is still mapped: they take their breakpoints back there.
         self.images.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_distinguished_by_their_beginning() {
+        let hash = |id: ImageId| BuildHasherDefault::<IdHasher>::default().hash_one(id);
+        assert_eq!(hash([7; 32]), u64::from_le_bytes([7; 8]));
+        assert_ne!(hash([7; 32]), hash([8; 32]));
     }
 }

@@ -15,77 +15,69 @@ pub(super) fn install(
     addresses: &[usize],
 ) -> Result<InstalledImage, ArenaError> {
     let image = valid.image();
-    let got = write_got(arena, addresses)?;
+    let bytes: Vec<u8> = addresses
+        .iter()
+        .flat_map(|address| address.to_le_bytes())
+        .collect();
+    let got = match bytes.len() {
+        0 => None,
+        len => Some(place(arena, len, 8, false, |arena, range| arena.write(range, &bytes))?.0),
+    };
     let got_address = got.as_ref().map_or(0, |range| arena.address(range));
-    match place(arena, image, got_address, addresses) {
-        Ok((code, bytes)) => {
-            let base = arena.address(&code);
-            Ok(InstalledImage {
-                debug: debug.register(&Placement {
-                    id: valid.id(),
-                    image,
-                    base,
-                    code: &bytes,
-                }),
-                properties: ImageProperties {
-                    id: *valid.id(),
-                    name: image.name().to_owned(),
-                    flags: image.flags(),
-                    payload_align: image.payload_align(),
-                    target: image.target(),
-                },
-                main: std::ptr::with_exposed_provenance(base + image.entry() as usize),
-                original: valid.bytes().clone(),
-                code,
-                got,
-                got_address,
-            })
+    let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
+    let align = if rw.is_some() { PAGE } else { image.rx_align() };
+    let placed = place(arena, memory_of(image), align, rw.is_some(), |arena, range| {
+        let (rx_bytes, rw_bytes) = relocate(image, arena.address(range), got_address, addresses);
+        arena.write(range, &rx_bytes)?;
+        if let Some((at, len)) = rw {
+            arena.map_anonymous(range, at, len, &rw_bytes)?;
         }
+        Ok(rx_bytes)
+    });
+    let (code, rx_bytes) = match placed {
+        Ok(placed) => placed,
         Err(error) => {
             if let Some(got) = got {
                 // SAFETY: no code refers to the GOT: the image was not installed.
                 unsafe { arena.free(got) };
             }
-            Err(error)
+            return Err(error);
         }
-    }
+    };
+    let base = arena.address(&code);
+    Ok(InstalledImage {
+        debug: debug.register(&Placement {
+            id: &valid.id,
+            image,
+            base,
+            code: &rx_bytes,
+        }),
+        properties: ImageProperties {
+            id: valid.id,
+            name: image.name().to_owned(),
+            flags: image.flags(),
+            payload_align: image.payload_align(),
+            target: image.target(),
+        },
+        main: std::ptr::with_exposed_provenance(base + image.entry() as usize),
+        original: valid.bytes.clone(),
+        code,
+        got,
+        got_address,
+    })
 }
 
-fn write_got(arena: &mut Arena, addresses: &[usize]) -> Result<Option<Range>, ArenaError> {
-    if addresses.is_empty() {
-        return Ok(None);
-    }
-    let bytes: Vec<u8> = addresses
-        .iter()
-        .flat_map(|address| address.to_le_bytes())
-        .collect();
-    let range = arena.allocate(bytes.len(), 8, false)?;
-    match arena.write(&range, &bytes) {
-        Ok(()) => Ok(Some(range)),
-        Err(error) => {
-            // SAFETY: the address was given to no code yet.
-            unsafe { arena.free(range) };
-            Err(error)
-        }
-    }
-}
-
-fn place(
+/// Allocates a range and writes it, or gives it back.
+fn place<R>(
     arena: &mut Arena,
-    image: &Image<'_>,
-    got: usize,
-    addresses: &[usize],
-) -> Result<(Range, Vec<u8>), ArenaError> {
-    let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
-    let align = if rw.is_some() { PAGE } else { image.rx_align() };
-    let mut range = arena.allocate(memory_of(image), align, rw.is_some())?;
-    let (rx_bytes, rw_bytes) = relocate(image, arena.address(&range), got, addresses);
-    let written = arena.write(&range, &rx_bytes).and_then(|()| match rw {
-        Some((at, len)) => arena.map_anonymous(&mut range, at, len, &rw_bytes),
-        None => Ok(()),
-    });
-    match written {
-        Ok(()) => Ok((range, rx_bytes)),
+    len: usize,
+    align: usize,
+    whole_pages: bool,
+    write: impl FnOnce(&mut Arena, &mut Range) -> Result<R, ArenaError>,
+) -> Result<(Range, R), ArenaError> {
+    let mut range = arena.allocate(len, align, whole_pages)?;
+    match write(arena, &mut range) {
+        Ok(written) => Ok((range, written)),
         Err(error) => {
             // SAFETY: the address was given to no code yet.
             unsafe { arena.free(range) };

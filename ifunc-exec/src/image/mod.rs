@@ -1,7 +1,6 @@
 //! From the bytes of an image to code that can be called.
 
 pub(crate) mod cache;
-mod id_map;
 mod install;
 mod validate;
 
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use ifunc_abi::image::{Image, ImageFlags, Import};
 use ifunc_abi::{Fingerprint, ImageId};
 
-pub use self::id_map::{IdHasher, IdMap};
+pub use self::cache::{IdHasher, IdMap};
 pub use self::validate::ValidImage;
 pub(crate) use self::validate::validate;
 use crate::arena::{self, Arena};

@@ -2,33 +2,22 @@
 
 use ifunc_abi::ImageId;
 use ifunc_abi::image::{Image, ImageError};
+use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
 use super::SharedBytes;
-use crate::Refusal;
 use crate::arch::{ARCH, cpu_features, explain_lacking_cpu};
 
 /// An image whose bytes have the id it was sent under, that parses, and that this machine can run.
 #[derive(Debug)]
 pub struct ValidImage<'a> {
-    id: ImageId,
-    bytes: &'a SharedBytes,
+    /// BLAKE3 of its bytes.
+    pub(crate) id: ImageId,
+    pub(crate) bytes: &'a SharedBytes,
     image: Image<'a>,
 }
 
 impl<'a> ValidImage<'a> {
-    /// BLAKE3 of its bytes.
-    #[must_use]
-    pub fn id(&self) -> &ImageId {
-        &self.id
-    }
-
-    /// The bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &'a SharedBytes {
-        self.bytes
-    }
-
     /// The bytes, parsed.
     #[must_use]
     pub fn image(&self) -> &Image<'a> {

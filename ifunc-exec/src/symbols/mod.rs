@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use ifunc::host::EXPORTS;
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::{Image, ImportFlags};
+use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
 pub use self::libraries::InvalidSoname;
 use self::libraries::SharedLibrary;
 pub use self::sets::NamedSet;
+use crate::fingerprint;
 use crate::imports::runtime_imports;
-use crate::{Refusal, fingerprint};
 
 /// A symbol of the host.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +134,7 @@ impl HostSymbols {
                 None if import.flags.contains(ImportFlags::WEAK) => got.push(0),
                 None => missing.push(match NamedSet::of(import.symbol) {
                     None => import.symbol.to_owned(),
-                    Some(set) => format!("{} {}", import.symbol, set.name()),
+                    Some(set) => format!("{} {set:?}", import.symbol),
                 }),
                 Some(HostSymbol { address, signature }) => {
                     if let Some((text, fingerprint)) = signature

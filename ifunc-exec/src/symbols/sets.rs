@@ -23,24 +23,6 @@ pub enum NamedSet {
 }
 
 impl NamedSet {
-    /// Every set.
-    pub(crate) const ALL: [Self; 1] = [Self::Libc];
-
-    /// As it is written in a builder.
-    #[must_use]
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Libc => "Libc",
-        }
-    }
-
-    /// Whether a name is in it.
-    pub(crate) fn has(self, name: &str) -> bool {
-        match self {
-            Self::Libc => libc::NAMES.binary_search(&name).is_ok(),
-        }
-    }
-
     /// The names and their addresses.
     #[must_use]
     pub fn addresses(self) -> Vec<(&'static str, *const ())> {
@@ -51,7 +33,7 @@ impl NamedSet {
 
     /// The set that has a name.
     pub(crate) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|set| set.has(name))
+        libc::NAMES.contains(&name).then_some(Self::Libc)
     }
 }
 
@@ -68,9 +50,8 @@ mod libc {
                 $(static $data: *const ();)*
             }
 
-            /// Sorted. Apart from the addresses, so that asking whether a name is in the set links none of it.
-            pub(super) static NAMES: [&str; { [$(stringify!($function),)* $(stringify!($data),)* $($name,)*].len() }] =
-                sorted([$(stringify!($function),)* $(stringify!($data),)* $($name,)*]);
+            /// Apart from the addresses, so that asking whether a name is in the set links none of it.
+            pub(super) static NAMES: &[&str] = &[$(stringify!($function),)* $(stringify!($data),)* $($name,)*];
 
             pub(super) fn addresses() -> Vec<(&'static str, *const ())> {
                 vec![
@@ -80,31 +61,6 @@ mod libc {
                 ]
             }
         };
-    }
-
-    const fn less(a: &str, b: &str) -> bool {
-        let (a, b) = (a.as_bytes(), b.as_bytes());
-        let mut i = 0;
-        while i < a.len() && i < b.len() {
-            if a[i] != b[i] {
-                return a[i] < b[i];
-            }
-            i += 1;
-        }
-        a.len() < b.len()
-    }
-
-    const fn sorted<const N: usize>(mut names: [&'static str; N]) -> [&'static str; N] {
-        let mut end = 1;
-        while end < N {
-            let mut at = end;
-            while at > 0 && less(names[at], names[at - 1]) {
-                (names[at], names[at - 1]) = (names[at - 1], names[at]);
-                at -= 1;
-            }
-            end += 1;
-        }
-        names
     }
 
     // `memcpy` and its kin need no permission: see `imports`.
@@ -180,14 +136,13 @@ mod tests {
 
     #[test]
     fn names_and_addresses_are_of_the_same_things() {
-        for set in NamedSet::ALL {
-            let mut names: Vec<_> = set.addresses().into_iter().map(|(name, _)| name).collect();
-            names.sort_unstable();
-            assert!(names.iter().all(|name| set.has(name)));
-            names.dedup();
-            assert_eq!(names.len(), set.addresses().len(), "a name stands there twice");
-            assert!(set.addresses().iter().all(|(_, address)| !address.is_null()));
-        }
+        let set = NamedSet::Libc;
+        let mut names: Vec<_> = set.addresses().into_iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        assert!(names.iter().all(|name| NamedSet::of(name) == Some(set)));
+        names.dedup();
+        assert_eq!(names.len(), set.addresses().len(), "a name stands there twice");
+        assert!(set.addresses().iter().all(|(_, address)| !address.is_null()));
         assert_eq!(NamedSet::of("qsort"), Some(NamedSet::Libc));
         for name in [
             "system", "fork", "exit", "longjmp", "fopen", "dlopen", "memcpy", "", "zzz",

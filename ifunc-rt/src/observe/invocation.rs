@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use ifunc_exec::{Executor, Failed, InProcess, Invocation, Session};
+use ifunc_abi::refusal::Failed;
+use ifunc_abi::status::Status;
+use ifunc_exec::{Executor, InProcess, Invocation, Session};
 
 use super::HandleCounters;
 
@@ -35,8 +37,14 @@ pub(crate) fn run_observed(
         outcome
     });
     match &outcome {
-        Ok(answer) => span.record("answer_bytes", answer),
-        Err(failed) => span.record("failed", tracing::field::display(failed.why)),
-    };
+        Ok(answer) => {
+            span.record("answer_bytes", answer);
+        }
+        Err(failed) => {
+            if let Status::Failed(why) = failed.status {
+                span.record("failed", tracing::field::display(why));
+            }
+        }
+    }
     outcome
 }

@@ -9,7 +9,9 @@ use ifunc_abi::status::{Rejection, Status};
 use ifunc_exec::{Executor, InProcess, InstalledImage, Session, SharedBytes};
 use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
-use ifunc_proto::host::{Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal};
+use ifunc_proto::host::{
+    Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo,
+};
 use ifunc_proto::link::Body;
 
 use super::Argument;
@@ -20,11 +22,13 @@ use crate::transport::Link;
 
 /// State that a connection keeps for its invocations.
 pub(in crate::target) struct State {
-    source: SourceInfo,
-    /// Payloads that cannot be used in place are copied here.
+    pub(super) source: SourceInfo,
+    /// Payloads that cannot be used in place are copied here, and that of the invocation that was taken.
     scratch: AlignedBuffer,
+    /// An invocation that was taken out of the link, to run it after the poll.
+    taken: Option<(Counted, ReplyTo)>,
     /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
-    copies_payloads: bool,
+    pub(super) copies_payloads: bool,
     /// Whether the source may read the target's statistics.
     may_ask: bool,
     pages: Pages,
@@ -55,20 +59,13 @@ impl State {
         Self {
             source,
             scratch: AlignedBuffer::default(),
+            taken: None,
             copies_payloads,
             may_ask,
             pages: Pages::default(),
             span,
             metrics,
         }
-    }
-
-    pub(in crate::target) fn source(&self) -> &SourceInfo {
-        &self.source
-    }
-
-    pub(super) fn copies_payloads(&self) -> bool {
-        self.copies_payloads
     }
 
     /// Logs why the connection ended.
@@ -86,27 +83,29 @@ impl State {
 /// An installed image and its counters for this connection.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    pub(in crate::target) counted: Counted,
+    counted: Counted,
     metrics: HandleMetrics,
 }
 
 /// An installed image, and what counts its invocations.
 #[derive(Clone, Debug)]
-pub(in crate::target) struct Counted {
+struct Counted {
     image: Arc<InstalledImage>,
     counters: Arc<HandleCounters>,
 }
 
-/// A connection's host, for one poll.
-pub(in crate::target) struct Served<'a, 's> {
+/// A connection's host, for one poll. If it `TAKES` invocations, it runs each after the poll.
+pub(in crate::target) struct Served<'a, 's, const TAKES: bool> {
     pub(in crate::target) state: &'a mut State,
     pub(in crate::target) host: &'a Host,
     pub(in crate::target) session: &'a mut Session<'s>,
     pub(in crate::target) argument: &'a Argument,
 }
 
-impl ProtocolHost for Served<'_, '_> {
+impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     type Image = Bound;
+
+    const TAKES: bool = TAKES;
 
     fn install(&mut self, install: Install) -> Result<Bound, Refusal> {
         let (handle, id) = (install.handle, install.id);
@@ -156,13 +155,18 @@ impl ProtocolHost for Served<'_, '_> {
         self.run(&bound.counted, invocation, answer)
     }
 
+    fn take<B: Body>(&mut self, bound: &Bound, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
+        copied(&mut self.state.scratch, invocation.payload);
+        self.state.taken = Some((bound.counted.clone(), reply_to));
+    }
+
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
         let state = &mut *self.state;
         if !state.may_ask {
             let why = "this target does not tell what it counts; help: `Target::builder().share_stats(true)` on the target";
             return (Status::Rejected(Rejection::Policy), why.into());
         }
-        let (metrics, connection) = (state.metrics.metrics(), state.source.connection);
+        let (metrics, connection) = (&state.metrics.metrics, state.source.connection);
         state.pages.page(metrics, connection, offset, max, Instant::now())
     }
 
@@ -170,34 +174,50 @@ impl ProtocolHost for Served<'_, '_> {
         let (metrics, link) = (&self.state.metrics, &self.state.metrics.link);
         match event {
             Event::Frame => link.other_frames.add(1),
-            Event::ImageBytes(bytes) => link.bytes_in.add(bytes as u64),
+            Event::ImageBytes(bytes) => link.rare().bytes_in += bytes as u64,
             Event::Refused(reason) => metrics.refused(reason, None),
             Event::Failed {
                 status,
                 payload,
                 detail,
             } => {
+                let mut counts = link.rare();
                 match status {
                     // The handle counts the payload.
-                    Status::Failed(why) => link.failed.count(why),
+                    Status::Failed(why) => counts.failed.add(why, 1),
                     Status::Rejected(why) => {
-                        link.rejected.count(why);
-                        link.bytes_in.add(payload as u64);
+                        counts.rejected.add(why, 1);
+                        counts.bytes_in += payload as u64;
                     }
                     Status::Executed => {}
                 }
-                link.bytes_out.add(detail as u64);
+                counts.bytes_out += detail as u64;
             }
-            Event::ReplyBytes(bytes) => link.bytes_out.add(bytes as u64),
+            Event::ReplyBytes(bytes) => link.rare().bytes_out += bytes as u64,
             Event::Stalled(is_stalled) => link.stalled(is_stalled),
         }
     }
 }
 
-impl Served<'_, '_> {
+impl<const TAKES: bool> Served<'_, '_, TAKES> {
+    /// Runs the invocation that the poll took, if it took one. Returns the length of what it wrote to `answer`.
+    pub(in crate::target) fn run_taken(
+        &mut self,
+        answer: &mut AlignedBuffer,
+    ) -> Option<(ReplyTo, Result<usize, Box<Failed>>)> {
+        let (counted, reply_to) = self.state.taken.take()?;
+        let payload = std::mem::take(&mut self.state.scratch);
+        let invocation = reply_to.invocation(payload.as_slice());
+        let max_answer = reply_to.max_answer();
+        answer.resize(max_answer.unwrap_or(0));
+        let outcome = self.run(&counted, invocation, max_answer.map(|_| answer.as_mut_slice()));
+        self.state.scratch = payload;
+        Some((reply_to, outcome))
+    }
+
     /// Runs an invocation of an image that was accepted, and counts it.
     #[inline(always)]
-    pub(in crate::target) fn run<B: Body>(
+    fn run<B: Body>(
         &mut self,
         counted: &Counted,
         invocation: Invocation<'_, B>,
@@ -242,7 +262,10 @@ impl Served<'_, '_> {
                 counters.executed(size, len);
                 Ok(len)
             }
-            Err(failed) => Err(state.failed(counted, size, *failed)),
+            Err(failed) => {
+                state.failed(counted, size, &failed);
+                Err(failed)
+            }
         }
     }
 
@@ -259,12 +282,12 @@ impl Served<'_, '_> {
             let detail = format!("an image of {len} bytes, the limit is {limit}");
             return Err(Refusal::new(Rejection::TooLarge, detail));
         }
-        let valid = host.executor.validate(id, bytes).map_err(refusal)?;
+        let valid = host.executor.validate(id, bytes)?;
         let image = valid.image();
         let name = image.name();
         *about = Some(About { id, name, size: len });
         if image.target() != 0 && image.target() != argument.target_type.fingerprint {
-            return Err(Refusal::new(Rejection::TargetType, argument.target_type.text));
+            return Err(wrong_target(argument));
         }
         if argument.shared && !image.flags().contains(ImageFlags::SHARED) {
             return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
@@ -272,29 +295,26 @@ impl Served<'_, '_> {
         host.policy
             .accepts(&self.state.source, &ImageInfo { name, id, len })
             .map_err(|why| Refusal::new(Rejection::Policy, why))?;
-        host.executor.install(&valid).map_err(refusal)
+        host.executor.install(&valid)
     }
 }
 
 impl State {
     /// Counts and logs an invocation that has no answer.
     #[cold]
-    fn failed(&self, counted: &Counted, size: usize, failed: ifunc_exec::Failed) -> Box<Failed> {
-        let ifunc_exec::Failed { why, detail } = failed;
+    fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {
         counted.counters.failed(size);
-        tracing::debug!(
-            parent: &self.span, ifunc = %counted.image.name, source = self.source.connection, %why, "invocation failed"
-        );
-        Box::new(Failed {
-            status: Status::Failed(why),
-            detail,
-        })
+        if let Status::Failed(why) = failed.status {
+            tracing::debug!(
+                parent: &self.span, ifunc = %counted.image.name, source = self.source.connection, %why, "invocation failed"
+            );
+        }
     }
 }
 
 /// A copy of a payload, aligned for any image.
 #[cold]
-pub(in crate::target) fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
+fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
     scratch.resize(payload.len());
     payload.copy_to(scratch.as_mut_slice());
     scratch.as_slice().as_ptr()
@@ -303,16 +323,18 @@ pub(in crate::target) fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_
 /// Why an image does not run on these target arguments.
 #[cold]
 fn unsuited(image: &InstalledImage, argument: &Argument) -> Box<Failed> {
-    let target_type = argument.target_type;
-    if image.target != 0 && image.target != target_type.fingerprint {
-        return Refusal::new(Rejection::TargetType, target_type.text).into();
+    if image.target != 0 && image.target != argument.target_type.fingerprint {
+        return wrong_target(argument).into();
     }
     Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
 }
 
-/// Converts the executor's refusal to the protocol's rejection.
-fn refusal(refusal: ifunc_exec::Refusal) -> Refusal {
-    Refusal::new(refusal.reason, refusal.detail)
+/// With the whole text of the target's type, which no peer chooses.
+fn wrong_target(argument: &Argument) -> Refusal {
+    Refusal {
+        reason: Rejection::TargetType,
+        detail: argument.target_type.text.into(),
+    }
 }
 
 const NOT_SHAREABLE: &str = "this target serves on several threads, and the ifunc takes its data for itself alone; help: take `&T` of a type that is `Sync` (atomics, or an opaque type with host functions that take `&T`), in C say `IFUNC_SHAREABLE(name)`, or let the target `serve`";

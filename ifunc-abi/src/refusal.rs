@@ -1,8 +1,12 @@
-//! Why an image is not installed.
+//! Why an image is not installed, and why an invocation has no answer: a status and the details that the source is sent.
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use ifunc_abi::status::Rejection;
+use crate::status::{Rejection, Status};
 
 /// An image is not installed: the reason, and the detail that the source is sent beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +53,25 @@ impl Refusal {
     }
 }
 
+/// An invocation has no answer: the reason, and the detail that the source is sent beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// [`Status::Failed`] or [`Status::Rejected`].
+    pub status: Status,
+    /// As [`status`](crate::status) defines it for the status.
+    pub detail: Vec<u8>,
+}
+
+impl From<Refusal> for Box<Failed> {
+    #[cold]
+    fn from(refusal: Refusal) -> Self {
+        Box::new(Failed {
+            status: Status::Rejected(refusal.reason),
+            detail: refusal.detail.as_bytes().to_vec(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,7 +82,7 @@ mod tests {
         assert!(Refusal::new(Rejection::Policy, &long).detail.len() <= Refusal::MAX_DETAIL);
         let many = Refusal::listing(
             Rejection::MissingImport,
-            std::iter::repeat_n("x".repeat(1000), 1000),
+            core::iter::repeat_n("x".repeat(1000), 1000),
         );
         assert!(
             many.detail.len() <= Refusal::MAX_DETAIL && many.detail.ends_with("(and 996 more)"),
