@@ -1,13 +1,12 @@
-//! The counters of a connection: a load, an addition and a store each, because one thread at a time polls a connection.
-//! A snapshot adds them up.
+//! The counters of a connection: of invocations a load, an addition and a store each, because one thread at a time polls a
+//! connection; of what is rare under a lock. A snapshot adds them up.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::stats::{Counts, DurationHistogram, IfuncCounts, Reason, Tally, Timing};
-use ifunc_abi::status::{Failure, Rejection};
+use ifunc_abi::stats::{Counts, DurationHistogram, IfuncCounts, Timing};
 
 /// A count that one thread at a time adds to, and that any thread may read.
 #[derive(Debug, Default)]
@@ -25,76 +24,35 @@ impl Counter {
     }
 }
 
-/// A counter for each reason.
-#[derive(Debug)]
-pub(crate) struct Reasons([Counter; REASONS]);
-
-/// More than the largest code of a reason.
-const REASONS: usize = 32;
-const _: () = assert!(Failure::ALL.len() < REASONS && Rejection::ALL.len() < REASONS);
-
-impl Default for Reasons {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Counter::default()))
-    }
-}
-
-impl Reasons {
-    pub(crate) fn count(&self, reason: impl Reason) {
-        if let Some(counter) = self.0.get(usize::from(reason.code())) {
-            counter.add(1);
-        }
-    }
-
-    fn tally<R: Reason>(&self) -> Tally<R> {
-        let mut tally = Tally::default();
-        for (code, counter) in (0u8..).zip(&self.0) {
-            if let Some(reason) = R::from_code(code) {
-                tally.add(reason, counter.get());
-            }
-        }
-        tally
-    }
-}
-
 /// What a connection counts apart from invocations.
 #[derive(Debug, Default)]
 pub(crate) struct LinkCounters {
-    /// Frames that ran no image.
+    /// Frames that ran no image, batches among them.
     pub(crate) other_frames: Counter,
-    /// Bytes of images, and of payloads of rejected invocations.
-    pub(crate) bytes_in: Counter,
-    /// Bytes of details.
-    pub(crate) bytes_out: Counter,
-    pub(crate) installs: Counter,
-    pub(crate) failed: Reasons,
-    pub(crate) rejected: Reasons,
-    pub(crate) refused: Reasons,
-    pub(crate) stalls: Counter,
-    pub(crate) stalled: AtomicBool,
+    /// What is rare: installs, failures, and stalls.
+    rare: Mutex<Counts>,
+    pub(super) stalled: AtomicBool,
 }
 
 impl LinkCounters {
+    /// The counts that are rare enough for a lock.
+    pub(crate) fn rare(&self) -> MutexGuard<'_, Counts> {
+        // Counts stay usable after a panic.
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether its next frame has to wait.
     pub(crate) fn stalled(&self, now: bool) {
         if now && !self.stalled.load(Relaxed) {
-            self.stalls.add(1);
+            self.rare().stalls += 1;
         }
         self.stalled.store(now, Relaxed);
     }
 
     pub(super) fn counts(&self) -> Counts {
-        Counts {
-            frames: self.other_frames.get(),
-            bytes_in: self.bytes_in.get(),
-            bytes_out: self.bytes_out.get(),
-            installs: self.installs.get(),
-            executed: 0,
-            failed: self.failed.tally(),
-            rejected: self.rejected.tally(),
-            refused: self.refused.tally(),
-            stalls: self.stalls.get(),
-        }
+        let mut counts = self.rare().clone();
+        counts.frames = self.other_frames.get();
+        counts
     }
 }
 
@@ -112,7 +70,7 @@ pub(crate) struct HandleCounters {
     /// The number of the next invocation that is timed.
     next_timed: Counter,
     timing: Timing,
-    times: std::sync::Arc<SharedTimes>,
+    times: Arc<SharedTimes>,
     /// Installs of the image that the handle was bound to already.
     installs: Counter,
     pub(super) id: ImageId,
@@ -122,7 +80,7 @@ pub(crate) struct HandleCounters {
 const SAMPLE: u64 = 64;
 
 impl HandleCounters {
-    pub(super) fn new(id: ImageId, times: std::sync::Arc<SharedTimes>, timing: Timing) -> Self {
+    pub(super) fn new(id: ImageId, times: Arc<SharedTimes>, timing: Timing) -> Self {
         let next_timed = Counter::default();
         if timing == Timing::Off {
             next_timed.add(u64::MAX);
@@ -249,7 +207,7 @@ mod tests {
     use super::*;
 
     fn timed(timing: Timing, invocations: u64) -> u64 {
-        let times = std::sync::Arc::new(SharedTimes::default());
+        let times = Arc::new(SharedTimes::default());
         let counters = HandleCounters::new([0; 32], times.clone(), timing);
         for _ in 0..invocations {
             if counters.is_due() {

@@ -1,6 +1,6 @@
 //! The metrics of a target: what its connections count, and what closed ones had counted.
 //!
-//! A connection counts into counters of its own, without a lock. The metrics know these counters, and add up what they hold
+//! A connection counts into counters of its own. The metrics know these counters, and add up what they hold
 //! when a handle is released or a connection ends. Both happen under one lock, so that a reader finds every count once.
 
 use std::collections::{BTreeMap, HashMap};
@@ -199,20 +199,16 @@ impl Tables {
 /// What a connection counts. Dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct SourceMetrics {
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
     number: u64,
     /// Its own counters.
     pub(crate) link: Arc<LinkCounters>,
 }
 
 impl SourceMetrics {
-    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
-    }
-
     /// An image was bound to a handle that was free.
     pub(crate) fn bound(&self, handle: u32, about: About<'_>) -> HandleMetrics {
-        self.link.installs.add(1);
+        self.link.rare().installs += 1;
         let mut tables = self.metrics.tables();
         let times = tables.ifunc(about.id, about.name, |record| {
             record.size = record.size.max(about.size as u64);
@@ -235,13 +231,13 @@ impl SourceMetrics {
 
     /// A handle was bound once more to the image that it is bound to.
     pub(crate) fn bound_again(&self, handle: &HandleMetrics) {
-        self.link.installs.add(1);
+        self.link.rare().installs += 1;
         handle.counters.installed_again();
     }
 
     /// An image was refused. `about` is `None` until its bytes were compared with its id.
     pub(crate) fn refused(&self, reason: Rejection, about: Option<About<'_>>) {
-        self.link.refused.count(reason);
+        self.link.rare().refused.add(reason, 1);
         if let Some(about) = about {
             let mut tables = self.metrics.tables();
             tables.ifunc(about.id, about.name, |record| {

@@ -12,6 +12,7 @@ use super::{Argument, Host};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, TargetType};
+use crate::serve::doorbell::TargetDoorbell;
 use crate::transport::{ConnectConfig, Ends, Key, Link, Peer, Rx, Tx, Waiter};
 
 /// A target of type `u64` that accepts everything.
@@ -75,6 +76,8 @@ impl Bench {
             debug: DebugInfo::none(),
             library_folders: Vec::new,
         };
+        let quiet = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let doorbell = TargetDoorbell::new(quiet.as_fd()).unwrap();
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),
@@ -88,7 +91,7 @@ impl Bench {
                 share_stats: None,
                 other_users: false,
                 peers: super::Peers::default(),
-                doorbell: std::sync::Arc::new(crate::os::EventFd::new().unwrap()),
+                doorbell: std::sync::Arc::new(doorbell),
             },
         }
     }

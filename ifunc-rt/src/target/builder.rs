@@ -13,7 +13,7 @@ use super::Target;
 use crate::policy::{ImageInfo, Policy, SourceInfo};
 use crate::source::search;
 use crate::transport::address::{Address, AddressError};
-use crate::transport::{ListenConfig, ListenError, Listener, MAX_CONNECTIONS, PEER_TIMEOUT};
+use crate::transport::{ListenConfig, ListenError, Listener};
 #[cfg(feature = "ucx")]
 use crate::ucx::Worker;
 
@@ -31,17 +31,12 @@ pub struct TargetBuilder {
     pub(super) allowed: Vec<(String, usize)>,
     pub(super) of_sets: Vec<(&'static str, usize)>,
     pub(super) libraries: Vec<String>,
-    pub(super) limits: Limits,
     pub(super) max_handles: usize,
     pub(super) executor: InProcessOptions,
     pub(super) copy_payloads: bool,
-    pub(super) other_users: bool,
-    pub(super) max_connections: usize,
+    pub(super) listen: ListenConfig,
     pub(super) slots: Option<u32>,
     pub(super) ring_bytes: Option<u32>,
-    pub(super) peer_timeout: Duration,
-    #[cfg(test)]
-    pub(super) shuffle: Option<u64>,
     pub(super) timing: Timing,
     pub(super) share_stats: Option<bool>,
 }
@@ -96,16 +91,19 @@ impl TargetError {
 
 impl Default for TargetBuilder {
     fn default() -> Self {
+        let limits = Limits {
+            max_payload: 64 << 20,
+            max_image: 16 << 20,
+            max_answer: 64 << 10,
+        };
+        let mut listen = ListenConfig::with_hello(crate::hello::serving(limits));
+        // Over a link to a peer that serves.
+        listen.hello.roles = Roles::SERVES.with(Roles::INVOKES);
         Self {
             policy: Policy::Nothing,
             allowed: Vec::new(),
             of_sets: Vec::new(),
             libraries: Vec::new(),
-            limits: Limits {
-                max_payload: 64 << 20,
-                max_image: 16 << 20,
-                max_answer: 64 << 10,
-            },
             max_handles: 4096,
             executor: InProcessOptions {
                 code_bytes: 256 << 20,
@@ -116,13 +114,9 @@ impl Default for TargetBuilder {
                 library_folders: search::folders,
             },
             copy_payloads: false,
-            other_users: false,
-            max_connections: MAX_CONNECTIONS,
+            listen,
             slots: None,
             ring_bytes: None,
-            peer_timeout: PEER_TIMEOUT,
-            #[cfg(test)]
-            shuffle: None,
             timing: Timing::default(),
             share_stats: None,
         }
@@ -168,7 +162,7 @@ impl TargetBuilder {
     /// # Safety
     /// With [`accept_code`](Self::accept_code), every user who reaches the address runs code in this process.
     pub unsafe fn accept_other_users(mut self) -> Self {
-        self.other_users = true;
+        self.listen.other_users = true;
         self
     }
 
@@ -215,13 +209,13 @@ impl TargetBuilder {
 
     /// Largest payload. Default 64 MiB.
     pub fn max_payload(mut self, bytes: usize) -> Self {
-        self.limits.max_payload = bytes as u64;
+        self.listen.hello.limits.max_payload = bytes as u64;
         self
     }
 
     /// Largest image. Default 16 MiB.
     pub fn max_image(mut self, bytes: usize) -> Self {
-        self.limits.max_image = bytes as u64;
+        self.listen.hello.limits.max_image = bytes as u64;
         self
     }
 
@@ -233,7 +227,7 @@ impl TargetBuilder {
 
     /// Largest answer; at most the size of one frame of the transport. Default 64 KiB.
     pub fn max_answer(mut self, bytes: usize) -> Self {
-        self.limits.max_answer = bytes as u64;
+        self.listen.hello.limits.max_answer = bytes as u64;
         self
     }
 
@@ -247,7 +241,7 @@ impl TargetBuilder {
     /// source retries until its [`connect_timeout`](crate::SourceOptions::connect_timeout). Each connection takes one
     /// descriptor (over UCX, what UCX takes), and the part of its rings' memory that was used.
     pub fn max_connections(mut self, connections: usize) -> Self {
-        self.max_connections = connections;
+        self.listen.max_connections = connections;
         self
     }
 
@@ -290,7 +284,7 @@ impl TargetBuilder {
     /// See [`SourceOptions::peer_timeout`](crate::SourceOptions::peer_timeout) for the timers that it sets and those
     /// that it cannot set.
     pub fn peer_timeout(mut self, timeout: Duration) -> Self {
-        self.peer_timeout = timeout;
+        self.listen.peer_timeout = timeout;
         self
     }
 
@@ -304,7 +298,7 @@ impl TargetBuilder {
     /// Makes `loopback` deliver out of order, in an order that depends on the seed.
     #[cfg(test)]
     pub(crate) fn shuffle(mut self, seed: u64) -> Self {
-        self.shuffle = Some(seed);
+        self.listen.shuffle = Some(seed);
         self
     }
 
@@ -362,16 +356,7 @@ impl TargetBuilder {
             // SAFETY: the caller of `allow_library` made the promise that this function requires.
             unsafe { symbols.allow_library(soname) }?;
         }
-        let mut config = ListenConfig::with_hello(crate::hello::serving(self.limits));
-        config.other_users = self.other_users;
-        // Over a link to a peer that serves.
-        config.hello.roles = Roles::SERVES.with(Roles::INVOKES);
-        config.peer_timeout = self.peer_timeout;
-        config.max_connections = self.max_connections;
-        #[cfg(test)]
-        {
-            config.shuffle = self.shuffle;
-        }
+        let mut config = self.listen.clone();
         let or = |chosen: Option<u32>, name| chosen.map_or_else(|| number(name), |n| Ok(Some(n)));
         let (slots, data) = (or(self.slots, CREDITS)?, or(self.ring_bytes, RING)?);
         for ring in [&mut config.to_target, &mut config.to_source] {

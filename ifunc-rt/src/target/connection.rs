@@ -8,7 +8,7 @@ use ifunc_exec::{InstalledImage, Session};
 use ifunc_proto::{Closed, Config, Peer};
 
 pub(crate) use self::served::Bound;
-pub(super) use self::served::{Counted, Served, State, copied};
+pub(super) use self::served::{Served, State};
 use super::Host;
 use super::duplex::Duplex;
 use crate::policy::{SourceInfo, TargetType};
@@ -66,8 +66,8 @@ impl Connection {
 
     pub(super) fn source(&self) -> SourceInfo {
         match self {
-            Self::OneWay(connection) => *connection.state.source(),
-            Self::Duplex(connection) => connection.source(),
+            Self::OneWay(connection) => connection.state.source,
+            Self::Duplex(connection) => connection.info,
         }
     }
 
@@ -105,7 +105,7 @@ impl Scheduled for Connection {
     fn key(&self) -> Key {
         match self {
             Self::OneWay(connection) => connection.link.key,
-            Self::Duplex(connection) => connection.key(),
+            Self::Duplex(connection) => connection.key,
         }
     }
 
@@ -158,7 +158,7 @@ impl OneWay {
         let state = State::new(number, &link, host);
         let mut protocol = Protocol::new(Config {
             batch_size: 0,
-            server: Some(host.server(state.copies_payloads())),
+            server: Some(host.server(state.copies_payloads)),
         });
         let peer = Peer {
             limits: None,
@@ -200,7 +200,7 @@ impl OneWay {
             state,
             ..
         } = self;
-        let mut served = Served {
+        let mut served = Served::<false> {
             state,
             host,
             session,

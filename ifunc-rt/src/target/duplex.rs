@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use ifunc_abi::ImageId;
-use ifunc_abi::status::Status;
 use ifunc_exec::Session;
 use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
-use ifunc_proto::host::{
-    Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo,
-};
-use ifunc_proto::link::Body;
 
 use super::Host;
-use super::connection::{Argument, Bound, Counted, Served, State, copied};
+use super::connection::{Argument, Served, State};
 use super::peers::Peers;
 use crate::policy::SourceInfo;
-use crate::serve::doorbell::LinkDoorbells;
+use crate::serve::doorbell::TargetDoorbell;
 use crate::source::connection::{ACCEPTED, Connection};
 use crate::source::shared::SharedConnection;
 use crate::transport::{ConnectError, Key, Link, Route, Waiter};
@@ -33,12 +27,11 @@ const TARGET_GONE: &str = "the target that served the connection is gone";
 /// invocation runs.
 pub(super) struct Duplex {
     shared: Arc<SharedConnection>,
-    info: SourceInfo,
-    key: Key,
+    pub(super) info: SourceInfo,
+    pub(super) key: Key,
     /// What is served of the link that there is now, by the link's number.
     served: Option<(u64, State)>,
-    /// The payload of the invocation that runs, and its answer.
-    payload: AlignedBuffer,
+    /// The answer of the invocation that runs.
     answer: AlignedBuffer,
     is_busy: bool,
     doorbell: Doorbell,
@@ -49,63 +42,7 @@ enum Doorbell {
     /// The listener that accepted the link. Its sources are listed as long as the connection lives.
     Listener(Peers),
     /// The link's own.
-    Own(Arc<LinkDoorbells>, Option<Arc<dyn Waiter>>),
-}
-
-/// An invocation that was taken out of the link.
-struct Taken {
-    counted: Counted,
-    sequence: u32,
-    is_batched: bool,
-    reply_to: ReplyTo,
-}
-
-/// The host of a poll: takes one invocation.
-struct Takes<'a, 's> {
-    served: Served<'a, 's>,
-    payload: &'a mut AlignedBuffer,
-    taken: &'a mut Option<Taken>,
-}
-
-impl ProtocolHost for Takes<'_, '_> {
-    type Image = Bound;
-
-    const TAKES: bool = true;
-
-    fn install(&mut self, install: Install) -> Result<Bound, Refusal> {
-        self.served.install(install)
-    }
-
-    fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
-        self.served.has_id(bound, id)
-    }
-
-    fn invoke<B: Body>(
-        &mut self,
-        bound: &Bound,
-        invocation: Invocation<'_, B>,
-        answer: Option<&mut [u8]>,
-    ) -> Result<usize, Box<Failed>> {
-        self.served.invoke(bound, invocation, answer)
-    }
-
-    fn take<B: Body>(&mut self, bound: &Bound, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
-        copied(self.payload, invocation.payload);
-        *self.taken = Some(Taken {
-            counted: bound.counted.clone(),
-            sequence: invocation.sequence,
-            is_batched: invocation.is_batched,
-            reply_to,
-        });
-    }
-
-    fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
-        self.served.stats(offset, max)
-    }
-
-    fn observe(&mut self, event: Event) {
-        self.served.observe(event);
-    }
+    Own(Arc<TargetDoorbell>, Option<Arc<dyn Waiter>>),
 }
 
 impl Duplex {
@@ -130,7 +67,6 @@ impl Duplex {
         route: Route,
         options: SourceOptions,
         host: &Host,
-        doorbells: &Arc<LinkDoorbells>,
     ) -> Result<(Source, Self), SourceError> {
         let connection = Connection::connect(route, options, Some(host.service()))?;
         let peer = connection.served_link().map(|(link, _)| link.peer.clone());
@@ -141,7 +77,7 @@ impl Duplex {
         let source = Source::of(connection)?;
         // No listener gives out keys from the end.
         let (info, key) = (SourceInfo::new(number, &peer), Key(u64::MAX - number));
-        let doorbell = Doorbell::Own(Arc::clone(doorbells), None);
+        let doorbell = Doorbell::Own(Arc::clone(&host.doorbell), None);
         let duplex = Self::new(&source, info, key, doorbell, host);
         Ok((source, duplex))
     }
@@ -157,19 +93,10 @@ impl Duplex {
             info,
             key,
             served,
-            payload: AlignedBuffer::default(),
             answer: AlignedBuffer::default(),
             is_busy: true,
             doorbell,
         }
-    }
-
-    pub(super) fn source(&self) -> SourceInfo {
-        self.info
-    }
-
-    pub(super) fn key(&self) -> Key {
-        self.key
     }
 
     pub(super) fn carried_by(&self) -> String {
@@ -225,49 +152,27 @@ impl Duplex {
         let Some((_, served)) = &mut self.served else {
             return None;
         };
-        let mut taken = None;
-        let mut takes = Takes {
-            served: Served {
-                state: served,
-                host,
-                session: &mut *session,
-                argument,
-            },
-            payload: &mut self.payload,
-            taken: &mut taken,
+        let mut served = Served::<true> {
+            state: served,
+            host,
+            session,
+            argument,
         };
-        let polled = state.connection.poll_served(&mut takes);
+        let polled = state.connection.poll_served(&mut served);
         state.polled();
         drop(state);
         let processed = match polled {
             Ok(processed) => processed,
             Err(closed) => {
-                served.ended(&closed);
+                served.state.ended(&closed);
                 self.served = None;
                 return (!self.is_accepted()).then_some(0);
             }
         };
-        if let Some(taken) = taken {
-            let mut served = Served {
-                state: served,
-                host,
-                session,
-                argument,
-            };
-            let max_answer = taken.reply_to.max_answer();
-            self.answer.resize(max_answer.unwrap_or(0));
-            let invocation = Invocation::<&[u8]> {
-                sequence: taken.sequence,
-                is_batched: taken.is_batched,
-                payload: Payload::Private(self.payload.as_slice()),
-            };
-            let answer = max_answer.map(|_| self.answer.as_mut_slice());
-            let outcome = served.run(&taken.counted, invocation, answer);
+        if let Some((reply_to, outcome)) = served.run_taken(&mut self.answer) {
             let outcome = outcome.map(|len| &self.answer.as_slice()[..len]);
             let mut state = self.shared.lock();
-            state
-                .connection
-                .answer(number, &mut served, &taken.reply_to, outcome);
+            state.connection.answer(number, &mut served, &reply_to, outcome);
             state.polled();
         }
         Some(processed)

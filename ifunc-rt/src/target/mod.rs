@@ -33,7 +33,6 @@ use duplex::Duplex;
 use crate::driver::backoff::{Backoff, Next};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
-use crate::os::EventFd;
 use crate::policy::{Policy, SourceInfo, TargetType};
 use crate::serve::SPIN;
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
@@ -66,18 +65,46 @@ use crate::{Source, SourceError, SourceOptions};
 /// take `&T`: [`serve_shared`](Self::serve_shared), [`spawn_shared`](Self::spawn_shared).
 pub struct Target {
     // Connections hold images, which the executor's memory outlives: dropped in this order.
-    scheduler: Scheduler<Connection>,
+    links: Links,
     host: Host,
     entry: ExecThread,
     /// The thread that mapped the entry's stack.
     home: ThreadId,
-    listener: Box<dyn Listener>,
-    doorbell: TargetDoorbell,
-    /// Links that the target made: its listener does not report them.
-    connected: Vec<Key>,
     /// That of the last poll, and the text that it was made of.
     target_type: TargetType,
     target_text: Option<&'static Text>,
+}
+
+/// The connections of a target, and what reports new ones.
+struct Links {
+    scheduler: Scheduler<Connection>,
+    listener: Box<dyn Listener>,
+    /// Links that the target made: its listener does not report them.
+    connected: Vec<Key>,
+}
+
+impl Links {
+    /// Accepts new connections and activates those that are no longer parked. Returns whether there were any.
+    #[inline]
+    fn gather(&mut self, host: &Host) -> bool {
+        self.scheduler.gather(&mut *self.listener, |number, link| {
+            Connection::new(number, link, host)
+        })
+    }
+
+    /// Announces sleep. `all`: parks all connections first, ready ones too: a parked connection wakes the target. Returns
+    /// whether there is nothing to do.
+    fn arm(&mut self, host: &Host, all: bool) -> bool {
+        self.listener.arm();
+        let is_quiet = !all || self.scheduler.park_all(&mut *self.listener);
+        !self.gather(host) && is_quiet
+    }
+
+    /// Withdraws the announcement.
+    fn disarm(&mut self) {
+        self.listener.disarm();
+        self.scheduler.unpark(&self.connected);
+    }
 }
 
 /// State that all connections share.
@@ -93,8 +120,8 @@ struct Host {
     other_users: bool,
     /// Sources over links that were accepted.
     peers: Peers,
-    /// Wakes the thread that serves.
-    doorbell: Arc<EventFd>,
+    /// Wakes the threads that serve.
+    doorbell: Arc<TargetDoorbell>,
 }
 
 impl Host {
@@ -109,7 +136,11 @@ impl Host {
 
     /// How a link is served that carries invocations both ways.
     fn service(&self) -> Service {
-        Service::new(self.server(true), self.other_users, Arc::clone(&self.doorbell))
+        Service::new(
+            self.server(true),
+            self.other_users,
+            Arc::clone(&self.doorbell.local),
+        )
     }
 }
 
@@ -135,24 +166,25 @@ impl Target {
         let doorbell =
             TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
         Ok(Self {
-            scheduler: Scheduler::default(),
+            links: Links {
+                scheduler: Scheduler::default(),
+                listener,
+                connected: Vec::new(),
+            },
             host: Host {
                 policy: builder.policy,
                 executor,
                 metrics,
-                limits: builder.limits,
+                limits: builder.listen.hello.limits,
                 max_handles: builder.max_handles,
                 copy_payloads: builder.copy_payloads,
                 share_stats: builder.share_stats,
-                other_users: builder.other_users,
+                other_users: builder.listen.other_users,
                 peers: Peers::default(),
-                doorbell: Arc::clone(doorbell.local()),
+                doorbell: Arc::new(doorbell),
             },
             entry,
             home: thread::current().id(),
-            doorbell,
-            connected: Vec::new(),
-            listener,
             target_type: TargetType::default(),
             target_text: None,
         })
@@ -161,19 +193,19 @@ impl Target {
     /// The address that sources connect to.
     #[must_use]
     pub fn address(&self) -> String {
-        self.listener.address()
+        self.links.listener.address()
     }
 
     /// Number of connected sources.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.scheduler.len()
+        self.links.scheduler.len()
     }
 
     /// Number of connections that a poll visits.
     #[cfg(test)]
     pub(crate) fn looked_at(&self) -> usize {
-        self.scheduler.active()
+        self.links.scheduler.active()
     }
 
     /// Number of installed images.
@@ -204,14 +236,13 @@ impl Target {
             target: (&raw mut *target).cast(),
             shared: false,
         };
-        self.gather();
         let Self {
-            scheduler,
-            host,
-            entry,
-            listener,
-            ..
+            links, host, entry, ..
         } = self;
+        links.gather(host);
+        let Links {
+            scheduler, listener, ..
+        } = links;
         let mut session = host.executor.session(entry);
         scheduler.poll(&mut **listener, |connection| {
             connection.poll(host, &mut session, &argument)
@@ -237,8 +268,8 @@ impl Target {
         mut done: impl FnMut(&T) -> bool,
     ) -> Result<(), TargetError> {
         self.move_in()?;
-        let mut backoff = Backoff::new(self.listener.pace(), SPIN);
-        while !self.doorbell.is_stopped() {
+        let mut backoff = Backoff::new(self.links.listener.pace(), SPIN);
+        while !self.host.doorbell.is_stopped() {
             if self.poll(target) > 0 {
                 backoff.reset();
                 if done(target) {
@@ -251,7 +282,7 @@ impl Target {
             }
             if self.arm() {
                 failpoint!("target.sleep");
-                let slept = self.doorbell.sleep();
+                let slept = self.host.doorbell.sleep();
                 slept.map_err(TargetError::os("wait for sources"))?;
             }
             self.disarm();
@@ -278,32 +309,19 @@ impl Target {
     /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait, at most for
     /// [`poll_interval`](Self::poll_interval); `disarm`; repeat.
     pub fn arm(&mut self) -> bool {
-        self.listener.arm();
-        // Parks all of them even if one is ready: a parked connection wakes the target.
-        let is_quiet = self.scheduler.park_all(&mut *self.listener);
-        !self.gather() && is_quiet && !self.doorbell.is_stopped()
-    }
-
-    /// Accepts new connections and activates those that are no longer parked. Returns whether there were any.
-    #[inline]
-    fn gather(&mut self) -> bool {
-        let host = &self.host;
-        self.scheduler.gather(&mut *self.listener, |number, link| {
-            Connection::new(number, link, host)
-        })
+        self.links.arm(&self.host, true) && !self.host.doorbell.is_stopped()
     }
 
     /// Undoes [`arm`](Self::arm).
     pub fn disarm(&mut self) {
-        self.listener.disarm();
-        self.scheduler.unpark(&self.connected);
+        self.links.disarm();
     }
 
     /// The longest time to wait for [`as_fd`](AsFd::as_fd) before the next [`poll`](Self::poll). `None`: no limit. A link
     /// that the target [made](Self::connect) over UCX detects its peer's end only in polls.
     #[must_use]
     pub fn poll_interval(&self) -> Option<Duration> {
-        self.doorbell.links().poll_interval()
+        self.host.doorbell.poll_interval()
     }
 
     /// The connected sources, and what carries each, as the transport reports it: over UCX the transports and devices
@@ -311,6 +329,7 @@ impl Target {
     #[must_use]
     pub fn transports(&self) -> Vec<(SourceInfo, String)> {
         let mut all: Vec<_> = self
+            .links
             .scheduler
             .iter()
             .map(|connection| (connection.source(), connection.carried_by()))
@@ -365,12 +384,10 @@ impl Target {
     /// As [`connect`](Self::connect).
     pub fn connect_with(&mut self, address: &str, options: SourceOptions) -> Result<Source, SourceError> {
         let address: Address = address.parse()?;
-        let (host, doorbells) = (&self.host, self.doorbell.links());
-        let (connected, scheduler) = (&mut self.connected, &mut self.scheduler);
-        scheduler.add(|number| {
-            let (source, duplex) =
-                Duplex::connected(number, Route::Address(address), options, host, doorbells)?;
-            connected.push(duplex.key());
+        let (route, links) = (Route::Address(address), &mut self.links);
+        links.scheduler.add(|number| {
+            let (source, duplex) = Duplex::connected(number, route, options, &self.host)?;
+            links.connected.push(duplex.key);
             Ok((source, Connection::Duplex(Box::new(duplex))))
         })
     }
@@ -384,7 +401,7 @@ impl Target {
     /// A handle that ends [`serve`](Self::serve) from another thread.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
-        self.doorbell.stop_handle()
+        StopHandle(Arc::clone(&self.host.doorbell))
     }
 
     /// The type of the target arguments, of which [`TargetArgs::TEXT`] says everything.
@@ -410,7 +427,7 @@ impl Target {
 /// Readable when there may be something to do, after [`arm`](Target::arm).
 impl AsFd for Target {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
+        self.host.doorbell.as_fd()
     }
 }
 

@@ -79,7 +79,7 @@ impl Target {
         mut value: T,
         serve: impl FnOnce(&mut Self, &mut T) -> Result<(), TargetError> + Send + 'static,
     ) -> Result<Serving<T>, TargetError> {
-        if !self.listener.serves_any_thread() {
+        if !self.links.listener.serves_any_thread() {
             return Err(TargetError::OneThread);
         }
         let address = self.address();

@@ -10,19 +10,14 @@ use ifunc::payload::TargetArgs;
 use ifunc_exec::{ExecThread, Executor};
 
 use super::connection::{Argument, Connection};
-use super::{Host, Serving, Target, TargetError};
-use crate::serve::doorbell::TargetDoorbell;
+use super::{Host, Links, Serving, Target, TargetError};
+use crate::serve::doorbell::StopHandle;
 use crate::serve::pool::{Pool, Ran, Taken, Work};
-use crate::serve::scheduler::Scheduler;
-use crate::transport::{Key, Listener};
 
 /// State that the threads share.
 struct Connections<'a> {
     host: &'a Host,
-    doorbell: &'a TargetDoorbell,
-    scheduler: &'a mut Scheduler<Connection>,
-    listener: &'a mut dyn Listener,
-    connected: &'a [Key],
+    links: &'a mut Links,
 }
 
 /// Target arguments of the invocations of all threads.
@@ -49,54 +44,46 @@ impl Work for Connections<'_> {
     type End = End;
 
     fn take(&mut self) -> Taken<Box<Connection>> {
-        self.gather();
-        let Some(mut connection) = self.scheduler.take_next(self.listener) else {
+        self.links.gather(self.host);
+        let Links {
+            scheduler, listener, ..
+        } = &mut *self.links;
+        let Some(mut connection) = scheduler.take_next(&mut **listener) else {
             return Taken::None;
         };
         if connection.has_work() {
             return Taken::Item(connection);
         }
-        self.scheduler.put_back(connection);
+        scheduler.put_back(connection);
         Taken::Idle
     }
 
     fn put_back(&mut self, connection: Box<Connection>) {
-        self.scheduler.put_back(connection);
+        self.links.scheduler.put_back(connection);
     }
 
     fn arm(&mut self, all: bool) -> bool {
-        self.listener.arm();
-        let is_quiet = !all || self.scheduler.park_all(self.listener);
-        !self.gather() && is_quiet
+        self.links.arm(self.host, all)
     }
 
     fn disarm(&mut self) {
-        self.listener.disarm();
-        self.scheduler.unpark(self.connected);
+        self.links.disarm();
     }
 
     fn is_idle(&self) -> bool {
-        self.scheduler.is_idle()
+        self.links.scheduler.is_idle()
     }
 
     fn is_stopped(&self) -> bool {
-        self.doorbell.is_stopped()
+        self.host.doorbell.is_stopped()
     }
 
     fn pace(&self) -> u32 {
-        self.listener.pace()
+        self.links.listener.pace()
     }
 
     fn doorbell(&self) -> Waker {
-        Arc::clone(self.doorbell.local()).into()
-    }
-}
-
-impl Connections<'_> {
-    fn gather(&mut self) -> bool {
-        let host = self.host;
-        self.scheduler
-            .gather(self.listener, |number, link| Connection::new(number, link, host))
+        Arc::clone(&self.host.doorbell.local).into()
     }
 }
 
@@ -121,7 +108,7 @@ impl Target {
         target: &T,
         threads: usize,
     ) -> Result<(), TargetError> {
-        if threads > 1 && !self.listener.serves_any_thread() {
+        if threads > 1 && !self.links.listener.serves_any_thread() {
             return Err(TargetError::OneThread);
         }
         let argument = Argument {
@@ -132,23 +119,11 @@ impl Target {
         self.move_in()?;
         let argument = Common(argument);
         let Self {
-            scheduler,
-            host,
-            entry,
-            listener,
-            doorbell,
-            connected,
-            ..
+            links, host, entry, ..
         } = self;
-        let (host, doorbell) = (&*host, &*doorbell);
-        let pool = Pool::new(Connections {
-            host,
-            doorbell,
-            scheduler,
-            listener: &mut **listener,
-            connected,
-        });
-        let serve = |entry: &mut ExecThread| serve(&pool, host, doorbell, &argument, entry);
+        let host = &*host;
+        let pool = Pool::new(Connections { host, links });
+        let serve = |entry: &mut ExecThread| serve(&pool, host, &argument, entry);
         thread::scope(|scope| {
             for _ in 1..threads {
                 let name = thread::Builder::new().name("ifunc-serve".into());
@@ -163,8 +138,7 @@ impl Target {
             }
             serve(entry);
         });
-        let (connections, end) = pool.into_inner();
-        let mut connections = connections;
+        let (mut connections, end) = pool.into_inner();
         connections.disarm();
         match end {
             None => Ok(()),
@@ -202,14 +176,10 @@ impl Target {
 }
 
 /// Body of each thread. A panic ends the pool for all threads; otherwise they would wait for this one.
-fn serve(
-    pool: &Pool<Connections<'_>>,
-    host: &Host,
-    doorbell: &TargetDoorbell,
-    argument: &Common,
-    entry: &mut ExecThread,
-) {
-    let _here = doorbell.stop_handle().enlist();
+fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &mut ExecThread) {
+    let doorbell = &host.doorbell;
+    let stop = StopHandle(Arc::clone(doorbell));
+    let _here = stop.enlist();
     let mut session = host.executor.session(entry);
     let sleep = || {
         doorbell

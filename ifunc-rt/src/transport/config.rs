@@ -41,7 +41,7 @@ impl RingSize {
 }
 
 /// Most connections at a time, unless the target's builder says otherwise.
-pub(crate) const MAX_CONNECTIONS: usize = 1024;
+const MAX_CONNECTIONS: usize = 1024;
 
 /// What a target chooses when it listens.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound};
 
 use address::Address;
 pub(crate) use body::Body;
-pub(crate) use config::{ConnectConfig, ListenConfig, MAX_CONNECTIONS, PEER_TIMEOUT, RingSize};
+pub(crate) use config::{ConnectConfig, ListenConfig, PEER_TIMEOUT, RingSize};
 pub use error::{ConnectError, ListenError};
 pub(crate) use link::{Ends, Key, Link, Pair, Park, Peer, Waiter, with_link};
 #[cfg(test)]
