@@ -35,6 +35,7 @@ extern "C" fn panicked() -> ! {
 }
 
 #[test]
+#[ignore = "nightly: half a minute of compilation, beside the corpus of every commit"]
 fn an_image_computes_what_the_same_text_computes_here() {
     let workspace = Workspace::new(&["corpus"]);
     let ifunc = "#![no_std]

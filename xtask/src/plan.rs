@@ -34,8 +34,8 @@ struct Part {
     name: &'static str,
     when: When,
     run: fn(&mut Steps),
-    /// It runs while the next part does, as a process of its own. It compiles and waits for nothing; the next part waits much
-    /// and compiles nothing in the same folder.
+    /// It runs while the next part does, as a process of its own. It computes or compiles and waits for nothing; the next part
+    /// waits much and compiles next to nothing.
     is_beside: bool,
 }
 
@@ -71,12 +71,12 @@ const PARTS: &[Part] = &[
     nightly("soak-full", soak::full),
     commit("bench", "bench-all", bench::one_figure),
     nightly("bench-all", bench::every_figure),
+    commit("loom", "loom-full", loom::small).beside(),
+    nightly("loom-full", loom::run),
     commit("two-hosts", "two-hosts-full", two_hosts::quick),
     nightly("two-hosts-full", two_hosts::full),
     commit("simulate", "simulate-full", simulate::quick),
     nightly("simulate-full", simulate::full),
-    commit("loom", "loom-full", loom::small),
-    nightly("loom-full", loom::run),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),
     nightly("build-time", build_time::run),
     nightly("package", package::run),
