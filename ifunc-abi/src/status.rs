@@ -179,15 +179,19 @@ pub struct PanicDetail<'a> {
 const PANIC_HEAD: usize = 16;
 
 impl<'a> PanicDetail<'a> {
-    /// Encodes the fixed part; `calls`, `file` and `message` follow it.
+    /// The body.
+    #[cfg(feature = "alloc")]
     #[must_use]
-    pub fn head(&self) -> [u8; PANIC_HEAD] {
-        let mut head = [0; PANIC_HEAD];
-        head[..4].copy_from_slice(&self.line.to_le_bytes());
-        head[4..8].copy_from_slice(&self.column.to_le_bytes());
-        head[8..12].copy_from_slice(&(self.file.len() as u32).to_le_bytes());
-        head[12..].copy_from_slice(&((self.calls.len() / 4) as u32).to_le_bytes());
-        head
+    pub fn encode(&self) -> alloc::vec::Vec<u8> {
+        let (file, calls) = (self.file.len() as u32, (self.calls.len() / 4) as u32);
+        let head = [self.line, self.column, file, calls].map(u32::to_le_bytes);
+        [
+            head.as_flattened(),
+            self.calls,
+            self.file.as_bytes(),
+            self.message.as_bytes(),
+        ]
+        .concat()
     }
 
     /// Parses a body; `None` if it is too short or not UTF-8.

@@ -73,11 +73,7 @@ pub(crate) fn end(
                 message: &message,
                 calls: &calls,
             };
-            let mut bytes = detail.head().to_vec();
-            bytes.extend_from_slice(&calls);
-            bytes.extend_from_slice(file.as_bytes());
-            bytes.extend_from_slice(message.as_bytes());
-            ended(Failure::Panic, bytes)
+            ended(Failure::Panic, detail.encode())
         }
         Escape::StackLow => failed(
             Failure::StackLow,

@@ -76,15 +76,10 @@ struct Listed {
 }
 
 /// Offset of a stack's lowest address in its entry; the next entry is at 0.
-pub(crate) const LOW: u8 = 8;
+pub(crate) const LOW: u8 = std::mem::offset_of!(Listed, low) as u8;
 /// Offset of the canonical frame address of `X_main`.
-pub(crate) const FRAME: u8 = 16;
-
-const _: () = {
-    assert!(std::mem::offset_of!(Listed, next) == 0);
-    assert!(std::mem::offset_of!(Listed, low) == LOW as usize);
-    assert!(std::mem::offset_of!(Listed, frame) == FRAME as usize);
-};
+pub(crate) const FRAME: u8 = std::mem::offset_of!(Listed, frame) as u8;
+const _: () = assert!(std::mem::offset_of!(Listed, next) == 0);
 
 static FIRST: AtomicPtr<Listed> = AtomicPtr::new(ptr::null_mut());
 /// Held to change the list.

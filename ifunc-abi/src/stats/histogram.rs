@@ -55,17 +55,6 @@ impl DurationHistogram {
         (1 << octave) + (bucket as u64 % 4 + 1) * width - 1
     }
 
-    /// Builds a histogram from the counts of all buckets, their sum and their maximum.
-    #[must_use]
-    pub fn from_counts(counts: impl IntoIterator<Item = u64>, sum_ns: u64, max_ns: u64) -> Self {
-        let numbered = (0u8..).zip(counts);
-        Self {
-            buckets: numbered.filter(|(_, count)| *count > 0).collect(),
-            sum_ns,
-            max_ns,
-        }
-    }
-
     /// Records a duration.
     pub fn record(&mut self, ns: u64) {
         self.add(Self::bucket(ns) as u8, 1);

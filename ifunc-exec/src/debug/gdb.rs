@@ -81,14 +81,20 @@ unsafe impl Send for Registration {}
 // SAFETY: as above; nothing is done through a shared reference.
 unsafe impl Sync for Registration {}
 
-impl Registration {
-    pub(super) fn new(symfile: Box<[u8]>) -> Self {
-        let entry = Box::into_raw(Box::new(Entry {
+impl Entry {
+    fn new(symfile: &[u8]) -> Self {
+        Self {
             next: ptr::null_mut(),
             previous: ptr::null_mut(),
             symfile: symfile.as_ptr(),
             size: symfile.len() as u64,
-        }));
+        }
+    }
+}
+
+impl Registration {
+    pub(super) fn new(symfile: Box<[u8]>) -> Self {
+        let entry = Box::into_raw(Box::new(Entry::new(&symfile)));
         let list = lock();
         // SAFETY: the lock is held; the entry is alive until `drop` takes it out of the list.
         unsafe { enter(entry) };
@@ -105,13 +111,7 @@ impl Drop for Registration {
         // At UNREGISTER gdb forgets the file, but updates its breakpoints only at the next REGISTER: then it restores the
         // code under a breakpoint. That must happen while this code is still mapped, before another image lies at its
         // address. So a file without contents is registered now.
-        let nothing = symfile::empty();
-        let mut last = Entry {
-            next: ptr::null_mut(),
-            previous: ptr::null_mut(),
-            symfile: nothing.as_ptr(),
-            size: nothing.len() as u64,
-        };
+        let mut last = Entry::new(symfile::empty());
         let list = lock();
         // SAFETY: the lock is held and the entry is in the list; the other one is alive while it is there.
         unsafe {

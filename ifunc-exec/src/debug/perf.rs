@@ -37,16 +37,14 @@ static DUMP: OnceLock<Mutex<Option<Dump>>> = OnceLock::new();
 /// Makes the dump, unless it is there.
 pub(super) fn start() {
     DUMP.get_or_init(|| {
-        let dump = Dump::new(&folder()).map_err(|(path, error)| {
+        let folder = std::env::var_os("JITDUMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let path = folder.join(format!("jit-{}.dump", std::process::id()));
+        let dump = Dump::create(&path).map_err(|error| {
             let path = path.display();
             tracing::warn!(target: crate::LOG, %error, "no dump for perf: cannot make `{path}`; help: set JITDUMPDIR to a folder");
         });
         Mutex::new(dump.ok())
     });
-}
-
-fn folder() -> PathBuf {
-    std::env::var_os("JITDUMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 /// Dumps an image: its functions if they are known, else the whole as one.
@@ -88,11 +86,6 @@ struct Dump {
 }
 
 impl Dump {
-    fn new(folder: &Path) -> Result<Self, (PathBuf, io::Error)> {
-        let path = folder.join(format!("jit-{}.dump", std::process::id()));
-        Self::create(&path).map_err(|error| (path, error))
-    }
-
     fn create(path: &Path) -> io::Result<Self> {
         let open = || {
             // A new file of this process: other users may write to the folder.
@@ -228,13 +221,14 @@ mod tests {
     #[test]
     fn a_dump_has_an_end() {
         let folder = scratch("limit");
-        let mut dump = Dump::new(&folder).unwrap();
+        let path = folder.join("jit.dump");
+        let mut dump = Dump::create(&path).unwrap();
         dump.limit = PAGE as u64 + 200;
         dump.load("add_main", 0x7000, &[0x90; 64]).unwrap();
         let error = dump.load("add_main", 0x8000, &[0x90; 64]).unwrap_err();
         assert!(error.to_string().contains("has grown to"), "{error}");
         drop(dump);
-        let bytes = std::fs::read(folder.join(format!("jit-{}.dump", std::process::id()))).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(kinds(&bytes), [CODE_LOAD, CODE_CLOSE]);
         assert!(bytes.len() <= PAGE + 200);
@@ -243,8 +237,8 @@ mod tests {
     #[test]
     fn nothing_is_written_after_an_error() {
         let folder = scratch("broken");
-        let path = folder.join(format!("jit-{}.dump", std::process::id()));
-        let mut dump = Dump::new(&folder).unwrap();
+        let path = folder.join("jit.dump");
+        let mut dump = Dump::create(&path).unwrap();
         dump.load("add_main", 0x7000, &[0x90; 64]).unwrap();
         // As if the disk were full.
         let writable = std::mem::replace(&mut dump.file, File::open(&path).unwrap());
@@ -259,9 +253,9 @@ mod tests {
     #[test]
     fn the_dump_has_the_format_that_perf_reads() {
         let folder = scratch("format");
-        let path = folder.join(format!("jit-{}.dump", std::process::id()));
+        let path = folder.join("jit.dump");
         std::fs::write(&path, "left over").unwrap();
-        let mut dump = Dump::new(&folder).unwrap();
+        let mut dump = Dump::create(&path).unwrap();
         dump.load("add_main", 0x7000, &[0xb8, 7, 0, 0, 0, 0xc3]).unwrap();
         dump.load("mul_main", 0x7040, &[0xc3]).unwrap();
         drop(dump);

@@ -2,7 +2,7 @@
 //! connection; of what is rare under a lock. A snapshot adds them up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ifunc_abi::ImageId;
@@ -37,8 +37,7 @@ pub(crate) struct LinkCounters {
 impl LinkCounters {
     /// The counts that are rare enough for a lock.
     pub(crate) fn rare(&self) -> MutexGuard<'_, Counts> {
-        // Counts stay usable after a panic.
-        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.rare)
     }
 
     /// Whether its next frame has to wait.
@@ -140,8 +139,7 @@ impl HandleCounters {
     /// Records the duration of an invocation. Called before that is counted.
     #[cold]
     pub(crate) fn time(&self, took: Duration) {
-        self.times
-            .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        locked(&self.times).record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let next = match self.timing {
             Timing::Sampled if self.hits.get() + 1 >= SAMPLE => SAMPLE,
             _ => 1,
@@ -164,42 +162,11 @@ impl HandleCounters {
 }
 
 /// The durations of an image's invocations, of all connections and threads: few are timed, so they can share.
-#[derive(Debug, Default)]
-pub(super) struct SharedTimes(OnceLock<Box<Histogram>>);
+pub(super) type SharedTimes = Mutex<DurationHistogram>;
 
-/// Made by the first invocation that is timed, so that an install pays nothing for it.
-#[derive(Debug)]
-struct Histogram {
-    buckets: [AtomicU64; DurationHistogram::BUCKETS],
-    sum_ns: AtomicU64,
-    max_ns: AtomicU64,
-}
-
-impl SharedTimes {
-    fn record(&self, ns: u64) {
-        let histogram = self.0.get_or_init(|| {
-            Box::new(Histogram {
-                buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-                sum_ns: AtomicU64::new(0),
-                max_ns: AtomicU64::new(0),
-            })
-        });
-        histogram.buckets[DurationHistogram::bucket(ns)].fetch_add(1, Relaxed);
-        histogram.sum_ns.fetch_add(ns, Relaxed);
-        histogram.max_ns.fetch_max(ns, Relaxed);
-    }
-
-    pub(super) fn times(&self) -> DurationHistogram {
-        let Some(histogram) = self.0.get() else {
-            return DurationHistogram::default();
-        };
-        let counts = histogram.buckets.iter().map(|bucket| bucket.load(Relaxed));
-        DurationHistogram::from_counts(
-            counts,
-            histogram.sum_ns.load(Relaxed),
-            histogram.max_ns.load(Relaxed),
-        )
-    }
+/// Counts stay usable after a panic.
+pub(super) fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -216,8 +183,9 @@ mod tests {
             counters.executed(3, 0);
         }
         assert_eq!(counters.counts().hits, invocations);
-        assert_eq!(times.times().sum_ns, 7 * times.times().count());
-        times.times().count()
+        let times = times.lock().unwrap();
+        assert_eq!(times.sum_ns, 7 * times.count());
+        times.count()
     }
 
     #[test]

@@ -3,17 +3,18 @@
 //! A connection counts into counters of its own. The metrics know these counters, and add up what they hold
 //! when a handle is released or a connection ends. Both happen under one lock, so that a reader finds every count once.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::stats::{Counts, IfuncCounts, Timing};
+use ifunc_abi::stats::{CodeMemory, Counts, IfuncCounts, IfuncStats, SourceStats, Stats, Timing};
 use ifunc_abi::status::Rejection;
 use ifunc_exec::{IdMap, InstalledImage, Observer};
 
-use super::counters::{HandleCounters, LinkCounters, SharedTimes};
+use super::counters::{HandleCounters, LinkCounters, SharedTimes, locked};
 use crate::policy::SourceInfo;
 
 /// Most ifuncs that are kept of those that are not installed.
@@ -22,54 +23,54 @@ const MAX_UNINSTALLED: usize = 1024;
 /// What a target has counted.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    pub(super) address: String,
-    pub(super) since: Instant,
-    pub(super) timing: Timing,
-    pub(super) code_bytes: u64,
-    pub(super) max_images: u64,
+    address: String,
+    since: Instant,
+    timing: Timing,
+    code_bytes: u64,
+    max_images: u64,
     /// Number of the last snapshot.
-    pub(super) snapshots: AtomicU64,
+    snapshots: AtomicU64,
     tables: Mutex<Tables>,
 }
 
 /// What is counted by connection and by ifunc.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
-    pub(super) sources: BTreeMap<u64, SourceRecord>,
-    pub(super) ifuncs: IdMap<IfuncRecord>,
+struct Tables {
+    sources: BTreeMap<u64, SourceRecord>,
+    ifuncs: IdMap<IfuncRecord>,
     /// Connections so far.
-    pub(super) connected: u64,
+    connected: u64,
     /// The sum of closed connections.
-    pub(super) closed: Counts,
+    closed: Counts,
     /// The sum of ifuncs whose records were dropped.
-    pub(super) forgotten: IfuncCounts,
+    forgotten: IfuncCounts,
     /// Records of `ifuncs` that are not installed, by when they were touched: the one touched longest ago is first.
     uninstalled: BTreeMap<u64, ImageId>,
     clock: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct SourceRecord {
-    pub(super) info: SourceInfo,
-    pub(super) since: Instant,
-    pub(super) lanes: Vec<String>,
-    pub(super) link: Arc<LinkCounters>,
-    pub(super) handles: HashMap<u32, Arc<HandleCounters>>,
+struct SourceRecord {
+    info: SourceInfo,
+    since: Instant,
+    lanes: Vec<String>,
+    link: Arc<LinkCounters>,
+    handles: HashMap<u32, Arc<HandleCounters>>,
     /// The sum of released handles.
-    pub(super) released: Counts,
+    released: Counts,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct IfuncRecord {
-    pub(super) name: String,
-    pub(super) size: u64,
+struct IfuncRecord {
+    name: String,
+    size: u64,
     /// 0: not installed.
-    pub(super) memory: u64,
+    memory: u64,
     /// The sum of released handles, with installs and refusals.
-    pub(super) released: IfuncCounts,
-    pub(super) times: Arc<SharedTimes>,
+    released: IfuncCounts,
+    times: Arc<SharedTimes>,
     /// Handles that it is bound to.
-    pub(super) bound: u64,
+    bound: u64,
     touched: u64,
 }
 
@@ -94,9 +95,8 @@ impl Metrics {
         })
     }
 
-    pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Counts stay usable after a panic.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        locked(&self.tables)
     }
 
     /// The number of a new snapshot.
@@ -125,6 +125,78 @@ impl Metrics {
             metrics: self.clone(),
             number: info.connection,
             link,
+        }
+    }
+
+    /// What was counted so far, for connection `asked_by`.
+    pub(super) fn snapshot(&self, asked_by: u64) -> Stats {
+        let tables = self.tables();
+        let now = Instant::now();
+        let since = |then: Instant| u64::try_from((now - then).as_nanos()).unwrap_or(u64::MAX);
+        let mut total = tables.closed.clone();
+        let mut of_ifuncs: HashMap<ImageId, IfuncCounts> = HashMap::new();
+        let mut sources = Vec::with_capacity(tables.sources.len());
+        for source in tables.sources.values() {
+            let mut counts = source.link.counts();
+            counts.merge(&source.released);
+            for handle in source.handles.values() {
+                let counted = handle.counts();
+                add_invocations(&mut counts, &counted, handle.frames());
+                of_ifuncs.entry(handle.id).or_default().merge(&counted);
+            }
+            total.merge(&counts);
+            sources.push(SourceStats {
+                connection: source.info.connection,
+                uid: source.info.uid,
+                pid: source.info.pid,
+                lanes: source.lanes.clone(),
+                connected_ns: since(source.since),
+                bound: source.handles.len() as u64,
+                stalled: source.link.stalled.load(Relaxed),
+                counts,
+            });
+        }
+        let mut code = CodeMemory {
+            limit: self.code_bytes,
+            max_images: self.max_images,
+            ..CodeMemory::default()
+        };
+        let mut ifuncs = Vec::with_capacity(tables.ifuncs.len());
+        for (id, record) in &tables.ifuncs {
+            let mut counts = of_ifuncs.remove(id).unwrap_or_default();
+            counts.merge(&record.released);
+            counts.times = locked(&record.times).clone();
+            code.used += record.memory;
+            code.images += u64::from(record.memory != 0);
+            ifuncs.push(IfuncStats {
+                id: *id,
+                name: record.name.clone(),
+                size: record.size,
+                memory: record.memory,
+                installed: record.memory != 0,
+                bound: record.bound,
+                counts,
+            });
+        }
+        let (connected, forgotten) = (tables.connected, tables.forgotten.clone());
+        drop(tables);
+        // Most hits first.
+        ifuncs.sort_by(|a, b| {
+            (Reverse(a.counts.hits), &a.name, a.id).cmp(&(Reverse(b.counts.hits), &b.name, b.id))
+        });
+        Stats {
+            runtime: env!("CARGO_PKG_VERSION").into(),
+            address: self.address.clone(),
+            pid: std::process::id(),
+            uptime_ns: since(self.since),
+            connected,
+            asked_by,
+            code,
+            timing: self.timing,
+            total,
+            sources,
+            ifuncs,
+            forgotten,
         }
     }
 }
@@ -191,7 +263,7 @@ impl Tables {
                 continue;
             };
             self.forgotten.merge(&entry.released);
-            self.forgotten.times.merge(&entry.times.times());
+            self.forgotten.times.merge(&locked(&entry.times));
         }
     }
 }
@@ -288,7 +360,7 @@ impl Drop for HandleMetrics {
 
 /// Adds a handle's invocations to its connection's counts; `frames` of them were frames of their own. The connection itself
 /// counts why invocations failed.
-pub(super) fn add_invocations(counts: &mut Counts, of_handle: &IfuncCounts, frames: u64) {
+fn add_invocations(counts: &mut Counts, of_handle: &IfuncCounts, frames: u64) {
     counts.frames += frames;
     counts.executed += of_handle.hits.saturating_sub(of_handle.failed);
     counts.bytes_in += of_handle.payload_bytes;

@@ -5,14 +5,12 @@ mod counters;
 mod invocation;
 mod metrics;
 mod pages;
-mod snapshot;
 
 use std::sync::Arc;
 
 pub(crate) use counters::HandleCounters;
 pub(crate) use invocation::run_observed;
-pub(crate) use metrics::Metrics;
-pub(crate) use metrics::{About, HandleMetrics, SourceMetrics};
+pub(crate) use metrics::{About, HandleMetrics, Metrics, SourceMetrics};
 pub(crate) use pages::Pages;
 
 use ifunc_abi::stats::Stats;
