@@ -33,11 +33,7 @@ fn a_target_that_comes_back_is_used_again() {
             .unwrap();
         assert_eq!(third.finish(), 0);
         let began = Instant::now();
-        // Its end may be noticed only after this was sent.
-        match other_add.call(&1).and_then(crate::Call::wait) {
-            Err(Error::PeerGone { .. } | Error::Indeterminate { .. }) => {}
-            other => panic!("{other:?}"),
-        }
+        assert!(matches!(other_add.call(&1), Err(Error::PeerGone { .. })));
         assert!(matches!(other_add.call(&1), Err(Error::PeerGone { .. })));
         assert!(began.elapsed() < Duration::from_secs(5));
     }

@@ -322,9 +322,10 @@ impl Connection {
         }
     }
 
-    /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). No target
-    /// restarts in less, so frames that are sent after a restart go to the new one, also if the transport's own notice of the
-    /// end is late. Of a source that sends many frames per tick a few may precede the question ([`Tick`]).
+    /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). A target that closes
+    /// its links is seen without this. One that is killed may be noticed late by the transport, but no process restarts within a
+    /// tick, so frames that are sent after a restart go to the new target. Of a source that sends many frames per tick a few may
+    /// precede the question ([`Tick`]).
     fn check_peer(&mut self) {
         if !self.asked.advance() {
             return;
@@ -369,6 +370,7 @@ impl Connection {
     /// Sends the open batch if the request lies in it or if it is due, and what waits for credit.
     #[cold]
     fn drive_for(&mut self, token: u64) {
+        self.check_peer();
         if let Some(link) = &mut self.link {
             with_link!(link, link => self.protocol.close_batch_of(link, token));
         }
@@ -384,6 +386,7 @@ impl Connection {
     }
 
     fn close_batch(&mut self) {
+        self.check_peer();
         if let Some(link) = &mut self.link {
             with_link!(link, link => self.protocol.close_batch(link));
             self.report();

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use ifunc_abi::hello::Hello;
@@ -15,7 +15,7 @@ use super::ready::ReadyBitmap;
 use super::ring::consumer::Consumer;
 use super::ring::producer::Producer;
 use super::ring::shared::SideState;
-use super::segment::{Apart, SET_BIT, Segment, Side, WAKE};
+use super::segment::{Apart, SET_BIT, Segment, Side, SideWords, WAKE};
 use super::wakeups::ConnectionSlot;
 use super::watch::{Token, Watch, Watched};
 use crate::os::EventFlags;
@@ -105,26 +105,37 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Whether the peer is known to be gone. If so, all that it ever stored is visible.
+    /// Whether the peer is known to be gone. If so, all that it ever stored is visible. A peer that takes its statement back
+    /// stays gone.
     #[inline]
     pub(super) fn is_gone(&self) -> bool {
+        if self.peer_words().closed.load(Ordering::Acquire) != 0 {
+            self.gone.store(true, Ordering::Release);
+        }
         self.gone.load(Ordering::Acquire)
     }
 
+    /// The socket has ended. The shared word is set as well: the usual path of a sender reads nothing else.
     fn set_gone(&self) {
         self.gone.store(true, Ordering::Release);
+        self.peer_words().closed.store(1, Ordering::Release);
     }
 
-    /// Not 0 if the peer announced that it does not poll.
-    pub(super) fn peer_asleep(&self) -> &AtomicU32 {
-        let Apart(asleep) = &self.segment.control().asleep[self.side.other() as usize];
-        asleep
+    fn words(&self, side: Side) -> &SideWords {
+        let Apart(words) = &self.segment.control().sides[side as usize];
+        words
+    }
+
+    /// What the peer states about itself.
+    #[inline]
+    pub(super) fn peer_words(&self) -> &SideWords {
+        self.words(self.side.other())
     }
 
     /// Wakes the peer, which announced that it does not poll. Once per announcement.
     #[cold]
     pub(super) fn wake_sleeper(&self) {
-        match (self.peer_asleep().swap(0, Ordering::AcqRel), &self.role) {
+        match (self.peer_words().asleep.swap(0, Ordering::AcqRel), &self.role) {
             (0, _) => {}
             (SET_BIT, Role::Source(Some((bitmap, bit)))) => {
                 if bitmap.set(*bit) {
@@ -150,9 +161,8 @@ impl Connection {
             (SideState::Parked, Role::Target(slot)) if slot.is_shown => SET_BIT,
             (SideState::Parked | SideState::Sleeps, _) => WAKE,
         };
-        let Apart(asleep) = &self.segment.control().asleep[self.side as usize];
         // All changes of the flag are swaps: the two sides' are ordered, for loom as for the processor.
-        asleep.swap(word, Ordering::AcqRel);
+        self.words(self.side).asleep.swap(word, Ordering::AcqRel);
         if state == SideState::Sleeps {
             self.barriers.after_announcing();
         }
@@ -183,7 +193,10 @@ impl Waiter for Connection {
         }
     }
 
+    /// The peer sees the word before it sends its next frame. Its watcher notices the end of the socket some time later, on a
+    /// busy machine only after another target listens at the same address.
     fn close(&self) {
+        self.words(self.side).closed.store(1, Ordering::Release);
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 

@@ -2,14 +2,14 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::barrier::Barriers;
 use super::connection::Connection;
 use super::pace::Pace;
 use super::prefetch;
 use super::ring::shared::{Shared, SideState};
-use super::segment::{Apart, Side, Slot};
+use super::segment::{Apart, Side, SideWords, Slot};
 
 /// Slots between the committed one and the one whose line the producer requests: as many as it fills while a line comes. What
 /// the consumer's processor fetches ahead takes back lines that were requested earlier (32 bytes 47 → 30 ns with 6 instead of
@@ -41,8 +41,8 @@ pub(crate) struct Mapped {
     data: NonNull<u8>,
     /// Index of the last slot: a mask.
     last: usize,
-    /// Whether the peer sleeps.
-    peer_asleep: NonNull<AtomicU32>,
+    /// Whether the peer sleeps, and whether it closed the connection.
+    peer: NonNull<SideWords>,
     barriers: Barriers,
     /// Of the bodies that are published.
     pace: Pace,
@@ -60,17 +60,23 @@ impl Mapped {
             connection.segment.data(towards),
         );
         let last = connection.segment.layout().ring(towards).slots as usize - 1;
-        let (peer_asleep, barriers) = (connection.peer_asleep().into(), connection.barriers);
+        let (peer, barriers) = (connection.peer_words().into(), connection.barriers);
         Self {
             connection,
             towards,
             slots,
             data,
             last,
-            peer_asleep,
+            peer,
             barriers,
             pace: Pace::default(),
         }
+    }
+
+    #[inline(always)]
+    fn peer(&self) -> &SideWords {
+        // SAFETY: they lie in the mapping, which `connection` keeps, and are atomics, for which any concurrent writer is fine.
+        unsafe { self.peer.as_ref() }
     }
 
     #[inline]
@@ -162,8 +168,7 @@ unsafe impl Shared for Mapped {
     #[inline(always)]
     fn wake_peer(&self) {
         self.barriers.after_publishing();
-        // SAFETY: it lies in the mapping, which `connection` keeps.
-        if unsafe { self.peer_asleep.as_ref() }.load(Ordering::Relaxed) != 0 {
+        if self.peer().asleep.load(Ordering::Relaxed) != 0 {
             self.connection.wake_sleeper();
         }
     }
@@ -175,5 +180,10 @@ unsafe impl Shared for Mapped {
     #[inline]
     fn is_gone(&self) -> bool {
         self.connection.is_gone()
+    }
+
+    #[inline(always)]
+    fn has_closed(&self) -> bool {
+        self.peer().closed.load(Ordering::Relaxed) != 0
     }
 }

@@ -3,8 +3,9 @@
 //! The target listens on a Unix socket in the user's runtime directory ([`directory`], [`bound_name`]). It checks the user of
 //! a source that connects, as the kernel reports it ([`listener`]), and sends it a segment of memory over the socket
 //! ([`handshake`], [`segment`]), which holds a ring for each direction ([`ring`]). The socket stays: a byte on it wakes a
-//! sleeper, and its end notifies one process that the other one died ([`connection`]). Nothing of a connection is in the file
-//! system. A target reads from one page which of its connections have work ([`ready`]).
+//! sleeper, and its end notifies one process that the other one died ([`connection`]). A side that closes the connection also
+//! states so in the segment, where its peer reads it before each frame. Nothing of a connection is in the file system. A
+//! target reads from one page which of its connections have work ([`ready`]).
 //!
 //! One background thread per process does what needs system calls ([`watch`]). Sending, receiving and checking whether the
 //! peer is gone need none, except to wake a peer that sleeps ([`barrier`]).

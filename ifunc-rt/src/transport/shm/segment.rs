@@ -41,11 +41,20 @@ pub(super) const WAKE: u32 = 1;
 /// In `asleep` of a target: set the connection's bit in the ready bitmap, and wake the target if it sleeps.
 pub(super) const SET_BIT: u32 = 2;
 
+/// What a side states about itself, in one line.
+#[repr(C)]
+pub(super) struct SideWords {
+    /// Not 0: the side does not poll, and is woken as the word says ([`WAKE`], [`SET_BIT`]).
+    pub(super) asleep: AtomicU32,
+    /// Not 0: the side closed the connection, and publishes nothing more. Its peer sets it too when the socket has ended.
+    pub(super) closed: AtomicU32,
+}
+
 /// Words of the connection. Only integers: a peer may write anything.
 #[repr(C)]
 pub(super) struct Control {
-    /// Not 0: the side does not poll, and is woken as the word says ([`WAKE`], [`SET_BIT`]). By [`Side`].
-    pub(super) asleep: [Apart<AtomicU32>; 2],
+    /// By [`Side`].
+    pub(super) sides: [Apart<SideWords>; 2],
     /// Frames and bytes that the consumer of the direction *towards* the side released.
     pub(super) credits: [Apart<[AtomicU64; 2]>; 2],
     /// Room for a hint how much of a large body is written; zero in this version.

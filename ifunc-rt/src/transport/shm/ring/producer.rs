@@ -165,7 +165,7 @@ impl<S: Shared> Outbound for Producer<S> {
             (_, false) => Place::Data,
         };
         let bytes = if place == Place::Slot { 0 } else { footprint(len) };
-        let at_once = !self.shared.is_gone() && self.window.has_credit(bytes);
+        let at_once = !self.shared.has_closed() && self.window.has_credit(bytes);
         if !at_once && !self.await_credit(bytes)? {
             return Ok(None);
         }

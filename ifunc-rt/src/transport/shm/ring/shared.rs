@@ -66,4 +66,11 @@ pub(crate) unsafe trait Shared: Send {
 
     /// Whether the peer is known to be gone. If so, all that it ever stored is visible.
     fn is_gone(&self) -> bool;
+
+    /// A hint that [`is_gone`](Self::is_gone) is true: one load from the line that [`wake_peer`](Self::wake_peer) reads. A peer
+    /// may withhold it.
+    #[inline(always)]
+    fn has_closed(&self) -> bool {
+        self.is_gone()
+    }
 }

@@ -132,6 +132,31 @@ fn the_end_of_the_target_is_noticed_without_a_call() {
 }
 
 #[test]
+fn a_side_that_closes_is_seen_before_the_next_frame() {
+    let address = shm(&name("closes"));
+    let mut listener = listen(&address, small()).unwrap();
+    for closes_itself in [true, false] {
+        let mut source = connect(&address, soon()).unwrap();
+        let mut target = accept(&mut *listener);
+        send(&mut target, b"last").unwrap().unwrap();
+        if closes_itself {
+            target.waiter.close();
+        }
+        drop(target);
+        // No system call comes in between, and no turn of the watcher's thread.
+        assert!(matches!(source.tx().reserve(8, 8), Err(LinkError::Closed)));
+        assert!(source.waiter.is_peer_closed());
+        assert_eq!(receive(&mut source).unwrap(), Some((1, b"last".to_vec())));
+        assert!(matches!(source.rx().peek(), Err(LinkError::Closed)));
+    }
+    let source = connect(&address, soon()).unwrap();
+    let mut target = accept(&mut *listener);
+    drop(source);
+    assert!(matches!(target.tx().reserve(8, 8), Err(LinkError::Closed)));
+    assert!(matches!(target.rx().peek(), Err(LinkError::Closed)));
+}
+
+#[test]
 fn both_sides_are_rung() {
     let address = shm(&name("rung"));
     let mut listener = listen(&address, small()).unwrap();
