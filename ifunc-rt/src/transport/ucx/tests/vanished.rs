@@ -10,7 +10,7 @@ use crate::transport::ConnectConfig;
 /// What the survivor is told to bear.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 /// And what a busy machine takes to notice.
-const SLACK: Duration = Duration::from_secs(6);
+const SLACK: Duration = Duration::from_secs(10);
 
 /// A namespace and the devices that lead there. Gone when it is dropped.
 struct Host {
@@ -19,13 +19,13 @@ struct Host {
     there: String,
 }
 
-fn ip(args: &str) -> Result<(), String> {
+fn ip(args: &str) -> Result<String, String> {
     let output = Command::new("ip")
         .args(args.split(' '))
         .output()
         .map_err(|error| format!("ip: {error}"))?;
     if output.status.success() {
-        Ok(())
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(format!(
             "ip {args}: {}",
@@ -54,6 +54,17 @@ impl Host {
         ip(&format!("-n {name} addr add 10.77.{net}.2/24 dev {there}"))?;
         ip(&format!("-n {name} link set {there} up"))?;
         ip(&format!("-n {name} link set lo up"))?;
+        // The kernel reports a device as running only some time after its link is up, and UCX uses no other.
+        let until = soon();
+        for show in [
+            format!("-o link show {here}"),
+            format!("-n {name} -o link show {there}"),
+        ] {
+            while !ip(&show)?.contains("state UP") {
+                assert!(Instant::now() < until, "ip {show}: the device does not run");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         Ok((host, format!("10.77.{net}.2")))
     }
 }
