@@ -510,8 +510,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(())
     }
 
-    /// Processes what has arrived: runs a fair quantum of invocations on `host`, and receives completions. Returns how many
-    /// requests and entries of batches were processed. A driver sleeps only after a poll that returned 0: that one has
+    /// Processes a fair quantum of what has arrived: runs invocations on `host`, and receives completions. Returns how many
+    /// frames and entries of batches were processed. A driver sleeps only after a poll that returned 0: that one has
     /// returned all credits.
     ///
     /// # Errors
@@ -715,6 +715,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
             self.reply(&frame)?;
             self.order.advance();
+            quantum.charge(frame.body.len());
             return Ok(true);
         }
         if header.kind == Kind::Exec {
@@ -814,9 +815,14 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.closed.is_some()
-            || self.order.is_next_parked()
-            || self.server.as_ref().is_some_and(|server| server.replies.owes())
+        self.has_work_beside_replies() || self.server.as_ref().is_some_and(|server| server.replies.owes())
+    }
+
+    /// As [`has_work`](Self::has_work), for a connection whose replies wait for the send window.
+    #[inline]
+    #[must_use]
+    pub fn has_work_beside_replies(&self) -> bool {
+        self.closed.is_some() || self.order.is_next_parked()
     }
 
     /// The sending direction failed. What the peer sent before is received first.

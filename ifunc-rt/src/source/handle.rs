@@ -386,7 +386,10 @@ impl Submitter {
         };
         if block && !self.is_aggregated {
             let drained = shared.retry(after(self.timeout), name, Want::Credit, Connection::drained);
-            if let Err(error) = drained {
+            // A thread that serves the link sends the rest in its next polls.
+            if let Err(error) = drained
+                && !matches!(error, Error::Serving { .. })
+            {
                 shared.lock().connection.protocol.abandon(token);
                 return Err(error);
             }

@@ -56,6 +56,13 @@ impl Connection {
         Self::OneWay(OneWay::new(number, link, host))
     }
 
+    /// Another thread polls it next.
+    pub(super) fn release_thread(&self) {
+        if let Self::Duplex(connection) = self {
+            connection.release_thread();
+        }
+    }
+
     /// What carries it, as the transport describes it.
     pub(super) fn carried_by(&self) -> String {
         match self {

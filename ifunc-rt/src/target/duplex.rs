@@ -99,6 +99,11 @@ impl Duplex {
         }
     }
 
+    /// Another thread may poll next.
+    pub(super) fn release_thread(&self) {
+        self.shared.lock().connection.set_polled_here(false);
+    }
+
     pub(super) fn carried_by(&self) -> String {
         let waiter = self.shared.lock().connection.waiter();
         waiter.map_or_else(String::new, |waiter| waiter.carried_by())
@@ -127,8 +132,7 @@ impl Duplex {
         }
         self.is_busy |= processed > 0;
         if argument.shared {
-            // Another thread may poll next.
-            self.shared.lock().connection.set_polled_here(false);
+            self.release_thread();
         }
         Some(processed)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
 
+use super::connection::Connection;
 use super::{Target, TargetError};
 use crate::serve::doorbell::StopHandle;
 
@@ -82,6 +83,8 @@ impl Target {
         if !self.links.listener.serves_any_thread() {
             return Err(TargetError::OneThread);
         }
+        // A caller that polled before may wait for answers from now on.
+        self.links.scheduler.iter().for_each(Connection::release_thread);
         let address = self.address();
         let stop = self.stop_handle();
         let (end, ended) = channel();

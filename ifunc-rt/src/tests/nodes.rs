@@ -170,7 +170,7 @@ fn an_invocation_sends_back_over_its_own_link_and_never_waits_for_itself() {
 fn a_thread_that_polls_by_itself_waits_by_polling() {
     everywhere(|transport, builder| {
         let one = builder().listen(&listening(transport)).unwrap();
-        let (peers, address) = (one.peers(), one.address());
+        let (peers, address, stats) = (one.peers(), one.address(), one.stats_handle());
         let one = one.spawn(0u64).unwrap();
         let mut other = builder().listen(&listening(transport)).unwrap();
         let there = other.connect(&address).unwrap();
@@ -186,7 +186,13 @@ fn a_thread_that_polls_by_itself_waits_by_polling() {
         });
         let ours = add(&there);
         for n in 1..=100 {
-            let mut call = ours.call(&1).unwrap();
+            // Answers to the other side take credit too, and a wait for credit would be one for this thread.
+            let mut call = loop {
+                match ours.call(&1) {
+                    Err(Error::Serving { .. }) => _ = other.poll(&mut counter),
+                    call => break call.unwrap(),
+                }
+            };
             let answer = loop {
                 match call.try_wait() {
                     Some(answer) => break answer.unwrap(),
@@ -199,6 +205,23 @@ fn a_thread_that_polls_by_itself_waits_by_polling() {
             other.poll(&mut counter);
         }
         back.join().unwrap();
+        // A payload that the window is too small for is accepted once, and the next polls send the rest. It is too long for
+        // `add`, which fails.
+        let raw = there.load_bytes(&images::add().encode().unwrap()).unwrap();
+        let mut call = loop {
+            match raw.call(&vec![1; 300_000]) {
+                Err(Error::Serving { .. }) => _ = other.poll(&mut counter),
+                call => break call.unwrap(),
+            }
+        };
+        let failed = loop {
+            match call.try_wait() {
+                Some(answer) => break answer,
+                None => _ = other.poll(&mut counter),
+            }
+        };
+        assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
+        assert_eq!(stats.read().total.failed.total(), 1, "{transport}");
         let refused = there.flush();
         assert!(
             matches!(refused, Ok(()) | Err(Error::Serving { .. })),
@@ -206,13 +229,72 @@ fn a_thread_that_polls_by_itself_waits_by_polling() {
         );
         let waited = ours.call(&1).and_then(crate::Call::wait);
         assert!(matches!(waited, Ok(_) | Err(Error::Serving { .. })), "{waited:?}");
-        drop((ours, there));
+        drop((ours, raw, call, there));
         until(|| {
             other.poll(&mut counter);
             other.connections() == 0 && peers.list().is_empty()
         });
         one.stop().unwrap();
     });
+}
+
+#[test]
+fn a_thread_that_polled_may_wait_once_another_one_serves() {
+    for transport in between_processes() {
+        let one = accepting().listen(&place(transport)).unwrap();
+        let address = one.address();
+        let one = one.spawn(0u64).unwrap();
+        let mut other = accepting().listen(&place(transport)).unwrap();
+        let there = other.connect(&address).unwrap();
+        let waited = add(&there);
+        other.poll(&mut 0u64);
+        let other = other.spawn(0u64).unwrap();
+        assert_eq!(waited.call(&1).unwrap().wait().unwrap(), 1);
+        one.stop().unwrap();
+        other.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_node_whose_answers_wait_for_credit_does_not_sleep_on_what_has_arrived() {
+    for transport in ["loopback", "shm"] {
+        let small = || accepting().credits(2).ring(1 << 16);
+        let (mut one_sum, mut other_sum) = (0u64, 0u64);
+        let mut one = small().listen(&unique(transport)).unwrap();
+        let peers = one.peers();
+        let mut other = small().listen(&unique(transport)).unwrap();
+        let there = other.connect(&one.address()).unwrap();
+        while peers.list().is_empty() {
+            one.poll(&mut one_sum);
+        }
+        let (to_other, to_one) = (add(&first(&peers)), add(&there));
+        // The images are there, and nothing is under way.
+        for handle in [&to_other, &to_one] {
+            while handle.try_send(&0).is_err() {
+                one.poll(&mut one_sum);
+                other.poll(&mut other_sum);
+            }
+        }
+        while one.poll(&mut one_sum) + other.poll(&mut other_sum) > 0 {}
+        // The answer of `one` finds no credit.
+        let mut answered = to_one.call(&1).unwrap();
+        while to_other.try_send(&1).is_ok() {}
+        while one.poll(&mut one_sum) > 0 {}
+        assert_eq!(one_sum, 1);
+        // This arrives after the last poll.
+        to_one.try_send(&1).unwrap();
+        assert!(!one.arm(), "{transport}: there is something to run");
+        one.disarm();
+        while one.poll(&mut one_sum) > 0 {}
+        assert_eq!(one_sum, 2);
+        assert!(one.arm(), "{transport}: the answer waits for credit");
+        one.disarm();
+        until(|| {
+            other.poll(&mut other_sum);
+            one.poll(&mut one_sum);
+            answered.try_wait().is_some_and(|answer| answer.unwrap() == 1)
+        });
+    }
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Connection {
         self.link.is_some()
     }
 
-    /// This thread polls from now on; `None`: any thread may.
+    /// This thread polls from now on, or any thread may.
     pub(crate) fn set_polled_here(&mut self, is_here: bool) {
         if let Some(service) = &mut self.service {
             service.polled_by = is_here.then(|| thread::current().id());
@@ -160,10 +160,15 @@ impl Connection {
         let Some(link) = &mut self.link else {
             return true;
         };
-        if self.protocol.is_stalled() {
-            return with_link!(link, link => self.protocol.is_blocked(link));
-        }
-        !self.protocol.has_work() && matches!(link.rx().peek(), Ok(None)) && link.rx().is_idle()
+        // While replies wait for credit, requests and answers are processed all the same.
+        let is_blocked =
+            self.protocol.is_stalled() && with_link!(link, link => self.protocol.is_blocked(link));
+        let has_work = if is_blocked {
+            self.protocol.has_work_beside_replies()
+        } else {
+            self.protocol.has_work()
+        };
+        !has_work && matches!(link.rx().peek(), Ok(None)) && link.rx().is_idle()
     }
 
     /// The thread that serves polls again.
