@@ -38,13 +38,9 @@ use ifunc_abi::stats::Stats;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct StatsHandle(Arc<Metrics>);
+pub struct StatsHandle(pub(crate) Arc<Metrics>);
 
 impl StatsHandle {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        Self(metrics)
-    }
-
     /// What was counted so far. It costs as much as what it lists, and the target's threads go on meanwhile.
     #[must_use]
     pub fn read(&self) -> Stats {

@@ -98,7 +98,7 @@ impl Bench {
 
     /// The target's counters.
     pub(crate) fn stats(&self) -> ifunc_abi::stats::Stats {
-        StatsHandle::new(self.host.metrics.clone()).read()
+        StatsHandle(self.host.metrics.clone()).read()
     }
 
     /// Polls every frame of `rx`; an error is the reason why the connection was closed before the last.

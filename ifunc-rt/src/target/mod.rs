@@ -223,7 +223,7 @@ impl Target {
     /// A handle that reads the counters while the target serves on another thread.
     #[must_use]
     pub fn stats_handle(&self) -> StatsHandle {
-        StatsHandle::new(self.host.metrics.clone())
+        StatsHandle(self.host.metrics.clone())
     }
 
     /// Polls every ready connection once and runs what has arrived, within a budget per connection: at most 64

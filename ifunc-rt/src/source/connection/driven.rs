@@ -148,7 +148,7 @@ impl Driven for Connection {
     fn close(&mut self) {
         if let Some(service) = &self.service {
             // The thread that serves ends the link.
-            return service.doorbell().wake();
+            return service.doorbell.wake();
         }
         if let Some(link) = self.link.take() {
             link.waiter.close();

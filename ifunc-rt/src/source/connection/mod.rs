@@ -102,7 +102,7 @@ impl Connection {
     ) -> Result<Self, ConnectError> {
         let local = match &service {
             // The thread that serves sleeps, and no thread sleeps on the link.
-            Some(service) => service.doorbell(),
+            Some(service) => Arc::clone(&service.doorbell),
             None => Arc::new(EventFd::new().map_err(|source| ConnectError::Io {
                 doing: "making what threads of this process are woken by".into(),
                 source,
@@ -113,7 +113,7 @@ impl Connection {
         let mut connection = Self {
             protocol: Protocol::new(ifunc_proto::Config {
                 batch_size: options.aggregation.bytes,
-                server: service.as_ref().map(Service::config),
+                server: service.as_ref().map(|service| service.config),
             }),
             link: None,
             asked: Tick::now(),
@@ -149,7 +149,7 @@ impl Connection {
         tracing::info!(address = self.address(), "connected again");
         self.relink(link);
         if let Some(service) = &self.service {
-            service.doorbell().wake();
+            service.doorbell.wake();
         }
         self.signals.raise(Signals::LINK_CHANGED);
         self.drive();
@@ -449,7 +449,7 @@ impl Connection {
 fn connect_config(options: &SourceOptions, service: Option<&Service>) -> ConnectConfig {
     let mut config = options.connect_config();
     if let Some(service) = service {
-        config.hello = crate::hello::both(service.config().limits);
+        config.hello = crate::hello::both(service.config.limits);
     }
     config
 }

@@ -17,11 +17,11 @@ use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
 /// How a target serves a link that carries invocations both ways.
 #[derive(Debug)]
 pub(crate) struct Service {
-    config: ServerConfig,
+    pub(super) config: ServerConfig,
     /// Processes of other users may invoke.
     other_users: bool,
     /// Wakes the thread that serves.
-    doorbell: Arc<EventFd>,
+    pub(super) doorbell: Arc<EventFd>,
     /// The thread that polls: the only one, or one of several while it polls.
     polled_by: Option<ThreadId>,
     /// Why the target serves no longer.
@@ -37,14 +37,6 @@ impl Service {
             polled_by: None,
             over: None,
         }
-    }
-
-    pub(super) fn config(&self) -> ServerConfig {
-        self.config
-    }
-
-    pub(super) fn doorbell(&self) -> Arc<EventFd> {
-        Arc::clone(&self.doorbell)
     }
 
     /// Whether the target may serve the peer.
