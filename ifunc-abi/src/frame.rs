@@ -180,15 +180,16 @@ impl Header {
         ]
     }
 
-    /// The header of an `Exec` whose whole payload is the frame's body: nearly every frame. `None` for any other.
+    /// The header of a frame of this kind that states nothing more than its handle and its token: nearly every frame is an
+    /// `Exec` or a `Completion` of this form. `None` for any other.
     #[must_use]
     #[inline]
-    pub const fn parse_exec(words: [u64; 2]) -> Option<Self> {
+    pub const fn parse_plain(words: [u64; 2], kind: Kind) -> Option<Self> {
         let low = words[0] as u32 & !((FrameFlags::INLINE.0 as u32) << 8);
-        if low != Kind::Exec as u32 {
+        if low != kind as u32 {
             return None;
         }
-        Some(Self::new(Kind::Exec, (words[0] >> 32) as u32, words[1]))
+        Some(Self::new(kind, (words[0] >> 32) as u32, words[1]))
     }
 
     /// Parses words that were copied out of the transport's memory.
@@ -303,16 +304,20 @@ mod tests {
         assert_eq!(Header::parse(header.words()), Ok(header));
         assert_eq!(Header::parse([0, 0]), Err(FrameError::Kind(0)));
         assert!(matches!(Header::parse([0x1_0001, 0]), Err(FrameError::Flags(_))));
-        assert_eq!(Header::parse_exec(header.words()), None, "it was assembled");
-        assert_eq!(Header::parse_exec([0x1_0001, 0]), None);
-        assert_eq!(Header::parse_exec([2, 0]), None);
+        assert_eq!(
+            Header::parse_plain(header.words(), Kind::Exec),
+            None,
+            "it was assembled"
+        );
+        assert_eq!(Header::parse_plain([0x1_0001, 0], Kind::Exec), None);
+        assert_eq!(Header::parse_plain([2, 0], Kind::Exec), None);
         let inline = Header {
             flags: FrameFlags::INLINE,
             ..header
         };
         let plain = Header::new(Kind::Exec, header.handle, header.token);
-        assert_eq!(Header::parse_exec(inline.words()), Some(plain));
-        assert_eq!(Header::parse_exec(plain.words()), Some(plain));
+        assert_eq!(Header::parse_plain(inline.words(), Kind::Exec), Some(plain));
+        assert_eq!(Header::parse_plain(plain.words(), Kind::Exec), Some(plain));
         assert_eq!(split_commit_word(commit_word(7, 9)), (7, 9));
     }
 }

@@ -461,10 +461,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         let is_idempotent = self.handles[handle as usize].image.is_idempotent();
         let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));
-        let token = self.calls.begin(Request::Invocation(handle), retry);
-        let sequence = tx.commit(Header::new(Kind::Exec, handle, token), len);
-        self.calls.sent(token, sequence);
-        Ok(token)
+        let send = |token| tx.commit(Header::new(Kind::Exec, handle, token), len);
+        Ok(self.calls.begin_sent(Request::Invocation(handle), retry, send))
     }
 
     /// Sends what must precede an invocation. `false`: the window is closed.
@@ -545,10 +543,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
             self.lacking = 0;
             return Ok(None);
         }
-        let token = self.calls.begin(request, None);
-        let sequence = tx.commit(Header { token, ..header }, 0);
-        self.calls.sent(token, sequence);
-        Ok(Some(token))
+        let send = |token| tx.commit(Header { token, ..header }, 0);
+        Ok(Some(self.calls.begin_sent(request, None, send)))
     }
 
     /// Sends the image of a handle, unless the peer has it. With `again` it is sent if it was not sent since the last

@@ -83,9 +83,24 @@ impl<U> Default for Calls<U> {
 }
 
 impl<U> Calls<U> {
-    /// Issues a token, never 0.
-    #[inline(always)]
+    /// Issues a token, never 0, for a request that is sent later.
     pub(crate) fn begin(&mut self, request: Request, retry: Option<Box<Retry>>) -> u64 {
+        self.issue(request, retry, |_| 0)
+    }
+
+    /// Issues a token, never 0, for a request that `send` sends. That returns the sequence number of its frame.
+    #[inline(always)]
+    pub(crate) fn begin_sent(
+        &mut self,
+        request: Request,
+        retry: Option<Box<Retry>>,
+        send: impl FnOnce(u64) -> u32,
+    ) -> u64 {
+        self.issue(request, retry, |token| recorded(send(token)))
+    }
+
+    #[inline(always)]
+    fn issue(&mut self, request: Request, retry: Option<Box<Retry>>, send: impl FnOnce(u64) -> u32) -> u64 {
         self.issued += 1;
         self.in_flight += 1;
         let index = match self.free.pop() {
@@ -95,6 +110,8 @@ impl<U> Calls<U> {
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1).max(1);
         slot.in_batch = false;
+        let token = token_of(index, slot.generation);
+        let sequence = send(token);
         // The state is written field by field into a slot that owns nothing. Built elsewhere and copied, it would be
         // loaded in larger pieces than it was stored in, and that load waits until earlier frames have left the store
         // buffer.
@@ -106,11 +123,11 @@ impl<U> Calls<U> {
             slot.state = State::Pending {
                 request,
                 age: self.issued,
-                sequence: 0,
+                sequence,
                 retry,
             };
         }
-        token_of(index, slot.generation)
+        token
     }
 
     #[cold]
@@ -128,8 +145,7 @@ impl<U> Calls<U> {
     #[inline]
     pub(crate) fn sent(&mut self, token: u64, number: u32) {
         if let Some(State::Pending { sequence, .. }) = self.state(token) {
-            // 0 follows the largest number. The numbers compared with it are those of other frames: 1 stands for it.
-            *sequence = number.max(1);
+            *sequence = recorded(number);
         }
     }
 
@@ -329,6 +345,13 @@ impl<U> Calls<U> {
 #[cold]
 fn drop_retry(retry: &mut Option<Box<Retry>>) {
     *retry = None;
+}
+
+/// A frame's sequence number, as a call records it. 0 follows the largest number, and 0 is that of a call that was never sent.
+/// The numbers compared with it are those of other frames: 1 stands for it.
+#[inline]
+fn recorded(sequence: u32) -> u32 {
+    sequence.max(1)
 }
 
 #[inline]

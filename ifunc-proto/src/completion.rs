@@ -17,19 +17,26 @@ pub struct Completion {
 
 /// Most answers are small.
 enum Bytes {
-    Inline(u8, [u8; INLINE]),
+    Inline(u8, Words),
     Heap(Vec<u8>),
 }
 
+/// Aligned, so that a completion is moved in whole words.
+#[repr(align(8))]
+struct Words([u8; INLINE]);
+
 impl Completion {
     /// A copy of a completion frame's body.
-    #[inline]
+    #[inline(always)]
     pub fn new(status: Status, body: impl Body) -> Self {
         let len = body.len();
         let body = if len <= INLINE {
-            let mut bytes = [0; INLINE];
-            body.copy_to(&mut bytes[..len]);
-            Bytes::Inline(len as u8, bytes)
+            let mut words = Words([0; INLINE]);
+            // A copy of a length that is not constant is a call, and many answers are empty.
+            if len != 0 {
+                body.copy_to(&mut words.0[..len]);
+            }
+            Bytes::Inline(len as u8, words)
         } else {
             Bytes::Heap(long(body))
         };
@@ -43,10 +50,11 @@ impl Completion {
     }
 
     /// The answer, or the detail of a failure.
+    #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.body {
-            Bytes::Inline(len, bytes) => &bytes[..usize::from(*len)],
+            Bytes::Inline(len, Words(bytes)) => &bytes[..usize::from(*len)],
             Bytes::Heap(bytes) => bytes,
         }
     }

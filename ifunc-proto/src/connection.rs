@@ -156,7 +156,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let (_, rx) = link.split();
         // A call learns nothing of earlier invocations: what arrived can wait.
         if !submission.wants_completion && (self.caller.has_reports() || !rx.is_empty()) {
-            self.receive(link, 0);
+            self.receive_all(link);
             self.refuse_after_report()?;
         }
         let (tx, _) = link.split();
@@ -241,7 +241,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     fn request<L: Link>(&mut self, link: &mut L, kind: Kind, handle: u32, request: Request) -> Option<u64> {
-        self.receive(link, 0);
+        self.receive_all(link);
         if !self.is_served {
             return None;
         }
@@ -393,22 +393,32 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.received
     }
 
-    /// Receives completions and reports, until none is left or that of `token` arrived. For a connection that does not
-    /// serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
-    #[inline]
-    pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) {
-        if self.server.is_none() && self.is_linked {
-            self.receive_all(link, token);
+    /// Receives completions and reports, until none is left or that of `token` arrived. `true`: that is why it ended. For a
+    /// connection that does not serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
+    #[inline(always)]
+    pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
+        if self.server.is_some() || !self.is_linked {
+            return false;
+        }
+        match self.try_receive(link, token) {
+            Ok(has_arrived) => has_arrived,
+            Err(error) => self.receive_failed(link, &error),
         }
     }
 
-    fn receive_all<L: Link>(&mut self, link: &mut L, token: u64) {
-        if let Err(error) = self.try_receive(link, token) {
-            self.lose_received(link, &error.to_string());
-        }
+    #[inline(never)]
+    fn receive_all<L: Link>(&mut self, link: &mut L) {
+        self.receive(link, 0);
     }
 
-    fn try_receive<L: Link>(&mut self, link: &mut L, token: u64) -> Result<(), LinkError> {
+    #[cold]
+    fn receive_failed<L: Link>(&mut self, link: &mut L, error: &LinkError) -> bool {
+        self.lose_received(link, &error.to_string());
+        false
+    }
+
+    #[inline(always)]
+    fn try_receive<L: Link>(&mut self, link: &mut L, token: u64) -> Result<bool, LinkError> {
         let (_, rx) = link.split();
         loop {
             if self.order.is_next_parked() {
@@ -420,7 +430,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 if !self.order.has_parked() {
                     rx.settle();
                 }
-                return Ok(());
+                return Ok(false);
             };
             let mut is_last = false;
             match self.order.turn(frame.sequence) {
@@ -433,7 +443,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             }
             rx.release();
             if is_last {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -452,31 +462,38 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     /// Processes a frame of the replying direction. Returns the token of a completion, otherwise 0.
-    #[inline]
+    #[inline(always)]
     fn reply(&mut self, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
-        let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
-        if header.kind == Kind::Completion && self.is_served {
-            let completion = Completion::new(status(header.handle)?, frame.body);
-            self.received += 1;
-            self.caller.completed(header.token, completion);
-            return Ok(header.token);
+        match Header::parse_plain(frame.words, Kind::Completion) {
+            Some(header) if self.is_served => self.complete(header, frame),
+            _ => self.reply_unusual(frame),
         }
-        self.reply_unusual(header, frame).map(|()| 0)
+    }
+
+    #[inline(always)]
+    fn complete(&mut self, header: Header, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
+        let completion = Completion::new(status(header.handle)?, frame.body);
+        self.received += 1;
+        self.caller.completed(header.token, completion);
+        Ok(header.token)
     }
 
     #[cold]
-    fn reply_unusual(&mut self, header: Header, frame: &Frame<impl Body>) -> Result<(), LinkError> {
+    #[inline(never)]
+    fn reply_unusual(&mut self, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
+        let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
         match header.kind {
             _ if !self.is_served => Err(LinkError::Malformed(
                 "a completion from a peer that does not serve",
             )),
+            Kind::Completion => self.complete(header, frame),
             Kind::Report => {
                 let completion = Completion::new(status(header.handle)?, frame.body);
                 self.received += 1;
                 self.caller.reported(header.token as u32, &completion);
-                Ok(())
+                Ok(0)
             }
-            Kind::Completions => self.read_completions(frame.body),
+            Kind::Completions => self.read_completions(frame.body).map(|()| 0),
             _ => Err(LinkError::Malformed("a request from a peer that does not invoke")),
         }
     }
@@ -547,12 +564,18 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         rx.end_poll(quantum.processed);
         self.price = quantum.next_price(Price::for_invocations(rx.first_quantum()));
         if self.is_stalled || was_stalled {
-            host.observe(Event::Stalled(self.is_stalled));
+            self.observe_stall(host);
         }
         if self.closed.is_some() {
             return self.close(link, quantum.processed);
         }
         Ok(quantum.processed)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn observe_stall<H: Host<Image = B>>(&self, host: &mut H) {
+        host.observe(Event::Stalled(self.is_stalled));
     }
 
     #[cold]
@@ -588,7 +611,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             Ok(None) => return false,
             Err(error) => return self.over(error.into()),
         };
-        let exec = Header::parse_exec(frame.words);
+        let exec = Header::parse_plain(frame.words, Kind::Exec);
         let Some(header) = exec.filter(|_| self.order.turn(frame.sequence) == Turn::Now) else {
             return self.next_unusual(link, host, quantum);
         };
@@ -926,6 +949,15 @@ const TOO_FAR_AHEAD: LinkError =
     LinkError::Malformed("frames further ahead of their turn than there are credits");
 const CUT_OFF: LinkError = LinkError::Malformed("completions that are cut off");
 
+#[inline(always)]
 fn status(code: u32) -> Result<Status, LinkError> {
+    if code == Status::Executed.code() {
+        return Ok(Status::Executed);
+    }
+    status_unusual(code)
+}
+
+#[cold]
+fn status_unusual(code: u32) -> Result<Status, LinkError> {
     Status::from_code(code).ok_or(LinkError::Malformed("an unknown status"))
 }

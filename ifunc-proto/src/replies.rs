@@ -147,40 +147,69 @@ impl Replies {
         tx: &'a mut impl Outbound,
         token: u64,
     ) -> Result<Answer<'a>, Box<Closed>> {
-        if token == 0 && !self.owes {
+        if self.owes {
+            return self.begin_owing(tx, token);
+        }
+        if token == 0 {
             return Ok(Answer::Nowhere);
         }
-        self.begin_reply(tx, token)
+        self.reserve_answer(tx)
     }
 
-    fn begin_reply<'a>(
+    /// As [`begin_answer`](Self::begin_answer), while replies wait to be sent.
+    #[cold]
+    #[inline(never)]
+    fn begin_owing<'a>(
         &'a mut self,
         tx: &'a mut impl Outbound,
         token: u64,
     ) -> Result<Answer<'a>, Box<Closed>> {
-        if self.owes && !self.flush(tx)? && !self.admits_owing()? {
+        if !self.flush(tx)? && !self.admits_owing()? {
             return Ok(Answer::Blocked);
         }
-        if token == 0 || self.is_peer_gone {
+        if token == 0 {
             return Ok(Answer::Nowhere);
         }
-        if !self.owes {
-            match tx.reserve(self.max_reply, 8) {
-                Ok(Some(memory)) if !self.is_private => {
-                    return Ok(Answer::Frame(&mut memory[..self.max_answer]));
-                }
-                Ok(Some(_)) => {}
-                Ok(None) if self.is_duplex => {}
-                Ok(None) => return Ok(Answer::Blocked),
-                Err(LinkError::Closed) => {
-                    self.is_peer_gone = true;
-                    return Ok(Answer::Nowhere);
-                }
-                Err(error @ LinkError::Malformed(_)) => return Err(error.into()),
+        if self.owes && !self.is_peer_gone {
+            return Ok(self.private_answer());
+        }
+        self.reserve_answer(tx)
+    }
+
+    #[inline(always)]
+    fn reserve_answer<'a>(&'a mut self, tx: &'a mut impl Outbound) -> Result<Answer<'a>, Box<Closed>> {
+        if self.is_peer_gone {
+            return Ok(Answer::Nowhere);
+        }
+        match tx.reserve(self.max_reply, 8) {
+            Ok(Some(memory)) if !self.is_private => Ok(Answer::Frame(&mut memory[..self.max_answer])),
+            reserved => {
+                let reserved = reserved.map(|memory| memory.is_some());
+                self.answer_elsewhere(reserved)
             }
         }
+    }
+
+    /// Where an answer is written if not to the frame that carries it. `reserved`: whether the send window is open.
+    #[cold]
+    #[inline(never)]
+    fn answer_elsewhere(&mut self, reserved: Result<bool, LinkError>) -> Result<Answer<'_>, Box<Closed>> {
+        match reserved {
+            Ok(true) => {}
+            Ok(false) if self.is_duplex => {}
+            Ok(false) => return Ok(Answer::Blocked),
+            Err(LinkError::Closed) => {
+                self.is_peer_gone = true;
+                return Ok(Answer::Nowhere);
+            }
+            Err(error @ LinkError::Malformed(_)) => return Err(error.into()),
+        }
+        Ok(self.private_answer())
+    }
+
+    fn private_answer(&mut self) -> Answer<'_> {
         self.private.resize(self.max_answer);
-        Ok(Answer::Private(self.private.as_mut_slice()))
+        Answer::Private(self.private.as_mut_slice())
     }
 
     /// Sends the answer that was written to the memory of [`begin_answer`](Self::begin_answer).

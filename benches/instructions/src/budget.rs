@@ -27,32 +27,32 @@ const PATHS: &[Path] = &[
         what: "send",
         messages: 1,
         runs: false,
-        usual: 180.0,
-        first: 548.0,
+        usual: 176.0,
+        first: 500.0,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
         what: "poll",
         messages: 1,
         runs: true,
-        usual: 411.0,
-        first: 540.0,
+        usual: 400.0,
+        first: 528.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
         what: "poll-many",
         messages: BATCH,
         runs: true,
-        usual: 315.0,
-        first: 315.0,
+        usual: 305.0,
+        first: 305.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         runs: true,
-        usual: 1494.0,
-        first: 1970.0,
+        usual: 1180.0,
+        first: 1611.0,
     },
 ];
 

@@ -81,10 +81,12 @@ pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
 // In:  called as `enter(payload, size, target, ctx, main, gate)`, so that the arguments of `X_main` are in their registers.
 //      It saves the callee-saved registers, MXCSR and the x87 control word on the host's stack, leaves the host's stack
 //      pointer in the gate, switches to the injected stack and calls `X_main(payload, size, target, ctx)`.
-// Out: by return, with the code in eax; or by `ifunc_exec_escape`, from any depth of the injected stack, which restores
-//      what was saved and returns from the same call (MXCSR and the x87 control word only if they were changed: loading them
-//      costs more than comparing). No frame in between has anything to drop: images are `panic=abort`, and the host functions
-//      that escape own nothing.
+// Out: by return, with the code in eax. `X_main` has preserved the callee-saved registers, as every C function does; rbp,
+//      which began as 0, is restored. MXCSR and the x87 control word are restored only if they were changed: loading them costs
+//      more than comparing.
+//      Or by `ifunc_exec_escape`, from any depth of the injected stack, which restores all that was saved and returns 0 from the
+//      same call. No frame in between has anything to drop: images are `panic=abort`, and the host functions that escape own
+//      nothing.
 //
 // The host's stack pointer also lies at the top of the injected stack, and the call frame information finds it there: a
 // debugger that unwound an image (`debug/`) goes on into the frames of the host. An unwinder of the process never comes here
@@ -129,7 +131,6 @@ core::arch::global_asm!(
     "xor ebp, ebp",
     "call r8",
     "mov rsp, [rsp]",
-    "2:",
     ".cfi_def_cfa rsp, 64",
     "stmxcsr [rsp - 8]",
     "fnstcw [rsp - 4]",
@@ -141,25 +142,14 @@ core::arch::global_asm!(
     "jne 4f",
     "3:",
     ".cfi_remember_state",
-    "add rsp, 8",
-    ".cfi_def_cfa_offset 56",
-    "pop r15",
-    ".cfi_restore r15",
-    ".cfi_def_cfa_offset 48",
-    "pop r14",
-    ".cfi_restore r14",
-    ".cfi_def_cfa_offset 40",
-    "pop r13",
-    ".cfi_restore r13",
-    ".cfi_def_cfa_offset 32",
-    "pop r12",
-    ".cfi_restore r12",
-    ".cfi_def_cfa_offset 24",
-    "pop rbx",
-    ".cfi_restore rbx",
-    ".cfi_def_cfa_offset 16",
-    "pop rbp",
+    "mov rbp, [rsp + 48]",
     ".cfi_restore rbp",
+    ".cfi_restore rbx",
+    ".cfi_restore r12",
+    ".cfi_restore r13",
+    ".cfi_restore r14",
+    ".cfi_restore r15",
+    "add rsp, 56",
     ".cfi_def_cfa_offset 8",
     "ret",
     "4:",
@@ -185,7 +175,29 @@ core::arch::global_asm!(
     ".cfi_offset r15, -56",
     "cld",
     "fninit",
-    "jmp 2b",
+    "ldmxcsr [rsp]",
+    "fldcw [rsp + 4]",
+    "add rsp, 8",
+    ".cfi_def_cfa_offset 56",
+    "pop r15",
+    ".cfi_restore r15",
+    ".cfi_def_cfa_offset 48",
+    "pop r14",
+    ".cfi_restore r14",
+    ".cfi_def_cfa_offset 40",
+    "pop r13",
+    ".cfi_restore r13",
+    ".cfi_def_cfa_offset 32",
+    "pop r12",
+    ".cfi_restore r12",
+    ".cfi_def_cfa_offset 24",
+    "pop rbx",
+    ".cfi_restore rbx",
+    ".cfi_def_cfa_offset 16",
+    "pop rbp",
+    ".cfi_restore rbp",
+    ".cfi_def_cfa_offset 8",
+    "ret",
     ".cfi_endproc",
     ".size ifunc_exec_escape, . - ifunc_exec_escape",
     ".popsection",

@@ -35,6 +35,21 @@ impl<C: Driven> Shared<C> {
         WakeGuard::new(self.state.lock())
     }
 
+    /// Lets the connection `receive`, and then takes what arrived, over the fast path of the lock. `None`: the lock is not biased
+    /// towards this thread, or waiters are to be woken, which the guard of [`lock`](Self::lock) does.
+    #[inline(always)]
+    pub(crate) fn try_take<R>(
+        &self,
+        receive: impl FnOnce(&mut C),
+        take: impl FnOnce(&mut C) -> R,
+    ) -> Option<R> {
+        let taken = self.state.try_with(|state| {
+            receive(&mut state.connection);
+            (!state.wakes()).then(|| take(&mut state.connection))
+        });
+        taken.flatten()
+    }
+
     /// For a thread that comes seldom, and leaves the lock's bias to the one that has it.
     pub(crate) fn lock_unbiased(&self) -> Locked<'_, C> {
         WakeGuard::new(self.state.lock_unbiased())

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::Status;
-use ifunc_proto::completion::Completion;
+use ifunc_proto::completion::{Completion, Outcome};
 
-use super::completion::{explain, explain_wait};
+use super::completion::{explain, explain_lost, explain_wait};
 use super::connection::Connection;
 use super::error::Error;
 use super::handle::Submitter;
@@ -81,47 +81,96 @@ impl<A> Call<A> {
     /// # Panics
     /// If the result was already taken.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
-        self.task = None;
+        self.forget_task();
         // The clock is read only if the call has to wait.
-        let result = match self.try_take() {
-            Some(result) => result,
+        match self.try_take() {
+            Some(outcome) => self.ended(outcome),
             None => self.wait_longer(timeout),
-        };
-        self.ended(result)
+        }
+    }
+
+    /// Dropping a task is a call, even where there is none.
+    #[inline(always)]
+    fn forget_task(&mut self) {
+        if self.task.is_some() {
+            self.task = None;
+        }
     }
 
     #[inline(never)]
-    fn wait_longer(&self, timeout: Duration) -> Result<Completion, Error> {
+    fn wait_longer(&mut self, timeout: Duration) -> Result<A, Error> {
         let shared = self.submitter.shared();
-        shared.complete(self.token, after(timeout), self.submitter.name())
+        let result = shared.complete(self.token, after(timeout), self.submitter.name());
+        self.waited(result)
     }
 
-    /// The completion, if it has arrived.
-    #[inline]
-    fn try_take(&self) -> Option<Result<Completion, Error>> {
-        assert!(self.token != 0, "the result of this call was taken already");
+    /// The outcome, if the call ended.
+    #[inline(always)]
+    fn try_take(&self) -> Option<Outcome> {
+        let token = self.token;
+        assert!(token != 0, "the result of this call was taken already");
+        let shared = self.submitter.shared();
+        let taken = shared.try_take(
+            |connection| connection.receive_for(token),
+            |connection| connection.protocol.take(token),
+        );
+        match taken {
+            Some(outcome) => outcome,
+            None => self.try_take_locked(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_take_locked(&self) -> Option<Outcome> {
         let connection = &mut self.submitter.shared().lock().connection;
-        connection.try_take(self.token, self.submitter.name())
+        connection.try_take(self.token)
     }
 
     /// The result of a wait. After an error of the wait itself the call still has its token.
-    #[inline]
-    fn ended(&mut self, result: Result<Completion, Error>) -> Result<A, Error> {
-        let completion = match result {
-            Err(error @ (Error::Timeout { .. } | Error::NoThread { .. })) => return Err(error),
-            result => {
-                self.token = 0;
-                result?
+    fn waited(&mut self, result: Result<Completion, Error>) -> Result<A, Error> {
+        match result {
+            Ok(completion) => self.completed(&completion),
+            Err(error) => {
+                if !matches!(error, Error::Timeout { .. } | Error::NoThread { .. }) {
+                    self.token = 0;
+                }
+                Err(error)
             }
-        };
+        }
+    }
+
+    /// The result of a call that ended.
+    #[inline(always)]
+    fn ended(&mut self, outcome: Outcome) -> Result<A, Error> {
+        match outcome {
+            Ok(completion) => self.completed(&completion),
+            Err(lost) => {
+                self.token = 0;
+                Err(explain_lost(self.submitter.name(), *lost))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn completed(&mut self, completion: &Completion) -> Result<A, Error> {
+        self.token = 0;
         let library = &self.submitter.binding.library;
         if completion.status != Status::Executed {
-            return Err(explain(library, &completion));
+            return Err(explain(library, completion));
         }
         (self.decode)(completion.bytes()).map_err(|error| Error::Answer {
             ifunc: library.name.clone(),
             error,
         })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn abandon(&mut self) {
+        self.task = None;
+        let connection = &mut self.submitter.shared().lock().connection;
+        connection.protocol.abandon(self.token);
     }
 
     /// Waits for the answer and returns its bytes undecoded: for an ifunc that returns nothing and passes bytes to
@@ -147,12 +196,12 @@ impl<A> Call<A> {
     /// If the result was already taken.
     pub fn try_wait(&mut self) -> Option<Result<A, Error>> {
         let first = self.try_take();
-        let result = first.or_else(|| {
+        let outcome = first.or_else(|| {
             self.submitter.shared().try_reconnect();
             self.try_take()
         })?;
         self.task = None;
-        Some(self.ended(result))
+        Some(self.ended(outcome))
     }
 }
 
@@ -171,28 +220,27 @@ impl<A> Future for Call<A> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if this.task.is_none()
-            && let Some(result) = this.try_take()
+            && let Some(outcome) = this.try_take()
         {
-            return Poll::Ready(this.ended(result));
+            return Poll::Ready(this.ended(outcome));
         }
         let (token, what) = (this.token, this.submitter.name());
         assert!(token != 0, "the result of this call was taken already");
         let new = || Box::new(Task::new(this.submitter.shared(), this.submitter.timeout));
         let task = this.task.get_or_insert_with(new);
-        let take = &mut |connection: &mut Connection| connection.try_take(token, what).transpose();
+        let take = &mut |connection: &mut Connection| connection.try_complete(token, what);
         let result = ready!(task.poll(context, Want::Completion(token), take));
         this.task = None;
         let result = result.map_err(|ended| explain_wait(ended, what));
-        Poll::Ready(this.ended(result))
+        Poll::Ready(this.waited(result))
     }
 }
 
 impl<A> Drop for Call<A> {
+    #[inline]
     fn drop(&mut self) {
         if self.token != 0 {
-            self.task = None;
-            let connection = &mut self.submitter.shared().lock().connection;
-            connection.protocol.abandon(self.token);
+            self.abandon();
         }
     }
 }

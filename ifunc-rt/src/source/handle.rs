@@ -162,8 +162,8 @@ impl<E: Encoding> Handle<E> {
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
     pub fn send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
         let encoded = E::encode(&self.submitter.binding.library, payload);
-        self.submitter.submit(encoded, false, true)?;
-        Ok(())
+        let sent = self.submitter.submit(encoded, false, true);
+        sent.map(drop).map_err(|error| *error)
     }
 
     /// As [`send`](Self::send), but never waits for credit.
@@ -172,7 +172,8 @@ impl<E: Encoding> Handle<E> {
     /// [`Error::WouldBlock`] if there is no credit; otherwise as `send`.
     pub fn try_send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
         let encoded = E::encode(&self.submitter.binding.library, payload);
-        self.submitter.submit(encoded, false, false).map(drop)
+        let sent = self.submitter.submit(encoded, false, false);
+        sent.map(drop).map_err(|error| *error)
     }
 
     /// As [`send`](Self::send), as a future: ready after the payload was sent. A future that is dropped before has
@@ -198,7 +199,8 @@ impl<E: Encoding> Handle<E> {
     fn begin(&self, payload: &E::Payload<'_>, block: bool) -> Result<Call<E::Answer>, Error> {
         let submitter = self.submitter.clone();
         let encoded = E::encode(&submitter.binding.library, payload);
-        let token = self.submitter.submit(encoded, true, block)?;
+        let token = self.submitter.submit(encoded, true, block);
+        let token = token.map_err(|error| *error)?;
         Ok(Call::new(submitter, token, E::decode))
     }
 
@@ -319,14 +321,15 @@ impl Submitter {
         }
     }
 
-    /// Sends a payload of this layout, and waits for credit if `block`. Returns the token if a completion is wanted.
+    /// Sends a payload of this layout, and waits for credit if `block`. Returns the token if a completion is wanted. The error is
+    /// boxed, so that two registers hold the result.
     #[inline(always)]
     pub(super) fn submit(
         &self,
         (layout, mut encode): ((usize, usize), impl Writer),
         wants_completion: bool,
         block: bool,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, Box<Error>> {
         let encode = &mut encode;
         if !self.is_aggregated {
             let submission = self.submission(layout, wants_completion);
@@ -347,7 +350,7 @@ impl Submitter {
         wants_completion: bool,
         block: bool,
         encode: &mut dyn Writer,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, Box<Error>> {
         let mut state = self.shared().lock();
         let first = self.attempt(&mut state.connection, layout, wants_completion, encode);
         if let Ok(token) = first {
@@ -367,7 +370,7 @@ impl Submitter {
         block: bool,
         first: Result<u64, NotSent>,
         encode: &mut dyn Writer,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, Box<Error>> {
         let (shared, name) = (self.shared(), self.name());
         let mut attempt = |connection: &mut Connection| {
             self.sent(self.attempt(connection, layout, wants_completion, encode))
@@ -377,7 +380,7 @@ impl Submitter {
             None if !block => {
                 shared.try_reconnect();
                 let second = attempt(&mut shared.lock().connection)?;
-                return second.ok_or_else(|| Error::WouldBlock { what: name.into() });
+                return second.ok_or_else(|| Error::WouldBlock { what: name.into() }.into());
             }
             None => {
                 failpoint!("source.no_room");
@@ -391,7 +394,7 @@ impl Submitter {
                 && !matches!(error, Error::Serving { .. })
             {
                 shared.lock().connection.protocol.abandon(token);
-                return Err(error);
+                return Err(error.into());
             }
         }
         Ok(token)

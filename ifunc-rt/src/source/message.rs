@@ -93,7 +93,8 @@ impl<E: Encoding> Message<E> {
     }
 
     fn submit(&self, wants: bool, block: bool) -> Result<u64, Error> {
-        self.submitter.submit(self.encoded(), wants, block)
+        let sent = self.submitter.submit(self.encoded(), wants, block);
+        sent.map_err(|error| *error)
     }
 
     async fn submit_async(&self, wants: bool) -> Result<Call<E::Answer>, Error> {

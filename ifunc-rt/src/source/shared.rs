@@ -44,7 +44,7 @@ impl SharedConnection {
     /// Waits for a completion.
     pub(super) fn complete(&self, token: u64, deadline: Instant, what: &str) -> Result<Completion, Error> {
         self.retry(deadline, what, Want::Completion(token), |connection| {
-            connection.try_take(token, what).transpose()
+            connection.try_complete(token, what)
         })
     }
 
@@ -71,7 +71,7 @@ impl SharedConnection {
         let token = task.wait(Want::Credit, send).await;
         let token = token.map_err(|ended| explain_wait(ended, what))?;
         let _abandon = Abandon(self, token);
-        let take = |connection: &mut Connection| connection.try_take(token, what).transpose();
+        let take = |connection: &mut Connection| connection.try_complete(token, what);
         let done = task.wait(Want::Completion(token), take).await;
         done.map_err(|ended| explain_wait(ended, what))
     }

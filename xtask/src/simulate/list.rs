@@ -250,8 +250,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "an answer that finds the window closed is lost",
         "replies.rs",
-        "Ok(None) => return Ok(Answer::Blocked),",
-        "Ok(None) => return Ok(Answer::Nowhere),",
+        "Ok(false) => return Ok(Answer::Blocked),",
+        "Ok(false) => return Ok(Answer::Nowhere),",
     ),
     mutant(
         "gathered completions do not reach the outbox",

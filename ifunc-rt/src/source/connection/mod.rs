@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::hello::Roles;
 use ifunc_proto::Peer;
 use ifunc_proto::caller::{Submission, SubmitError};
-use ifunc_proto::completion::Completion;
+use ifunc_proto::completion::{Completion, Outcome};
 
 pub(crate) use served::{ACCEPTED, Service};
 
@@ -306,15 +306,12 @@ impl Connection {
     /// Receives what has arrived, until the completion of `token` (0: receives everything).
     pub(super) fn receive(&mut self, token: u64) {
         let Some(link) = &mut self.link else { return };
-        let is_gone = link.waiter.is_peer_closed();
-        with_link!(link, link => {
-            self.protocol.receive(link, token);
-            // A thread that serves runs what arrived before.
-            if is_gone && self.service.is_none() {
-                // The frames that the target sent before it closed are received.
-                self.protocol.lose(link, PEER_LEFT);
-            }
-        });
+        let has_arrived = with_link!(link, link => self.protocol.receive(link, token));
+        // A call that has just ended has no use for whether the target lives. A thread that serves runs what arrived before.
+        if !has_arrived && self.service.is_none() && link.waiter.is_peer_closed() {
+            // Receives what the target sent before it closed.
+            with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
+        }
         if self.protocol.needs_attention() {
             self.report();
         } else {
@@ -355,15 +352,23 @@ impl Connection {
     }
 
     /// The outcome of a request, if it ended. `what` names the request in errors.
-    #[inline]
-    pub(super) fn try_take(&mut self, token: u64, what: &str) -> Option<Result<Completion, Error>> {
+    pub(super) fn try_complete(&mut self, token: u64, what: &str) -> Result<Option<Completion>, Error> {
+        let outcome = self.try_take(token).transpose();
+        outcome.map_err(|lost| explain_lost(what, *lost))
+    }
+
+    /// The outcome of a request, if it ended.
+    pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
+        self.receive_for(token);
+        self.protocol.take(token)
+    }
+
+    /// Receives what has arrived, until the completion of `token`, and sends what that one waits for.
+    #[inline(always)]
+    pub(super) fn receive_for(&mut self, token: u64) {
         self.receive(token);
         if self.protocol.open_batch().is_some() || self.protocol.has_backlog() {
             self.drive_for(token);
-        }
-        match self.protocol.take(token)? {
-            Ok(completion) => Some(Ok(completion)),
-            Err(lost) => Some(Err(explain_lost(what, *lost))),
         }
     }
 

@@ -175,10 +175,14 @@ impl<S: Shared> Consumer<S> {
         LinkError::Malformed(why)
     }
 
+    /// Releases a frame whose body does not lie in its slot, if one is held.
+    #[inline(never)]
     fn release_data(&mut self) {
-        self.held.what = What::Nothing;
-        if self.window.release(footprint(self.held.len)) {
-            self.settle();
+        if self.held.what == What::Data {
+            self.held.what = What::Nothing;
+            if self.window.release(footprint(self.held.len)) {
+                self.settle();
+            }
         }
     }
 }
@@ -221,7 +225,7 @@ impl<S: Shared> Inbound for Consumer<S> {
             if self.window.release(0) {
                 self.settle();
             }
-        } else if self.held.what == What::Data {
+        } else {
             self.release_data();
         }
     }

@@ -102,7 +102,7 @@ impl<S: Shared> Producer<S> {
     #[inline]
     fn moves_to_slot(&self, len: usize) -> bool {
         let moves = self.reserved.place == Place::Movable && len <= INLINE;
-        if moves {
+        if moves && len != 0 {
             let (from, to) = (
                 self.shared.data(self.data_at()),
                 self.shared.inline(self.shared.slot(self.next())),
