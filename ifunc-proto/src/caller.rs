@@ -428,15 +428,15 @@ impl<I: Image + Clone, U> Caller<I, U> {
             bound,
             align,
             wants_completion,
-            ..
+            carries_code,
         } = submission;
         let is_installed = self.handles[handle as usize].installed == self.generation;
         let needs_preparing = !is_installed || !self.attention.is_none();
-        if needs_preparing && !self.prepare(tx, submission)? {
+        if needs_preparing && !self.prepare(tx, handle, wants_completion, carries_code)? {
             return Err(NotSent::Blocked);
         }
         if bound > tx.max_body() {
-            return self.submit_fragmented(tx, submission, encode);
+            return self.submit_fragmented(tx, handle, bound, wants_completion, encode);
         }
         let memory = match tx.reserve(bound, align) {
             Ok(Some(memory)) => memory,
@@ -468,19 +468,23 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// Sends what must precede an invocation. `false`: the window is closed.
     #[cold]
     #[inline(never)]
-    fn prepare(&mut self, tx: &mut impl Outbound, submission: Submission) -> Result<bool, Stop> {
+    fn prepare(
+        &mut self,
+        tx: &mut impl Outbound,
+        handle: u32,
+        wants_completion: bool,
+        carries_code: bool,
+    ) -> Result<bool, Stop> {
         if self.attention.has(Attention::UNLINKED) {
             return Ok(false);
         }
-        if submission.wants_completion && !self.has_call_window() {
+        if wants_completion && !self.has_call_window() {
             self.close_batch(tx)?;
             self.lacking = CALL_WINDOW;
             return Ok(false);
         }
         self.close_batch_soon();
-        Ok(self.drive(tx)?
-            && self.install(tx, submission.handle, submission.carries_code)?
-            && self.drive(tx)?)
+        Ok(self.drive(tx)? && self.install(tx, handle, carries_code)? && self.drive(tx)?)
     }
 
     #[cold]
@@ -488,10 +492,11 @@ impl<I: Image + Clone, U> Caller<I, U> {
     fn submit_fragmented<E>(
         &mut self,
         tx: &mut impl Outbound,
-        submission: Submission,
+        handle: u32,
+        bound: usize,
+        wants_completion: bool,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<u64, NotSent<I, E>> {
-        let Submission { handle, bound, .. } = submission;
         let mut body = Vec::new();
         body.try_reserve_exact(bound)
             .map_err(|_| self.payload_too_large(bound))?;
@@ -502,7 +507,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         if len as u64 > self.limits.max_payload {
             return Err(self.payload_too_large(len).into());
         }
-        let token = if submission.wants_completion {
+        let token = if wants_completion {
             let is_idempotent = self.handles[handle as usize].image.is_idempotent();
             let retry = is_idempotent.then(|| Retry::new(handle, &body));
             self.calls.begin(Request::Invocation(handle), retry)

@@ -546,7 +546,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let mut quantum = Quantum::new(self.price);
         let (_, rx) = link.split();
         rx.begin_poll();
-        while !quantum.is_exhausted() && self.next_frame(link, host, &mut quantum) {}
+        self.frames(link, host, &mut quantum);
         let (tx, rx) = link.split();
         if let Some(server) = &mut self.server
             && server.replies.owes()
@@ -593,9 +593,15 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 
-    /// Processes the next frame. `false`: there is none, it stays where it is, or the connection is over. Not inlined: the loop
-    /// around it would keep addresses for all rare cases, which costs a poll that finds one frame more than the call.
+    /// Processes frames until the quantum is used up, or [`next_frame`](Self::next_frame) returns `false`. Not inlined: the loop
+    /// keeps addresses in registers, which the poll around it has for others.
     #[inline(never)]
+    fn frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H, quantum: &mut Quantum) {
+        while !quantum.is_exhausted() && self.next_frame(link, host, quantum) {}
+    }
+
+    /// Processes the next frame. `false`: there is none, it stays where it is, or the connection is over.
+    #[inline(always)]
     fn next_frame<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,

@@ -27,8 +27,8 @@ const PATHS: &[Path] = &[
         what: "send",
         messages: 1,
         runs: false,
-        usual: 176.0,
-        first: 500.0,
+        usual: 171.0,
+        first: 495.0,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
@@ -36,23 +36,23 @@ const PATHS: &[Path] = &[
         messages: 1,
         runs: true,
         usual: 400.0,
-        first: 528.0,
+        first: 497.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
         what: "poll-many",
         messages: BATCH,
         runs: true,
-        usual: 305.0,
-        first: 305.0,
+        usual: 286.0,
+        first: 286.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         runs: true,
-        usual: 1180.0,
-        first: 1611.0,
+        usual: 1169.0,
+        first: 1600.0,
     },
 ];
 

@@ -203,7 +203,7 @@ impl Connection {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
-            return Err(self.not_linked(submission));
+            return Err(self.not_linked(submission.wants_completion));
         };
         match with_link!(link, link => self.protocol.submit(link, submission, encode)) {
             Ok(token) if !self.protocol.needs_attention() => Ok(token),
@@ -232,7 +232,7 @@ impl Connection {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
-            return Err(self.not_linked(submission));
+            return Err(self.not_linked(submission.wants_completion));
         };
         let is_eager = self.batch.delay.is_zero();
         let mut encode = |memory: &mut [u8]| encode(memory);
@@ -257,8 +257,8 @@ impl Connection {
 
     /// Why a submission is not sent while there is no link: an earlier one did not end well, or it waits for another link.
     #[cold]
-    fn not_linked(&mut self, submission: Submission) -> NotSent {
-        if submission.wants_completion {
+    fn not_linked(&mut self, wants_completion: bool) -> NotSent {
+        if wants_completion {
             return NotSent::Blocked;
         }
         match self.protocol.take_report() {

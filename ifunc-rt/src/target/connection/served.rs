@@ -251,12 +251,33 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if is_batched {
             counters.batched();
         }
-        let is_observed = counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE);
-        let outcome = if is_observed {
-            run_observed(&state.span, counters, session, run(), sequence, answer)
-        } else {
-            InProcess::run(session, run(), answer)
-        };
+        if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
+            return self.run_observed(counted, run(), sequence, answer);
+        }
+        match InProcess::run(session, run(), answer) {
+            Ok(len) => {
+                counters.executed(size, len);
+                Ok(len)
+            }
+            Err(failed) => {
+                state.failed(counted, size, &failed);
+                Err(failed)
+            }
+        }
+    }
+
+    /// Runs an invocation that is timed or traced.
+    #[cold]
+    #[inline(never)]
+    fn run_observed(
+        &mut self,
+        counted: &Counted,
+        invocation: ifunc_exec::Invocation<'_>,
+        sequence: u32,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let (state, counters, size) = (&*self.state, &*counted.counters, invocation.payload_len());
+        let outcome = run_observed(&state.span, counters, self.session, invocation, sequence, answer);
         match outcome {
             Ok(len) => {
                 counters.executed(size, len);
