@@ -183,7 +183,7 @@ fn what_finds_no_target_in_time_was_never_sent() {
 #[test]
 fn an_image_that_the_next_target_does_not_take_is_told_of_each_of_its_invocations() {
     let address = unique("shm");
-    let first = roomy().listen(&address).unwrap();
+    let mut first = roomy().listen(&address).unwrap();
     let source = source_with(&address, never());
     let fast = add(&source).aggregated();
     let large = source
@@ -192,6 +192,10 @@ fn an_image_that_the_next_target_does_not_take_is_told_of_each_of_its_invocation
     let large = large.aggregated();
     let refused = [large.call(&[1; 8]).unwrap(), large.call(&[1; 8]).unwrap()];
     fast.send(&1).unwrap();
+    // It accepts the connection and runs nothing: the drop of a target closes the links that it accepted before it returns.
+    while first.connections() == 0 {
+        let _ = first.arm();
+    }
     drop((first, large));
     let limit = images::everything().encode().unwrap().len() - 1;
     let second = Running::start(&address, accepting().max_image(limit));
