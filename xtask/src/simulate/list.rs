@@ -296,13 +296,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "",
     ),
     mutant(
-        "a poll goes on behind an entry that was taken",
+        "a poll goes on after an entry that was taken",
         "server.rs",
         "            if H::TAKES {\n                quantum.exhaust();\n            }\n",
         "",
     ),
     mutant(
-        "a poll goes on behind a request that was taken",
+        "a poll goes on after a request that was taken",
         "connection.rs",
         "        if H::TAKES {\n            quantum.exhaust();\n        }\n",
         "",

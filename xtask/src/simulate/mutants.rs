@@ -10,8 +10,9 @@ use crate::process::cargo;
 /// Steps within which a bug must be found.
 const BUDGET: &str = "100000";
 
-/// Address space of the simulator, in KiB.
+/// Address space of the simulator, in KiB, and its time: without a bug it takes seconds.
 const MEMORY: u32 = 2 << 20;
+const SECONDS: u32 = 120;
 
 /// The packages of the scratch workspace.
 const PACKAGES: [&str; 3] = ["ifunc-abi", "ifunc-proto", "simulate"];
@@ -120,9 +121,12 @@ impl Scratch {
         if !built.success() {
             return Err("it does not compile".into());
         }
-        // A bug may allocate without end.
+        // A bug may allocate or loop without end.
         let simulator = Command::new("sh")
-            .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" --find {BUDGET}")])
+            .args([
+                "-c",
+                &format!("ulimit -v {MEMORY}; exec timeout {SECONDS} \"$0\" --find {BUDGET}"),
+            ])
             .arg(target.join("release/ifunc-simulate"))
             .stdin(Stdio::null())
             .output()
