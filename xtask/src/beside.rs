@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::child;
 use crate::plan::Tier;
 use crate::steps::Steps;
+use crate::tail::Tail;
 use crate::usage::Usage;
 
 /// The process, while it runs.
@@ -47,12 +48,20 @@ impl Beside {
             Err(reason) => (std::time::Duration::ZERO, Err(reason)),
         };
         let wall = started.elapsed();
-        let _ = std::io::stderr().write_all(&fs::read(log).unwrap_or_default());
-        steps.add(
-            name,
-            Usage { wall, cpu },
-            result.map(|()| "beside the step above".into()),
-        );
+        let said = fs::read(log).unwrap_or_default();
+        let _ = std::io::stderr().write_all(&said);
+        let result = match result {
+            Ok(()) => Ok("beside the step above".into()),
+            // Its summary is at its end.
+            Err(reason) => {
+                let mut tail = Tail::default();
+                String::from_utf8_lossy(&said)
+                    .lines()
+                    .for_each(|line| tail.push(line));
+                Err(format!("{reason}{tail}"))
+            }
+        };
+        steps.add(name, Usage { wall, cpu }, result);
     }
 }
 

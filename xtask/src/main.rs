@@ -25,6 +25,7 @@ mod readme;
 mod simulate;
 mod soak;
 mod steps;
+mod tail;
 mod text_search;
 mod transports;
 mod two_hosts;

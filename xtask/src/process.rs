@@ -1,9 +1,13 @@
 //! Starting other programs.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread;
+
+use crate::tail::Tail;
 
 /// The features of the whole workspace: what is built with these arguments shares what is compiled, with `cargo ifunc` of this
 /// checkout, too.
@@ -64,17 +68,15 @@ pub(crate) fn end(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end; what it prints is passed on.
 pub(crate) fn status(command: &mut Command) -> Result<(), String> {
-    eprintln!("    {}", shown(command));
-    let status = command
-        .status()
-        .map_err(|e| format!("`{}` does not start: {e}", shown(command)))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{}`: {status}", shown(command)))
+    if std::io::stderr().is_terminal() {
+        // The command sees the terminal, and shows progress and colours.
+        let name = announced(command);
+        let status = command.status();
+        return ended(&name, status, &Tail::default());
     }
+    lines(command, |_| ())
 }
 
 /// Runs a command to its end; what it prints is passed on, and returned.
@@ -93,34 +95,71 @@ pub(crate) fn last_line(said: &str) -> String {
     line.unwrap_or_default().trim().to_owned()
 }
 
-/// Runs a command to its end; what it prints is passed on, and shown to `each`, line by line.
+/// Runs a command to its end; what it prints is passed on, and its standard output is shown to `each`, line by line. The error of
+/// a command that failed ends with the last lines that it printed.
 pub(crate) fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<(), String> {
-    let name = shown(command);
-    eprintln!("    {name}");
+    let name = announced(command);
     if std::env::var_os("UCX_LOG_FILE").is_none() {
         // UCX writes its warnings to standard output otherwise, in the middle of other lines.
         command.env("UCX_LOG_FILE", "stderr");
     }
+    let with_terminal = std::io::stderr().is_terminal();
     let mut child = command
         .stdout(Stdio::piped())
+        .stderr(if with_terminal {
+            Stdio::inherit()
+        } else {
+            Stdio::piped()
+        })
         .spawn()
         .map_err(|e| format!("`{name}` does not start: {e}"))?;
-    if let Some(out) = child.stdout.take() {
-        for line in BufReader::new(out).split(b'\n') {
-            let line = line.map_err(|e| format!("cannot read from `{name}`: {e}"))?;
-            let line = String::from_utf8_lossy(&line);
-            // A closed standard output does not stop the command.
-            let _ = writeln!(std::io::stdout(), "{line}");
-            each(&line);
+    let tail = Mutex::new(Tail::default());
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let read = thread::scope(|scope| {
+        // A closed output of our own does not stop the command.
+        scope.spawn(|| {
+            err.map_or(Ok(()), |err| {
+                pass_on(err, &tail, |line| drop(writeln!(std::io::stderr(), "{line}")))
+            })
+        });
+        out.map_or(Ok(()), |out| {
+            pass_on(out, &tail, |line| {
+                let _ = writeln!(std::io::stdout(), "{line}");
+                each(line);
+            })
+        })
+    });
+    let status = child.wait();
+    read.map_err(|e| format!("cannot read from `{name}`: {e}"))?;
+    ended(&name, status, &tail.into_inner().unwrap_or_default())
+}
+
+/// Shows every line of `from` to `each`, and keeps it in `tail`.
+fn pass_on(from: impl Read, tail: &Mutex<Tail>, mut each: impl FnMut(&str)) -> std::io::Result<()> {
+    for line in BufReader::new(from).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        if let Ok(mut tail) = tail.lock() {
+            tail.push(&line);
         }
+        each(&line);
     }
-    let status = child
-        .wait()
-        .map_err(|e| format!("cannot wait for `{name}`: {e}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{name}`: {status}"))
+    Ok(())
+}
+
+/// Prints the command's line, and returns it.
+fn announced(command: &Command) -> String {
+    let name = shown(command);
+    eprintln!("    {name}");
+    name
+}
+
+/// An error for a command that did not start or failed.
+fn ended(name: &str, status: std::io::Result<ExitStatus>, tail: &Tail) -> Result<(), String> {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{name}`: {status}{tail}")),
+        Err(error) => Err(format!("`{name}` does not run: {error}")),
     }
 }
 

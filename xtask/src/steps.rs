@@ -22,7 +22,7 @@ pub(crate) struct Steps {
 #[derive(Debug)]
 struct Step {
     name: String,
-    /// A note for the summary, or a reason.
+    /// A note for the summary, or a reason: a line, and the output that tells more.
     result: Result<String, String>,
     usage: Usage,
 }
@@ -51,13 +51,14 @@ impl Steps {
         self.is_over
     }
 
-    /// Runs `work`, which returns a note for the summary or a reason. Returns whether it succeeded.
+    /// Runs `work`, which returns a note for the summary, or a reason: a line, and the output that the summary repeats. Returns
+    /// whether it succeeded.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<String, String>) -> bool {
         eprintln!("\n==> {name}");
         let stopwatch = Stopwatch::start();
         let result = work();
         if let Err(reason) = &result {
-            eprintln!("error: {reason}");
+            eprintln!("error: {}", first_line(reason));
         }
         self.add(name, stopwatch.read(), result)
     }
@@ -88,12 +89,15 @@ impl Steps {
             match result {
                 Ok(()) if tally.counts.passed == 0 => Err("no test ran".into()),
                 Ok(()) => Ok(note),
-                Err(reason) => Err(format!("{reason} ({note})")),
+                Err(reason) => match reason.split_once('\n') {
+                    Some((reason, output)) => Err(format!("{reason} ({note})\n{output}")),
+                    None => Err(format!("{reason} ({note})")),
+                },
             }
         })
     }
 
-    /// Prints the result of each step.
+    /// Prints the result of each step, and at the end why some failed.
     pub(crate) fn summary(&self) -> ExitCode {
         eprintln!("\n==> summary");
         let width = self.done.iter().map(|step| step.name.len()).max().unwrap_or(0);
@@ -108,16 +112,24 @@ impl Steps {
                 }
             };
             all += *usage;
-            let note = note.lines().next().unwrap_or_default();
-            eprintln!("{mark}  {name:width$}  {usage}  {note}");
+            eprintln!("{mark}  {name:width$}  {usage}  {}", first_line(note));
         }
         eprintln!("        {:width$}  {all}", "all steps");
         if failed == 0 {
             eprintln!("all steps passed");
             ExitCode::SUCCESS
         } else {
-            eprintln!("{failed} steps failed; their output is above");
+            for step in &self.done {
+                if let Err(reason) = &step.result {
+                    eprintln!("\nerror: {}: {reason}", step.name);
+                }
+            }
+            eprintln!("\n{failed} steps failed");
             ExitCode::FAILURE
         }
     }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }

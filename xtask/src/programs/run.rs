@@ -1,6 +1,5 @@
-//! Runs test programs, several at a time, and prints the output of each in one piece.
+//! Runs test programs, several at a time: a line for each, and the whole output of one that failed.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io::Write;
@@ -15,6 +14,7 @@ use super::Program;
 use crate::child;
 use crate::counts::{Counts, Tally};
 use crate::plan::Tier;
+use crate::tail::Tail;
 use crate::usage::Usage;
 
 /// A program that runs longer than this is killed: a hang must end, and must not look like a pass.
@@ -58,7 +58,7 @@ struct Outcome {
     log: PathBuf,
 }
 
-/// Runs all of them. The answer is the note of the step: how many tests passed.
+/// Runs all of them. Returns the note of the step: how many tests passed.
 pub(crate) fn run(programs: &[Program], runs: &Runs<'_>) -> Result<String, String> {
     let logs = crate::scratch().join("logs");
     fs::create_dir_all(&logs).map_err(|e| format!("cannot create `{}`: {e}", logs.display()))?;
@@ -80,17 +80,11 @@ pub(crate) fn run(programs: &[Program], runs: &Runs<'_>) -> Result<String, Strin
             scope.spawn(|| work(sender));
         }
         drop(sender);
-        // In the order of the list, each as soon as all before it are printed.
-        let mut waiting = BTreeMap::new();
-        let mut outcomes = Vec::new();
-        for (n, outcome) in finished {
-            waiting.insert(n, outcome);
-            while let Some(outcome) = waiting.remove(&outcomes.len()) {
-                print(&programs[outcomes.len()], &outcome);
-                outcomes.push(outcome);
-            }
-        }
-        conclude(programs, &outcomes)
+        conclude(finished.iter().map(|(n, outcome)| {
+            let program = &programs[n];
+            print(program, &outcome);
+            (program, outcome)
+        }))
     })
 }
 
@@ -166,47 +160,52 @@ fn start(
     child::start(&mut command, log)
 }
 
+/// Prints a line, and below it the output of a program that failed. The output of others is in the log: it is full of what tests
+/// provoke.
 fn print(program: &Program, outcome: &Outcome) {
+    let Outcome {
+        tally,
+        usage,
+        result,
+        log,
+    } = outcome;
+    let Counts {
+        passed,
+        failed,
+        ignored,
+    } = tally.counts;
+    let mark = if result.is_ok() { "ok    " } else { "FAILED" };
     let mut out = std::io::stdout().lock();
     // A closed standard output does not stop the tests.
-    let _ = writeln!(out, "\n     Running {}", program.source);
-    let _ = out.write_all(&fs::read(&outcome.log).unwrap_or_default());
-    if let Err(reason) = &outcome.result {
+    let _ = writeln!(
+        out,
+        "{mark}  {usage}  {passed:4} passed, {failed} failed, {ignored:2} ignored  {}",
+        program.source
+    );
+    if let Err(reason) = result {
+        let _ = out.write_all(&fs::read(log).unwrap_or_default());
         let _ = writeln!(out, "error: {}: {reason}", program.source);
     }
     let _ = out.flush();
 }
 
-/// Prints a line for each program and the sum of all.
-fn conclude(programs: &[Program], outcomes: &[Outcome]) -> Result<String, String> {
+/// The sum of all: a note, or which failed and what they say of it.
+fn conclude<'a>(outcomes: impl Iterator<Item = (&'a Program, Outcome)>) -> Result<String, String> {
     let mut all = Tally::default();
-    let mut failed = Vec::new();
-    println!();
-    for (program, outcome) in programs.iter().zip(outcomes) {
-        let Counts {
-            passed,
-            failed: failures,
-            ignored,
-        } = outcome.tally.counts;
-        let mark = if outcome.result.is_ok() {
-            "ok    "
-        } else {
-            "FAILED"
-        };
-        println!(
-            "{mark}  {}  {passed:4} passed, {failures} failed, {ignored} ignored  {}",
-            outcome.usage, program.source
-        );
-        if outcome.result.is_err() {
+    let (mut failed, mut output) = (Vec::new(), String::new());
+    for (program, outcome) in outcomes {
+        all.add(&outcome.tally);
+        if let Err(reason) = outcome.result {
+            let said = fs::read(&outcome.log).unwrap_or_default();
+            let said = Tail::of_failures(&String::from_utf8_lossy(&said));
+            output.push_str(&format!("\n  {}: {reason}{said}", program.source));
             failed.push(program.source.as_str());
         }
-        all.add(&outcome.tally);
     }
-    println!("{}", all.counts);
     let note = all.note();
     match failed.is_empty() {
         true if all.counts.passed == 0 => Err("no test ran".into()),
         true => Ok(note),
-        false => Err(format!("{} ({note})", failed.join(", "))),
+        false => Err(format!("{} ({note}){output}", failed.join(", "))),
     }
 }
