@@ -1,4 +1,4 @@
-//! A part of the tests that runs beside another one: this program again, with a low priority.
+//! Parts of the tests that run beside the others: this program again, with a low priority.
 
 use std::fs;
 use std::io::Write;
@@ -15,21 +15,23 @@ use crate::usage::Usage;
 /// The process, while it runs.
 #[derive(Debug)]
 pub(crate) struct Beside {
-    name: &'static str,
+    /// The names of the parts.
+    name: String,
     log: PathBuf,
     started: Instant,
     child: Result<Child, String>,
 }
 
 impl Beside {
-    /// Starts the part of this name.
-    pub(crate) fn start(name: &'static str, tier: Tier) -> Self {
-        eprintln!("\n==> {name}, beside what follows");
-        let log = crate::scratch().join(format!("{name}.log"));
+    /// Starts the parts of these names, which run one after the other.
+    pub(crate) fn start(names: &[&str], tier: Tier) -> Self {
+        let name = names.join(", ");
+        eprintln!("\n==> {name}: beside what follows");
+        let log = crate::scratch().join("beside.log");
         Self {
             name,
             started: Instant::now(),
-            child: start(name, tier, &log),
+            child: start(names, tier, &log),
             log,
         }
     }
@@ -51,7 +53,7 @@ impl Beside {
         let said = fs::read(log).unwrap_or_default();
         let _ = std::io::stderr().write_all(&said);
         let result = match result {
-            Ok(()) => Ok("beside the step above".into()),
+            Ok(()) => Ok("beside the steps above".into()),
             // Its summary is at its end.
             Err(reason) => {
                 let mut tail = Tail::default();
@@ -61,16 +63,19 @@ impl Beside {
                 Err(format!("{reason}{tail}"))
             }
         };
-        steps.add(name, Usage { wall, cpu }, result);
+        steps.add(&name, Usage { wall, cpu }, result);
     }
 }
 
-fn start(name: &str, tier: Tier, log: &std::path::Path) -> Result<Child, String> {
+fn start(names: &[&str], tier: Tier, log: &std::path::Path) -> Result<Child, String> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let scratch = crate::scratch();
     fs::create_dir_all(&scratch).map_err(|e| format!("cannot create `{}`: {e}", scratch.display()))?;
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(this);
-    command.args([tier.command(), "--only", name]);
+    command.arg(tier.command());
+    for name in names {
+        command.args(["--only", name]);
+    }
     child::start(command.current_dir(crate::root()), log)
 }

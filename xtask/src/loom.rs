@@ -48,6 +48,7 @@ fn models(steps: &mut Steps, preemptions: &str) {
         }
         let mut runs = Runs::new(&["model::"]);
         runs.env.push((PREEMPTIONS, preemptions));
+        runs.logs = "models";
         programs::run(&all, &runs)
     });
 }

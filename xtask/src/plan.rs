@@ -34,8 +34,8 @@ struct Part {
     name: &'static str,
     when: When,
     run: fn(&mut Steps),
-    /// It runs while the next part does, as a process of its own. It computes or compiles and waits for nothing; the next part
-    /// waits much and compiles next to nothing.
+    /// It computes or compiles and waits for nothing. All such parts run one after the other in a process of their own, which
+    /// has a low priority and fills the time in which the other parts wait.
     is_beside: bool,
 }
 
@@ -60,7 +60,7 @@ const PARTS: &[Part] = &[
     both("transports", variants::over_ucx),
     commit("smallest", "smallest-all", variants::smallest_brief),
     nightly("smallest-all", variants::smallest),
-    commit("corpus", "corpus-full", corpus::brief),
+    commit("corpus", "corpus-full", corpus::brief).beside(),
     nightly("corpus-full", corpus::full),
     commit("faults", "faults-full", faults::quick),
     nightly("faults-full", faults::full),
@@ -75,12 +75,12 @@ const PARTS: &[Part] = &[
     nightly("loom-full", loom::run),
     commit("two-hosts", "two-hosts-full", two_hosts::quick),
     nightly("two-hosts-full", two_hosts::full),
-    commit("simulate", "simulate-full", simulate::quick),
+    commit("simulate", "simulate-full", simulate::quick).beside(),
     nightly("simulate-full", simulate::full),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),
     nightly("build-time", build_time::run),
     nightly("package", package::run),
-    both("new-projects", new_projects::run),
+    both("new-projects", new_projects::run).beside(),
     both("readme", readme::here),
 ];
 
@@ -137,19 +137,23 @@ pub(crate) fn command(tier: Tier, options: &[String]) -> ExitCode {
         }
     };
     let mut steps = Steps::new(tier);
+    let all_are_beside = only.iter().all(|part| part.is_beside);
     let mut beside = None;
-    for (n, part) in only.iter().enumerate() {
-        if part.is_beside && n + 1 < only.len() {
-            beside = Some(Beside::start(part.name, tier));
+    for part in &only {
+        if part.is_beside && !all_are_beside {
+            beside.get_or_insert_with(|| {
+                let parts = only.iter().filter(|part| part.is_beside);
+                Beside::start(&parts.map(|part| part.name).collect::<Vec<_>>(), tier)
+            });
             continue;
         }
         (part.run)(&mut steps);
-        if let Some(beside) = beside.take() {
-            beside.join(&mut steps);
-        }
         if steps.is_over() {
             break;
         }
+    }
+    if let Some(beside) = beside {
+        beside.join(&mut steps);
     }
     steps.summary()
 }

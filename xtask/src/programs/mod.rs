@@ -35,11 +35,26 @@ impl Program {
     }
 }
 
+/// The programs that take longest. They start first, so that no core is idle while the last of them ends, and those that build
+/// in the same target directory do not start together.
+const LONGEST: [&str; 4] = [
+    "cargo-ifunc/tests/run.rs",
+    "ifunc-rt/src/lib.rs",
+    "ifunc-build/tests/packages.rs",
+    "tests/tests/mismatch.rs",
+];
+
 /// Builds all of them.
 pub(crate) fn built(steps: &mut Steps) {
     let mut programs = None;
     steps.step("test programs, built", || {
-        let all = build::build()?;
+        let mut all = build::build()?;
+        all.sort_by_key(|program| {
+            LONGEST
+                .iter()
+                .position(|&source| source == program.source)
+                .unwrap_or(LONGEST.len())
+        });
         let note = format!("{} programs", all.len());
         programs = Some(all.into());
         Ok(note)
@@ -77,5 +92,15 @@ pub(crate) fn ucx_linked(steps: &mut Steps) {
     if debian::is_debian() {
         let tests = ["test", "--package", "ucx-sys", "--features", "link", "--locked"];
         steps.tests("UCX, linked", &mut cargo(tests));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_longest_programs_are_there() {
+        for source in super::LONGEST {
+            assert!(crate::root().join(source).is_file(), "`{source}`");
+        }
     }
 }

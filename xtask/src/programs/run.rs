@@ -28,6 +28,8 @@ pub(crate) struct Runs<'a> {
     pub(crate) env: Vec<(&'a str, &'a str)>,
     /// Programs at a time.
     pub(crate) jobs: usize,
+    /// The folder of what they print, below that of all tests. Programs that may run at the same time have their own.
+    pub(crate) logs: &'a str,
 }
 
 impl<'a> Runs<'a> {
@@ -37,6 +39,7 @@ impl<'a> Runs<'a> {
             args,
             env: Vec::new(),
             jobs: cores + 1,
+            logs: "",
         }
     }
 
@@ -60,7 +63,7 @@ struct Outcome {
 
 /// Runs all of them. Returns the note of the step: how many tests passed.
 pub(crate) fn run(programs: &[Program], runs: &Runs<'_>) -> Result<String, String> {
-    let logs = crate::scratch().join("logs");
+    let logs = crate::scratch().join("logs").join(runs.logs);
     fs::create_dir_all(&logs).map_err(|e| format!("cannot create `{}`: {e}", logs.display()))?;
     let libraries = libraries()?;
     let next = AtomicUsize::new(0);
