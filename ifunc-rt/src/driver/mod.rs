@@ -3,11 +3,12 @@
 //! Any number of threads and futures share a connection, under one lock ([`BiasedMutex`](biased::BiasedMutex)). A thread that
 //! has to wait for something polls for all that wait.
 //!
-//! * **Who polls**: the [`Leader`](leader::Leader). One thread spins or sleeps on the link's doorbell; the others follow.
-//! * **Who is parked**: a follower, or a future, whose waker lies in a [`WaitQueue`](queue::WaitQueue). Waiters for credit also
+//! * **Polling** is the task of the [`Leader`](leader::Leader). One thread spins or sleeps on the link's doorbell; the others
+//!   follow.
+//! * **Parked** is a follower, or a future, whose waker lies in a [`WaitQueue`](queue::WaitQueue). Waiters for credit also
 //!   have a place in the [`CreditQueue`](credit::CreditQueue), which is first come, first served, with a bound on how many frames
 //!   of others overtake.
-//! * **Who is woken**: the connection reports which tokens completed, that there is credit, and that the link was lost
+//! * **Waking** follows the connection's report of which tokens completed, that there is credit, and that the link was lost
 //!   ([`Signals`](driven::Signals)). Wakers are collected under the lock and called after it is released, by the one
 //!   [guard](wake::WakeGuard) there is.
 //! * **How long a waiter polls** before it parks: [`Backoff`](backoff::Backoff).

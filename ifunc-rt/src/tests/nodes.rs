@@ -11,7 +11,7 @@ use super::futures::block_on;
 use super::images::{self, Add};
 use super::running::{accepting, between_processes, place, unique};
 use super::threads::until;
-use crate::{Error, Handle, Peers, Source, TargetBuilder};
+use crate::{Error, Handle, Peers, Serving, Source, TargetBuilder};
 
 fn add(source: &Source) -> Handle<Add> {
     source
@@ -46,6 +46,19 @@ fn everywhere(test: impl Fn(&str, &dyn Fn() -> TargetBuilder)) {
     test("loopback", &|| accepting().credits(16).ring(1 << 16).shuffle(7));
 }
 
+/// Two nodes with a link between them, each served by a thread, and the sources that send over the link: that of the node that
+/// connected, and that of the node that accepted.
+fn pair(transport: &str, builder: &dyn Fn() -> TargetBuilder) -> ([Serving<u64>; 2], [Source; 2]) {
+    let accepts = builder().listen(&listening(transport)).unwrap();
+    let (peers, address) = (accepts.peers(), accepts.address());
+    let accepts = accepts.spawn(0u64).unwrap();
+    let mut connects = builder().listen(&listening(transport)).unwrap();
+    let there = connects.connect(&address).unwrap();
+    let connects = connects.spawn(0u64).unwrap();
+    let here = first(&peers);
+    ([accepts, connects], [there, here])
+}
+
 fn listening(transport: &str) -> String {
     match transport {
         "ucx-put" => "ucx-put://127.0.0.1:0".into(),
@@ -76,14 +89,7 @@ fn count(source: &Source, calls: u64) {
 fn calls_go_both_ways_at_once_over_one_link() {
     const CALLS: u64 = 2_000;
     everywhere(|transport, builder| {
-        let one = builder().listen(&listening(transport)).unwrap();
-        let peers = one.peers();
-        let address = one.address();
-        let one = one.spawn(0u64).unwrap();
-        let mut other = builder().listen(&listening(transport)).unwrap();
-        let there = other.connect(&address).unwrap();
-        let other = other.spawn(0u64).unwrap();
-        let here = first(&peers);
+        let ([one, other], [there, here]) = pair(transport, builder);
         thread::scope(|scope| {
             scope.spawn(|| count(&there, CALLS));
             scope.spawn(|| count(&here, CALLS));
@@ -96,13 +102,7 @@ fn calls_go_both_ways_at_once_over_one_link() {
 #[test]
 fn a_large_payload_and_a_batch_travel_back() {
     everywhere(|transport, builder| {
-        let one = builder().listen(&listening(transport)).unwrap();
-        let (peers, address) = (one.peers(), one.address());
-        let one = one.spawn(0u64).unwrap();
-        let mut other = builder().listen(&listening(transport)).unwrap();
-        let there = other.connect(&address).unwrap();
-        let other = other.spawn(0u64).unwrap();
-        let here = first(&peers);
+        let ([one, other], [there, here]) = pair(transport, builder);
         for source in [&there, &here] {
             let add = add(source).aggregated();
             let calls: Vec<_> = (0..500).map(|_| add.call(&2).unwrap()).collect();
@@ -123,13 +123,7 @@ fn a_large_payload_and_a_batch_travel_back() {
 fn an_invocation_sends_back_over_its_own_link_and_never_waits_for_itself() {
     const HOPS: u32 = 100;
     everywhere(|transport, builder| {
-        let one = builder().credits(64).listen(&listening(transport)).unwrap();
-        let (peers, address) = (one.peers(), one.address());
-        let one = one.spawn(0u64).unwrap();
-        let mut other = builder().credits(64).listen(&listening(transport)).unwrap();
-        let there = other.connect(&address).unwrap();
-        let other = other.spawn(0u64).unwrap();
-        let here = first(&peers);
+        let ([one, other], [there, here]) = pair(transport, &|| builder().credits(64));
         // From invocation to invocation, in both directions.
         let ways = [tells(&there), tells(&here)];
         let landed = Arc::new(AtomicU32::new(0));
@@ -300,13 +294,7 @@ fn a_node_whose_answers_wait_for_credit_does_not_sleep_on_what_has_arrived() {
 #[test]
 fn futures_and_deadlines_hold_over_a_link_that_is_served() {
     everywhere(|transport, builder| {
-        let one = builder().listen(&listening(transport)).unwrap();
-        let (peers, address) = (one.peers(), one.address());
-        let one = one.spawn(0u64).unwrap();
-        let mut other = builder().listen(&listening(transport)).unwrap();
-        let there = other.connect(&address).unwrap();
-        let other = other.spawn(0u64).unwrap();
-        let here = first(&peers);
+        let ([one, other], [there, here]) = pair(transport, builder);
         for source in [&there, &here] {
             let add = add(source);
             block_on(async {

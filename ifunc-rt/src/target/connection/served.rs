@@ -254,16 +254,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
             return self.run_observed(counted, run(), sequence, answer);
         }
-        match InProcess::run(session, run(), answer) {
-            Ok(len) => {
-                counters.executed(size, len);
-                Ok(len)
-            }
-            Err(failed) => {
-                state.failed(counted, size, &failed);
-                Err(failed)
-            }
-        }
+        let outcome = InProcess::run(session, run(), answer);
+        state.concluded(counted, size, outcome)
     }
 
     /// Runs an invocation that is timed or traced.
@@ -278,16 +270,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     ) -> Result<usize, Box<Failed>> {
         let (state, counters, size) = (&*self.state, &*counted.counters, invocation.payload_len());
         let outcome = run_observed(&state.span, counters, self.session, invocation, sequence, answer);
-        match outcome {
-            Ok(len) => {
-                counters.executed(size, len);
-                Ok(len)
-            }
-            Err(failed) => {
-                state.failed(counted, size, &failed);
-                Err(failed)
-            }
-        }
+        state.concluded(counted, size, outcome)
     }
 
     /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
@@ -321,6 +304,21 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
 }
 
 impl State {
+    /// Counts an invocation that ended, with a payload of `size` bytes.
+    #[inline(always)]
+    fn concluded(
+        &self,
+        counted: &Counted,
+        size: usize,
+        outcome: Result<usize, Box<Failed>>,
+    ) -> Result<usize, Box<Failed>> {
+        match &outcome {
+            Ok(len) => counted.counters.executed(size, *len),
+            Err(failed) => self.failed(counted, size, failed),
+        }
+        outcome
+    }
+
     /// Counts and logs an invocation that has no answer.
     #[cold]
     fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {
