@@ -35,6 +35,7 @@ impl RingSize {
 
     /// Largest body of one frame: half the data ring, so that one can be written while the one before is
     /// read.
+    #[cfg(any(test, feature = "ucx"))]
     pub(crate) const fn max_body(self) -> usize {
         self.data as usize / 2
     }

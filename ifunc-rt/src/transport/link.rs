@@ -8,11 +8,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::frame::Header;
 use ifunc_abi::hello::Hello;
 use ifunc_proto::link;
 
-use super::{Body, Frame, Inbound, LinkError, Outbound, shm};
+use super::boxed::Rx;
+#[cfg(any(test, feature = "ucx"))]
+use super::boxed::Tx;
+use super::{Inbound, Outbound, shm};
 use crate::os;
 
 /// One side of a connection. The two sides are alike: source and target are roles of the layers above.
@@ -33,17 +35,8 @@ pub(crate) struct Link {
 )]
 pub(crate) enum Ends {
     Shm(Pair<shm::Outgoing, shm::Incoming>),
+    #[cfg(any(test, feature = "ucx"))]
     Other(Pair<Box<dyn Tx>, Box<dyn Rx>>),
-}
-
-impl Ends {
-    /// Those of a transport that is not shared memory.
-    pub(crate) fn other(tx: impl Tx + 'static, rx: impl Rx + 'static) -> Self {
-        Self::Other(Pair {
-            tx: Box::new(tx),
-            rx: Box::new(rx),
-        })
-    }
 }
 
 /// The outgoing and the incoming direction of one transport.
@@ -68,6 +61,7 @@ macro_rules! with_link {
     ($link:expr, $name:ident => $do:expr) => {
         match &mut $link.ends {
             $crate::transport::Ends::Shm($name) => $do,
+            #[cfg(any(test, feature = "ucx"))]
             $crate::transport::Ends::Other($name) => $do,
         }
     };
@@ -80,6 +74,7 @@ impl Link {
     pub(crate) fn rx(&mut self) -> &mut dyn Rx {
         match &mut self.ends {
             Ends::Shm(pair) => &mut pair.rx,
+            #[cfg(any(test, feature = "ucx"))]
             Ends::Other(pair) => &mut *pair.rx,
         }
     }
@@ -117,75 +112,6 @@ pub(crate) trait Park {
 
     /// Whether no frame has arrived and the peer is not known to be gone. Call it after [`park`](Self::park) and the fence.
     fn is_idle(&mut self) -> bool;
-}
-
-/// [`Outbound`], for trait objects.
-pub(crate) trait Tx: Outbound + Send {}
-
-impl<T: Outbound + Send> Tx for T {}
-
-impl Outbound for Box<dyn Tx> {
-    fn max_body(&self) -> usize {
-        (**self).max_body()
-    }
-
-    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
-        (**self).reserve(len, align)
-    }
-
-    fn commit(&mut self, header: Header, len: usize) -> u32 {
-        (**self).commit(header, len)
-    }
-
-    fn is_unconsumed(&mut self, sequence: u32) -> bool {
-        (**self).is_unconsumed(sequence)
-    }
-}
-
-/// [`Inbound`] with the runtime's [`Body`], for trait objects. The hints about polls are for shared memory alone.
-pub(crate) trait Rx: Park + Send {
-    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError>;
-    fn release(&mut self);
-    fn settle(&mut self);
-    fn is_empty(&mut self) -> bool;
-}
-
-impl<R: for<'a> Inbound<Body<'a> = Body<'a>> + Park + Send + 'static> Rx for R {
-    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        Inbound::peek(self)
-    }
-
-    fn release(&mut self) {
-        Inbound::release(self);
-    }
-
-    fn settle(&mut self) {
-        Inbound::settle(self);
-    }
-
-    fn is_empty(&mut self) -> bool {
-        Inbound::is_empty(self)
-    }
-}
-
-impl Inbound for Box<dyn Rx> {
-    type Body<'a> = Body<'a>;
-
-    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
-        (**self).peek()
-    }
-
-    fn release(&mut self) {
-        (**self).release();
-    }
-
-    fn settle(&mut self) {
-        (**self).settle();
-    }
-
-    fn is_empty(&mut self) -> bool {
-        (**self).is_empty()
-    }
 }
 
 /// Which link of its listener's. A number may be used again when its link is gone.

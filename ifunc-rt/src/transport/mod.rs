@@ -11,14 +11,15 @@ pub(crate) use ifunc_proto::link::{Frame, Inbound, LinkError, Outbound};
 
 use address::Address;
 pub(crate) use body::Body;
+#[cfg(test)]
+pub(crate) use boxed::{Rx, Tx};
 pub(crate) use config::{ConnectConfig, ListenConfig, PEER_TIMEOUT, RingSize};
 pub use error::{ConnectError, ListenError};
 pub(crate) use link::{Ends, Key, Link, Pair, Park, Peer, Waiter, with_link};
-#[cfg(test)]
-pub(crate) use link::{Rx, Tx};
 
 pub(crate) mod address;
 mod body;
+mod boxed;
 mod config;
 mod error;
 mod link;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, socketpair};
 
 use super::directory::Directory;
 use crate::os::raise_descriptor_limit_near;
@@ -48,6 +48,14 @@ pub(super) fn new_socket() -> rustix::io::Result<OwnedFd> {
     )?;
     raise_descriptor_limit_near(socket.as_fd());
     Ok(socket)
+}
+
+/// Two sockets that are connected to each other, such as [`new_socket`] makes.
+pub(super) fn socket_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    raise_descriptor_limit_near(pair.1.as_fd());
+    Ok(pair)
 }
 
 impl BoundName {

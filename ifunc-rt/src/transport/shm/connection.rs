@@ -26,6 +26,8 @@ const WAKEUPS_AT_ONCE: usize = 16;
 
 /// One side of a connection. The parts of a [`Link`] share it; it closes when the last of them is dropped.
 pub(super) struct Connection {
+    /// The transport's name.
+    scheme: &'static str,
     pub(super) segment: Segment,
     pub(super) side: Side,
     pub(super) barriers: Barriers,
@@ -46,6 +48,7 @@ pub(super) enum Role {
 impl Connection {
     /// `socket` is connected and non-blocking. From now on the watcher waits for the peer's end.
     pub(super) fn new(
+        scheme: &'static str,
         segment: Segment,
         barriers: Barriers,
         socket: Watch,
@@ -56,6 +59,7 @@ impl Connection {
             Role::Target(_) => Side::Target,
         };
         let connection = Arc::new(Self {
+            scheme,
             segment,
             side,
             barriers,
@@ -201,7 +205,7 @@ impl Waiter for Connection {
     }
 
     fn carried_by(&self) -> String {
-        "shm".into()
+        self.scheme.into()
     }
 
     fn is_peer_closed(&self) -> bool {

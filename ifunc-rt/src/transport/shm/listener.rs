@@ -21,6 +21,8 @@ use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
 use super::watch::{Token, Watch, Watched, Watcher};
 use crate::os::{EventFlags, raise_descriptor_limit_near};
+#[cfg(test)]
+use crate::transport::loopback::shuffled;
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
 
 /// Time in which a connected process must send its hello.
@@ -38,8 +40,11 @@ const ACCEPTED_AT_ONCE: usize = 32;
 const SOCKET_POLL_INTERVAL: u32 = 64;
 
 /// What the watcher's thread and the target share.
-struct Acceptor {
-    socket: Watch,
+pub(in super::super) struct Acceptor {
+    /// How addresses of its transport begin.
+    scheme: &'static str,
+    /// Where sources connect; `None` for a target of this process alone.
+    socket: Option<Watch>,
     config: ListenConfig,
     layout: Layout,
     barriers: Barriers,
@@ -60,9 +65,9 @@ struct State {
     links: VecDeque<Link>,
 }
 
-/// A listening target.
-struct ShmListener {
-    name: String,
+/// A listening target. `N` is its hold on the name.
+struct ShmListener<N> {
+    address: String,
     /// Calls of `ready`.
     polls: u32,
     /// A thread may sleep on the epoll instance. Only that thread takes wake-ups out: if another thread took one, the sleeper
@@ -70,48 +75,20 @@ struct ShmListener {
     armed: bool,
     acceptor: Arc<Acceptor>,
     /// Freed after the acceptor.
-    _name: BoundName,
+    _name: N,
 }
 
 /// Makes this process the target `name`.
 pub(in super::super) fn listen(name: &str, config: ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    let ring = config.to_target;
-    let layout = Layout::new(config.to_target, config.to_source).ok_or(ListenError::Ring {
-        slots: ring.slots,
-        data: ring.data,
-    })?;
-    let failed = |doing: &str| {
-        let doing = doing.to_owned();
-        move |source: io::Error| ListenError::Io { doing, source }
-    };
     let directory = directory::candidates().swap_remove(0);
     let (bound_name, socket) = BoundName::take(&directory, name, config.other_users)?;
-    let watcher =
-        Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
-    let wakeups = Wakeups::new(Arc::clone(&watcher), config.max_connections)
-        .map_err(failed("making the target's epoll instance and ready bitmap"))?;
-    let acceptor = Arc::new(Acceptor {
-        socket: Watch::new(&watcher, socket),
-        layout,
-        config,
-        barriers: Barriers::register(),
-        watcher,
-        wakeups: Arc::new(wakeups),
-        state: Mutex::default(),
-        waiting: AtomicUsize::new(0),
-        other_users: AtomicUsize::new(0),
-    });
-    acceptor
-        .socket
-        .watch(EventFlags::IN, acceptor.as_watched())
-        .map_err(failed("watching the socket"))?;
-    Ok(Box::new(ShmListener {
-        name: name.to_owned(),
-        polls: 0,
-        armed: false,
-        acceptor,
-        _name: bound_name,
-    }))
+    let acceptor = Acceptor::new("shm", Some(socket), config)?;
+    Ok(acceptor.into_listener(name, bound_name))
+}
+
+fn failed(doing: &str) -> impl FnOnce(io::Error) -> ListenError {
+    let doing = doing.to_owned();
+    move |source| ListenError::Io { doing, source }
 }
 
 /// Checks whether a peer of this user, as the kernel reports it, may connect.
@@ -129,6 +106,61 @@ fn check_user(peer: u32, own: u32, other_users: bool) -> Result<(), String> {
 }
 
 impl Acceptor {
+    /// An acceptor of the sources that connect to `socket`.
+    pub(in super::super) fn new(
+        scheme: &'static str,
+        socket: Option<OwnedFd>,
+        config: ListenConfig,
+    ) -> Result<Arc<Self>, ListenError> {
+        let ring = config.to_target;
+        let layout = Layout::new(config.to_target, config.to_source).ok_or(ListenError::Ring {
+            slots: ring.slots,
+            data: ring.data,
+        })?;
+        let watcher =
+            Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
+        let wakeups = Wakeups::new(Arc::clone(&watcher), config.max_connections)
+            .map_err(failed("making the target's epoll instance and ready bitmap"))?;
+        let acceptor = Arc::new(Self {
+            scheme,
+            socket: socket.map(|socket| Watch::new(&watcher, socket)),
+            layout,
+            config,
+            barriers: Barriers::register(),
+            watcher,
+            wakeups: Arc::new(wakeups),
+            state: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            other_users: AtomicUsize::new(0),
+        });
+        if let Some(socket) = &acceptor.socket {
+            let watched = socket.watch(EventFlags::IN, acceptor.as_watched());
+            watched.map_err(failed("watching the socket"))?;
+        }
+        Ok(acceptor)
+    }
+
+    /// The listener, which holds the name as long as it lives.
+    pub(in super::super) fn into_listener(
+        self: Arc<Self>,
+        name: &str,
+        held: impl Send + 'static,
+    ) -> Box<dyn Listener> {
+        Box::new(ShmListener {
+            address: format!("{}:{name}", self.scheme),
+            polls: 0,
+            armed: false,
+            acceptor: self,
+            _name: held,
+        })
+    }
+
+    /// What the target chose.
+    #[cfg(test)]
+    pub(in super::super) fn config(&self) -> &ListenConfig {
+        &self.config
+    }
+
     fn as_watched(self: &Arc<Self>) -> Weak<dyn Watched> {
         let this: Weak<Self> = Arc::downgrade(self);
         this
@@ -138,10 +170,10 @@ impl Acceptor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts what has connected.
-    fn accept_pending(self: &Arc<Self>) {
+    /// Accepts what has connected to the socket.
+    fn accept_pending(self: &Arc<Self>, listening: &Watch) {
         for _ in 0..ACCEPTED_AT_ONCE {
-            match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            match accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
                     raise_descriptor_limit_near(socket.as_fd());
                     self.authorize(socket);
@@ -152,8 +184,8 @@ impl Acceptor {
                 Err(error) => {
                     // The socket stays readable: accept again after a pause, when descriptors may have been closed.
                     tracing::warn!(%error, "cannot accept a connection; trying again every {PAUSE:?}; help: `ulimit -n` says how many descriptors a process may have");
-                    let _ = self.socket.watch(EventFlags::empty(), self.as_watched());
-                    return self.socket.call_in(PAUSE);
+                    let _ = listening.watch(EventFlags::empty(), self.as_watched());
+                    return listening.call_in(PAUSE);
                 }
             }
         }
@@ -180,14 +212,18 @@ impl Acceptor {
         refusal.send(&socket);
     }
 
+    /// Takes a source of this process, whose hello waits at the socket.
+    pub(in super::super) fn admit(&self, socket: OwnedFd) {
+        if let Ok(peer) = peer_of(&socket) {
+            self.receive_hello(Watch::new(&self.watcher, socket), peer);
+        }
+    }
+
     /// Receives the hello of a half-open connection.
-    fn receive_hello(&self, token: Token) {
-        let Some((socket, peer)) = self.state().half_open.remove(&token) else {
-            return;
-        };
+    fn receive_hello(&self, socket: Watch, peer: Peer) {
         let refusal = match Request::receive(&socket) {
             Err(Errno::AGAIN | Errno::INTR) => {
-                self.state().half_open.insert(token, (socket, peer));
+                self.state().half_open.insert(socket.token(), (socket, peer));
                 return;
             }
             Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
@@ -228,14 +264,16 @@ impl Acceptor {
         }
         // If a step fails, dropping the connection notifies the source.
         let bitmap = is_shown.then(|| self.wakeups.slots.memory.as_fd());
-        let made =
-            Connection::new(segment, welcome.barriers, socket, Role::Target(slot)).and_then(|connection| {
+        let made = Connection::new(self.scheme, segment, welcome.barriers, socket, Role::Target(slot))
+            .and_then(|connection| {
                 welcome.send(connection.socket(), &memory, bitmap)?;
                 Ok(connection)
             });
         match made {
             Ok(connection) => {
                 let link = connection.into_link(peer, request.hello);
+                #[cfg(test)]
+                let link = shuffled(link, self.config.shuffle, self.config.to_target);
                 self.state().links.push_back(link);
                 self.waiting.fetch_add(1, Ordering::Release);
                 self.wakeups.wake();
@@ -247,25 +285,34 @@ impl Acceptor {
 
 impl Watched for Acceptor {
     fn ready(self: Arc<Self>, token: Token) {
-        if token == self.socket.token() {
-            self.accept_pending()
-        } else {
-            self.receive_hello(token)
+        match &self.socket {
+            Some(listening) if token == listening.token() => self.accept_pending(listening),
+            _ => {
+                let half_open = self.state().half_open.remove(&token);
+                if let Some((socket, peer)) = half_open {
+                    self.receive_hello(socket, peer);
+                }
+            }
         }
     }
 
     fn due(self: Arc<Self>, token: Token) {
-        if token == self.socket.token() {
-            let _ = self.socket.watch(EventFlags::IN, self.as_watched());
-        } else if let Some((socket, _)) = self.state().half_open.remove(&token) {
-            Refusal::busy("no hello arrived in time").send(&socket);
+        match &self.socket {
+            Some(listening) if token == listening.token() => {
+                let _ = listening.watch(EventFlags::IN, self.as_watched());
+            }
+            _ => {
+                if let Some((socket, _)) = self.state().half_open.remove(&token) {
+                    Refusal::busy("no hello arrived in time").send(&socket);
+                }
+            }
         }
     }
 }
 
-impl Listener for ShmListener {
+impl<N: Send> Listener for ShmListener<N> {
     fn address(&self) -> String {
-        format!("shm:{}", self.name)
+        self.address.clone()
     }
 
     fn may_accept(&self) -> bool {

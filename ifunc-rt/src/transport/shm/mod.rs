@@ -36,8 +36,8 @@ pub(crate) type Outgoing = ring::producer::Producer<mapped::Mapped>;
 /// Where frames come in.
 pub(crate) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
 
-pub(super) use listener::listen;
-pub(super) use source::connect;
+pub(super) use listener::{Acceptor, listen};
+pub(super) use source::{connect, connect_here};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, connect as connect_socket};
 
 use super::barrier::Barriers;
-use super::bound_name::new_socket;
+use super::bound_name::{new_socket, socket_pair};
 use super::connection::{Connection, Role};
 use super::directory::candidates;
 use super::handshake::{Memory, Request, Welcome, peer_of, receive_answer};
+use super::listener::Acceptor;
 use super::mapping::AdoptError;
 use super::ready::ReadyBitmap;
 use super::segment::Segment;
@@ -31,45 +32,75 @@ pub(in super::super) fn connect(
     deadline: Instant,
 ) -> Result<Link, ConnectError> {
     let attempt = Attempt {
+        scheme: "shm",
         address: format!("shm:{name}"),
         deadline,
     };
     let socket = attempt.reach(name)?;
-    let barriers = Barriers::register();
-    let request = Request {
-        hello: config.hello,
-        barriers,
+    attempt.connect_over(socket, config, || ())
+}
+
+/// Connects to a target of this process, which [admits](Acceptor::admit) the other end of a new pair of sockets.
+pub(in super::super) fn connect_here(
+    acceptor: &Acceptor,
+    address: String,
+    config: &ConnectConfig,
+) -> Result<Link, ConnectError> {
+    let attempt = Attempt {
+        scheme: "loopback",
+        address,
+        deadline: Instant::now(),
     };
-    request.send(socket.as_fd());
-    let (welcome, [memory, bitmap]) = attempt.receive_answer(&socket)?;
-    let memory = memory.ok_or_else(|| {
-        attempt.protocol("it sent no memory, or this process has no file descriptor left for it")
-    })?;
-    let unfit = |error| match error {
-        AdoptError::Unfit(problem) => attempt.protocol(problem),
-        AdoptError::Io(error) => attempt.failed("mapping the memory of the connection", error),
-    };
-    let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(unfit)?;
-    let bitmap = match bitmap {
-        Some(bitmap) => Some((ReadyBitmap::adopt(bitmap.as_fd()).map_err(unfit)?, welcome.bit)),
-        None => None,
-    };
-    let peer = peer_of(&socket)
-        .map_err(|error| attempt.failed("asking for the target's credentials", error.into()))?;
-    let watching = |error| attempt.failed("watching the connection", error);
-    let watcher = Watcher::of_this_process().map_err(watching)?;
-    let (socket, barriers) = (Watch::new(&watcher, socket), barriers.agree(welcome.barriers));
-    let connection = Connection::new(segment, barriers, socket, Role::Source(bitmap)).map_err(watching)?;
-    Ok(connection.into_link(peer, welcome.hello))
+    let (ours, theirs) = socket_pair().map_err(|error| attempt.failed("making sockets", error.into()))?;
+    attempt.connect_over(ours, config, || acceptor.admit(theirs))
 }
 
 /// One attempt to connect.
 struct Attempt {
+    /// The transport's name.
+    scheme: &'static str,
     address: String,
     deadline: Instant,
 }
 
 impl Attempt {
+    /// Introduces the source over a connected socket. `sent` is called when its hello is on the way.
+    fn connect_over(
+        &self,
+        socket: OwnedFd,
+        config: &ConnectConfig,
+        sent: impl FnOnce(),
+    ) -> Result<Link, ConnectError> {
+        let barriers = Barriers::register();
+        let request = Request {
+            hello: config.hello,
+            barriers,
+        };
+        request.send(socket.as_fd());
+        sent();
+        let (welcome, [memory, bitmap]) = self.receive_answer(&socket)?;
+        let memory = memory.ok_or_else(|| {
+            self.protocol("it sent no memory, or this process has no file descriptor left for it")
+        })?;
+        let unfit = |error| match error {
+            AdoptError::Unfit(problem) => self.protocol(problem),
+            AdoptError::Io(error) => self.failed("mapping the memory of the connection", error),
+        };
+        let segment = Segment::adopt(memory.as_fd(), welcome.layout).map_err(unfit)?;
+        let bitmap = match bitmap {
+            Some(bitmap) => Some((ReadyBitmap::adopt(bitmap.as_fd()).map_err(unfit)?, welcome.bit)),
+            None => None,
+        };
+        let peer = peer_of(&socket)
+            .map_err(|error| self.failed("asking for the target's credentials", error.into()))?;
+        let watching = |error| self.failed("watching the connection", error);
+        let watcher = Watcher::of_this_process().map_err(watching)?;
+        let (socket, barriers) = (Watch::new(&watcher, socket), barriers.agree(welcome.barriers));
+        let connection = Connection::new(self.scheme, segment, barriers, socket, Role::Source(bitmap))
+            .map_err(watching)?;
+        Ok(connection.into_link(peer, welcome.hello))
+    }
+
     /// A socket that is connected to a process that listens there.
     fn reach(&self, name: &str) -> Result<OwnedFd, ConnectError> {
         let mut looked = None;
