@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use crate::shared::Handle;
+
 /// Alignment of every [`Buffer`].
 const ALIGN: usize = 64;
 
@@ -67,7 +69,7 @@ struct Line([u8; ALIGN]);
 /// What UCX has the address of, as the user data of an operation.
 pub(crate) struct Node<T> {
     /// The worker's `Inner`, while the operation is under way.
-    pub(crate) owner: *const (),
+    pub(crate) owner: Handle<()>,
     /// Its index among the worker's operations under way.
     pub(crate) index: usize,
     lines: Vec<Line>,
@@ -82,16 +84,11 @@ pub struct Buffer<T>(Box<Node<T>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationId(usize);
 
-// SAFETY: the pointer is used by the worker's callbacks alone, while the operation is under way and no `Buffer` exists.
-unsafe impl<T: Send> Send for Buffer<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for Buffer<T> {}
-
 impl<T> Buffer<T> {
     /// At least `len` zero bytes: `len` rounded up to a multiple of 64.
     pub fn new(len: usize, tag: T) -> Self {
         Self(Box::new(Node {
-            owner: std::ptr::null(),
+            owner: Handle(std::ptr::null_mut()),
             index: 0,
             lines: vec![Line([0; ALIGN]); len.div_ceil(ALIGN)],
             tag,

@@ -14,7 +14,8 @@ use crate::endpoint::EndpointId;
 use crate::handler::Handler;
 use crate::inner::{Inner, Registration};
 use crate::listener::ConnectionRequest;
-use crate::message::Message;
+use crate::message::{Data, Message};
+use crate::shared::Handle;
 
 /// `ucp_am_recv_callback_t`.
 ///
@@ -59,7 +60,8 @@ pub(crate) unsafe extern "C" fn on_message<H: Handler>(
 fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_status_t {
     let mut header = vec![0; message.header_len];
     message.copy_header(&mut header);
-    let (id, len, data, reply) = (message.id, message.len, message.data, message.reply);
+    let (id, len, reply) = (message.id, message.len, message.reply);
+    let data = Handle(message.data);
     let is_rendezvous = message.is_rendezvous();
     let mut copy = vec![0; if is_rendezvous { 0 } else { len }];
     if !is_rendezvous {
@@ -75,7 +77,7 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
             header: header.as_ptr(),
             header_len: header.len(),
             data: if is_rendezvous {
-                data
+                data.0
             } else {
                 copy.as_mut_ptr().cast()
             },
@@ -88,7 +90,8 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
         handler.message(&mut inner.callback(), message);
         if is_rendezvous && verdict == UCS_OK {
             // The handler did not take the data that UCX keeps for it.
-            inner.release(inner.shared.serial, data);
+            let worker = inner.shared.serial;
+            inner.release(Data { worker, data, len });
         }
     });
     if is_rendezvous && !inner.closed.get() {
@@ -98,52 +101,38 @@ fn message_late<H: Handler>(inner: &Inner<H>, message: &Message<'_>) -> ucs_stat
     }
 }
 
-/// `ucp_send_nbx_callback_t`.
-///
-/// # Safety
-/// Called by UCX, with a linked node as `user_data`.
-pub(crate) unsafe extern "C" fn on_sent<H: Handler>(
-    request: *mut c_void,
-    status: ucs_status_t,
-    user_data: *mut c_void,
-) {
-    // SAFETY: passed on.
-    unsafe { completed::<H>(request, status, user_data.cast()) }
+/// A callback for the end of an operation. What UCX says beyond the status is not used.
+macro_rules! on_end {
+    ($name:ident, $type:literal $(, $more:ty)?) => {
+        #[doc = concat!("`", $type, "`.")]
+        ///
+        /// # Safety
+        /// Called by UCX, with a linked node as `user_data`.
+        pub(crate) unsafe extern "C" fn $name<H: Handler>(
+            request: *mut c_void,
+            status: ucs_status_t,
+            $(_: $more,)?
+            user_data: *mut c_void,
+        ) {
+            // SAFETY: passed on.
+            unsafe { completed::<H>(request, status, user_data.cast()) }
+        }
+    };
 }
 
-/// `ucp_am_recv_data_nbx_callback_t`.
-///
-/// # Safety
-/// As for [`on_sent`].
-pub(crate) unsafe extern "C" fn on_fetched<H: Handler>(
-    request: *mut c_void,
-    status: ucs_status_t,
-    _len: usize,
-    user_data: *mut c_void,
-) {
-    // SAFETY: passed on.
-    unsafe { completed::<H>(request, status, user_data.cast()) }
-}
-
-/// `ucp_tag_recv_nbx_callback_t`.
-///
-/// # Safety
-/// As for [`on_sent`].
-pub(crate) unsafe extern "C" fn on_tag_received<H: Handler>(
-    request: *mut c_void,
-    status: ucs_status_t,
-    _info: *const ucp_tag_recv_info_t,
-    user_data: *mut c_void,
-) {
-    // SAFETY: passed on.
-    unsafe { completed::<H>(request, status, user_data.cast()) }
-}
+on_end!(on_sent, "ucp_send_nbx_callback_t");
+on_end!(on_fetched, "ucp_am_recv_data_nbx_callback_t", usize);
+on_end!(
+    on_tag_received,
+    "ucp_tag_recv_nbx_callback_t",
+    *const ucp_tag_recv_info_t
+);
 
 /// # Safety
 /// As for [`on_sent`].
 unsafe fn completed<H: Handler>(request: *mut c_void, status: ucs_status_t, node: *mut Node<H::Tag>) {
     // SAFETY: a linked node is alive, and so is the worker that it names: it waits for its operations, or for their end by itself.
-    let owner = unsafe { (*node).owner }.cast::<Inner<H>>();
+    let owner = unsafe { (*node).owner.0 }.cast::<Inner<H>>();
     // SAFETY: as above.
     let inner = unsafe { &*owner };
     let gate = inner.gate();
@@ -162,7 +151,7 @@ unsafe fn completed<H: Handler>(request: *mut c_void, status: ucs_status_t, node
     if is_last {
         // SAFETY: from a box that was given up when the worker was; no operation is under way, and the worker does not call
         // back for messages any more. UCX runs one callback of a worker at a time.
-        drop(unsafe { Box::from_raw(owner.cast_mut()) });
+        drop(unsafe { Box::from_raw(owner) });
     }
 }
 
@@ -192,7 +181,7 @@ pub(crate) unsafe extern "C" fn on_connection<H: Handler>(raw: ucp_conn_request_
     let request = ConnectionRequest {
         worker: inner.shared.serial,
         listener: registration.number,
-        raw,
+        raw: Handle(raw),
     };
     inner.deliver(move |_, handler| handler.connection_requested(request));
 }

@@ -8,7 +8,7 @@ use ucx_sys::{
     UCP_EP_PARAM_FIELD_ERR_HANDLER, UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE, UCP_EP_PARAM_FIELD_FLAGS,
     UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, UCP_EP_PARAM_FIELD_SOCK_ADDR, UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
     UCP_ERR_HANDLING_MODE_NONE, UCP_ERR_HANDLING_MODE_PEER, UCP_OP_ATTR_FIELD_FLAGS, UCS_PTR_IS_PTR, lanes,
-    ucp_ep_h, ucp_ep_params_t, ucp_err_handler_t, ucp_request_param_t,
+    ucp_ep, ucp_ep_h, ucp_ep_params_t, ucp_err_handler_t, ucp_request_param_t,
 };
 
 use crate::callbacks::on_failure;
@@ -16,7 +16,7 @@ use crate::handler::Handler;
 use crate::inner::Inner;
 use crate::listener::ConnectionRequest;
 use crate::raw;
-use crate::shared::{Deferred, Shared, next_serial};
+use crate::shared::{Deferred, Handle, Shared, next_serial};
 use crate::worker::{Mode, Worker};
 
 /// Whether UCX detects that the peer of an endpoint is gone. Both sides of a connection should say the same.
@@ -34,7 +34,7 @@ pub enum ErrorMode {
 /// [`Operation::Close`](crate::Operation::Close).
 #[derive(Debug)]
 pub struct Endpoint {
-    raw: ucp_ep_h,
+    raw: Handle<ucp_ep>,
     /// Of no other endpoint, unlike the handle.
     pub(crate) serial: u64,
     /// The endpoint is closed when it is dropped.
@@ -45,11 +45,6 @@ pub struct Endpoint {
 /// UCX's name for an endpoint. The next endpoint may get the id of one that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(usize);
-
-// SAFETY: the handle is used with the token of its worker alone.
-unsafe impl Send for Endpoint {}
-// SAFETY: as above.
-unsafe impl Sync for Endpoint {}
 
 impl EndpointId {
     pub(crate) fn new(raw: ucp_ep_h) -> Option<Self> {
@@ -68,7 +63,7 @@ impl Endpoint {
     /// The endpoint is of this worker, and alive as long as it is used. If it is owned, nothing else closes it.
     unsafe fn new<H: Handler>(inner: &Inner<H>, raw: ucp_ep_h, is_owned: bool) -> Self {
         Self {
-            raw,
+            raw: Handle(raw),
             serial: next_serial(),
             is_owned,
             shared: Arc::clone(&inner.shared),
@@ -78,7 +73,7 @@ impl Endpoint {
     /// UCX's name for it.
     #[must_use]
     pub fn id(&self) -> EndpointId {
-        EndpointId::of_raw(self.raw)
+        EndpointId::of_raw(self.raw.0)
     }
 
     /// Whether it is closed when it is dropped: it was not [borrowed](crate::Worker::borrow_endpoint).
@@ -90,26 +85,26 @@ impl Endpoint {
     /// UCX's own handle, for programs that use UCX by other means as well.
     #[must_use]
     pub fn as_raw(&self) -> raw::ucp_ep_h {
-        self.raw
+        self.raw.0
     }
 
     /// The handle, for use with the worker.
     #[inline]
     pub(crate) fn of<H: Handler>(&self, inner: &Inner<H>) -> ucp_ep_h {
         inner.check_owner("an endpoint is", self.shared.serial);
-        self.raw
+        self.raw.0
     }
 
     /// The handle, to be closed; `None` if it is not this value's to close.
     pub(crate) fn take(mut self) -> Option<ucp_ep_h> {
-        std::mem::take(&mut self.is_owned).then_some(self.raw)
+        std::mem::take(&mut self.is_owned).then_some(self.raw.0)
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if self.is_owned {
-            self.shared.defer(Deferred::Endpoint(self.raw));
+            self.shared.defer(Deferred::Endpoint(Handle(self.raw.0)));
         }
     }
 }
@@ -179,7 +174,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         self.listener_of(&request)?;
         let params = ucp_ep_params_t {
             field_mask: u64::from(UCP_EP_PARAM_FIELD_CONN_REQUEST),
-            conn_request: request.raw,
+            conn_request: request.raw.0,
             ..ucp_ep_params_t::default()
         };
         // SAFETY: the request is used up here, and its listener is alive by the check above.

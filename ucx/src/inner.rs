@@ -14,8 +14,9 @@ use ucx_sys::{
 
 use crate::buffer::{Buffer, Node};
 use crate::handler::{Callback, Handler};
+use crate::message::Data;
 use crate::operation::Held;
-use crate::shared::{Deferred, Shared};
+use crate::shared::{Deferred, Handle, Shared};
 
 /// An event that occurred while the handler was called.
 type Late<H> = Box<dyn FnOnce(&Inner<H>, &mut H)>;
@@ -228,18 +229,20 @@ impl<H: Handler> Inner<H> {
     pub(crate) fn run_deferred(&self) {
         for what in self.shared.take_deferred() {
             match what {
-                Deferred::Endpoint(ep) => self.drop_endpoint(ep),
+                Deferred::Endpoint(Handle(ep)) => self.drop_endpoint(ep),
                 Deferred::Listener(serial) => self.drop_listener(serial),
-                Deferred::Key(key) => {
+                Deferred::Key(Handle(key)) => {
                     self.keys.borrow_mut().retain(|&known| known != key);
                     // SAFETY: unpacked by this worker, and used for the last time.
                     unsafe { self.ucx().ucp_rkey_destroy(key) };
                 }
                 // SAFETY: mapped in this worker's context, and used for the last time.
-                Deferred::Memory(handle) => unsafe {
-                    self.ucx().ucp_mem_unmap(self.shared.context, handle);
+                Deferred::Memory(Handle(handle)) => unsafe {
+                    self.ucx().ucp_mem_unmap(self.shared.context(), handle);
                 },
-                Deferred::Request(request, buffer) => self.requests.borrow_mut().push((request, buffer)),
+                Deferred::Request(Handle(request), buffer) => {
+                    self.requests.borrow_mut().push((request, buffer))
+                }
             }
         }
         let ucx = self.ucx();
@@ -298,11 +301,11 @@ impl<H: Handler> Inner<H> {
 
     /// Gives the data of a message back to UCX.
     #[inline]
-    pub(crate) fn release(&self, worker: u64, data: *mut c_void) {
-        self.check_owner("data of a message are", worker);
+    pub(crate) fn release(&self, data: Data) {
+        self.check_owner("data of a message are", data.worker);
         if !self.closed.get() {
             // SAFETY: of a message that this worker's callback kept, and used for the last time.
-            unsafe { self.ucx().ucp_am_data_release(self.raw, data) };
+            unsafe { self.ucx().ucp_am_data_release(self.raw, data.data.0) };
         }
     }
 

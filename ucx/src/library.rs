@@ -166,7 +166,7 @@ impl Context {
     #[must_use]
     pub fn resources(&self) -> Vec<String> {
         // SAFETY: the context is alive.
-        let text = unsafe { self.shared.ucx.context_info(self.shared.context) };
+        let text = unsafe { self.shared.ucx.context_info(self.shared.context()) };
         resources(&text)
     }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use ucx_sys::{
     SockAddr, Status, UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR, UCP_LISTENER_ATTR_FIELD_SOCKADDR,
     UCP_LISTENER_PARAM_FIELD_CONN_HANDLER, UCP_LISTENER_PARAM_FIELD_SOCK_ADDR, UCS_ERR_CANCELED, UCS_OK,
-    socket_addr, ucp_conn_request_attr_t, ucp_conn_request_h, ucp_listener_attr_t,
-    ucp_listener_conn_handler_t, ucp_listener_h, ucp_listener_params_t,
+    socket_addr, ucp_conn_request, ucp_conn_request_attr_t, ucp_listener_attr_t, ucp_listener_conn_handler_t,
+    ucp_listener_h, ucp_listener_params_t,
 };
 
 use crate::callbacks::on_connection;
 use crate::handler::Handler;
 use crate::inner::Registration;
 use crate::library::{Error, check};
-use crate::shared::{Deferred, Shared, next_serial};
+use crate::shared::{Deferred, Handle, Shared, next_serial};
 use crate::worker::{Mode, Worker};
 
 /// An address that peers connect to. When it is dropped, its worker stops listening, at its next progress.
@@ -32,13 +32,8 @@ pub struct ConnectionRequest {
     pub(crate) worker: u64,
     /// The listener's number: UCX needs it alive to answer.
     pub(crate) listener: u64,
-    pub(crate) raw: ucp_conn_request_h,
+    pub(crate) raw: Handle<ucp_conn_request>,
 }
-
-// SAFETY: the handle is used with the token of its worker alone.
-unsafe impl Send for ConnectionRequest {}
-// SAFETY: as above.
-unsafe impl Sync for ConnectionRequest {}
 
 impl Listener {
     /// Where it listens: with the port that the system chose, if none was asked for.
@@ -116,7 +111,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
     pub fn reject(&mut self, request: ConnectionRequest) {
         if let Ok(listener) = self.listener_of(&request) {
             // SAFETY: the listener is alive, and the request is used up here.
-            unsafe { self.inner().ucx().ucp_listener_reject(listener, request.raw) };
+            unsafe { self.inner().ucx().ucp_listener_reject(listener, request.raw.0) };
         }
     }
 
@@ -130,7 +125,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         };
         let ucx = self.inner().ucx();
         // SAFETY: the request was not used up, as it exists; the fields of the mask are written.
-        let status = unsafe { ucx.ucp_conn_request_query(request.raw, &raw mut attr) };
+        let status = unsafe { ucx.ucp_conn_request_query(request.raw.0, &raw mut attr) };
         (status == UCS_OK)
             .then(|| socket_addr(&attr.client_address))
             .flatten()

@@ -1,20 +1,19 @@
 //! Memory that peers reach by puts, gets and atomic operations.
 
 use std::ffi::c_void;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use ucx_sys::{
     UCP_MEM_ATTR_FIELD_ADDRESS, UCP_MEM_ATTR_FIELD_LENGTH, UCP_MEM_MAP_ALLOCATE, UCP_MEM_MAP_NONBLOCK,
     UCP_MEM_MAP_PARAM_FIELD_FLAGS, UCP_MEM_MAP_PARAM_FIELD_LENGTH, UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED,
-    ucp_mem_attr_t, ucp_mem_h, ucp_mem_map_params_t, ucp_rkey_h,
+    ucp_mem, ucp_mem_attr_t, ucp_mem_map_params_t, ucp_rkey, ucp_rkey_h,
 };
 
 use crate::endpoint::Endpoint;
 use crate::handler::Handler;
 use crate::library::{Error, check};
-use crate::shared::{Deferred, Shared};
+use crate::shared::{Deferred, Handle, Shared};
 use crate::worker::{Mode, Worker};
 
 /// Alignment that every memory has.
@@ -28,17 +27,13 @@ const KEY_PADDING: usize = 64 * 512;
 /// first, or they may write what is used for something else by then.
 #[derive(Debug)]
 pub struct Memory {
-    handle: ucp_mem_h,
-    base: NonNull<u8>,
+    handle: Handle<ucp_mem>,
+    /// Reached by atomics, and by raw pointers whose use is unsafe.
+    base: Handle<u8>,
     len: usize,
     key: Vec<u8>,
     shared: Arc<Shared>,
 }
-
-// SAFETY: the handle is used by the worker's thread; the memory is reached by atomics, and by raw pointers whose use is unsafe.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
 
 impl<H: Handler, M: Mode> Worker<H, M> {
     /// Memory that peers reach. Over shared memory only what UCX allocates itself is written without a system call.
@@ -47,7 +42,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
     /// UCX has none.
     pub fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
         let inner = self.inner();
-        let (ucx, context) = (inner.ucx(), inner.shared.context);
+        let (ucx, context) = (inner.ucx(), inner.shared.context());
         if inner.is_attached() {
             return Err(Error {
                 doing: "allocating memory in an application's context",
@@ -65,8 +60,8 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         let status = unsafe { ucx.ucp_mem_map(context, &raw const params, &raw mut handle) };
         check(ucx, status, "asking UCX for memory that peers reach")?;
         let mut memory = Memory {
-            handle,
-            base: NonNull::dangling(),
+            handle: Handle(handle),
+            base: Handle(std::ptr::null_mut()),
             len,
             key: Vec::new(),
             shared: Arc::clone(&inner.shared),
@@ -79,12 +74,13 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         let status = unsafe { ucx.ucp_mem_query(handle, &raw mut attr) };
         check(ucx, status, "asking UCX where its memory is")?;
         let fits = attr.length >= len && attr.address.addr().is_multiple_of(ALIGN);
-        memory.base = NonNull::new(attr.address.cast())
-            .filter(|_| fits)
-            .ok_or_else(|| Error {
+        if !fits || attr.address.is_null() {
+            return Err(Error {
                 doing: "asking UCX for memory that peers reach: it is too short, or not aligned",
                 status: ucx.status(UCS_ERR_NO_MEMORY),
-            })?;
+            });
+        }
+        memory.base = Handle(attr.address.cast());
         let (mut key, mut key_len): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
         // SAFETY: context and memory are alive; both results are written.
         let status = unsafe { ucx.ucp_rkey_pack(context, handle, &raw mut key, &raw mut key_len) };
@@ -122,7 +118,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         check(ucx, status, "taking the key of a peer's memory")?;
         inner.keys.borrow_mut().push(key);
         Ok(RemoteMemory {
-            key,
+            key: Handle(key),
             address,
             len,
             endpoint: endpoint.serial,
@@ -136,13 +132,13 @@ impl Memory {
     #[must_use]
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.base.as_ptr()
+        self.base.0
     }
 
     /// Its address, which peers [unpack](crate::Worker::unpack) it with.
     #[must_use]
     pub fn address(&self) -> u64 {
-        self.base.as_ptr().expose_provenance() as u64
+        self.base.0.expose_provenance() as u64
     }
 
     /// How many bytes there are.
@@ -174,31 +170,26 @@ impl Memory {
         assert!(is_inside && offset.is_multiple_of(8), "a word at {offset}");
         // SAFETY: inside the memory and aligned, by the line above; it is mapped as long as `self`. This process reaches it by atomics
         // only.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+        unsafe { AtomicU64::from_ptr(self.base.0.add(offset).cast()) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.shared.defer(Deferred::Memory(self.handle));
+        self.shared.defer(Deferred::Memory(Handle(self.handle.0)));
     }
 }
 
 /// A peer's memory, reached over one endpoint.
 #[derive(Debug)]
 pub struct RemoteMemory {
-    key: ucp_rkey_h,
+    key: Handle<ucp_rkey>,
     address: u64,
     len: usize,
     /// The serial number of the endpoint.
     endpoint: u64,
     shared: Arc<Shared>,
 }
-
-// SAFETY: the handle is used with the token of its worker alone.
-unsafe impl Send for RemoteMemory {}
-// SAFETY: as above.
-unsafe impl Sync for RemoteMemory {}
 
 impl RemoteMemory {
     /// The key, and the address of `len` bytes at `offset`, for an operation over `endpoint`.
@@ -210,12 +201,12 @@ impl RemoteMemory {
         );
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(is_inside, "{len} bytes at {offset} of a peer's {}", self.len);
-        (self.key, self.address + offset as u64)
+        (self.key.0, self.address + offset as u64)
     }
 }
 
 impl Drop for RemoteMemory {
     fn drop(&mut self) {
-        self.shared.defer(Deferred::Key(self.key));
+        self.shared.defer(Deferred::Key(Handle(self.key.0)));
     }
 }

@@ -9,6 +9,7 @@ use ucx_sys::{
 };
 
 use crate::endpoint::EndpointId;
+use crate::shared::Handle;
 
 /// An active message, as the handler gets it.
 ///
@@ -28,33 +29,24 @@ pub struct Message<'a> {
     pub(crate) bytes: PhantomData<&'a [u8]>,
 }
 
+/// Data of a message that UCX keeps.
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) worker: u64,
+    pub(crate) data: Handle<c_void>,
+    pub(crate) len: usize,
+}
+
 /// Data of a message that stay where UCX received them until they are [released](crate::Operations::release).
 #[derive(Debug)]
 #[must_use = "UCX keeps the memory until it is released"]
-pub struct Kept {
-    pub(crate) worker: u64,
-    pub(crate) data: *mut c_void,
-    len: usize,
-}
+pub struct Kept(pub(crate) Data);
 
 /// Data of a message that are still the sender's. [`Operation::Fetch`](crate::Operation::Fetch) gets them;
 /// [`discard`](crate::Operations::discard) leaves them.
 #[derive(Debug)]
 #[must_use = "the sender waits until the data are fetched or discarded"]
-pub struct Rendezvous {
-    pub(crate) worker: u64,
-    pub(crate) data: *mut c_void,
-    len: usize,
-}
-
-// SAFETY: the pointer is used with the worker's token alone; what is read through it is unsafe to read.
-unsafe impl Send for Kept {}
-// SAFETY: as above.
-unsafe impl Sync for Kept {}
-// SAFETY: the pointer is a name, used with the worker's token alone.
-unsafe impl Send for Rendezvous {}
-// SAFETY: as above.
-unsafe impl Sync for Rendezvous {}
+pub struct Rendezvous(pub(crate) Data);
 
 impl Message<'_> {
     /// The id that it was sent with.
@@ -166,11 +158,18 @@ impl Message<'_> {
         if !self.has(UCP_AM_RECV_ATTR_FLAG_DATA) || self.is_rendezvous() {
             return Err(self);
         }
-        let Self {
-            worker, data, len, ..
-        } = self;
+        Ok(Kept(self.take()))
+    }
+
+    /// Makes UCX keep the data.
+    #[inline]
+    fn take(self) -> Data {
         *self.verdict = UCS_INPROGRESS;
-        Ok(Kept { worker, data, len })
+        Data {
+            worker: self.worker,
+            data: Handle(self.data),
+            len: self.len,
+        }
     }
 
     /// The data, to be fetched.
@@ -182,11 +181,7 @@ impl Message<'_> {
         if !self.is_rendezvous() {
             return Err(self);
         }
-        let Self {
-            worker, data, len, ..
-        } = self;
-        *self.verdict = UCS_INPROGRESS;
-        Ok(Rendezvous { worker, data, len })
+        Ok(Rendezvous(self.take()))
     }
 }
 
@@ -194,7 +189,7 @@ impl Kept {
     /// The data, until they are released or the worker ends.
     #[must_use]
     pub fn as_ptr(&self) -> *const [u8] {
-        std::ptr::slice_from_raw_parts(self.data.cast_const().cast(), self.len)
+        std::ptr::slice_from_raw_parts(self.0.data.0.cast_const().cast(), self.0.len)
     }
 }
 
@@ -202,13 +197,13 @@ impl Rendezvous {
     /// How many bytes there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.0.len
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.0.len == 0
     }
 }
 

@@ -19,7 +19,7 @@ use crate::handler::Handler;
 use crate::inner::Inner;
 use crate::memory::RemoteMemory;
 use crate::message::{Kept, Rendezvous};
-use crate::shared::{Deferred, Shared};
+use crate::shared::{Deferred, Handle, Shared};
 
 /// How an active message is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,7 +209,7 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
         inner.resume();
         if UCS_PTR_IS_PTR(request) {
             return Ok(Begun::UnderWay(Request {
-                raw: request,
+                raw: Handle(request),
                 bytes: Some(bytes),
                 shared: Arc::clone(&inner.shared),
             }));
@@ -246,7 +246,7 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
         // operation has ended: `completed` makes a buffer of the node again, or the end of the worker does. The node is
         // linked before UCX has it: UCX may end an operation inside of the call that begins it.
         unsafe {
-            (*node).owner = std::ptr::from_ref(inner).cast();
+            (*node).owner = Handle(std::ptr::from_ref(inner).cast_mut().cast());
             let (at, len) = Node::memory(node);
             {
                 let _gate = inner.gate();
@@ -283,12 +283,12 @@ pub trait Operations<H: Handler>: sealed::Token<H> {
     /// Gives the memory of a message back to UCX.
     #[inline]
     fn release(&mut self, kept: Kept) {
-        self.inner().release(kept.worker, kept.data);
+        self.inner().release(kept.0);
     }
 
     /// Leaves the data of a message unread.
     fn discard(&mut self, message: Rendezvous) {
-        self.inner().release(message.worker, message.data);
+        self.inner().release(message.0);
     }
 }
 
@@ -343,9 +343,9 @@ unsafe fn issue<H: Handler>(
                 ucx.ucp_am_send_nbx(ep, id, header, header_len, data, len, &raw const params)
             }
             Operation::Fetch { message, data } => {
-                inner.check_owner("data of a message are", message.worker);
+                inner.check_owner("data of a message are", message.0.worker);
                 let (to, len) = part(data);
-                ucx.ucp_am_recv_data_nbx(worker, message.data, to.cast(), len, &raw const params)
+                ucx.ucp_am_recv_data_nbx(worker, message.0.data.0, to.cast(), len, &raw const params)
             }
             Operation::SendTagged { endpoint, tag, data } => {
                 let (ep, (data, len)) = (endpoint.of(inner), part(data));
@@ -410,7 +410,7 @@ unsafe fn issue<H: Handler>(
 #[derive(Debug)]
 #[must_use = "the bytes come back by `finish`"]
 pub struct Request {
-    raw: *mut c_void,
+    raw: Handle<c_void>,
     /// `None` once the request is finished.
     bytes: Option<Held>,
     shared: Arc<Shared>,
@@ -436,15 +436,12 @@ impl Drop for Held {
     }
 }
 
-// SAFETY: the handle is used with the token of its worker alone.
-unsafe impl Send for Request {}
-
 impl Request {
     /// What UCX has it as, for the worker that it is of.
     fn status<H: Handler>(&self, inner: &Inner<H>) -> i8 {
         inner.check_owner("a request is", self.shared.serial);
         // SAFETY: a request of this worker that was not freed, by the check above.
-        unsafe { inner.ucx().ucp_request_check_status(self.raw) }
+        unsafe { inner.ucx().ucp_request_check_status(self.raw.0) }
     }
 
     /// Whether the operation has ended.
@@ -466,7 +463,7 @@ impl Request {
         match self.bytes.take_if(|_| status != UCS_INPROGRESS) {
             Some(bytes) => {
                 // SAFETY: the operation has ended, and this is the request's last use.
-                unsafe { inner.ucx().ucp_request_free(self.raw) };
+                unsafe { inner.ucx().ucp_request_free(self.raw.0) };
                 Ok((bytes.take(), inner.check(status)))
             }
             None => Err(self),
@@ -478,14 +475,14 @@ impl Request {
         let inner = worker.inner();
         inner.check_owner("a request is", self.shared.serial);
         // SAFETY: a request of this worker that was not freed.
-        unsafe { inner.ucx().ucp_request_cancel(inner.raw, self.raw) };
+        unsafe { inner.ucx().ucp_request_cancel(inner.raw, self.raw.0) };
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some(bytes) = self.bytes.take() {
-            self.shared.defer(Deferred::Request(self.raw, bytes));
+            self.shared.defer(Deferred::Request(Handle(self.raw.0), bytes));
         }
     }
 }

@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ucx_sys::{Ucx, ucp_context_h, ucp_ep_h, ucp_mem_h, ucp_rkey_h};
+use ucx_sys::{Ucx, ucp_context, ucp_context_h, ucp_ep, ucp_mem, ucp_rkey};
 
 use crate::operation::Held;
 
 /// A context, and the deferred drops of its worker. The last key that goes cleans the context up.
 pub(crate) struct Shared {
     pub(crate) ucx: &'static Ucx,
-    pub(crate) context: ucp_context_h,
+    context: Handle<ucp_context>,
     /// Which worker this is: no other has the number.
     pub(crate) serial: u64,
     owns_context: bool,
@@ -23,19 +23,28 @@ pub(crate) struct Shared {
 
 /// Something that was dropped, and that only the worker's thread may end.
 pub(crate) enum Deferred {
-    Endpoint(ucp_ep_h),
+    Endpoint(Handle<ucp_ep>),
     Listener(u64),
-    Key(ucp_rkey_h),
-    Memory(ucp_mem_h),
+    Key(Handle<ucp_rkey>),
+    Memory(Handle<ucp_mem>),
     /// A request under way, and the bytes that it uses.
-    Request(*mut c_void, Held),
+    Request(Handle<c_void>, Held),
 }
 
-// SAFETY: the handles are used by the thread that holds the worker; after the worker is gone, memory is unmapped under the lock of
-// `deferred`, and the context is cleaned up by the only owner that is left.
-unsafe impl Send for Shared {}
+/// A handle of UCX's, or an address that UCX has.
+pub(crate) struct Handle<T>(pub(crate) *mut T);
+
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+// SAFETY: a handle is a name. What has one uses it with the token of its worker, which one thread has at a time. After the worker is
+// gone, memory is unmapped under the lock of `deferred`, and the context is cleaned up by the only owner that is left.
+unsafe impl<T> Send for Handle<T> {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl<T> Sync for Handle<T> {}
 
 /// A number that this process has not used for anything else.
 pub(crate) fn next_serial() -> u64 {
@@ -49,12 +58,16 @@ impl Shared {
     pub(crate) unsafe fn new(ucx: &'static Ucx, context: ucp_context_h, owns_context: bool) -> Self {
         Self {
             ucx,
-            context,
+            context: Handle(context),
             serial: next_serial(),
             owns_context,
             deferred: Mutex::new(Some(Vec::new())),
             has_deferred: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn context(&self) -> ucp_context_h {
+        self.context.0
     }
 
     fn deferred(&self) -> MutexGuard<'_, Option<Vec<Deferred>>> {
@@ -70,10 +83,10 @@ impl Shared {
                 self.has_deferred.store(true, Ordering::Release);
             }
             None => {
-                if let Deferred::Memory(handle) = what {
+                if let Deferred::Memory(Handle(handle)) = what {
                     // SAFETY: mapped in this context, which is alive, and used for the last time. No worker uses the context any
                     // more, and other drops wait for the lock.
-                    unsafe { self.ucx.ucp_mem_unmap(self.context, handle) };
+                    unsafe { self.ucx.ucp_mem_unmap(self.context(), handle) };
                 }
             }
         }
@@ -104,7 +117,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if self.owns_context {
             // SAFETY: the worker and all memory had a reference to this, and are gone; this is the context's last use.
-            unsafe { self.ucx.ucp_cleanup(self.context) };
+            unsafe { self.ucx.ucp_cleanup(self.context()) };
         }
     }
 }

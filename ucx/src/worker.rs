@@ -120,7 +120,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
         }
         let (ucx, mut raw) = (shared.ucx, std::ptr::null_mut());
         // SAFETY: the context is alive; the parameters are as their mask says.
-        let status = unsafe { ucx.ucp_worker_create(shared.context, &raw const params, &raw mut raw) };
+        let status = unsafe { ucx.ucp_worker_create(shared.context(), &raw const params, &raw mut raw) };
         check(ucx, status, "making a worker of UCX")?;
         Ok(Self::from_inner(Inner::new(shared, raw, handler, false)))
     }
@@ -286,7 +286,7 @@ impl<H: Handler, M: Mode> Worker<H, M> {
     /// worker.
     #[must_use]
     pub fn as_raw(&self) -> (raw::ucp_context_h, raw::ucp_worker_h) {
-        (self.inner().shared.context, self.inner().raw)
+        (self.inner().shared.context(), self.inner().raw)
     }
 
     /// Uses a worker that the application made. Its handler may be called by the application's own calls of UCX, and may not begin
