@@ -7,11 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::shm::{Acceptor, connect_here};
 use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
-#[cfg(test)]
-mod shuffle;
-#[cfg(test)]
-pub(super) use shuffle::shuffled;
-
 /// Targets of this process by name.
 static ACCEPTORS: Mutex<BTreeMap<String, Arc<Acceptor>>> = Mutex::new(BTreeMap::new());
 
@@ -53,8 +48,8 @@ pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, Connec
     match acceptors.get(name) {
         Some(acceptor) => {
             let link = connect_here(acceptor, address, config)?;
-            #[cfg(test)]
-            let link = shuffled(link, acceptor.config().shuffle, acceptor.config().to_source);
+            #[cfg(all(test, not(loom)))]
+            let link = tests::shuffled(link, acceptor.config().shuffle, acceptor.config().to_source);
             Ok(link)
         }
         None => Err(ConnectError::NobodyListens { address, path: None }),
@@ -66,4 +61,4 @@ fn address_of(name: &str) -> String {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(super) mod tests;

@@ -21,8 +21,8 @@ use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
 use super::watch::{Token, Watch, Watched, Watcher};
 use crate::os::{EventFlags, raise_descriptor_limit_near};
-#[cfg(test)]
-use crate::transport::loopback::shuffled;
+#[cfg(all(test, not(loom)))]
+use crate::transport::loopback::tests::shuffled;
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
 
 /// Time in which a connected process must send its hello.
@@ -156,7 +156,7 @@ impl Acceptor {
     }
 
     /// What the target chose.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(in super::super) fn config(&self) -> &ListenConfig {
         &self.config
     }
@@ -272,7 +272,7 @@ impl Acceptor {
         match made {
             Ok(connection) => {
                 let link = connection.into_link(peer, request.hello);
-                #[cfg(test)]
+                #[cfg(all(test, not(loom)))]
                 let link = shuffled(link, self.config.shuffle, self.config.to_target);
                 self.state().links.push_back(link);
                 self.waiting.fetch_add(1, Ordering::Release);

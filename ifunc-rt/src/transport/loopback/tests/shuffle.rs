@@ -6,7 +6,7 @@ use ifunc_proto::link::Body as _;
 use crate::transport::{Body, Ends, Frame, Inbound, Link, LinkError, Pair, Park, RingSize, shm};
 
 /// The link, which delivers frames of a ring of `incoming` in an order that depends on the seed.
-pub(in super::super) fn shuffled(mut link: Link, seed: Option<u64>, incoming: RingSize) -> Link {
+pub(in super::super::super) fn shuffled(mut link: Link, seed: Option<u64>, incoming: RingSize) -> Link {
     link.ends = match (seed, link.ends) {
         (Some(state), Ends::Shm(Pair { tx, rx })) => {
             let rx = Shuffled {

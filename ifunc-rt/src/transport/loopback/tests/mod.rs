@@ -8,6 +8,9 @@ use crate::transport::{
     ConnectError, Link, LinkError, ListenConfig, ListenError, Listener, RingSize, connect, listen,
 };
 
+mod shuffle;
+pub(in super::super) use shuffle::shuffled;
+
 fn config(slots: u32, shuffle: Option<u64>) -> ListenConfig {
     let limits = Limits {
         max_payload: 1 << 20,
