@@ -166,11 +166,17 @@ impl Memory {
     #[must_use]
     #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
-        let is_inside = offset.checked_add(8).is_some_and(|end| end <= self.len);
-        assert!(is_inside && offset.is_multiple_of(8), "a word at {offset}");
-        // SAFETY: inside the memory and aligned, by the line above; it is mapped as long as `self`. This process reaches it by atomics
-        // only.
-        unsafe { AtomicU64::from_ptr(self.base.0.add(offset).cast()) }
+        assert!(offset.is_multiple_of(8), "a word at {offset}");
+        &self.as_ref()[offset / 8]
+    }
+}
+
+/// The words. Peers write words whole.
+impl AsRef<[AtomicU64]> for Memory {
+    #[inline]
+    fn as_ref(&self) -> &[AtomicU64] {
+        // SAFETY: mapped as long as `self`, and aligned. This process reaches it by atomics only.
+        unsafe { std::slice::from_raw_parts(self.base.0.cast(), self.len / 8) }
     }
 }
 

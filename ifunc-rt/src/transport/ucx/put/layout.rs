@@ -10,6 +10,7 @@
 //!
 //! Numbers are in the machine's own order: both sides run little-endian machines.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -103,41 +104,20 @@ impl Layout {
     }
 }
 
-/// Memory that a peer writes: words of it, and where it begins.
-pub(crate) trait Words {
-    fn word(&self, offset: usize) -> &AtomicU64;
-    fn start(&self) -> *const u8;
-    fn len(&self) -> usize;
-}
-
-impl Words for Arc<Memory> {
-    #[inline]
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        Memory::word(self, offset)
-    }
-
-    fn start(&self) -> *const u8 {
-        self.as_ptr()
-    }
-
-    fn len(&self) -> usize {
-        Memory::len(self)
-    }
-}
-
 /// A side's own memory. It is mapped as long as there is a view of it. What a peer writes is arbitrary, and validated.
 #[derive(Clone, Debug)]
-pub(crate) struct View<M: Words = Arc<Memory>> {
+pub(crate) struct View<M = Arc<Memory>> {
     memory: M,
     layout: Layout,
     /// The half of the commit words that makes them this connection's.
     nonce: u32,
 }
 
-impl<M: Words> View<M> {
+impl<M: Deref<Target: AsRef<[AtomicU64]>>> View<M> {
     /// `memory` is as long as the layout at least.
     pub(crate) fn new(memory: M, layout: Layout, nonce: u32) -> Self {
-        assert!(layout.len() <= memory.len(), "too little memory for a ring");
+        let len = size_of_val((*memory).as_ref());
+        assert!(layout.len() <= len, "too little memory for a ring");
         Self {
             memory,
             layout,
@@ -149,10 +129,16 @@ impl<M: Words> View<M> {
         self.layout
     }
 
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        (*self.memory).as_ref()
+    }
+
     /// A word, which lies at a multiple of 8 inside the memory.
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU64 {
-        self.memory.word(offset)
+        debug_assert!(offset.is_multiple_of(8));
+        &self.words()[offset / 8]
     }
 
     /// Makes everything that is polled zero: memory of UCX's may have been used before.
@@ -208,7 +194,10 @@ impl<M: Words> View<M> {
 
     /// Where a line begins.
     pub(crate) fn line(&self, line: u32) -> *const u8 {
-        self.memory.start().wrapping_add(self.layout.line(line))
+        self.words()
+            .as_ptr()
+            .cast::<u8>()
+            .wrapping_add(self.layout.line(line))
     }
 }
 
@@ -220,21 +209,6 @@ pub(crate) fn commit_word(nonce: u32, sequence: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Words for Vec<AtomicU64> {
-        fn word(&self, offset: usize) -> &AtomicU64 {
-            assert!(offset.is_multiple_of(8));
-            &self[offset / 8]
-        }
-
-        fn start(&self) -> *const u8 {
-            self.as_ptr().cast()
-        }
-
-        fn len(&self) -> usize {
-            Vec::len(self) * 8
-        }
-    }
 
     #[test]
     fn parts_do_not_overlap() {
@@ -260,7 +234,7 @@ mod tests {
             data: RingSize::MIN_DATA,
         });
         let memory: Vec<_> = (0..layout.len() / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
-        let view = View::new(memory, layout, 7);
+        let view = View::new(Arc::new(memory), layout, 7);
         view.clear();
         assert!((0..5).all(|sequence| !view.has_landed(sequence)));
         let put = |nonce, sequence| {
