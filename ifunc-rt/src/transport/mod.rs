@@ -22,6 +22,7 @@ mod body;
 mod boxed;
 mod config;
 mod error;
+mod handshake;
 mod link;
 mod loopback;
 mod shm;

@@ -13,7 +13,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ifunc_abi::hello::{self, Hello, HelloError, Message, Opening, TransportTag, WIRE_VERSION};
+use ifunc_abi::hello::{self, Hello, HelloError, Message, TransportTag};
 use rustix::io::{Errno, Result as SystemResult};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -25,15 +25,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::barrier::Barriers;
 use super::segment::{Layout, Side};
-use crate::transport::{ConnectError, Peer, RingSize};
+use crate::transport::handshake::{Declined, NO_KNOWN_FORM, StatedRings, parse_answer, refusal};
+use crate::transport::{ConnectError, Peer};
 
 const TRANSPORT: TransportTag = TransportTag::SHM;
 /// Longest message. A longer one is no message of this transport.
 const LONGEST: usize = 1024;
 /// Descriptors that come with a message.
 const MOST_MEMORY: usize = 2;
-
-const NO_KNOWN_FORM: &str = "its answer is of no known form";
 
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
@@ -106,8 +105,7 @@ impl Refusal {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let why = &self.why.as_bytes()[..self.why.floor_char_boundary(LONGEST - Opening::SIZE)];
-        [Opening::refusal(TRANSPORT, self.is_busy).as_bytes(), why].concat()
+        refusal(TRANSPORT, self.is_busy, &self.why)
     }
 
     /// Sends it, if the source is still there.
@@ -131,20 +129,15 @@ pub(super) struct Welcome {
 #[repr(C)]
 struct Terms {
     flags: U32,
-    /// Slots and bytes, to target and to source.
-    rings: [[U32; 2]; 2],
+    rings: StatedRings,
     bit: U32,
 }
 
 impl Welcome {
     fn encode(&self) -> Vec<u8> {
-        let ring = |side| {
-            let RingSize { slots, data } = self.layout.ring(side);
-            [slots.into(), data.into()]
-        };
         let terms = Terms {
             flags: self.barriers.flags().into(),
-            rings: [ring(Side::Target), ring(Side::Source)],
+            rings: StatedRings::new(self.layout.ring(Side::Target), self.layout.ring(Side::Source)),
             bit: self.bit.into(),
         };
         [&self.hello.encode(TRANSPORT)[..], terms.as_bytes()].concat()
@@ -165,50 +158,14 @@ impl Welcome {
         Ok(())
     }
 
-    /// Parses the answer of the target at `address`.
-    fn decode(address: &str, message: &[u8]) -> Result<Self, ConnectError> {
-        let address = address.to_owned();
-        let text = |why| String::from_utf8_lossy(why).into_owned();
-        Err(match hello::parse(TRANSPORT, message) {
-            Ok(Message::Hello(hello, rest)) => {
-                return Self::with_terms(hello, rest)
-                    .map_err(|problem| ConnectError::Protocol { address, problem });
-            }
-            Ok(Message::Refused(why)) => ConnectError::Refused {
-                address,
-                reason: text(why),
-            },
-            Ok(Message::Busy(why)) => ConnectError::Busy {
-                address,
-                reason: text(why),
-            },
-            Err(HelloError::Version(theirs)) => ConnectError::Version {
-                address,
-                theirs,
-                ours: WIRE_VERSION,
-            },
-            Err(HelloError::NoHello) => ConnectError::Protocol {
-                address,
-                problem: "it does not say what it is",
-            },
-            Err(HelloError::Transport(_) | HelloError::Form) => ConnectError::Protocol {
-                address,
-                problem: NO_KNOWN_FORM,
-            },
-        })
-    }
-
-    /// Parses what follows the hello.
-    fn with_terms(hello: Hello, terms: &[u8]) -> Result<Self, &'static str> {
+    /// Parses a target's answer.
+    fn decode(message: &[u8]) -> Result<Self, Declined> {
+        let (hello, terms) = parse_answer(TRANSPORT, message)?;
         let terms = Terms::read_from_bytes(terms).map_err(|_| NO_KNOWN_FORM)?;
-        let [to_target, to_source] = terms.rings.map(|[slots, data]| RingSize {
-            slots: slots.get(),
-            data: data.get(),
-        });
         Ok(Self {
             hello,
             barriers: Barriers::from_flags(terms.flags.get()),
-            layout: Layout::new(to_target, to_source).ok_or("its rings are of sizes that cannot be")?,
+            layout: Layout::new(terms.rings.sizes()?),
             bit: terms.bit.get(),
         })
     }
@@ -238,13 +195,18 @@ pub(super) fn receive_answer(
             }
         }
     }
-    Ok(Welcome::decode(address, &buffer[..received.bytes]).map(|welcome| (welcome, memory)))
+    let welcome = Welcome::decode(&buffer[..received.bytes]);
+    Ok(welcome
+        .map(|welcome| (welcome, memory))
+        .map_err(|declined| declined.into_error(address.to_owned())))
 }
 
 #[cfg(test)]
 mod tests {
+    use ifunc_abi::hello::{Opening, WIRE_VERSION};
+
     use super::*;
-    use crate::transport::ConnectConfig;
+    use crate::transport::{ConnectConfig, RingSize};
 
     fn welcome() -> Welcome {
         let (to_target, to_source) = (
@@ -260,13 +222,13 @@ mod tests {
         Welcome {
             hello: ConnectConfig::default().hello,
             barriers: Barriers::Fences,
-            layout: Layout::new(to_target, to_source).unwrap(),
+            layout: Layout::new([to_target, to_source]),
             bit: 77,
         }
     }
 
     fn decode(message: &[u8]) -> Result<Welcome, ConnectError> {
-        Welcome::decode("shm:test", message)
+        Welcome::decode(message).map_err(|declined| declined.into_error("shm:test".into()))
     }
 
     fn request() -> Request {

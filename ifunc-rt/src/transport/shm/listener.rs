@@ -112,11 +112,6 @@ impl Acceptor {
         socket: Option<OwnedFd>,
         config: ListenConfig,
     ) -> Result<Arc<Self>, ListenError> {
-        let ring = config.to_target;
-        let layout = Layout::new(config.to_target, config.to_source).ok_or(ListenError::Ring {
-            slots: ring.slots,
-            data: ring.data,
-        })?;
         let watcher =
             Watcher::of_this_process().map_err(failed("starting the thread that watches connections"))?;
         let wakeups = Wakeups::new(Arc::clone(&watcher), config.max_connections)
@@ -124,7 +119,7 @@ impl Acceptor {
         let acceptor = Arc::new(Self {
             scheme,
             socket: socket.map(|socket| Watch::new(&watcher, socket)),
-            layout,
+            layout: Layout::new([config.to_target, config.to_source]),
             config,
             barriers: Barriers::register(),
             watcher,

@@ -87,11 +87,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of rings of these sizes, if they can be.
-    pub(super) fn new(to_target: RingSize, to_source: RingSize) -> Option<Self> {
-        (to_target.is_valid() && to_source.is_valid()).then_some(Self {
-            sizes: [to_target, to_source],
-        })
+    /// The layout of the rings to the target and to the source, whose sizes are valid.
+    pub(super) fn new(sizes: [RingSize; 2]) -> Self {
+        debug_assert!(sizes.iter().all(|size| size.is_valid()));
+        Self { sizes }
     }
 
     /// Size of the ring towards `side`.
@@ -206,7 +205,7 @@ mod tests {
             slots,
             data: RingSize::MIN_DATA,
         };
-        Layout::new(size, size).unwrap()
+        Layout::new([size, size])
     }
 
     #[test]

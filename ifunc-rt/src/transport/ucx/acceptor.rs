@@ -8,9 +8,10 @@ use ::ucx::{ConnectionRequest, EndpointId, ErrorMode};
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
 use super::events::Data;
-use super::handshake::{Hello, Malformed, Mode, Welcome, refusal};
+use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::table::{ConnectionId, Stage};
+use crate::transport::handshake::refusal;
 use crate::transport::no_more_than;
 
 /// How long a connection may be half open.
@@ -114,7 +115,7 @@ impl Locked<'_> {
     pub(super) fn receive_hello(
         &mut self,
         id: ConnectionId,
-        hello: Result<Hello, Malformed>,
+        hello: Result<Hello, HelloError>,
     ) -> Result<(), &'static str> {
         let state = &mut self.state;
         let mode = state.mode;
@@ -157,13 +158,13 @@ impl Locked<'_> {
                 return Ok(());
             }
             Ok(_) => "it does not take the connections that wait already".to_owned(),
-            Err(Malformed::Version(theirs)) => HelloError::Version(theirs).to_string(),
-            Err(Malformed::Mode(theirs)) => {
+            Err(error @ HelloError::Version(_)) => error.to_string(),
+            Err(HelloError::Transport(tag)) if let Some(theirs) = Mode::of(tag) => {
                 in_terms_of = theirs;
                 let (ours, theirs) = (mode.scheme(), theirs.scheme());
                 format!("it is reached by `{ours}://`, not by `{theirs}://`")
             }
-            Err(Malformed::Nonsense(why)) => return Err(why),
+            Err(_) => return Err("its first message is of no known form"),
         };
         self.turn_away(id, in_terms_of, &why, busy);
         Ok(())
@@ -171,7 +172,7 @@ impl Locked<'_> {
 
     /// Refuses a half-open connection; `busy`: at this moment.
     pub(super) fn turn_away(&mut self, id: ConnectionId, mode: Mode, why: &str, busy: bool) {
-        self.notify_peer(id, Notice::Refused, busy.into(), &refusal(mode, busy, why));
+        self.notify_peer(id, Notice::Refused, 0, &refusal(mode.tag(), busy, why));
         // The peer closes it when it has read that; until then it is half open, and a second hello is malformed.
         self.state.set_stage(id, Stage::TurnedAway);
         self.state.set_deadline(id, Some(HANDSHAKE_TIMEOUT));

@@ -7,7 +7,7 @@ use ::ucx::{EndpointId, Rendezvous, Status};
 use super::credits::{Incoming, send_window};
 use super::engine::Locked;
 use super::events::{Data, Event};
-use super::handshake::{Hello, Mode, Welcome, decode_refusal};
+use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::packet::{Packet, Purpose};
 use super::table::{Connection, ConnectionId, Frame, Stage};
@@ -209,11 +209,11 @@ impl Locked<'_> {
         };
         match (notice, &connection.stage) {
             (Notice::Hello, Stage::HalfOpen) => self.receive_hello(id, Hello::decode(mode, body)),
-            (Notice::Welcome, Stage::Calling) => {
+            (Notice::Welcome | Notice::Refused, Stage::Calling) => {
                 let (welcome, name, ring) = match Welcome::decode(mode, body) {
                     Ok(decoded) => decoded,
-                    Err(malformed) => {
-                        connection.stage = Stage::Malformed(malformed);
+                    Err(declined) => {
+                        connection.stage = Stage::Declined(declined);
                         return Ok(());
                     }
                 };
@@ -232,14 +232,6 @@ impl Locked<'_> {
             (Notice::Memory, Stage::Put(rings)) if rings.remote.is_none() => self.receive_offer(id, body),
             (Notice::Doorbell, Stage::Put(rings)) if rings.remote.is_some() => {
                 self.receive_doorbell(id, number)
-            }
-            (Notice::Refused, Stage::Calling) => {
-                connection.stage = match decode_refusal(mode, body) {
-                    Ok(why) if number == 1 => Stage::Busy(why),
-                    Ok(why) => Stage::Refused(why),
-                    Err(malformed) => Stage::Malformed(malformed),
-                };
-                Ok(())
             }
             // The worker is there, and no target listens on it.
             (Notice::Fin, Stage::Calling) => {

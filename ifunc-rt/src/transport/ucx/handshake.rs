@@ -4,7 +4,7 @@
 //! Hello     hello, name (u64), address of a UCX worker (as `ucx-worker:` has it) or nothing
 //! Welcome   hello, name (u64), slots and data bytes to target, to source (u32 each); if frames are put, the target's ring
 //! Memory    the source's ring, if frames are put
-//! Refused   refusal; the notice's number is 1 if the source may try again
+//! Refused   refusal
 //! ```
 //!
 //! Hello and refusal are those of [`ifunc_abi::hello`]; the transport's tag states the [`Mode`]. The [`Name`] is what
@@ -14,13 +14,14 @@
 //! The header of these messages is the same in every version, so that each side can report the other's. The module `put::offer`
 //! describes an offered ring.
 
-use ifunc_abi::hello::{self, HelloError, Message, Opening, TransportTag};
-use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use ifunc_abi::hello::{self, HelloError, Message, TransportTag};
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::Name;
 use crate::transport::RingSize;
 use crate::transport::address::WorkerAddress;
+use crate::transport::handshake::{Declined, NO_KNOWN_FORM, StatedRings, parse_answer};
 
 /// Length of a name.
 const NAME: usize = size_of::<U64>();
@@ -40,7 +41,12 @@ pub(crate) enum Mode {
 impl Mode {
     const ALL: [Self; 2] = [Self::Messages, Self::Puts];
 
-    const fn tag(self) -> TransportTag {
+    /// The mode of the transport with this tag.
+    pub(super) fn of(tag: TransportTag) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.tag() == tag)
+    }
+
+    pub(super) const fn tag(self) -> TransportTag {
         match self {
             Self::Messages => TransportTag::UCX,
             Self::Puts => TransportTag::UCX_PUT,
@@ -56,30 +62,12 @@ impl Mode {
     }
 }
 
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Terms {
-    to_target: [U32; 2],
-    to_source: [U32; 2],
-}
-
 /// What a target sends to the sources that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Welcome {
     pub(super) hello: hello::Hello,
     pub(super) to_target: RingSize,
     pub(super) to_source: RingSize,
-}
-
-/// Malformed handshake message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
-    /// The other side speaks this version.
-    Version(u32),
-    /// The other side carries its frames so.
-    Mode(Mode),
-    /// A message of no version, and why.
-    Nonsense(&'static str),
 }
 
 /// A source's message.
@@ -102,46 +90,16 @@ impl Hello {
     }
 
     /// Parses a source's message.
-    pub(super) fn decode(mode: Mode, message: &[u8]) -> Result<Self, Malformed> {
-        let (hello, name, rest) = open(mode, message)?;
+    pub(super) fn decode(mode: Mode, message: &[u8]) -> Result<Self, HelloError> {
+        let Message::Hello(hello, rest) = hello::parse(mode.tag(), message)? else {
+            return Err(HelloError::Form);
+        };
+        let (name, rest) = split_name(rest).ok_or(HelloError::Form)?;
         let address = match rest {
             [] => None,
-            rest => Some(
-                WorkerAddress::from_bytes(rest)
-                    .map_err(|_| Malformed::Nonsense("the address of its worker is damaged"))?,
-            ),
+            rest => Some(WorkerAddress::from_bytes(rest).map_err(|_| HelloError::Form)?),
         };
         Ok(Self { hello, name, address })
-    }
-}
-
-/// A target's message that it does not take the connection.
-pub(super) fn refusal(mode: Mode, busy: bool, why: &str) -> Vec<u8> {
-    const MOST: usize = 1000;
-    let mut message = Opening::refusal(mode.tag(), busy).as_bytes().to_vec();
-    message.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(MOST)]);
-    message
-}
-
-/// Why the target does not take the connection.
-pub(super) fn decode_refusal(mode: Mode, message: &[u8]) -> Result<String, Malformed> {
-    match hello::parse(mode.tag(), message)? {
-        Message::Refused(why) | Message::Busy(why) => Ok(String::from_utf8_lossy(why).into_owned()),
-        Message::Hello(..) => Err(Malformed::Nonsense("its refusal is of no known form")),
-    }
-}
-
-impl From<HelloError> for Malformed {
-    fn from(error: HelloError) -> Self {
-        match error {
-            HelloError::Version(theirs) => Self::Version(theirs),
-            HelloError::Transport(theirs) => {
-                let other = Mode::ALL.into_iter().find(|mode| mode.tag() == theirs);
-                other.map_or(Self::Nonsense("it does not say what it is"), Self::Mode)
-            }
-            HelloError::NoHello => Self::Nonsense("it does not say what it is"),
-            HelloError::Form => Self::Nonsense("its first message is too short"),
-        }
     }
 }
 
@@ -150,49 +108,35 @@ fn encode(mode: Mode, hello: &hello::Hello, name: Name) -> Vec<u8> {
     [&hello.encode(mode.tag())[..], U64::new(name.0).as_bytes()].concat()
 }
 
-/// The hello, the name, and what follows.
-fn open(mode: Mode, message: &[u8]) -> Result<(hello::Hello, Name, &[u8]), Malformed> {
-    let Message::Hello(hello, rest) = hello::parse(mode.tag(), message)? else {
-        return Err(Malformed::Nonsense("its first message is a refusal"));
-    };
-    let (name, rest) = U64::read_from_prefix(rest).map_err(|_| HelloError::Form)?;
-    Ok((hello, Name(name.get()), rest))
+/// The name that follows a hello, and what follows it.
+fn split_name(bytes: &[u8]) -> Option<(Name, &[u8])> {
+    let (name, rest) = U64::read_from_prefix(bytes).ok()?;
+    Some((Name(name.get()), rest))
 }
 
 impl Welcome {
     /// To a source that puts this name into its messages.
     pub(super) fn encode(&self, mode: Mode, name: Name) -> Vec<u8> {
-        let ring = |size: RingSize| [size.slots.into(), size.data.into()];
-        let terms = Terms {
-            to_target: ring(self.to_target),
-            to_source: ring(self.to_source),
-        };
         let mut message = encode(mode, &self.hello, name);
-        message.extend(terms.as_bytes());
+        message.extend(StatedRings::new(self.to_target, self.to_source).as_bytes());
         message
     }
 
-    /// Parses a target's message; and by which name the target knows the connection, and what it sends of its ring, which is
+    /// Parses a target's answer; and by which name the target knows the connection, and what it sends of its ring, which is
     /// nothing if frames are not put.
-    pub(super) fn decode(mode: Mode, message: &[u8]) -> Result<(Self, Name, &[u8]), Malformed> {
-        let (hello, name, rest) = open(mode, message)?;
-        let (terms, ring_of_target) = Terms::read_from_prefix(rest)
-            .map_err(|_| Malformed::Nonsense("its welcome is of no known form"))?;
+    pub(super) fn decode(mode: Mode, message: &[u8]) -> Result<(Self, Name, &[u8]), Declined> {
+        let (hello, rest) = parse_answer(mode.tag(), message)?;
+        let (name, rest) = split_name(rest).ok_or(NO_KNOWN_FORM)?;
+        let (rings, ring_of_target) = StatedRings::read_from_prefix(rest).map_err(|_| NO_KNOWN_FORM)?;
         if mode == Mode::Messages && !ring_of_target.is_empty() {
-            return Err(Malformed::Nonsense("its welcome is of no known form"));
+            return Err(NO_KNOWN_FORM);
         }
-        let ring = |[slots, data]: [U32; 2]| RingSize {
-            slots: slots.get(),
-            data: data.get(),
-        };
+        let [to_target, to_source] = rings.sizes()?;
         let welcome = Self {
             hello,
-            to_target: ring(terms.to_target),
-            to_source: ring(terms.to_source),
+            to_target,
+            to_source,
         };
-        if !welcome.to_target.is_valid() || !welcome.to_source.is_valid() {
-            return Err(Malformed::Nonsense("its rings are of sizes that cannot be"));
-        }
         Ok((welcome, name, ring_of_target))
     }
 }
@@ -201,6 +145,7 @@ impl Welcome {
 mod tests {
     use super::*;
     use crate::transport::ConnectConfig;
+    use crate::transport::handshake::refusal;
 
     const NAMED: Name = Name(0x8765_4321_0000_0007);
 
@@ -235,14 +180,14 @@ mod tests {
                 assert_eq!(Hello::decode(mode, &hello.encode(mode)), Ok(hello.clone()));
             }
             assert_eq!(
-                decode_refusal(mode, &refusal(mode, true, "full")),
-                Ok("full".into())
+                Welcome::decode(mode, &refusal(mode.tag(), true, "full")),
+                Err(Declined::Busy("full".into()))
             );
             let long = "ü".repeat(LONGEST);
-            assert!(refusal(mode, true, &long).len() <= LONGEST);
+            assert!(refusal(mode.tag(), true, &long).len() <= LONGEST);
         }
         let other = Hello::decode(Mode::Messages, &hello.encode(Mode::Puts));
-        assert_eq!(other, Err(Malformed::Mode(Mode::Puts)));
+        assert_eq!(other, Err(HelloError::Transport(Mode::Puts.tag())));
     }
 
     #[test]
@@ -252,19 +197,19 @@ mod tests {
         newer[8] += 1;
         newer.truncate(12);
         let version = hello::WIRE_VERSION + 1;
-        assert_eq!(Welcome::decode(WAY, &newer), Err(Malformed::Version(version)));
+        assert_eq!(Welcome::decode(WAY, &newer), Err(Declined::Version(version)));
         newer[8] -= 1;
         assert!(matches!(
             Welcome::decode(WAY, &newer),
-            Err(Malformed::Nonsense(_))
+            Err(Declined::Malformed(_))
         ));
         assert!(matches!(
             Hello::decode(WAY, b"HTTP/1.1 400 Bad Request"),
-            Err(Malformed::Nonsense(_))
+            Err(HelloError::NoHello)
         ));
         let mut huge = welcome().encode(WAY, NAMED);
         *huge.last_mut().unwrap() = 0x80;
-        assert!(matches!(Welcome::decode(WAY, &huge), Err(Malformed::Nonsense(_))));
+        assert!(matches!(Welcome::decode(WAY, &huge), Err(Declined::Malformed(_))));
     }
 
     proptest::proptest! {
@@ -275,7 +220,6 @@ mod tests {
                 bytes.splice(..0, Hello { hello: welcome().hello, name: NAMED, address: None }.encode(WAY));
             }
             let _ = Hello::decode(WAY, &bytes);
-            let _ = decode_refusal(WAY, &bytes);
             if let Ok((welcome, ..)) = Welcome::decode(WAY, &bytes) {
                 assert!(welcome.to_target.is_valid() && welcome.to_source.is_valid());
             }

@@ -13,7 +13,7 @@ use ::ucx::{Endpoint, EndpointId, Error, ErrorMode, Library, LoadError, Status, 
 
 use super::attempts;
 use super::engine::{Engine, Locked};
-use super::handshake::{Hello, Malformed, Mode};
+use super::handshake::{Hello, Mode};
 use super::header::Notice;
 use super::link;
 use super::settings::{Settings, check_version};
@@ -273,18 +273,8 @@ impl Calling {
                 drop(locked);
                 return link::new(&self.engine, id).ok_or(protocol("it closed the connection at once"));
             }
-            (Some(Stage::Refused(reason)), _) => ConnectError::Refused { address, reason },
-            (Some(Stage::Busy(reason)), _) => ConnectError::Busy { address, reason },
-            (Some(Stage::Malformed(Malformed::Version(theirs))), _) => ConnectError::Version {
-                address,
-                theirs,
-                ours: hello::WIRE_VERSION,
-            },
-            (Some(Stage::Malformed(Malformed::Mode(_))), _) => {
-                protocol("it answers in terms of another transport")
-            }
-            (Some(Stage::Malformed(Malformed::Nonsense(problem))), _)
-            | (_, Some(LinkError::Malformed(problem))) => protocol(problem),
+            (Some(Stage::Declined(declined)), _) => declined.into_error(address),
+            (_, Some(LinkError::Malformed(problem))) => protocol(problem),
             (_, Some(LinkError::Closed)) => match failure {
                 None => ConnectError::NobodyListens { address, path: None },
                 Some(status) => failed(status, &address),

@@ -11,10 +11,11 @@ use ifunc_abi::hello::Hello;
 
 use super::credits::{Incoming, UnderWay};
 use super::events::{Data, Event};
-use super::handshake::{LONGEST, Malformed, Mode, Welcome};
+use super::handshake::{LONGEST, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::put::rings::Rings;
 use super::tcp_watch::Watch;
+use crate::transport::handshake::Declined;
 use crate::transport::window::SendWindow;
 use crate::transport::{Key, LinkError};
 
@@ -103,12 +104,8 @@ pub(super) struct Acceptor {
 pub(super) enum Stage {
     /// A source has said what it is.
     Calling,
-    /// The target did not take it.
-    Refused(String),
-    /// The target did not take it at this moment.
-    Busy(String),
-    /// The target said something else.
-    Malformed(Malformed),
+    /// The target did not take it, or said something else.
+    Declined(Declined),
     /// A target waits for a hello.
     #[default]
     HalfOpen,

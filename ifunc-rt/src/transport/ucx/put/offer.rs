@@ -17,9 +17,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::layout::{Layout, View};
 use super::rings::Rings;
 use crate::transport::LinkError;
+use crate::transport::handshake::Declined;
 use crate::transport::ucx::acceptor::MOST_WAITING;
 use crate::transport::ucx::engine::{Core, Locked};
-use crate::transport::ucx::handshake::{Malformed, Mode, Welcome};
+use crate::transport::ucx::handshake::{Mode, Welcome};
 use crate::transport::ucx::header::Notice;
 use crate::transport::ucx::table::{Connection, ConnectionId, Stage};
 
@@ -167,7 +168,7 @@ impl Locked<'_> {
                     Ok(()) => self.notify_peer(id, Notice::Memory, 0, &ours.encode()),
                     Err(why) => self
                         .state
-                        .set_stage(id, Stage::Malformed(Malformed::Nonsense(why))),
+                        .set_stage(id, Stage::Declined(Declined::Malformed(why))),
                 }
             }
             Err(error) => {

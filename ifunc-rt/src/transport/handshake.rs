@@ -1,0 +1,85 @@
+//! What the handshakes of all transports share: a target's answer to a hello, and the ring sizes that are in it.
+
+use ifunc_abi::hello::{self, Hello, HelloError, Message, Opening, TransportTag};
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{ConnectError, RingSize};
+
+/// Longest reason of a refusal.
+const LONGEST_REASON: usize = 1000;
+
+/// Why a target's answer makes no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Declined {
+    /// The target never takes this connection.
+    Refused(String),
+    /// The target may take the connection a moment later.
+    Busy(String),
+    /// The target speaks this version.
+    Version(u32),
+    /// What answers does not follow the protocol.
+    Malformed(&'static str),
+}
+
+impl Declined {
+    /// The error of a source that connects to `address`.
+    pub(super) fn into_error(self, address: String) -> ConnectError {
+        match self {
+            Self::Refused(reason) => ConnectError::Refused { address, reason },
+            Self::Busy(reason) => ConnectError::Busy { address, reason },
+            Self::Version(theirs) => ConnectError::Version {
+                address,
+                theirs,
+                ours: hello::WIRE_VERSION,
+            },
+            Self::Malformed(problem) => ConnectError::Protocol { address, problem },
+        }
+    }
+}
+
+/// Parses a target's answer: its hello, and what follows it.
+pub(super) fn parse_answer(transport: TransportTag, message: &[u8]) -> Result<(Hello, &[u8]), Declined> {
+    let reason = |why| String::from_utf8_lossy(why).into_owned();
+    Err(match hello::parse(transport, message) {
+        Ok(Message::Hello(hello, rest)) => return Ok((hello, rest)),
+        Ok(Message::Refused(why)) => Declined::Refused(reason(why)),
+        Ok(Message::Busy(why)) => Declined::Busy(reason(why)),
+        Err(HelloError::Version(theirs)) => Declined::Version(theirs),
+        Err(HelloError::NoHello) => Declined::Malformed("it does not say what it is"),
+        Err(HelloError::Transport(_)) => Declined::Malformed("it answers in terms of another transport"),
+        Err(HelloError::Form) => NO_KNOWN_FORM,
+    })
+}
+
+/// What follows the hello is not what the transport sends.
+pub(super) const NO_KNOWN_FORM: Declined = Declined::Malformed("its answer is of no known form");
+
+/// A target's message that it does not take the connection; `is_busy`: at this moment.
+pub(super) fn refusal(transport: TransportTag, is_busy: bool, why: &str) -> Vec<u8> {
+    let why = &why.as_bytes()[..why.floor_char_boundary(LONGEST_REASON)];
+    [Opening::refusal(transport, is_busy).as_bytes(), why].concat()
+}
+
+/// Slots and data bytes of the rings to the target and to the source, as an answer states them.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct StatedRings([[U32; 2]; 2]);
+
+impl StatedRings {
+    pub(super) fn new(to_target: RingSize, to_source: RingSize) -> Self {
+        Self([to_target, to_source].map(|RingSize { slots, data }| [slots.into(), data.into()]))
+    }
+
+    /// The sizes, which are valid.
+    pub(super) fn sizes(self) -> Result<[RingSize; 2], Declined> {
+        let sizes = self.0.map(|[slots, data]| RingSize {
+            slots: slots.get(),
+            data: data.get(),
+        });
+        match sizes.iter().all(|size| size.is_valid()) {
+            true => Ok(sizes),
+            false => Err(Declined::Malformed("its rings are of sizes that cannot be")),
+        }
+    }
+}
