@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::attention::Attention;
 use crate::batch::OpenBatch;
-use crate::calls::{Calls, Request, Retry};
+use crate::calls::{Calls, Request, Retry, recorded};
 use crate::completion::{Completion, Lost, Outcome};
 use crate::link::{LinkError, Outbound};
 use crate::replies::DUPLEX_CALLS;
@@ -430,9 +430,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
             wants_completion,
             carries_code,
         } = submission;
-        let is_installed = self.handles[handle as usize].installed == self.generation;
-        let needs_preparing = !is_installed || !self.attention.is_none();
-        if needs_preparing && !self.prepare(tx, handle, wants_completion, carries_code)? {
+        let is_ready = self.attention.is_none() && self.handles[handle as usize].installed == self.generation;
+        if !is_ready && !self.prepare(tx, handle, wants_completion, carries_code)? {
             return Err(NotSent::Blocked);
         }
         if bound > tx.max_body() {
@@ -461,20 +460,24 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         let is_idempotent = self.handles[handle as usize].image.is_idempotent();
         let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));
-        let send = |token| tx.commit(Header::new(Kind::Exec, handle, token), len);
+        let send = |token| recorded(tx.commit(Header::new(Kind::Exec, handle, token), len));
         Ok(self.calls.begin_sent(Request::Invocation(handle), retry, send))
     }
 
-    /// Sends what must precede an invocation. `false`: the window is closed.
+    /// Sends what must precede an invocation. `false`: the window is closed. One that wants no completion is refused while there
+    /// are reports.
     #[cold]
     #[inline(never)]
-    fn prepare(
+    fn prepare<E>(
         &mut self,
         tx: &mut impl Outbound,
         handle: u32,
         wants_completion: bool,
         carries_code: bool,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, NotSent<I, E>> {
+        if !wants_completion {
+            self.refuse_after_report()?;
+        }
         if self.attention.has(Attention::UNLINKED) {
             return Ok(false);
         }
@@ -485,6 +488,14 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         self.close_batch_soon();
         Ok(self.drive(tx)? && self.install(tx, handle, carries_code)? && self.drive(tx)?)
+    }
+
+    /// The first report that was not taken, as an error.
+    pub(crate) fn refuse_after_report<E>(&mut self) -> Result<(), NotSent<I, E>> {
+        match self.take_report() {
+            Some(report) => Err(SubmitError::Earlier(Box::new(report)).into()),
+            None => Ok(()),
+        }
     }
 
     #[cold]
@@ -548,7 +559,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             self.lacking = 0;
             return Ok(None);
         }
-        let send = |token| tx.commit(Header { token, ..header }, 0);
+        let send = |token| recorded(tx.commit(Header { token, ..header }, 0));
         Ok(Some(self.calls.begin_sent(request, None, send)))
     }
 
@@ -608,7 +619,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     #[inline(always)]
     pub(crate) fn completed(&mut self, token: u64, completion: Completion) {
         // The peer processes frames in order: it has consumed what was sent before this request.
-        if let Some(sequence) = self.calls.complete(token, completion)
+        if let Some(sequence) = self.calls.end(token, Ok(completion))
             && self
                 .last_send
                 .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)

@@ -1,6 +1,6 @@
 //! Requests whose completion is awaited, by token.
 
-use crate::completion::{Completion, Lost, Outcome};
+use crate::completion::{Lost, Outcome};
 
 /// What a completion answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +85,10 @@ impl<U> Default for Calls<U> {
 impl<U> Calls<U> {
     /// Issues a token, never 0, for a request that is sent later.
     pub(crate) fn begin(&mut self, request: Request, retry: Option<Box<Retry>>) -> u64 {
-        self.issue(request, retry, |_| 0)
+        self.begin_sent(request, retry, |_| 0)
     }
 
-    /// Issues a token, never 0, for a request that `send` sends. That returns the sequence number of its frame.
+    /// Issues a token, never 0, for a request that `send` sends. That returns the [`recorded`] number of its frame, or 0.
     #[inline(always)]
     pub(crate) fn begin_sent(
         &mut self,
@@ -96,11 +96,6 @@ impl<U> Calls<U> {
         retry: Option<Box<Retry>>,
         send: impl FnOnce(u64) -> u32,
     ) -> u64 {
-        self.issue(request, retry, |token| recorded(send(token)))
-    }
-
-    #[inline(always)]
-    fn issue(&mut self, request: Request, retry: Option<Box<Retry>>, send: impl FnOnce(u64) -> u32) -> u64 {
         self.issued += 1;
         self.in_flight += 1;
         let index = match self.free.pop() {
@@ -112,21 +107,18 @@ impl<U> Calls<U> {
         slot.in_batch = false;
         let token = token_of(index, slot.generation);
         let sequence = send(token);
-        // The state is written field by field into a slot that owns nothing. Built elsewhere and copied, it would be
-        // loaded in larger pieces than it was stored in, and that load waits until earlier frames have left the store
-        // buffer.
         debug_assert!(
             matches!(slot.state, State::Free),
             "the free list holds free slots only"
         );
-        if let State::Free = slot.state {
-            slot.state = State::Pending {
-                request,
-                age: self.issued,
-                sequence,
-                retry,
-            };
-        }
+        let pending = State::Pending {
+            request,
+            age: self.issued,
+            sequence,
+            retry,
+        };
+        // A free slot owns nothing, so that nothing is to be dropped.
+        std::mem::forget(std::mem::replace(&mut slot.state, pending));
         token
     }
 
@@ -166,20 +158,15 @@ impl<U> Calls<U> {
         find(&mut self.slots, token).is_some_and(|slot| slot.in_batch)
     }
 
-    /// Ends a call. Returns the sequence number of its frame if the call was pending.
-    #[inline]
-    pub(crate) fn complete(&mut self, token: u64, completion: Completion) -> Option<u32> {
-        self.end(token, Ok(completion))
-    }
-
     /// Ends a call without a completion.
     #[cold]
     pub(crate) fn fail(&mut self, token: u64, lost: Lost) {
         self.end(token, Err(Box::new(lost)));
     }
 
+    /// Ends a call. Returns the sequence number of its frame if the call was pending.
     #[inline(always)]
-    fn end(&mut self, token: u64, outcome: Outcome) -> Option<u32> {
+    pub(crate) fn end(&mut self, token: u64, outcome: Outcome) -> Option<u32> {
         let slot = find(&mut self.slots, token)?;
         let State::Pending { sequence, retry, .. } = &mut slot.state else {
             self.end_abandoned(token);
@@ -350,7 +337,7 @@ fn drop_retry(retry: &mut Option<Box<Retry>>) {
 /// A frame's sequence number, as a call records it. 0 follows the largest number, and 0 is that of a call that was never sent.
 /// The numbers compared with it are those of other frames: 1 stands for it.
 #[inline]
-fn recorded(sequence: u32) -> u32 {
+pub(crate) fn recorded(sequence: u32) -> u32 {
     sequence.max(1)
 }
 
@@ -367,6 +354,7 @@ const fn token_of(index: u32, generation: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::completion::Completion;
 
     #[test]
     fn a_token_finds_its_own_call_and_only_once() {
@@ -374,14 +362,14 @@ mod tests {
         let first = calls.begin(Request::Flush, None);
         calls.sent(first, 7);
         assert!(calls.take(first).is_none());
-        assert_eq!(calls.complete(first, Completion::executed()), Some(7));
-        let second_completion = calls.complete(first, Completion::executed());
+        assert_eq!(calls.end(first, Ok(Completion::executed())), Some(7));
+        let second_completion = calls.end(first, Ok(Completion::executed()));
         assert_eq!(second_completion, None);
         assert!(calls.take(first).is_some());
         assert!(calls.take(first).is_none());
         let second = calls.begin(Request::Flush, None);
         assert_eq!(second as u32, first as u32, "the slot is used again");
-        let late = calls.complete(first, Completion::executed());
+        let late = calls.end(first, Ok(Completion::executed()));
         assert_eq!(late, None, "the old token is not the new one");
         assert!(calls.pending(second).is_some());
         // A new slot's generation is 1, so that no token is 0.
@@ -395,7 +383,7 @@ mod tests {
         calls.abandon(abandoned, true);
         let other = calls.begin(Request::Flush, None);
         assert_ne!(other as u32, abandoned as u32);
-        calls.complete(abandoned, Completion::executed());
+        calls.end(abandoned, Ok(Completion::executed()));
         assert_eq!(calls.begin(Request::Flush, None) as u32, abandoned as u32);
         calls.sent(other, 1);
         let unsent = calls.begin(Request::Flush, None);

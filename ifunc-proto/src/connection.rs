@@ -155,9 +155,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     ) -> Result<u64, NotSent<I, E>> {
         let (_, rx) = link.split();
         // A call learns nothing of earlier invocations: what arrived can wait.
-        if !submission.wants_completion && (self.caller.has_reports() || !rx.is_empty()) {
+        if !submission.wants_completion && !rx.is_empty() {
             self.receive_all(link);
-            self.refuse_after_report()?;
         }
         let (tx, _) = link.split();
         match self.caller.submit(tx, submission, encode) {
@@ -186,15 +185,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 
-    /// The first report that was not taken, as an error.
-    #[cold]
-    fn refuse_after_report<E>(&mut self) -> Result<(), NotSent<I, E>> {
-        match self.caller.take_report() {
-            Some(report) => Err(SubmitError::Earlier(Box::new(report)).into()),
-            None => Ok(()),
-        }
-    }
-
     /// Adds an invocation to the open batch, or sends it in a frame of its own if it fits into no batch. `is_eager`: a
     /// batch is sent with its first entry.
     ///
@@ -211,7 +201,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return self.submit(link, submission, encode);
         }
         if !submission.wants_completion && self.caller.has_reports() {
-            self.refuse_after_report()?;
+            self.caller.refuse_after_report()?;
         }
         let (tx, _) = link.split();
         match self.caller.append(tx, submission, is_eager, encode) {
@@ -231,7 +221,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return None;
         }
         let token = self.caller.calls.begin(Request::Flush, None);
-        self.caller.calls.complete(token, Completion::executed());
+        self.caller.calls.end(token, Ok(Completion::executed()));
         Some(token)
     }
 
@@ -400,10 +390,45 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         if self.server.is_some() || !self.is_linked {
             return false;
         }
-        match self.try_receive(link, token) {
-            Ok(has_arrived) => has_arrived,
-            Err(error) => self.receive_failed(link, &error),
-        }
+        let (_, rx) = link.split();
+        let error = loop {
+            if self.order.is_next_parked() {
+                match self.receive_parked() {
+                    Ok(_) => continue,
+                    Err(error) => break error,
+                }
+            }
+            let frame = match rx.peek() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => {
+                    // While a frame is missing its successors keep their credits, so that no more are parked than there are.
+                    if !self.order.has_parked() {
+                        rx.settle();
+                    }
+                    return false;
+                }
+                Err(error) => break error,
+            };
+            let completed = match self.order.turn(frame.sequence) {
+                Turn::Now => {
+                    self.order.advance();
+                    self.reply(&frame)
+                }
+                Turn::Early => self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD).map(|()| 0),
+                Turn::Duplicate => Ok(0),
+            };
+            match completed {
+                Ok(completed) => {
+                    rx.release();
+                    if completed == token && token != 0 && rx.first_quantum() == 1 {
+                        return true;
+                    }
+                }
+                Err(error) => break error,
+            }
+        };
+        self.lose_received(link, &error.to_string());
+        false
     }
 
     #[inline(never)]
@@ -412,88 +437,51 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     #[cold]
-    fn receive_failed<L: Link>(&mut self, link: &mut L, error: &LinkError) -> bool {
-        self.lose_received(link, &error.to_string());
-        false
-    }
-
-    #[inline(always)]
-    fn try_receive<L: Link>(&mut self, link: &mut L, token: u64) -> Result<bool, LinkError> {
-        let (_, rx) = link.split();
-        loop {
-            if self.order.is_next_parked() {
-                self.receive_parked()?;
-                continue;
-            }
-            let Some(frame) = rx.peek()? else {
-                // While a frame is missing its successors keep their credits, so that no more are parked than there are.
-                if !self.order.has_parked() {
-                    rx.settle();
-                }
-                return Ok(false);
-            };
-            let mut is_last = false;
-            match self.order.turn(frame.sequence) {
-                Turn::Now => {
-                    is_last = self.reply(&frame)? == token && token != 0 && rx.first_quantum() == 1;
-                    self.order.advance();
-                }
-                Turn::Early => self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?,
-                Turn::Duplicate => {}
-            }
-            rx.release();
-            if is_last {
-                return Ok(true);
-            }
-        }
-    }
-
-    #[cold]
-    fn receive_parked(&mut self) -> Result<(), LinkError> {
-        if let Some((sequence, words, body)) = self.order.take_parked() {
-            let body = &body[..];
-            self.reply(&Frame {
-                sequence,
-                words,
-                body,
-            })?;
-        }
-        Ok(())
+    fn receive_parked(&mut self) -> Result<u64, LinkError> {
+        let Some((sequence, words, body)) = self.order.take_parked() else {
+            return Ok(0);
+        };
+        let body = &body[..];
+        self.reply(&Frame {
+            sequence,
+            words,
+            body,
+        })
     }
 
     /// Processes a frame of the replying direction. Returns the token of a completion, otherwise 0.
     #[inline(always)]
     fn reply(&mut self, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
-        match Header::parse_plain(frame.words, Kind::Completion) {
-            Some(header) if self.is_served => self.complete(header, frame),
-            _ => self.reply_unusual(frame),
-        }
-    }
-
-    #[inline(always)]
-    fn complete(&mut self, header: Header, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
+        let header = match Header::parse_plain(frame.words, Kind::Completion) {
+            Some(header) if self.is_served => header,
+            _ => match self.reply_unusual(frame)? {
+                Some(header) => header,
+                None => return Ok(0),
+            },
+        };
         let completion = Completion::new(status(header.handle)?, frame.body);
         self.received += 1;
         self.caller.completed(header.token, completion);
         Ok(header.token)
     }
 
+    /// Processes a reply that is no completion of one request, or returns the header of one that is.
     #[cold]
     #[inline(never)]
-    fn reply_unusual(&mut self, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
+    fn reply_unusual(&mut self, frame: &Frame<impl Body>) -> Result<Option<Header>, LinkError> {
         let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
         match header.kind {
             _ if !self.is_served => Err(LinkError::Malformed(
                 "a completion from a peer that does not serve",
             )),
-            Kind::Completion => self.complete(header, frame),
+            Kind::Completion => Ok(Some(header)),
             Kind::Report => {
                 let completion = Completion::new(status(header.handle)?, frame.body);
                 self.received += 1;
                 self.caller.reported(header.token as u32, &completion);
-                Ok(0)
+                Ok(None)
             }
-            Kind::Completions => self.read_completions(frame.body).map(|()| 0),
+            Kind::Completions => self.read_completions(frame.body).map(|()| None),
             _ => Err(LinkError::Malformed("a request from a peer that does not invoke")),
         }
     }
@@ -868,9 +856,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[cold]
     pub fn lose<L: Link>(&mut self, link: &mut L, why: &str) {
         if self.is_linked {
-            if self.server.is_none() {
-                let _ = self.try_receive(link, 0);
-            }
+            self.receive_all(link);
             self.lose_received(link, why);
         }
     }

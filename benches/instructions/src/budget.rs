@@ -27,8 +27,8 @@ const PATHS: &[Path] = &[
         what: "send",
         messages: 1,
         runs: false,
-        usual: 171.0,
-        first: 503.0,
+        usual: 152.0,
+        first: 481.0,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {

@@ -20,7 +20,7 @@ use std::sync::PoisonError;
 use loom::{
     cell::UnsafeCell,
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
@@ -28,7 +28,7 @@ use loom::{
 use std::{
     cell::UnsafeCell,
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
@@ -39,13 +39,12 @@ use rustix::thread::{MembarrierCommand, membarrier};
 /// Changes of the biased thread after which there is none any more.
 const MAX_BIASES: usize = if cfg!(loom) { 2 } else { 64 };
 
-const UNBIASED: usize = usize::MAX;
-
 /// The panic of a thread that would wait for itself.
 const RECURSIVE: &str = "a payload uses the source that it is being sent over";
 
 /// A thread that the lock is, or was, biased towards.
 struct Bias {
+    /// 0: none.
     thread: AtomicUsize,
     /// That thread holds the lock.
     holds: AtomicBool,
@@ -53,13 +52,14 @@ struct Bias {
 
 /// The lock.
 pub(crate) struct BiasedMutex<T> {
-    /// Index of an element of `biases`; [`UNBIASED`]: the lock is biased towards no thread.
-    bias: AtomicUsize,
-    /// Every bias there was, and those to come: a thread that is about to lock may still read its own.
-    biases: [Bias; MAX_BIASES],
+    /// An element of `biases`. The way in follows this pointer: an index would take five instructions more.
+    bias: AtomicPtr<Bias>,
+    /// The first stands for no thread. Then come every bias there was, and those to come: a thread that is about to lock may
+    /// still read its own. The elements stay where they are for as long as the lock lives.
+    biases: Vec<Bias>,
     /// Contenders: they hold the lock or wait for it.
     contenders: AtomicU32,
-    /// How many elements of `biases` there were. A contender holds this mutex while it holds the lock.
+    /// How many elements of `biases` were in use. A contender holds this mutex while it holds the lock.
     used: Mutex<usize>,
     /// The contender that holds the lock; 0: none.
     contender: AtomicUsize,
@@ -95,14 +95,16 @@ fn this_thread() -> usize {
 
 impl<T> BiasedMutex<T> {
     pub(crate) fn new(value: T) -> Self {
+        let unused = || Bias {
+            thread: AtomicUsize::new(0),
+            holds: AtomicBool::new(false),
+        };
+        let biases: Vec<_> = std::iter::repeat_with(unused).take(1 + MAX_BIASES).collect();
         Self {
-            bias: AtomicUsize::new(UNBIASED),
-            biases: std::array::from_fn(|_| Bias {
-                thread: AtomicUsize::new(0),
-                holds: AtomicBool::new(false),
-            }),
+            bias: AtomicPtr::new(biases.as_ptr().cast_mut()),
+            biases,
             contenders: AtomicU32::new(0),
-            used: Mutex::new(0),
+            used: Mutex::new(1),
             contender: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             asymmetric: can_be_asymmetric(),
@@ -116,11 +118,8 @@ impl<T> BiasedMutex<T> {
     /// If this thread holds the lock: a payload uses the source that it is being sent over, while it is encoded.
     #[inline(always)]
     pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
-        match self.hold() {
-            Some(held) => BiasedGuard {
-                mutex: self,
-                held: Held::Biased { _held: held },
-            },
+        match self.try_lock() {
+            Some(guard) => BiasedGuard::Biased(guard),
             None => self.contend(true),
         }
     }
@@ -130,22 +129,16 @@ impl<T> BiasedMutex<T> {
         self.contend(false)
     }
 
-    /// Locks if the lock is biased towards this thread and there is no contender. It has less to remember than a guard.
+    /// Locks if the lock is biased towards this thread and there is no contender.
     ///
     /// # Panics
     /// As [`lock`](Self::lock).
     #[inline(always)]
-    pub(crate) fn try_with<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let _held = self.hold()?;
-        // SAFETY: this thread holds the lock: see `hold` and `contend`.
-        Some(self.value.with_mut(|value| use_it(unsafe { &mut *value })))
-    }
-
-    /// The biased thread's way in.
-    #[inline(always)]
-    fn hold(&self) -> Option<Holds<'_>> {
+    pub(crate) fn try_lock(&self) -> Option<FastGuard<'_, T>> {
         let bias = self.bias.load(Ordering::Acquire);
-        let mine = self.biases.get(bias)?;
+        // SAFETY: `new` and `change_bias` store pointers to elements of `biases` only, which are neither moved nor dropped while
+        // `self` is borrowed, and are never borrowed mutably.
+        let mine = unsafe { &*bias };
         if mine.thread.load(Ordering::Relaxed) != this_thread() {
             return None;
         }
@@ -153,7 +146,7 @@ impl<T> BiasedMutex<T> {
         mine.holds.store(true, Ordering::Relaxed);
         self.light_fence();
         if self.contenders.load(Ordering::Acquire) == 0 && self.bias.load(Ordering::Relaxed) == bias {
-            return Some(Holds(mine));
+            return Some(FastGuard { mutex: self, mine });
         }
         mine.holds.store(false, Ordering::Release);
         None
@@ -174,42 +167,41 @@ impl<T> BiasedMutex<T> {
             self.heavy_fence();
         }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let bias = self.biases.get(self.bias.load(Ordering::Relaxed));
-        if let Some(bias) = bias {
-            let mut polls = 0u32;
-            while bias.holds.load(Ordering::Acquire) {
-                polls += 1;
-                if polls.is_multiple_of(64) || cfg!(loom) {
-                    yield_now()
-                } else {
-                    spin_loop()
-                }
+        // SAFETY: as in `try_lock`.
+        let bias = unsafe { &*self.bias.load(Ordering::Relaxed) };
+        let mut polls = 0u32;
+        while bias.holds.load(Ordering::Acquire) {
+            polls += 1;
+            if polls.is_multiple_of(64) || cfg!(loom) {
+                yield_now()
+            } else {
+                spin_loop()
             }
         }
         // The biased thread stays out from here on: it sees a contender, or that the lock is not biased towards it any more.
         // It may be this thread, which another contender kept out.
-        let is_biased = bias.is_some_and(|bias| bias.thread.load(Ordering::Relaxed) == this_thread());
+        let is_biased = bias.thread.load(Ordering::Relaxed) == this_thread();
         if !is_biased && becomes_biased {
             self.change_bias(&mut used);
         }
         self.contender.store(this_thread(), Ordering::Relaxed);
-        BiasedGuard {
+        BiasedGuard::Contended(Contender {
             mutex: self,
-            held: Held::Contended {
-                used: Some(used),
-                announced,
-            },
-        }
+            used: Some(used),
+            announced,
+        })
     }
 
     /// Biases the lock towards this thread, or towards no thread for good.
     fn change_bias(&self, used: &mut usize) {
         if let Some(next) = self.biases.get(*used) {
             next.thread.store(this_thread(), Ordering::Relaxed);
-            self.bias.store(*used, Ordering::Release);
+            self.bias
+                .store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
             *used += 1;
         } else {
-            self.bias.store(UNBIASED, Ordering::Release);
+            self.bias
+                .store(self.biases.as_ptr().cast_mut(), Ordering::Release);
             self.retired.store(true, Ordering::Release);
         }
     }
@@ -258,46 +250,23 @@ fn can_be_asymmetric() -> bool {
     false
 }
 
-/// The biased thread holds the lock.
-struct Holds<'a>(&'a Bias);
-
-impl Drop for Holds<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.0.holds.store(false, Ordering::Release);
-    }
-}
-
-/// How a guard holds the lock.
-enum Held<'a> {
-    Biased {
-        _held: Holds<'a>,
-    },
-    Contended {
-        /// `None` only while it is dropped.
-        used: Option<MutexGuard<'a, usize>>,
-        /// It is one of [`BiasedMutex::contenders`].
-        announced: bool,
-    },
-}
-
-/// The lock, held.
-pub(crate) struct BiasedGuard<'a, T> {
+/// The lock, held by the biased thread.
+pub(crate) struct FastGuard<'a, T> {
     mutex: &'a BiasedMutex<T>,
-    held: Held<'a>,
+    mine: &'a Bias,
 }
 
-impl<T> Deref for BiasedGuard<'_, T> {
+impl<T> Deref for FastGuard<'_, T> {
     type Target = T;
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: one guard at a time: see `hold` and `contend`.
+        // SAFETY: one guard at a time: see `try_lock` and `contend`.
         self.mutex.value.with(|value| unsafe { &*value })
     }
 }
 
-impl<T> DerefMut for BiasedGuard<'_, T> {
+impl<T> DerefMut for FastGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: one guard at a time, and `&mut self`.
@@ -305,15 +274,58 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
     }
 }
 
-impl<T> Drop for BiasedGuard<'_, T> {
+impl<T> Drop for FastGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Held::Contended { used, announced } = &mut self.held {
-            self.mutex.contender.store(0, Ordering::Relaxed);
-            drop(used.take());
-            if *announced {
-                self.mutex.contenders.fetch_sub(1, Ordering::Release);
-            }
+        self.mine.holds.store(false, Ordering::Release);
+    }
+}
+
+/// The lock, held.
+pub(crate) enum BiasedGuard<'a, T> {
+    Biased(FastGuard<'a, T>),
+    Contended(Contender<'a, T>),
+}
+
+/// The lock, held by a thread that it is not biased towards.
+pub(crate) struct Contender<'a, T> {
+    mutex: &'a BiasedMutex<T>,
+    /// `None` only while it is dropped.
+    used: Option<MutexGuard<'a, usize>>,
+    /// It is one of [`BiasedMutex::contenders`].
+    announced: bool,
+}
+
+impl<T> Drop for Contender<'_, T> {
+    fn drop(&mut self) {
+        self.mutex.contender.store(0, Ordering::Relaxed);
+        drop(self.used.take());
+        if self.announced {
+            self.mutex.contenders.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+impl<T> Deref for BiasedGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Biased(guard) => guard,
+            // SAFETY: as for `FastGuard`.
+            Self::Contended(guard) => guard.mutex.value.with(|value| unsafe { &*value }),
+        }
+    }
+}
+
+impl<T> DerefMut for BiasedGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        match self {
+            Self::Biased(guard) => guard,
+            // SAFETY: as for `FastGuard`.
+            Self::Contended(guard) => guard.mutex.value.with_mut(|value| unsafe { &mut *value }),
         }
     }
 }

@@ -89,10 +89,12 @@ pub(crate) struct Signals {
     pub(crate) received: u64,
     /// Bytes that the last attempt had no credit for.
     pub(crate) lacking: usize,
+    /// Frames that may be sent before the connection looks whether waiters for credit exist, and whether its peer lives.
+    pub(crate) unexamined: u32,
     /// Waiters for credit exist.
     pub(crate) is_crowded: bool,
     /// The caller must leave credit to them.
-    pub(super) is_refused: bool,
+    is_refused: bool,
     /// A thread sends open batches in time; otherwise callers do.
     pub(crate) is_timed: bool,
 }
@@ -120,6 +122,14 @@ impl Signals {
         }
     }
 
+    /// Whether waiters for credit exist, and whether the caller must leave credit to them.
+    pub(super) fn crowd(&mut self, is_crowded: bool, is_refused: bool) {
+        (self.is_crowded, self.is_refused) = (is_crowded, is_refused);
+        if is_crowded {
+            self.unexamined = 0;
+        }
+    }
+
     /// Whether the caller may take credit for so many bytes, whatever other waiters need.
     #[inline]
     pub(crate) fn admits(&mut self, bytes: usize) -> bool {
@@ -138,7 +148,7 @@ impl Signals {
     }
 
     #[inline(always)]
-    pub(super) fn is_raised(&self) -> bool {
+    pub(crate) fn is_raised(&self) -> bool {
         self.events != 0
     }
 

@@ -35,19 +35,10 @@ impl<C: Driven> Shared<C> {
         WakeGuard::new(self.state.lock())
     }
 
-    /// Lets the connection `receive`, and then takes what arrived, over the fast path of the lock. `None`: the lock is not biased
-    /// towards this thread, or waiters are to be woken, which the guard of [`lock`](Self::lock) does.
-    #[inline(always)]
-    pub(crate) fn try_take<R>(
-        &self,
-        receive: impl FnOnce(&mut C),
-        take: impl FnOnce(&mut C) -> R,
-    ) -> Option<R> {
-        let taken = self.state.try_with(|state| {
-            receive(&mut state.connection);
-            (!state.wakes()).then(|| take(&mut state.connection))
-        });
-        taken.flatten()
+    /// Wakes waiters, after a use of the connection over the fast path of the lock, which wakes none.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        drop(self.lock());
     }
 
     /// For a thread that comes seldom, and leaves the lock's bias to the one that has it.
@@ -171,9 +162,9 @@ impl<C: Driven> State<C> {
 
     /// The next attempt is this waiter's (0: a caller's that has not waited).
     fn admit(&mut self, ticket: Ticket) {
-        let signals = self.connection.signals();
-        signals.is_crowded = !self.credit.is_empty();
-        signals.is_refused = signals.is_crowded && !self.credit.admits(ticket);
+        let is_crowded = !self.credit.is_empty();
+        let is_refused = is_crowded && !self.credit.admits(ticket);
+        self.connection.signals().crowd(is_crowded, is_refused);
     }
 
     /// One attempt of this waiter.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::Status;
-use ifunc_proto::completion::{Completion, Outcome};
+use ifunc_proto::completion::Outcome;
 
 use super::completion::{explain, explain_lost, explain_wait};
 use super::connection::Connection;
@@ -16,6 +16,8 @@ use super::handle::Submitter;
 use crate::driver::backoff::after;
 use crate::driver::future::Task;
 use crate::driver::state::Want;
+use crate::driver::wait::Ended;
+use crate::driver::wake::Wakes as _;
 
 /// An outstanding call. Dropping it drops the answer; the target still runs the invocation.
 ///
@@ -81,43 +83,37 @@ impl<A> Call<A> {
     /// # Panics
     /// If the result was already taken.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<A, Error> {
-        self.forget_task();
         // The clock is read only if the call has to wait.
         match self.try_take() {
-            Some(outcome) => self.ended(outcome),
+            Some(outcome) => self.finish(outcome),
             None => self.wait_longer(timeout),
-        }
-    }
-
-    /// Dropping a task is a call, even where there is none.
-    #[inline(always)]
-    fn forget_task(&mut self) {
-        if self.task.is_some() {
-            self.task = None;
         }
     }
 
     #[inline(never)]
     fn wait_longer(&mut self, timeout: Duration) -> Result<A, Error> {
-        let shared = self.submitter.shared();
-        let result = shared.complete(self.token, after(timeout), self.submitter.name());
-        self.waited(result)
+        self.task = None;
+        let (token, shared) = (self.token, self.submitter.shared());
+        let waited = shared.wait(after(timeout), Want::Completion(token), |connection| {
+            Ok(connection.try_take(token))
+        });
+        self.waited(waited)
     }
 
     /// The outcome, if the call ended.
     #[inline(always)]
     fn try_take(&self) -> Option<Outcome> {
-        let token = self.token;
-        assert!(token != 0, "the result of this call was taken already");
+        assert!(self.token != 0, "the result of this call was taken already");
         let shared = self.submitter.shared();
-        let taken = shared.try_take(
-            |connection| connection.receive_for(token),
-            |connection| connection.protocol.take(token),
-        );
-        match taken {
-            Some(outcome) => outcome,
-            None => self.try_take_locked(),
+        let Some(mut state) = shared.state.try_lock() else {
+            return self.try_take_locked();
+        };
+        let outcome = state.connection.try_take(self.token);
+        if state.wakes() {
+            drop(state);
+            shared.wake();
         }
+        outcome
     }
 
     #[cold]
@@ -127,42 +123,37 @@ impl<A> Call<A> {
         connection.try_take(self.token)
     }
 
-    /// The result of a wait. After an error of the wait itself the call still has its token.
-    fn waited(&mut self, result: Result<Completion, Error>) -> Result<A, Error> {
-        match result {
-            Ok(completion) => self.completed(&completion),
-            Err(error) => {
-                if !matches!(error, Error::Timeout { .. } | Error::NoThread { .. }) {
+    /// The result of a wait. After some errors of the wait itself the call still has its token.
+    fn waited(&mut self, waited: Result<Outcome, Ended<Error>>) -> Result<A, Error> {
+        match waited {
+            Ok(outcome) => self.finish(outcome),
+            Err(ended) => {
+                if !matches!(ended, Ended::TimedOut(_) | Ended::NoThread(_)) {
                     self.token = 0;
                 }
-                Err(error)
+                Err(explain_wait(ended, self.submitter.name()))
             }
         }
     }
 
     /// The result of a call that ended.
     #[inline(always)]
-    fn ended(&mut self, outcome: Outcome) -> Result<A, Error> {
-        match outcome {
-            Ok(completion) => self.completed(&completion),
-            Err(lost) => {
-                self.token = 0;
-                Err(explain_lost(self.submitter.name(), *lost))
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn completed(&mut self, completion: &Completion) -> Result<A, Error> {
+    fn finish(&mut self, outcome: Outcome) -> Result<A, Error> {
         self.token = 0;
-        let library = &self.submitter.binding.library;
-        if completion.status != Status::Executed {
-            return Err(explain(library, completion));
+        // To drop a task is a call, even where there is none.
+        if self.task.is_some() {
+            self.task = None;
         }
-        (self.decode)(completion.bytes()).map_err(|error| Error::Answer {
-            ifunc: library.name.clone(),
-            error,
-        })
+        let library = &self.submitter.binding.library;
+        match outcome {
+            Ok(completion) if completion.status == Status::Executed => (self.decode)(completion.bytes())
+                .map_err(|error| Error::Answer {
+                    ifunc: library.name.clone(),
+                    error,
+                }),
+            Ok(completion) => Err(explain(library, &completion)),
+            Err(lost) => Err(explain_lost(&library.name, *lost)),
+        }
     }
 
     #[cold]
@@ -200,8 +191,7 @@ impl<A> Call<A> {
             self.submitter.shared().try_reconnect();
             self.try_take()
         })?;
-        self.task = None;
-        Some(self.ended(outcome))
+        Some(self.finish(outcome))
     }
 }
 
@@ -222,17 +212,16 @@ impl<A> Future for Call<A> {
         if this.task.is_none()
             && let Some(outcome) = this.try_take()
         {
-            return Poll::Ready(this.ended(outcome));
+            return Poll::Ready(this.finish(outcome));
         }
-        let (token, what) = (this.token, this.submitter.name());
+        let token = this.token;
         assert!(token != 0, "the result of this call was taken already");
         let new = || Box::new(Task::new(this.submitter.shared(), this.submitter.timeout));
         let task = this.task.get_or_insert_with(new);
-        let take = &mut |connection: &mut Connection| connection.try_complete(token, what);
-        let result = ready!(task.poll(context, Want::Completion(token), take));
+        let take = &mut |connection: &mut Connection| Ok(connection.try_take(token));
+        let waited = ready!(task.poll(context, Want::Completion(token), take));
         this.task = None;
-        let result = result.map_err(|ended| explain_wait(ended, what));
-        Poll::Ready(this.waited(result))
+        Poll::Ready(this.waited(waited))
     }
 }
 

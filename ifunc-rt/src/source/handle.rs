@@ -1,18 +1,17 @@
-//! The handle of an ifunc, and how it sends: at once, with a wait for credit, and as a future.
+//! The handle of an ifunc: how its payloads are encoded, and how it sends, at once, with a wait for credit, and as a future.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ifunc::payload::DecodeError;
+use ifunc::payload::{DecodeError, Ifunc};
 use ifunc_proto::caller::Submission;
 
 use super::Source;
 use super::call::Call;
 use super::completion::{explain_not_sent, explain_wait};
 use super::connection::{Connection, NotSent};
-use super::encoding::{Encoding, Writer};
 use super::error::Error;
 use super::library::Library;
 use super::message::Message;
@@ -109,7 +108,7 @@ impl<E: Encoding> Handle<E> {
         let shared = self.submitter.shared();
         let delay = shared.lock().connection.options.aggregation.delay;
         shared.start_timer(delay);
-        self.sending(true, false)
+        self.sending(Framing::Batched)
     }
 
     /// The same handle with code in every invocation, as earlier systems for injected functions did, for comparisons: a
@@ -121,12 +120,12 @@ impl<E: Encoding> Handle<E> {
         let binding = &self.submitter.binding;
         let connection = &mut self.submitter.shared().lock().connection;
         connection.protocol.resend_image(binding.handle);
-        self.sending(false, true)
+        self.sending(Framing::WithImage)
     }
 
-    fn sending(&self, is_aggregated: bool, carries_code: bool) -> Self {
+    fn sending(&self, framing: Framing) -> Self {
         let mut handle = self.clone();
-        (handle.submitter.is_aggregated, handle.submitter.carries_code) = (is_aggregated, carries_code);
+        handle.submitter.framing = framing;
         handle
     }
 
@@ -135,7 +134,11 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// The reason why it was not sent, see [`Error`].
     pub fn call(&self, payload: &E::Payload<'_>) -> Result<Call<E::Answer>, Error> {
-        self.begin(payload, true)
+        // The clone comes first: an atomic addition waits for all stores before it, and after the store of a frame that wait
+        // lasts until the frame's cache line has reached the other core.
+        let submitter = self.submitter.clone();
+        let token = self.submit(payload, true, true).map_err(|error| *error)?;
+        Ok(Call::new(submitter, token, E::decode))
     }
 
     /// As [`call`](Self::call), but never waits for credit.
@@ -143,7 +146,9 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no credit; otherwise as `call`.
     pub fn try_call(&self, payload: &E::Payload<'_>) -> Result<Call<E::Answer>, Error> {
-        self.begin(payload, false)
+        let submitter = self.submitter.clone();
+        let token = self.submit(payload, true, false).map_err(|error| *error)?;
+        Ok(Call::new(submitter, token, E::decode))
     }
 
     /// Sends the payload as soon as there is credit, and waits for the answer, as a future. If the future is dropped,
@@ -161,9 +166,9 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
     pub fn send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        let encoded = E::encode(&self.submitter.binding.library, payload);
-        let sent = self.submitter.submit(encoded, false, true);
-        sent.map(drop).map_err(|error| *error)
+        self.submit(payload, false, true)
+            .map(drop)
+            .map_err(|error| *error)
     }
 
     /// As [`send`](Self::send), but never waits for credit.
@@ -171,9 +176,9 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no credit; otherwise as `send`.
     pub fn try_send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
-        let encoded = E::encode(&self.submitter.binding.library, payload);
-        let sent = self.submitter.submit(encoded, false, false);
-        sent.map(drop).map_err(|error| *error)
+        self.submit(payload, false, false)
+            .map(drop)
+            .map_err(|error| *error)
     }
 
     /// As [`send`](Self::send), as a future: ready after the payload was sent. A future that is dropped before has
@@ -190,35 +195,74 @@ impl<E: Encoding> Handle<E> {
     /// # Errors
     /// The payload does not encode; `payload_init` rejects the arguments.
     pub fn message(&self, payload: &E::Payload<'_>) -> Result<Message<E>, Error> {
-        Message::new(self.submitter.clone(), payload)
+        Message::new(self, payload)
     }
 
-    /// The clone comes first: an atomic addition waits for all stores before it, and after the store of a frame that wait
-    /// lasts until the frame's cache line has reached the other core.
+    /// The same handle for payloads of another encoding of the ifunc.
+    pub(super) fn encoded_as<F: Encoding>(&self) -> Handle<F> {
+        Handle {
+            submitter: self.submitter.clone(),
+            encoding: PhantomData,
+        }
+    }
+
+    pub(super) fn library(&self) -> &Library {
+        &self.submitter.binding.library
+    }
+
+    /// Sends a payload, and waits for credit if `block`. Returns the token if a completion is wanted, otherwise 0. The error is
+    /// boxed, so that two registers hold the result.
     #[inline(always)]
-    fn begin(&self, payload: &E::Payload<'_>, block: bool) -> Result<Call<E::Answer>, Error> {
-        let submitter = self.submitter.clone();
-        let encoded = E::encode(&submitter.binding.library, payload);
-        let token = self.submitter.submit(encoded, true, block);
-        let token = token.map_err(|error| *error)?;
-        Ok(Call::new(submitter, token, E::decode))
+    fn submit(
+        &self,
+        payload: &E::Payload<'_>,
+        wants_completion: bool,
+        block: bool,
+    ) -> Result<u64, Box<Error>> {
+        let (submitter, library) = (&self.submitter, self.library());
+        let layout = E::layout(library, payload);
+        let mut encode = move |room: &mut [u8]| E::encode(library, payload, layout.0, room);
+        let mut first = None;
+        if submitter.framing == Framing::Own
+            && let Some(mut state) = submitter.shared().state.try_lock()
+        {
+            let submission = submitter.submission(layout, wants_completion);
+            match state.connection.submit(submission, &mut encode) {
+                Ok(token) => return Ok(token),
+                Err(not_sent) => first = Some(not_sent),
+            }
+        }
+        submitter.submit_late(layout, wants_completion, block, first, &mut encode)
     }
 
-    async fn submit_async(&self, payload: &E::Payload<'_>, wants: bool) -> Result<Call<E::Answer>, Error> {
-        let library = &*self.submitter.binding.library;
-        let (layout, _) = E::encode(library, payload);
-        // A future that held the closure of `encode` could not be proved to be `Send`.
-        let write = |room: &mut [u8]| E::encode(library, payload).1(room);
-        self.submitter.submit_async(layout, wants, E::decode, write).await
+    /// Sends when there is credit, and is ready after all of it was sent; what it returns awaits the completion, if one is
+    /// wanted. If dropped before, it has sent nothing, or a body in fragments that continues without an answer.
+    async fn submit_async(
+        &self,
+        payload: &E::Payload<'_>,
+        wants_completion: bool,
+    ) -> Result<Call<E::Answer>, Error> {
+        let (submitter, library, name) = (&self.submitter, self.library(), self.name());
+        let layout = E::layout(library, payload);
+        let mut encode = move |room: &mut [u8]| E::encode(library, payload, layout.0, room);
+        let mut task = Task::new(submitter.shared(), submitter.timeout);
+        let attempt = |connection: &mut Connection| {
+            submitter.sent(submitter.attempt(connection, layout, wants_completion, &mut encode))
+        };
+        let token = task.wait(Want::Credit, attempt).await;
+        let token = token.map_err(|ended| explain_wait(ended, name))?;
+        let call = Call::new(submitter.clone(), token, E::decode);
+        if submitter.framing != Framing::Batched {
+            let drained = task.wait(Want::Credit, Connection::drained).await;
+            drained.map_err(|ended| explain_wait(ended, name))?;
+        }
+        Ok(call)
     }
 }
 
 impl<E: Encoding> Clone for Handle<E> {
     fn clone(&self) -> Self {
-        Self {
-            submitter: self.submitter.clone(),
-            encoding: PhantomData,
-        }
+        self.encoded_as()
     }
 }
 
@@ -234,10 +278,18 @@ pub(super) struct Submitter {
     pub(super) binding: Arc<Binding>,
     /// How long its sends and calls wait.
     pub(super) timeout: Duration,
-    /// In batches.
-    pub(super) is_aggregated: bool,
-    /// In a frame each, after the image.
-    pub(super) carries_code: bool,
+    framing: Framing,
+}
+
+/// How an invocation travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// In a frame of its own.
+    Own,
+    /// In a batch.
+    Batched,
+    /// In a frame of its own, after the image.
+    WithImage,
 }
 
 #[derive(Debug)]
@@ -270,8 +322,7 @@ impl Submitter {
         Self {
             binding: Arc::new(binding),
             timeout: source.shared.config.timeout,
-            is_aggregated: false,
-            carries_code: false,
+            framing: Framing::Own,
         }
     }
 
@@ -292,7 +343,7 @@ impl Submitter {
             bound,
             align,
             wants_completion,
-            carries_code: self.carries_code,
+            carries_code: self.framing == Framing::WithImage,
         }
     }
 
@@ -302,10 +353,10 @@ impl Submitter {
         connection: &mut Connection,
         layout: (usize, usize),
         wants_completion: bool,
-        mut encode: &mut dyn Writer,
+        mut encode: &mut Encode,
     ) -> Result<u64, NotSent> {
         let submission = self.submission(layout, wants_completion);
-        if self.is_aggregated {
+        if self.framing == Framing::Batched {
             connection.append(submission, encode)
         } else {
             connection.submit(submission, &mut encode)
@@ -321,46 +372,8 @@ impl Submitter {
         }
     }
 
-    /// Sends a payload of this layout, and waits for credit if `block`. Returns the token if a completion is wanted. The error is
-    /// boxed, so that two registers hold the result.
-    #[inline(always)]
-    pub(super) fn submit(
-        &self,
-        (layout, mut encode): ((usize, usize), impl Writer),
-        wants_completion: bool,
-        block: bool,
-    ) -> Result<u64, Box<Error>> {
-        let encode = &mut encode;
-        if !self.is_aggregated {
-            let submission = self.submission(layout, wants_completion);
-            let state = &self.shared().state;
-            match state.try_with(|state| state.connection.submit(submission, encode)) {
-                Some(Ok(token)) => return Ok(token),
-                Some(first) => return self.submit_late(layout, wants_completion, block, first, encode),
-                None => {}
-            }
-        }
-        self.submit_locked(layout, wants_completion, block, encode)
-    }
-
-    #[cold]
-    fn submit_locked(
-        &self,
-        layout: (usize, usize),
-        wants_completion: bool,
-        block: bool,
-        encode: &mut dyn Writer,
-    ) -> Result<u64, Box<Error>> {
-        let mut state = self.shared().lock();
-        let first = self.attempt(&mut state.connection, layout, wants_completion, encode);
-        if let Ok(token) = first {
-            return Ok(token);
-        }
-        drop(state);
-        self.submit_late(layout, wants_completion, block, first, encode)
-    }
-
-    /// Continues after the `first` attempt: sends if that did not, and waits until all fragments are sent.
+    /// Continues after the `first` attempt over the fast path of the lock: sends if that did not, and waits until all fragments
+    /// are sent.
     #[cold]
     #[inline(never)]
     fn submit_late(
@@ -368,10 +381,20 @@ impl Submitter {
         layout: (usize, usize),
         wants_completion: bool,
         block: bool,
-        first: Result<u64, NotSent>,
-        encode: &mut dyn Writer,
+        first: Option<NotSent>,
+        encode: &mut Encode,
     ) -> Result<u64, Box<Error>> {
         let (shared, name) = (self.shared(), self.name());
+        // To unlock wakes the waiters whose completion the first attempt has received.
+        let mut state = shared.lock();
+        let first = match first {
+            None => self.attempt(&mut state.connection, layout, wants_completion, encode),
+            Some(not_sent) => Err(not_sent),
+        };
+        drop(state);
+        if let Ok(token) = first {
+            return Ok(token);
+        }
         let mut attempt = |connection: &mut Connection| {
             self.sent(self.attempt(connection, layout, wants_completion, encode))
         };
@@ -387,7 +410,7 @@ impl Submitter {
                 shared.retry(after(self.timeout), name, Want::Credit, attempt)?
             }
         };
-        if block && !self.is_aggregated {
+        if block && self.framing != Framing::Batched {
             let drained = shared.retry(after(self.timeout), name, Want::Credit, Connection::drained);
             // A thread that serves the link sends the rest in its next polls.
             if let Err(error) = drained
@@ -399,28 +422,93 @@ impl Submitter {
         }
         Ok(token)
     }
+}
 
-    /// Sends when there is credit, and is ready after all of it was sent; what it returns awaits the completion, if one is
-    /// wanted. If dropped before, it has sent nothing, or a body in fragments that continues without an answer.
-    pub(super) async fn submit_async<A>(
-        &self,
-        layout: (usize, usize),
-        wants_completion: bool,
-        decode: fn(&[u8]) -> Result<A, DecodeError>,
-        mut encode: impl Writer,
-    ) -> Result<Call<A>, Error> {
-        let (shared, name) = (self.shared(), self.name());
-        let mut task = Task::new(shared, self.timeout);
-        let attempt = |connection: &mut Connection| {
-            self.sent(self.attempt(connection, layout, wants_completion, &mut encode))
+/// Writes a payload into memory that may be longer than it asked for.
+type Encode<'a> = dyn FnMut(&mut [u8]) -> Result<usize, Error> + 'a;
+
+/// The encoding of a [`Handle`]'s payloads and answers. Every [`Ifunc`], the type that `#[ifunc]` makes, is one;
+/// [`ByName`] is the other.
+pub trait Encoding: 'static {
+    /// The type that a call takes by reference.
+    type Payload<'a>: ?Sized;
+    /// The type that a call returns.
+    type Answer;
+
+    /// Upper bound of the payload's length, and its alignment.
+    #[doc(hidden)]
+    fn layout(library: &Library, payload: &Self::Payload<'_>) -> (usize, usize);
+
+    /// Writes the payload, and returns its length. The memory may be longer than its `bound`.
+    #[doc(hidden)]
+    fn encode(
+        library: &Library,
+        payload: &Self::Payload<'_>,
+        bound: usize,
+        room: &mut [u8],
+    ) -> Result<usize, Error>;
+
+    /// Reads an answer.
+    #[doc(hidden)]
+    fn decode(bytes: &[u8]) -> Result<Self::Answer, DecodeError>;
+}
+
+impl<F: Ifunc> Encoding for F {
+    type Payload<'a> = <F as Ifunc>::Payload<'a>;
+    type Answer = <F as Ifunc>::Answer;
+
+    #[inline(always)]
+    fn layout(_: &Library, payload: &<F as Ifunc>::Payload<'_>) -> (usize, usize) {
+        (F::bound(payload), F::ALIGN)
+    }
+
+    #[inline(always)]
+    fn encode(
+        _: &Library,
+        payload: &<F as Ifunc>::Payload<'_>,
+        _: usize,
+        room: &mut [u8],
+    ) -> Result<usize, Error> {
+        F::encode(payload, room).map_err(|error| Error::Payload {
+            ifunc: F::NAME.into(),
+            error,
+        })
+    }
+
+    #[inline(always)]
+    fn decode(bytes: &[u8]) -> Result<<F as Ifunc>::Answer, DecodeError> {
+        F::decode_answer(bytes)
+    }
+}
+
+/// The encoding of an ifunc by name, written in Rust or C: the `payload_init` of its library makes a payload of the source
+/// arguments that a call takes. Where only an image was loaded ([`Source::load_bytes`]), a call takes the payload itself. The
+/// answer is bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum ByName {}
+
+impl Encoding for ByName {
+    type Payload<'a> = [u8];
+    type Answer = Vec<u8>;
+
+    fn layout(library: &Library, source_args: &[u8]) -> (usize, usize) {
+        let entries = library.entries.as_ref();
+        let bound = entries.map_or(source_args.len(), |entries| entries.bound(source_args));
+        (bound, library.payload_align)
+    }
+
+    fn encode(library: &Library, source_args: &[u8], bound: usize, room: &mut [u8]) -> Result<usize, Error> {
+        // The library sees the length that it asked for.
+        let len = bound.min(room.len());
+        let room = &mut room[..len];
+        let Some(entries) = &library.entries else {
+            room.copy_from_slice(source_args);
+            return Ok(len);
         };
-        let token = task.wait(Want::Credit, attempt).await;
-        let token = token.map_err(|ended| explain_wait(ended, name))?;
-        let call = Call::new(self.clone(), token, decode);
-        if !self.is_aggregated {
-            let drained = task.wait(Want::Credit, Connection::drained).await;
-            drained.map_err(|ended| explain_wait(ended, name))?;
-        }
-        Ok(call)
+        entries.init(source_args, room)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        Ok(bytes.to_vec())
     }
 }

@@ -199,7 +199,9 @@ impl Connection {
         submission: Submission,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, NotSent> {
-        if (self.asked.has_passed() || self.signals.is_crowded) && !self.prepare(submission.bound) {
+        let (unexamined, is_examined) = self.signals.unexamined.overflowing_sub(1);
+        self.signals.unexamined = unexamined;
+        if is_examined && !self.examine(submission.bound) {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
@@ -211,13 +213,24 @@ impl Connection {
         }
     }
 
+    /// Before a submission: [prepares](Self::prepare) if the tick has passed, or waiters for credit exist. `false`: it is their turn.
+    #[cold]
+    #[inline(never)]
+    fn examine(&mut self, bytes: usize) -> bool {
+        let unexamined = self.asked.read().filter(|_| !self.signals.is_crowded);
+        self.signals.unexamined = unexamined.unwrap_or(0);
+        unexamined.is_some() || self.prepare(bytes)
+    }
+
     /// The result of a submission after which the driver has something to do.
     #[cold]
     #[inline(never)]
     fn unsettled(&mut self, result: Result<u64, NotSent>) -> Result<u64, NotSent> {
         self.submitted(result.is_ok());
         match result {
-            Ok(token) if self.protocol.has_backlog() => Err(SubmitError::Unfinished(token).into()),
+            Ok(token) if self.protocol.has_backlog() || self.signals.is_raised() => {
+                Err(SubmitError::Unfinished(token).into())
+            }
             result => result,
         }
     }
@@ -248,8 +261,8 @@ impl Connection {
     fn prepare(&mut self, bytes: usize) -> bool {
         self.receive(0);
         self.check_peer();
-        if self.signals.is_crowded {
-            // The driver learns the size of the submission.
+        if self.signals.is_crowded || self.signals.is_raised() {
+            // The driver learns the size of the submission, or wakes waiters after it.
             self.protocol.set_attention();
         }
         self.signals.admits(bytes)
@@ -327,6 +340,7 @@ impl Connection {
         if !self.asked.advance() {
             return;
         }
+        self.signals.unexamined = 0;
         if let Some(link) = &mut self.link
             && self.service.is_none()
             && link.waiter.check_peer_closed()
@@ -357,19 +371,14 @@ impl Connection {
         outcome.map_err(|lost| explain_lost(what, *lost))
     }
 
-    /// The outcome of a request, if it ended.
-    pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
-        self.receive_for(token);
-        self.protocol.take(token)
-    }
-
-    /// Receives what has arrived, until the completion of `token`, and sends what that one waits for.
+    /// The outcome of a request, if it ended. Receives what has arrived until then, and sends what the request waits for.
     #[inline(always)]
-    pub(super) fn receive_for(&mut self, token: u64) {
+    pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
         self.receive(token);
         if self.protocol.open_batch().is_some() || self.protocol.has_backlog() {
             self.drive_for(token);
         }
+        self.protocol.take(token)
     }
 
     /// Sends the open batch if the request lies in it or if it is due, and what waits for credit.

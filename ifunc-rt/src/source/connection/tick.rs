@@ -13,8 +13,6 @@ pub(super) struct Tick {
     readings: u32,
     /// Frames without a reading after each reading.
     stride: u32,
-    /// Of these, those to come.
-    skip: u32,
 }
 
 impl Tick {
@@ -29,27 +27,13 @@ impl Tick {
             at: clock_gettime(ClockId::MonotonicCoarse),
             readings: 0,
             stride: 0,
-            skip: 0,
         }
     }
 
-    /// Whether this tick has passed, asked for a frame.
-    #[inline(always)]
-    pub(super) fn has_passed(&mut self) -> bool {
-        match self.skip.checked_sub(1) {
-            Some(skip) => {
-                self.skip = skip;
-                false
-            }
-            None => self.read(),
-        }
-    }
-
-    #[inline(never)]
-    fn read(&mut self) -> bool {
+    /// How many frames may be sent before the next reading. `None`: this tick has passed.
+    pub(super) fn read(&mut self) -> Option<u32> {
         self.readings += 1;
-        self.skip = self.stride;
-        self.at != clock_gettime(ClockId::MonotonicCoarse)
+        (self.at == clock_gettime(ClockId::MonotonicCoarse)).then_some(self.stride)
     }
 
     /// Advances to the current tick. `false`: it is still this one.
@@ -60,7 +44,7 @@ impl Tick {
         }
         let frames = self.readings * (self.stride + 1);
         self.stride = (frames / Self::READINGS).min(Self::MAX_STRIDE);
-        (self.at, self.readings, self.skip) = (now, 0, 0);
+        (self.at, self.readings) = (now, 0);
         true
     }
 }
@@ -74,8 +58,8 @@ mod tests {
     /// Sends a frame per `pause` until the end of the tick is noticed.
     fn frames_in(tick: &mut Tick, pause: Duration) {
         let begin = Instant::now();
-        while !tick.has_passed() {
-            std::thread::sleep(pause);
+        while let Some(frames) = tick.read() {
+            (0..=frames).for_each(|_| std::thread::sleep(pause));
         }
         assert!(tick.advance(), "it has passed");
         assert!(begin.elapsed() < Duration::from_secs(1), "it is noticed");
@@ -101,7 +85,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         assert!(tick.advance());
         assert_eq!(tick.stride, (4 * stride).min(Tick::MAX_STRIDE));
-        tick.has_passed();
-        assert!(tick.skip > 0 && tick.skip == tick.stride);
+        assert_eq!(tick.read(), Some(tick.stride));
+        assert!(tick.stride > 0);
     }
 }

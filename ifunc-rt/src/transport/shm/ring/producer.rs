@@ -11,28 +11,18 @@ pub(crate) struct Producer<S> {
     shared: S,
     /// Frames committed, and bytes of the data ring given to their bodies.
     window: SendWindow,
-    reserved: Reserved,
+    /// Length of the body that is reserved in the slot, and 1; 0: none is. One comparison tells both.
+    in_slot: usize,
+    /// The body that is reserved in the data ring instead.
+    in_data: Option<InData>,
     broken: Option<&'static str>,
 }
 
-/// What `reserve` returned.
-#[derive(Clone, Copy)]
-struct Reserved {
+/// A reserved body.
+struct InData {
     len: usize,
-    place: Place,
-}
-
-/// Where a reserved body lies.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Nothing is reserved.
-    None,
-    /// In the slot.
-    Slot,
-    /// In the data ring. If the body turns out to be small enough, it moves into the slot.
-    Movable,
-    /// In the data ring, because the slot is not aligned as the body must be.
-    Data,
+    /// If the body turns out to be small enough, it moves into the slot, which is aligned as the body must be.
+    is_movable: bool,
 }
 
 /// Bytes of the data ring that a body takes.
@@ -52,10 +42,8 @@ impl<S: Shared> Producer<S> {
         Self {
             shared,
             window: SendWindow::new(Credits::of(size, 1)),
-            reserved: Reserved {
-                len: 0,
-                place: Place::None,
-            },
+            in_slot: 0,
+            in_data: None,
             broken: None,
         }
     }
@@ -101,7 +89,8 @@ impl<S: Shared> Producer<S> {
     /// is small. One cache line crosses then, not two.
     #[inline]
     fn moves_to_slot(&self, len: usize) -> bool {
-        let moves = self.reserved.place == Place::Movable && len <= INLINE;
+        let reserved = self.in_data.as_ref().filter(|reserved| len <= reserved.len);
+        let moves = len <= INLINE && reserved.is_some_and(|reserved| reserved.is_movable);
         if moves && len != 0 {
             let (from, to) = (
                 self.shared.data(self.data_at()),
@@ -117,9 +106,10 @@ impl<S: Shared> Producer<S> {
     /// Publishes the next frame, whose body lies in the data ring.
     #[inline]
     fn publish_data(&mut self, header: Header, len: usize) -> u32 {
-        let place = std::mem::replace(&mut self.reserved.place, Place::None);
-        assert!(place != Place::None, "`reserve` comes before `commit`");
-        assert!(len <= self.reserved.len, "{TOO_LONG}");
+        let Some(reserved) = self.in_data.take() else {
+            panic!("`commit` without a `reserve`, or of {TOO_LONG}")
+        };
+        assert!(len <= reserved.len, "{TOO_LONG}");
         let at = self.data_at();
         let sequence = self.publish(header, len, footprint(len));
         let free = self.window.left().data;
@@ -159,22 +149,20 @@ impl<S: Shared> Outbound for Producer<S> {
             len <= self.max_body() && align <= BODY_ALIGN,
             "a body larger than the transport takes"
         );
-        let place = match (len <= INLINE, align <= INLINE_ALIGN) {
-            (true, true) => Place::Slot,
-            (_, true) => Place::Movable,
-            (_, false) => Place::Data,
-        };
-        let bytes = if place == Place::Slot { 0 } else { footprint(len) };
+        let fits_slot = len <= INLINE && align <= INLINE_ALIGN;
+        let bytes = if fits_slot { 0 } else { footprint(len) };
         let at_once = !self.shared.has_closed() && self.window.has_credit(bytes);
         if !at_once && !self.await_credit(bytes)? {
             return Ok(None);
         }
-        let ptr = if place == Place::Slot {
+        let ptr = if fits_slot {
+            (self.in_slot, self.in_data) = (len + 1, None);
             self.shared.inline(self.shared.slot(self.next()))
         } else {
+            let is_movable = align <= INLINE_ALIGN;
+            (self.in_slot, self.in_data) = (0, Some(InData { len, is_movable }));
             self.shared.data(self.data_at())
         };
-        self.reserved = Reserved { len, place };
         // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The
         // consumer gave this region back (`has_credit`) and does not read it before `commit`; this side
         // makes no other reference to it while `self` is borrowed. A peer that breaks the protocol can still
@@ -185,11 +173,13 @@ impl<S: Shared> Outbound for Producer<S> {
 
     #[inline(always)]
     fn commit(&mut self, mut header: Header, len: usize) -> u32 {
-        if self.reserved.place != Place::Slot && !self.moves_to_slot(len) {
+        if len < self.in_slot {
+            self.in_slot = 0;
+        } else if self.moves_to_slot(len) {
+            self.in_data = None;
+        } else {
             return self.publish_data(header, len);
         }
-        assert!(len <= self.reserved.len, "{TOO_LONG}");
-        self.reserved.place = Place::None;
         header.flags = header.flags.union(FrameFlags::INLINE);
         self.publish(header, len, 0)
     }
