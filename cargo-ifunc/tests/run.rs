@@ -7,8 +7,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Mutex;
 
-use common::{Ran, TARGET, c_ifunc, checkout, command, ifunc_manifest, lock_target, ran, write};
+use common::{Ran, TARGET, c_ifunc, checkout, command, lock_target, ran, write};
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
     let mut command = command(folder, args);
@@ -18,8 +19,11 @@ fn run(folder: &Path, args: &[&str]) -> Ran {
         .env("CARGO_PROFILE_DEV_DEBUG", "0"))
 }
 
-/// Runs an example with the target directory of the checkout, so that later runs find it built.
+/// Runs an example with the target directory of the checkout, so that later runs find it built. One at a time: their programs
+/// have the same names.
 fn example(args: &[&str]) -> Ran {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _lock = LOCK.lock();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
     ran(command(&checkout(), &[&["run"], args].concat()).env("CARGO_TARGET_DIR", target.expect("a folder")))
 }
@@ -38,7 +42,6 @@ fn in_order(out: &str, wanted: &[&str]) {
 
 #[test]
 fn the_first_example() {
-    let _lock = lock_target();
     let out = example(&["01-hello"]).succeeded().out;
     in_order(&out, &["source | add(3) answers 3", "source | add(4) answers 7"]);
     in_order(&out, &["target | the target's counter is 42"]);
@@ -54,7 +57,6 @@ fn the_first_example() {
 #[test]
 #[ignore = "nightly: `cargo xtask test` runs this example over every transport"]
 fn the_second_example() {
-    let _lock = lock_target();
     let folder = tempfile::tempdir().expect("folder");
     // File lengths around the size of a piece, including zero; a name that is not UTF-8; compressible and
     // incompressible data.
@@ -204,7 +206,11 @@ fn new_refuses() {
     assert!(!folder.path().join("x").exists());
 }
 
-/// A project whose target and source run the given code. They need no runtime: a dependency of its name makes a host package.
+/// An SDK for ifuncs in C, which need none.
+const SDK: &str = "#![no_std]\n#[cfg(ifunc_image)]\n#[panic_handler]\nfn handle(_: &core::panic::PanicInfo) -> ! { loop {} }\n";
+
+/// A project whose target and source run the given code. They need neither runtime nor SDK: dependencies of these names make a
+/// host package and an ifunc package.
 fn project(target: &str, source: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("folder");
     let bin = |body: &str| format!("fn main() {{ {body} }}\n");
@@ -213,15 +219,23 @@ fn project(target: &str, source: &str) -> tempfile::TempDir {
         &[
             (
                 "Cargo.toml",
-                "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\", \"runtime\"]\n",
+                "[workspace]\nresolver = \"3\"\nmembers = [\"ifuncs\", \"host\", \"runtime\", \"sdk\"]\n",
             ),
             (
                 "runtime/Cargo.toml",
                 "[package]\nname = \"ifunc-rt\"\nedition = \"2024\"\n",
             ),
             ("runtime/src/lib.rs", ""),
-            ("ifuncs/Cargo.toml", &ifunc_manifest("odd-ifuncs")),
-            ("ifuncs/src/lib.rs", "#![no_std]\n"),
+            (
+                "sdk/Cargo.toml",
+                "[package]\nname = \"ifunc\"\nedition = \"2024\"\n",
+            ),
+            ("sdk/src/lib.rs", SDK),
+            (
+                "ifuncs/Cargo.toml",
+                "[package]\nname = \"odd-ifuncs\"\nedition = \"2024\"\n[dependencies]\nifunc = { path = \"../sdk\" }\n",
+            ),
+            ("ifuncs/src/lib.rs", "#![no_std]\nuse ifunc as _;\n"),
             ("ifuncs/c/odd.c", &c_ifunc("odd")),
             (
                 "host/Cargo.toml",

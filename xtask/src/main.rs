@@ -32,6 +32,7 @@ mod two_hosts;
 mod ucx_bindings;
 mod usage;
 mod variants;
+mod warm;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 pub mod files;
 #[path = "../../../ifunc-link/tests/common/loaded.rs"]
 pub mod loaded;
+mod warm;
 pub mod workspace;
 
 /// Opens a library as a source does: every strong symbol must resolve.

@@ -41,6 +41,7 @@ impl Workspace {
     pub fn alone(members: &[&str]) -> Self {
         let mut workspace = Self::new(members);
         workspace.target = workspace.dir.path().join("elsewhere");
+        super::warm::copy_to(&workspace.target);
         workspace
     }
 

@@ -19,6 +19,8 @@ use ifunc_rt::{Source, SourceOptions};
 
 pub mod scratch;
 mod transport;
+#[path = "../../../ifunc-build/tests/common/warm.rs"]
+mod warm;
 
 pub use transport::{Transport, largest_answer, over_there, unique, unique_shm, unique_within};
 

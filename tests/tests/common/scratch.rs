@@ -24,6 +24,7 @@ impl Scratch {
         std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
         // The versions that are already here.
         std::fs::copy(workspace().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+        super::warm::copy_to(&folder.path().join("target/ifunc"));
         Self { folder }
     }
 

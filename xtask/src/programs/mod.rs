@@ -14,6 +14,7 @@ pub(crate) use run::{Runs, run};
 use crate::debian;
 use crate::process::{WHOLE, cargo};
 use crate::steps::Steps;
+use crate::warm;
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,14 @@ pub(crate) fn of(steps: &mut Steps) -> Option<Rc<[Program]>> {
 pub(crate) fn all(steps: &mut Steps) {
     let Some(programs) = of(steps) else { return };
     let mut runs = Runs::of_tier(steps.tier());
+    let mut warm = None;
+    steps.step("the SDK, built for nested builds", || {
+        warm = warm::target()?.to_str().map(str::to_owned);
+        Ok(String::new())
+    });
+    if let Some(warm) = &warm {
+        runs.env.push((warm::VARIABLE, warm));
+    }
     if debian::is_debian() {
         // It was installed: a test that does not find UCX fails.
         runs.env.push(("IFUNC_REQUIRE_UCX", "1"));
