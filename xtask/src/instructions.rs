@@ -6,6 +6,9 @@ use std::process::Command;
 use crate::process::{cargo, output, status};
 use crate::steps::Steps;
 
+/// The counter.
+pub(crate) const PACKAGE: &str = "ifunc-instructions";
+
 /// Compares them with their budget.
 pub(crate) fn run(steps: &mut Steps) {
     steps.step("instructions of a message, and their budget", check);
@@ -16,8 +19,8 @@ fn check() -> Result<String, String> {
         return Ok("SKIPPED: the budget is one of x86-64".into());
     }
     // Not with the features of the workspace: the release builds of the examples share this runtime.
-    let package = ["--package", "ifunc-instructions"];
-    status(cargo(["build", "--quiet", "--locked", "--release"]).args(package))?;
+    let build = ["build", "--quiet", "--locked", "--release", "--package", PACKAGE];
+    status(&mut cargo(build))?;
     let counter = crate::target().join("release/ifunc-instructions");
     let said = output(Command::new(counter).arg("check")).map_err(|error| {
         format!("{error}: a budget is exceeded, or nothing could be counted; the output above explains it")

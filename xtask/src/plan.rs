@@ -52,6 +52,8 @@ enum When {
 /// All parts, in the order in which they run.
 const PARTS: &[Part] = &[
     both("needs", debian::needs),
+    both("instructions", instructions::run).beside(),
+    commit("simulate", "simulate-full", simulate::quick).beside(),
     both("build", programs::built),
     both("lint", lint::run).beside(),
     both("programs", programs::all),
@@ -64,7 +66,6 @@ const PARTS: &[Part] = &[
     nightly("corpus-full", corpus::full),
     commit("faults", "faults-full", faults::quick),
     nightly("faults-full", faults::full),
-    both("instructions", instructions::run),
     both("examples", examples::run),
     both("launcher", launcher::run),
     commit("soak", "soak-full", soak::quick),
@@ -75,7 +76,6 @@ const PARTS: &[Part] = &[
     nightly("loom-full", loom::run),
     commit("two-hosts", "two-hosts-full", two_hosts::quick),
     nightly("two-hosts-full", two_hosts::full),
-    commit("simulate", "simulate-full", simulate::quick).beside(),
     nightly("simulate-full", simulate::full),
     nightly("ucx-bindings", ucx_bindings::check_if_possible),
     nightly("build-time", build_time::run),

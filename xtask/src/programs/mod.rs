@@ -106,6 +106,31 @@ pub(crate) fn ucx_linked(steps: &mut Steps) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::process::cargo;
+
+    /// The packages of the workspace and all that they depend on, with their features.
+    fn features(of: &str) -> BTreeSet<String> {
+        let mut tree = cargo(["tree", "--locked", "--offline", "--workspace", "--prefix=none"]);
+        let output = tree.args(["--format={p} {f}", "--edges", of]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines()
+            .map(|line| line.trim_end_matches(" (*)").to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn builds_share_what_tests_compile() {
+        let (tests, builds) = (features("normal,build,dev"), features("normal,build"));
+        assert!(!builds.is_empty());
+        let others: Vec<_> = builds.difference(&tests).collect();
+        assert!(
+            others.is_empty(),
+            "compiled once more without tests: {others:#?}\nhelp: `tests/Cargo.toml` switches on what only tests need"
+        );
+    }
+
     #[test]
     fn the_longest_programs_are_there() {
         for source in super::LONGEST {

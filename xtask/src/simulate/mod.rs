@@ -2,6 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::instructions;
 use crate::process::{cargo, end, output, status};
 use crate::steps::Steps;
 
@@ -24,7 +25,7 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
         };
         return end(mutants::run(text).map(drop));
     }
-    let simulator = match built() {
+    let simulator = match built(&[]) {
         Ok(simulator) => simulator,
         Err(error) => return end(Err(error)),
     };
@@ -37,10 +38,20 @@ pub(crate) fn command(options: &[String]) -> ExitCode {
     }
 }
 
-/// The simulator, optimised.
-fn built() -> Result<Command, String> {
-    let package = ["--package", "ifunc-simulate"];
-    status(cargo(["build", "--quiet", "--locked", "--release"]).args(package))?;
+/// The simulator, optimised, and these packages.
+fn built(others: &[&str]) -> Result<Command, String> {
+    let mut build = cargo([
+        "build",
+        "--quiet",
+        "--locked",
+        "--release",
+        "--package",
+        "ifunc-simulate",
+    ]);
+    for package in others {
+        build.args(["--package", package]);
+    }
+    status(&mut build)?;
     Ok(Command::new(crate::target().join("release/ifunc-simulate")))
 }
 
@@ -56,6 +67,7 @@ pub(crate) fn full(steps: &mut Steps) {
 }
 
 fn seeds(count: &str) -> Result<String, String> {
-    let said = output(built()?.args(["--seeds", count]))?;
+    // With what another part builds: the dependencies that both have are then compiled once.
+    let said = output(built(&[instructions::PACKAGE])?.args(["--seeds", count]))?;
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
