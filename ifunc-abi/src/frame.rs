@@ -192,6 +192,16 @@ impl Header {
         Some(Self::new(kind, (words[0] >> 32) as u32, words[1]))
     }
 
+    /// As [`parse_plain`](Self::parse_plain), of a frame that states that its body is in its own slot.
+    #[must_use]
+    #[inline]
+    pub const fn parse_inline(words: [u64; 2], kind: Kind) -> Option<Self> {
+        if words[0] as u32 != (FrameFlags::INLINE.0 as u32) << 8 | kind as u32 {
+            return None;
+        }
+        Some(Self::new(kind, (words[0] >> 32) as u32, words[1]))
+    }
+
     /// Parses words that were copied out of the transport's memory.
     ///
     /// # Errors
@@ -318,6 +328,13 @@ mod tests {
         let plain = Header::new(Kind::Exec, header.handle, header.token);
         assert_eq!(Header::parse_plain(inline.words(), Kind::Exec), Some(plain));
         assert_eq!(Header::parse_plain(plain.words(), Kind::Exec), Some(plain));
+        assert_eq!(Header::parse_inline(inline.words(), Kind::Exec), Some(plain));
+        assert_eq!(Header::parse_inline(plain.words(), Kind::Exec), None);
+        assert_eq!(
+            Header::parse_inline([0x301, 0], Kind::Exec),
+            None,
+            "it was assembled"
+        );
         assert_eq!(split_commit_word(commit_word(7, 9)), (7, 9));
     }
 }

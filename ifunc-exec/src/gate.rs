@@ -4,7 +4,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 
 use ifunc::host::{CallGate, GateToken};
-use ifunc_abi::context::Context;
+use ifunc_abi::context::{self, Context};
 
 use crate::arch::FloatControl;
 use crate::stack::{Listing, Stack};
@@ -65,7 +65,6 @@ struct Gate {
     stack_top: usize,
     stack_low: usize,
     side: Cell<Side>,
-    /// Boxed: every invocation checks whether there is one.
     escape: UnsafeCell<Option<Box<Escape>>>,
 }
 
@@ -107,15 +106,17 @@ impl ExecThread {
     /// Makes this the gate of the current thread for several invocations.
     #[inline]
     pub(crate) fn session(&mut self) -> Session<'_> {
-        let outer = CURRENT.replace(&raw const *self.gate);
-        Session { thread: self, outer }
+        let gate = &*self.gate;
+        let outer = CURRENT.replace(&raw const *gate);
+        Session { gate, outer }
     }
 }
 
 /// While it lives, host functions that injected code calls on this thread find the gate.
 #[derive(Debug)]
 pub struct Session<'a> {
-    thread: &'a mut ExecThread,
+    /// Of an [`ExecThread`] that is borrowed mutably.
+    gate: &'a Gate,
     outer: *const Gate,
 }
 
@@ -134,23 +135,23 @@ impl Session<'_> {
         target: *mut c_void,
         ctx: *mut Context,
     ) -> Result<u32, Box<Escape>> {
-        let gate = &*self.thread.gate;
+        let gate = self.gate;
         gate.side.set(Side::Ifunc);
         // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is
         // the caller's promise.
         let code = unsafe { ifunc_exec_enter(payload, size, target, ctx, main, (&raw const *gate).cast()) };
         gate.side.set(Side::Idle);
+        if code == context::MAIN_OK {
+            return Ok(code);
+        }
         // SAFETY: the invocation is over and `&mut self` excludes another: there is no other reference into the cell.
         let escape = unsafe { &mut *gate.escape.get() };
-        match escape {
-            None => Ok(code),
-            Some(_) => escape.take().map_or(Ok(code), Err),
-        }
+        escape.take().map_or(Ok(code), Err)
     }
 
     /// The words that the last invocation left on its stack, from address `from` on; none if that is not on it.
     pub(crate) fn left_behind(&mut self, from: usize) -> impl Iterator<Item = usize> {
-        let stack = self.thread.gate.stack();
+        let stack = self.gate.stack();
         let from = Some(from).filter(|from| stack.contains(from) && from.is_multiple_of(align_of::<usize>()));
         (from.unwrap_or(stack.end)..stack.end)
             .step_by(size_of::<usize>())

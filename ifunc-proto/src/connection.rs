@@ -13,11 +13,12 @@ use crate::calls::Request;
 use crate::closed::Closed;
 use crate::completion::{Completion, Outcome};
 use crate::footprint::Footprint;
-use crate::host::{Event, Failed, Host, ReplyTo};
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::{Order, Turn};
-use crate::quantum::{Price, Quantum, UNITS};
-use crate::server::{Progress, Server, ServerConfig, Unanswered};
+use crate::quantum::{Price, UNITS};
+use crate::server::{Server, ServerConfig};
+
+mod poll;
 
 /// Capacity for completions that is kept between two frames that hold many.
 const KEPT_COMPLETIONS: usize = 1024;
@@ -56,6 +57,9 @@ pub struct Connection<I, U, B> {
     is_linked: bool,
     /// Why the last link died.
     lost_because: String,
+    /// The next poll takes the fast path: this side serves, and there is no parked frame, no reply that waits, no stalled
+    /// request and no end to return. [`update_fast`](Self::update_fast) computes it after whatever may change it.
+    is_fast: bool,
     /// The last poll found a request that waits for the send window.
     is_stalled: bool,
     /// The link died: the first poll that processes nothing returns this.
@@ -80,6 +84,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             is_served: false,
             is_linked: false,
             lost_because: String::new(),
+            is_fast: false,
             is_stalled: false,
             closed: None,
             price: Price::for_invocations(UNITS),
@@ -103,6 +108,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.closed = None;
         self.is_linked = true;
         self.price = Price::for_invocations(rx.first_quantum());
+        self.update_fast();
     }
 
     /// Whether there is a link that works as far as this side knows.
@@ -515,333 +521,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(())
     }
 
-    /// Processes a fair quantum of what has arrived: runs invocations on `host`, and receives completions. Returns how many
-    /// frames and entries of batches were processed. A driver sleeps only after a poll that returned 0: that one has
-    /// returned all credits.
-    ///
-    /// # Errors
-    /// The connection is over. If the poll processed something before, the next poll returns the error.
-    #[inline]
-    pub fn poll<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-    ) -> Result<usize, Box<Closed>> {
-        if self.closed.is_some() {
-            return self.close(link, 0);
-        }
-        let was_stalled = std::mem::take(&mut self.is_stalled);
-        let mut quantum = Quantum::new(self.price);
-        let (_, rx) = link.split();
-        rx.begin_poll();
-        self.frames(link, host, &mut quantum);
-        let (tx, rx) = link.split();
-        if let Some(server) = &mut self.server
-            && server.replies.owes()
-            && !self.is_stalled
-            && self.closed.is_none()
-        {
-            match server.replies.flush(tx) {
-                Ok(is_done) => self.is_stalled = !is_done,
-                Err(closed) => self.closed = Some(closed),
-            }
-        }
-        if !quantum.is_exhausted() && !self.order.has_parked() {
-            rx.settle();
-        }
-        rx.end_poll(quantum.processed);
-        self.price = quantum.next_price(Price::for_invocations(rx.first_quantum()));
-        if self.is_stalled || was_stalled {
-            self.observe_stall(host);
-        }
-        if self.closed.is_some() {
-            return self.close(link, quantum.processed);
-        }
-        Ok(quantum.processed)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn observe_stall<H: Host<Image = B>>(&self, host: &mut H) {
-        host.observe(Event::Stalled(self.is_stalled));
-    }
-
-    #[cold]
-    fn close<L: Link>(&mut self, link: &mut L, processed: usize) -> Result<usize, Box<Closed>> {
-        if let Some(closed) = &self.closed {
-            let why = closed.to_string();
-            self.lose_received(link, &why);
-        }
-        match self.closed.take() {
-            Some(closed) if processed == 0 => Err(closed),
-            closed => {
-                self.closed = closed;
-                Ok(processed)
-            }
-        }
-    }
-
-    /// Processes frames until the quantum is used up, or [`next_frame`](Self::next_frame) returns `false`. Not inlined: the loop
-    /// keeps addresses in registers, which the poll around it has for others.
-    #[inline(never)]
-    fn frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H, quantum: &mut Quantum) {
-        while !quantum.is_exhausted() && self.next_frame(link, host, quantum) {}
-    }
-
-    /// Processes the next frame. `false`: there is none, it stays where it is, or the connection is over.
-    #[inline(always)]
-    fn next_frame<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-        quantum: &mut Quantum,
-    ) -> bool {
-        if self.order.is_next_parked() {
-            return self.next_unusual(link, host, quantum);
-        }
-        let (tx, rx) = link.split();
-        let frame = match rx.peek() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return false,
-            Err(error) => return self.over(error.into()),
-        };
-        let exec = Header::parse_plain(frame.words, Kind::Exec);
-        let Some(header) = exec.filter(|_| self.order.turn(frame.sequence) == Turn::Now) else {
-            return self.next_unusual(link, host, quantum);
-        };
-        match self.exec(tx, host, quantum, header, frame) {
-            Ok(true) => {
-                rx.release();
-                true
-            }
-            Ok(false) => false,
-            Err(unanswered) => self.next_unanswered(link, host, *unanswered),
-        }
-    }
-
-    /// The connection is over: the poll returns why.
-    #[cold]
-    fn over(&mut self, closed: Box<Closed>) -> bool {
-        self.closed = Some(closed);
-        false
-    }
-
-    /// Concludes the next frame, whose invocation has no answer.
-    #[cold]
-    #[inline(never)]
-    fn next_unanswered<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-        unanswered: Unanswered,
-    ) -> bool {
-        let (tx, rx) = link.split();
-        let concluded = match (rx.peek(), &mut self.server) {
-            (Ok(Some(frame)), Some(server)) => server.conclude(tx, host, frame, unanswered),
-            _ => unanswered.failed(host, 0).map(drop),
-        };
-        match concluded {
-            Ok(()) => {
-                rx.release();
-                true
-            }
-            Err(closed) => self.over(closed),
-        }
-    }
-
-    /// As [`next_frame`](Self::next_frame), for a parked frame, one that is out of turn, and any that is no invocation. The
-    /// frame is peeked again: in memory it would cost the usual path.
-    #[cold]
-    #[inline(never)]
-    fn next_unusual<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-        quantum: &mut Quantum,
-    ) -> bool {
-        self.try_unusual(link, host, quantum)
-            .unwrap_or_else(|closed| self.over(closed))
-    }
-
-    fn try_unusual<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-        quantum: &mut Quantum,
-    ) -> Result<bool, Box<Closed>> {
-        let (tx, rx) = link.split();
-        if self.order.is_next_parked() {
-            return self.poll_parked(tx, host, quantum);
-        }
-        let Some(frame) = rx.peek()? else {
-            return Ok(false);
-        };
-        let is_done = match self.order.turn(frame.sequence) {
-            Turn::Now => self.frame(tx, host, quantum, frame)?,
-            Turn::Early => {
-                self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?;
-                true
-            }
-            Turn::Duplicate => true,
-        };
-        if is_done {
-            rx.release();
-        }
-        Ok(is_done)
-    }
-
-    /// Runs an invocation that came in a frame of its own. `false`: the send window is closed for its answer.
-    #[inline(always)]
-    fn exec<H: Host<Image = B>, P: Body>(
-        &mut self,
-        tx: &mut impl Outbound,
-        host: &mut H,
-        quantum: &mut Quantum,
-        header: Header,
-        frame: Frame<P>,
-    ) -> Result<bool, Box<Unanswered>> {
-        let Some(server) = &mut self.server else {
-            return Err(unserved().into());
-        };
-        let order = &mut self.order;
-        let result = server.exec(tx, host, header, frame, || {
-            // Before it runs: a frame never runs twice.
-            order.advance();
-            quantum.charge_invocation(frame.body.len());
-        });
-        if H::TAKES {
-            quantum.exhaust();
-        }
-        let is_done = result?;
-        if !is_done {
-            self.is_stalled = true;
-        }
-        Ok(is_done)
-    }
-
-    /// Processes the next frame in order. `false`: it stays where it is, because the quantum is used up or the send window
-    /// is closed.
-    fn frame<H: Host<Image = B>, P: Body>(
-        &mut self,
-        tx: &mut impl Outbound,
-        host: &mut H,
-        quantum: &mut Quantum,
-        frame: Frame<P>,
-    ) -> Result<bool, Box<Closed>> {
-        let header = Header::parse(frame.words).map_err(Closed::broke)?;
-        if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
-            self.reply(&frame)?;
-            self.order.advance();
-            quantum.charge(frame.body.len());
-            return Ok(true);
-        }
-        if header.kind == Kind::Exec {
-            let unanswered = match self.exec(tx, host, quantum, header, frame) {
-                Ok(is_done) => return Ok(is_done),
-                Err(unanswered) => unanswered,
-            };
-            return match &mut self.server {
-                Some(server) => server.conclude(tx, host, frame, *unanswered).map(|()| true),
-                None => Err(unserved()),
-            };
-        }
-        let Some(server) = &mut self.server else {
-            return Err(unserved());
-        };
-        if header.kind == Kind::Batch {
-            let progress = server.batch(tx, host, header, &frame, quantum)?;
-            self.is_stalled = progress == Progress::Blocked;
-            if progress == Progress::Done {
-                self.order.advance();
-            }
-            return Ok(progress == Progress::Done);
-        }
-        if !server.replies.admits(tx, header.token)? {
-            self.is_stalled = true;
-            return Ok(false);
-        }
-        self.order.advance();
-        quantum.charge_request(header, frame.body.len(), server.assembled());
-        server.request(tx, host, header, &frame)?;
-        Ok(true)
-    }
-
-    /// Processes a parked frame whose turn has come. `false`: it stays parked.
-    #[cold]
-    #[inline(never)]
-    fn poll_parked<H: Host<Image = B>>(
-        &mut self,
-        tx: &mut impl Outbound,
-        host: &mut H,
-        quantum: &mut Quantum,
-    ) -> Result<bool, Box<Closed>> {
-        let mut order = std::mem::replace(&mut self.order, Order::new());
-        let next = order.next();
-        let Some(frame) = order.next_parked() else {
-            self.order = order;
-            return Ok(false);
-        };
-        // The frame is processed by a copy of the counter, and removed if the copy advanced.
-        self.order = Order::starting_at(next);
-        let result = self.frame(tx, host, quantum, frame);
-        let is_processed = self.order.next() != next;
-        if is_processed {
-            order.take_parked();
-        }
-        self.order = order;
-        result
-    }
-
-    /// Ends an invocation that the host [took](Host::take) from this link: sends the answer, if the peer wants one. On a
-    /// link that died, nothing is sent; the driver drops what belongs to an earlier [link](Self::generation).
-    pub fn answer<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-        reply_to: &ReplyTo,
-        outcome: Result<&[u8], Box<Failed>>,
-    ) {
-        let (tx, _) = link.split();
-        if let Some(server) = &mut self.server
-            && let Err(closed) = server.answer(tx, host, reply_to, outcome)
-        {
-            self.closed = Some(closed);
-            let _ = self.close(link, 1);
-        }
-    }
-
-    /// Whether replies wait for the send window, and it is still closed. Asked before this side sleeps.
-    pub fn is_blocked<L: Link>(&mut self, link: &mut L) -> bool {
-        let (tx, _) = link.split();
-        self.is_stalled
-            && self
-                .server
-                .as_mut()
-                .is_some_and(|server| server.replies.is_blocked(tx))
-    }
-
-    /// Whether the last poll found a request whose reply finds the send window closed.
-    #[inline]
-    #[must_use]
-    pub fn is_stalled(&self) -> bool {
-        self.is_stalled
-    }
-
-    /// Whether a poll has something to do, whatever arrives: an end to return, replies to send, a parked frame whose turn
-    /// has come.
-    #[inline]
-    #[must_use]
-    pub fn has_work(&self) -> bool {
-        self.has_work_beside_replies() || self.server.as_ref().is_some_and(|server| server.replies.owes())
-    }
-
-    /// As [`has_work`](Self::has_work), for a connection whose replies wait for the send window.
-    #[inline]
-    #[must_use]
-    pub fn has_work_beside_replies(&self) -> bool {
-        self.closed.is_some() || self.order.is_next_parked()
-    }
-
     /// The sending direction failed. What the peer sent before is received first.
     #[cold]
     fn fail_link<L: Link>(&mut self, link: &mut L, error: LinkError) {
@@ -870,6 +549,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let (tx, _) = link.split();
         self.caller.lose(why, |sequence| tx.is_unconsumed(sequence));
         self.server = None;
+        self.is_fast = false;
     }
 
     /// Why the last link died.
@@ -929,11 +609,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     pub fn generation(&self) -> u64 {
         self.caller.generation()
     }
-}
-
-#[cold]
-fn unserved() -> Box<Closed> {
-    Closed::broke("a request from a peer that does not invoke")
 }
 
 const NO_HEADER: LinkError = LinkError::Malformed("words that are no header");

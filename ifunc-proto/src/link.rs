@@ -1,6 +1,6 @@
 //! What a connection needs of a transport.
 
-use ifunc_abi::frame::Header;
+use ifunc_abi::frame::{Header, Kind};
 
 /// The peer is gone, or sent bytes that its transport never sends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,11 +96,21 @@ pub trait Inbound {
     where
         Self: 'a;
 
+    /// Whether [`peek`](Self::peek) returns the frames in the order of their sequence numbers, each once.
+    const IN_ORDER: bool = false;
+
     /// The next frame, if one arrived; the same frame until [`release`](Self::release).
     ///
     /// # Errors
     /// The peer is gone, and every frame that arrived was released.
     fn peek(&mut self) -> Result<Option<Frame<Self::Body<'_>>>, LinkError>;
+
+    /// The next frame, if the transport can tell sooner than with [`peek`](Self::peek) that its header is a
+    /// [plain one](Header::parse_plain) of this kind. `None` decides nothing. A later `peek` reads the header again.
+    #[inline(always)]
+    fn peek_plain(&mut self, _kind: Kind) -> Option<(Header, Frame<Self::Body<'_>>)> {
+        None
+    }
 
     /// Returns the memory of the peeked frame to the transport.
     fn release(&mut self);
@@ -116,8 +126,8 @@ pub trait Inbound {
     /// A poll begins. A transport may wait here, bounded and below a microsecond, for a stream to get ahead.
     fn begin_poll(&mut self) {}
 
-    /// A poll ended after `frames` frames.
-    fn end_poll(&mut self, _frames: usize) {}
+    /// A poll ended, which `found` a frame or nothing.
+    fn end_poll(&mut self, _found: bool) {}
 
     /// Invocations in the first poll after an idle one. Over shared memory it is 1: to look at the next slot would take
     /// its cache line from the peer before the first invocation ran.

@@ -21,6 +21,12 @@ impl Price {
     pub(crate) fn for_invocations(invocations: usize) -> Self {
         Self((UNITS / invocations.clamp(1, UNITS)) as u32)
     }
+
+    /// The price after a poll that used up its quantum.
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self((self.0 / GROWTH).max(1))
+    }
 }
 
 /// Units of so many bytes of bodies.
@@ -93,15 +99,5 @@ impl Quantum {
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
         self.used >= UNITS as u32
-    }
-
-    /// The price of the next poll. `first` is that of a poll after an idle one.
-    #[inline]
-    pub(crate) fn next_price(&self, first: Price) -> Price {
-        if self.is_exhausted() {
-            Price((self.price.0 / GROWTH).max(1))
-        } else {
-            first
-        }
     }
 }

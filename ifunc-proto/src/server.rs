@@ -9,6 +9,7 @@ use crate::assembly::Assembly;
 use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use crate::link::{Body, Frame, Outbound};
+use crate::order::Order;
 use crate::quantum::Quantum;
 use crate::replies::{Answer, Destination, Replies};
 
@@ -103,6 +104,8 @@ pub(crate) struct Server<B> {
 pub(crate) enum Progress {
     /// Completely.
     Done,
+    /// Completely, and replies wait to be sent.
+    Owing,
     /// The quantum is used up.
     Exhausted,
     /// The send window is closed for its reply.
@@ -123,32 +126,49 @@ impl<B> Server<B> {
         }
     }
 
-    /// Runs an invocation that came in a frame of its own. `begin` is called when it can be answered, before it runs: a
-    /// frame never runs twice. `false`: the send window is closed.
+    /// Runs an invocation that came in a frame of its own.
     #[inline(always)]
     pub(crate) fn exec<H: Host<Image = B>, P: Body>(
         &mut self,
         tx: &mut impl Outbound,
         host: &mut H,
+        order: &mut Order,
+        quantum: &mut Quantum,
         header: Header,
         frame: Frame<P>,
-        begin: impl FnOnce(),
-    ) -> Result<bool, Box<Unanswered>> {
+    ) -> Result<Progress, Box<Unanswered>> {
         let Self { images, replies, .. } = self;
         let Header {
             handle, token, flags, ..
         } = header;
         let is_assembled = flags.contains(FrameFlags::ASSEMBLED);
+        let mut begin = || {
+            // Before it runs: a frame never runs twice.
+            order.advance();
+            quantum.charge_invocation(frame.body.len());
+            if H::TAKES {
+                quantum.exhaust();
+            }
+        };
+        if token == 0 && !replies.owes() {
+            begin();
+            images.invoke(host, (handle, token), is_assembled, frame, false, None)?;
+            return Ok(Progress::Done);
+        }
         let (destination, answer) = match replies.begin_answer(tx, token)? {
             Answer::Nowhere => (Destination::Nowhere, None),
             Answer::Frame(memory) => (Destination::Frame, Some(memory)),
             Answer::Private(memory) => (Destination::Private, Some(memory)),
-            Answer::Blocked => return Ok(false),
+            Answer::Blocked => return Ok(Progress::Blocked),
         };
         begin();
         let len = images.invoke(host, (handle, token), is_assembled, frame, false, answer)?;
         replies.send_answer(tx, destination, token, len)?;
-        Ok(true)
+        Ok(if replies.owes() {
+            Progress::Owing
+        } else {
+            Progress::Done
+        })
     }
 
     /// Replies to an invocation without an answer, which came in a frame of its own.

@@ -84,8 +84,8 @@ pub(crate) fn explain_lacking_cpu(needed: u64, here: u64) -> Option<String> {
 // Out: by return, with the code in eax. `X_main` has preserved the callee-saved registers, as every C function does; rbp,
 //      which began as 0, is restored. MXCSR and the x87 control word are restored only if they were changed: loading them costs
 //      more than comparing.
-//      Or by `ifunc_exec_escape`, from any depth of the injected stack, which restores all that was saved and returns 0 from the
-//      same call. No frame in between has anything to drop: images are `panic=abort`, and the host functions that escape own
+//      Or by `ifunc_exec_escape`, from any depth of the injected stack, which restores all that was saved and returns 1 from the
+//      same call: no success, so that the caller looks for an escape only then. No frame in between has anything to drop: images are `panic=abort`, and the host functions that escape own
 //      nothing.
 //
 // The host's stack pointer also lies at the top of the injected stack, and the call frame information finds it there: a
@@ -164,7 +164,7 @@ core::arch::global_asm!(
     ".type ifunc_exec_escape,@function",
     "ifunc_exec_escape:",
     ".cfi_startproc",
-    "xor eax, eax",
+    "mov eax, 1",
     "mov rsp, [rdi]",
     ".cfi_def_cfa rsp, 64",
     ".cfi_offset rbp, -16",

@@ -13,6 +13,8 @@ use crate::transport::{Key, Link, Listener};
 const FEW: usize = 8;
 /// Polls of connections between two reviews of which had nothing: longer than the barrier takes that follows.
 const REVIEW: usize = 4096;
+/// Polls in a row that find something between two looks at the listener, after each of which a load may miss the cache.
+const TEND: u32 = 8;
 
 /// A connection, as the scheduler sees it.
 pub(crate) trait Scheduled {
@@ -38,6 +40,8 @@ pub(crate) struct Scheduler<C> {
     parked: HashMap<Key, Box<C>>,
     /// Polls since the last review.
     polls: usize,
+    /// Polls until the listener is asked again. 0 after a poll that found nothing.
+    until_tended: u32,
     /// Number of the last connection.
     last: u64,
     keys: Vec<Key>,
@@ -49,6 +53,7 @@ impl<C> Default for Scheduler<C> {
             active: VecDeque::new(),
             parked: HashMap::new(),
             polls: 0,
+            until_tended: 0,
             last: 0,
             keys: Vec::new(),
         }
@@ -94,13 +99,7 @@ impl<C: Scheduled> Scheduler<C> {
     }
 
     /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
-    #[inline]
     pub(crate) fn gather(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) -> bool {
-        (listener.may_accept() || !self.parked.is_empty()) && self.gather_now(listener, new)
-    }
-
-    #[inline(never)]
-    fn gather_now(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) -> bool {
         let before = self.active.len();
         while let Some(link) = listener.accept() {
             self.last += 1;
@@ -117,18 +116,18 @@ impl<C: Scheduled> Scheduler<C> {
     }
 
     /// Polls each active connection once; `poll` returns how many frames it handled, `None` if the connection is over. Returns
-    /// the sum.
+    /// the sum. While polls find something, only one of several first gathers connections.
     #[inline]
     pub(crate) fn poll(
         &mut self,
         listener: &mut dyn Listener,
+        new: impl Fn(u64, Link) -> C,
         mut poll: impl FnMut(&mut C) -> Option<usize>,
     ) -> usize {
-        // Rotates so that no connection is always served first.
-        let count = self.active.len();
-        if count > 1 {
-            self.active.rotate_left(1);
+        if self.until_tended == 0 {
+            self.tend(listener, new);
         }
+        self.until_tended -= 1;
         let mut handled = 0;
         let mut at = 0;
         while let Some(connection) = self.active.get_mut(at) {
@@ -140,13 +139,33 @@ impl<C: Scheduled> Scheduler<C> {
                 None => drop(self.active.remove(at)),
             }
         }
-        self.polled(listener, count);
+        self.polls += at;
+        if handled == 0 {
+            self.until_tended = 0;
+        }
         handled
+    }
+
+    /// Gathers connections, and parks those that had nothing. Rotates the others so that no connection is always served
+    /// first.
+    #[inline(never)]
+    fn tend(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) {
+        self.until_tended = TEND;
+        if self.polls >= REVIEW {
+            self.review(listener);
+        }
+        self.gather(listener, new);
+        if self.active.len() > 1 {
+            self.active.rotate_left(1);
+        }
     }
 
     /// Takes the next active connection, for a thread to have for itself.
     pub(crate) fn take_next(&mut self, listener: &mut dyn Listener) -> Option<Box<C>> {
-        self.polled(listener, 1);
+        self.polls += 1;
+        if self.polls >= REVIEW {
+            self.review(listener);
+        }
         self.active.pop_front()
     }
 
@@ -155,15 +174,7 @@ impl<C: Scheduled> Scheduler<C> {
         self.active.push_back(connection);
     }
 
-    /// Parks, from time to time, connections that had nothing, if there are many.
-    #[inline]
-    fn polled(&mut self, listener: &mut dyn Listener, count: usize) {
-        self.polls += count;
-        if self.polls >= REVIEW {
-            self.review(listener);
-        }
-    }
-
+    /// Parks connections that had nothing, if there are many.
     #[cold]
     fn review(&mut self, listener: &mut dyn Listener) {
         self.polls = 0;

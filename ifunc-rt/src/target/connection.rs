@@ -28,8 +28,15 @@ pub(super) struct Argument {
 }
 
 impl Argument {
-    /// Whether an image can run on it.
+    /// Equal for target arguments that the same images suit: the type's fingerprint, inverted if the argument is shared.
     #[inline]
+    fn key(&self) -> u64 {
+        let fingerprint = self.target_type.fingerprint;
+        if self.shared { !fingerprint } else { fingerprint }
+    }
+
+    /// Whether an image can run on it.
+    #[cold]
     fn suits(&self, image: &InstalledImage) -> bool {
         (image.target == 0 || image.target == self.target_type.fingerprint)
             // It may have been bound while the target served on one thread.

@@ -85,7 +85,6 @@ struct Links {
 
 impl Links {
     /// Accepts new connections and activates those that are no longer parked. Returns whether there were any.
-    #[inline]
     fn gather(&mut self, host: &Host) -> bool {
         self.scheduler.gather(&mut *self.listener, |number, link| {
             Connection::new(number, link, host)
@@ -239,14 +238,15 @@ impl Target {
         let Self {
             links, host, entry, ..
         } = self;
-        links.gather(host);
         let Links {
             scheduler, listener, ..
         } = links;
         let mut session = host.executor.session(entry);
-        scheduler.poll(&mut **listener, |connection| {
-            connection.poll(host, &mut session, &argument)
-        })
+        scheduler.poll(
+            &mut **listener,
+            |number, link| Connection::new(number, link, host),
+            |connection| connection.poll(host, &mut session, &argument),
+        )
     }
 
     /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.

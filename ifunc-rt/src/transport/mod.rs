@@ -119,11 +119,6 @@ pub(crate) trait Listener: Send {
     /// The address that a source connects to, as text.
     fn address(&self) -> String;
 
-    /// A cheap test: `false` if [`accept`](Self::accept) would find no connection and has nothing to do.
-    fn may_accept(&self) -> bool {
-        true
-    }
-
     /// The next new connection. Never blocks; costs one load when there is none.
     fn accept(&mut self) -> Option<Link>;
 

@@ -87,11 +87,37 @@ pub(crate) struct Bound {
     metrics: HandleMetrics,
 }
 
-/// An installed image, and what counts its invocations.
+/// An installed image, what counts its invocations, and what every one of them would compute again.
 #[derive(Clone, Debug)]
 struct Counted {
     image: Arc<InstalledImage>,
     counters: Arc<HandleCounters>,
+    /// The [key](Argument::key) of the target arguments that the image was found to suit.
+    suits: u64,
+    /// Bits that are 0 in the address of a payload that is used in place.
+    misplaced: usize,
+}
+
+impl Counted {
+    /// An image that was accepted for these target arguments.
+    fn new(
+        image: Arc<InstalledImage>,
+        counters: Arc<HandleCounters>,
+        argument: &Argument,
+        copies_payloads: bool,
+    ) -> Self {
+        let misplaced = if copies_payloads {
+            usize::MAX
+        } else {
+            image.payload_align - 1
+        };
+        Self {
+            image,
+            counters,
+            suits: argument.key(),
+            misplaced,
+        }
+    }
 }
 
 /// A connection's host, for one poll. If it `TAKES` invocations, it runs each after the poll.
@@ -121,10 +147,8 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
                 };
                 let metrics = self.state.metrics.bound(handle, about);
                 let counters = Arc::clone(&metrics.counters);
-                Ok(Bound {
-                    counted: Counted { image, counters },
-                    metrics,
-                })
+                let counted = Counted::new(image, counters, self.argument, self.state.copies_payloads);
+                Ok(Bound { counted, metrics })
             }
             Err(refusal) => {
                 let (reason, detail) = (refusal.reason, &refusal.detail);
@@ -230,7 +254,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ..
         } = self;
         let (image, counters) = (&*counted.image, &*counted.counters);
-        if !argument.suits(image) {
+        if counted.suits != argument.key() && !argument.suits(image) {
             return Err(unsuited(image, argument));
         }
         let Invocation {
@@ -240,21 +264,21 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         } = invocation;
         let size = payload.len();
         let mut ptr = payload.as_ptr();
-        if !image.is_aligned(ptr) || state.copies_payloads && payload.is_in_place() {
-            ptr = copied(&mut state.scratch, payload);
+        if ptr.addr() & counted.misplaced != 0 {
+            ptr = state.placed(image, payload);
         }
         let sender = state.source.connection;
-        // SAFETY: the policy accepted the image when it was installed. `suits` compared its target type with that of the
-        // target arguments. A payload stays readable until its frame is released, after this call, and a copy until the
-        // next one; it is aligned.
-        let run = || unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
+        // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
+        // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
+        // copy until the next one; it is aligned.
+        let invocation = unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
         if is_batched {
             counters.batched();
         }
         if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
-            return self.run_observed(counted, run(), sequence, answer);
+            return self.run_observed(counted, invocation, sequence, answer);
         }
-        let outcome = InProcess::run(session, run(), answer);
+        let outcome = InProcess::run(session, invocation, answer);
         state.concluded(counted, size, outcome)
     }
 
@@ -312,11 +336,25 @@ impl State {
         size: usize,
         outcome: Result<usize, Box<Failed>>,
     ) -> Result<usize, Box<Failed>> {
-        match &outcome {
-            Ok(len) => counted.counters.executed(size, *len),
-            Err(failed) => self.failed(counted, size, failed),
+        match outcome {
+            Ok(len) => {
+                counted.counters.executed(size, len);
+                Ok(len)
+            }
+            Err(failed) => {
+                self.failed(counted, size, &failed);
+                Err(failed)
+            }
         }
-        outcome
+    }
+
+    /// Where a payload is read that may have to be copied.
+    #[cold]
+    fn placed(&mut self, image: &InstalledImage, payload: Payload<'_, impl Body>) -> *const u8 {
+        if image.is_aligned(payload.as_ptr()) && !(self.copies_payloads && payload.is_in_place()) {
+            return payload.as_ptr();
+        }
+        copied(&mut self.scratch, payload)
     }
 
     /// Counts and logs an invocation that has no answer.
@@ -332,7 +370,6 @@ impl State {
 }
 
 /// A copy of a payload, aligned for any image.
-#[cold]
 fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
     scratch.resize(payload.len());
     payload.copy_to(scratch.as_mut_slice());

@@ -310,12 +310,8 @@ impl<N: Send> Listener for ShmListener<N> {
         self.address.clone()
     }
 
-    fn may_accept(&self) -> bool {
-        self.acceptor.waiting.load(Ordering::Acquire) != 0
-    }
-
     fn accept(&mut self) -> Option<Link> {
-        if !self.may_accept() {
+        if self.acceptor.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
         self.acceptor.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The reading side of a ring.
 
-use ifunc_abi::frame::{FrameFlags, INLINE, split_commit_word};
+use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, split_commit_word};
 
 use super::producer::footprint;
 use super::shared::{Shared, SideState};
@@ -201,6 +201,8 @@ impl<S: Shared> Inbound for Consumer<S> {
     where
         Self: 'a;
 
+    const IN_ORDER: bool = true;
+
     #[inline(always)]
     fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
         let (Held { words, len, .. }, ptr) = match self.hold_inline() {
@@ -218,9 +220,36 @@ impl<S: Shared> Inbound for Consumer<S> {
         }))
     }
 
+    /// A peer that changes a header after this read it changes what the frame asks for, and nothing else: what is decided
+    /// by these words is done by them.
+    #[inline(always)]
+    fn peek_plain(&mut self, kind: Kind) -> Option<(Header, Frame<Body<'_>>)> {
+        let sequence = self.expected();
+        let slot = self.shared.slot(self.next());
+        let (stored, len) = split_commit_word(S::load_commit(slot));
+        if stored != sequence {
+            return None;
+        }
+        let words = S::load_words(slot);
+        let header = Header::parse_inline(words, kind)?;
+        let len = len as usize;
+        if len > INLINE {
+            return None;
+        }
+        // SAFETY: `Shared` promises `INLINE` readable bytes there as long as `self` lives.
+        let body = unsafe { Body::new(self.shared.inline(slot), len) };
+        let frame = Frame {
+            sequence,
+            words,
+            body,
+        };
+        Some((header, frame))
+    }
+
+    /// A frame that is not held is one of [`peek_plain`](Self::peek_plain).
     #[inline(always)]
     fn release(&mut self) {
-        if self.held.what == What::Inline {
+        if matches!(self.held.what, What::Nothing | What::Inline) {
             self.held.what = What::Nothing;
             if self.window.release(0) {
                 self.settle();
@@ -254,8 +283,8 @@ impl<S: Shared> Inbound for Consumer<S> {
     }
 
     #[inline]
-    fn end_poll(&mut self, frames: usize) {
-        self.stream.end_poll(frames > 0);
+    fn end_poll(&mut self, found: bool) {
+        self.stream.end_poll(found);
     }
 
     #[inline]

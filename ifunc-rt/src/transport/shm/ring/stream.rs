@@ -64,14 +64,11 @@ impl Stream {
     pub(super) fn end_poll(&mut self, found: bool) {
         if !found {
             self.vain = self.vain.saturating_add(1);
-            return;
+        } else if self.vain != 0 && std::mem::take(&mut self.vain) > Self::VAIN {
+            self.polls = 0;
+        } else if self.polls < Self::POLLS {
+            self.polls += 1;
         }
-        self.polls = if self.vain <= Self::VAIN {
-            self.polls.saturating_add(1)
-        } else {
-            0
-        };
-        self.vain = 0;
     }
 }
 

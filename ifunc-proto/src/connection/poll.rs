@@ -1,0 +1,404 @@
+//! Polling a connection that serves: what has arrived is processed, within a quantum.
+//!
+//! The fast path is one loop over invocations that come in a frame of their own, in order. Everything else leaves it in
+//! [`Connection::unusual_frames`], which returns to it once nothing unusual is left.
+
+use ifunc_abi::frame::{Header, Kind};
+
+use super::{Connection, TOO_FAR_AHEAD};
+use crate::caller::Image;
+use crate::closed::Closed;
+use crate::host::{Event, Failed, Host, ReplyTo};
+use crate::link::{Body, Frame, Inbound, Link, Outbound};
+use crate::order::{Order, Turn};
+use crate::quantum::{Price, Quantum};
+use crate::server::{Progress, Unanswered};
+
+/// How much a poll processed.
+#[derive(Clone, Copy)]
+struct Polled {
+    /// Frames and entries of batches.
+    processed: usize,
+    /// The quantum is used up.
+    is_exhausted: bool,
+}
+
+impl<I: Image + Clone, U, B> Connection<I, U, B> {
+    /// Processes a fair quantum of what has arrived: runs invocations on `host`, and receives completions. Returns how many
+    /// frames and entries of batches were processed. A driver sleeps only after a poll that returned 0: that one has
+    /// returned all credits.
+    ///
+    /// # Errors
+    /// The connection is over. If the poll processed something before, the next poll returns the error.
+    #[inline]
+    pub fn poll<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+    ) -> Result<usize, Box<Closed>> {
+        if !self.is_fast {
+            return self.poll_unusual(link, host);
+        }
+        let (_, rx) = link.split();
+        rx.begin_poll();
+        let polled = self.frames(link, host);
+        if !self.is_fast {
+            return self.end_unusual(link, host, polled, false);
+        }
+        self.end_poll(link, polled);
+        Ok(polled.processed)
+    }
+
+    /// Returns credits, and plans the next poll.
+    #[inline(always)]
+    fn end_poll<L: Link>(&mut self, link: &mut L, polled: Polled) {
+        let (_, rx) = link.split();
+        if polled.is_exhausted {
+            self.price = self.price.next();
+            rx.end_poll(true);
+            return;
+        }
+        if L::Rx::IN_ORDER || !self.order.has_parked() {
+            rx.settle();
+        }
+        self.price = Price::for_invocations(rx.first_quantum());
+        rx.end_poll(polled.processed > 0);
+    }
+
+    /// Processes frames until the quantum is used up, none is left, or the next one stays where it is. Not inlined: the loop
+    /// keeps addresses in registers, which the poll around it has for others.
+    #[inline(never)]
+    fn frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
+        let mut quantum = Quantum::new(self.price);
+        if self.is_fast || self.unusual_frames(link, host, &mut quantum) {
+            while !quantum.is_exhausted() && self.next_frame(link, host, &mut quantum) {}
+        }
+        Polled {
+            processed: quantum.processed,
+            is_exhausted: quantum.is_exhausted(),
+        }
+    }
+
+    /// Processes the next frame. `false`: there is none, it stays where it is, or the connection is over.
+    #[inline(always)]
+    fn next_frame<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> bool {
+        let (tx, rx) = link.split();
+        let (header, frame) = match rx.peek_plain(Kind::Exec) {
+            Some(plain) => plain,
+            None => match rx.peek() {
+                Ok(Some(frame)) => match Header::parse_plain(frame.words, Kind::Exec) {
+                    Some(header) => (header, frame),
+                    None => return self.unusual_frames(link, host, quantum),
+                },
+                Ok(None) => return false,
+                Err(error) => return self.over(error.into()),
+            },
+        };
+        if !L::Rx::IN_ORDER && self.order.turn(frame.sequence) != Turn::Now {
+            return self.unusual_frames(link, host, quantum);
+        }
+        let Some(server) = &mut self.server else {
+            return self.over(unserved());
+        };
+        match server.exec(tx, host, &mut self.order, quantum, header, frame) {
+            Ok(Progress::Done) => {}
+            Ok(Progress::Owing) => self.is_fast = false,
+            Ok(Progress::Exhausted | Progress::Blocked) => return self.stall(),
+            Err(unanswered) => return self.next_unanswered(link, host, *unanswered),
+        }
+        rx.release();
+        true
+    }
+
+    /// The next request waits for the send window.
+    #[cold]
+    fn stall(&mut self) -> bool {
+        (self.is_stalled, self.is_fast) = (true, false);
+        false
+    }
+
+    /// The connection is over: the poll returns why.
+    #[cold]
+    fn over(&mut self, closed: Box<Closed>) -> bool {
+        (self.closed, self.is_fast) = (Some(closed), false);
+        false
+    }
+
+    /// Computes [`is_fast`](Self::is_fast).
+    pub(super) fn update_fast(&mut self) {
+        self.is_fast = self.closed.is_none()
+            && !self.is_stalled
+            && !self.order.has_parked()
+            && self.server.as_ref().is_some_and(|server| !server.replies.owes());
+    }
+
+    /// As [`poll`](Self::poll), off the fast path.
+    #[cold]
+    #[inline(never)]
+    fn poll_unusual<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+    ) -> Result<usize, Box<Closed>> {
+        if self.closed.is_some() {
+            return self.close(link, 0);
+        }
+        let was_stalled = std::mem::take(&mut self.is_stalled);
+        let (_, rx) = link.split();
+        rx.begin_poll();
+        let polled = self.frames(link, host);
+        self.end_unusual(link, host, polled, was_stalled)
+    }
+
+    /// Ends a poll off the fast path: sends the replies that wait, and returns the end of the connection.
+    #[cold]
+    #[inline(never)]
+    fn end_unusual<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        polled: Polled,
+        was_stalled: bool,
+    ) -> Result<usize, Box<Closed>> {
+        let (tx, _) = link.split();
+        if let Some(server) = &mut self.server
+            && server.replies.owes()
+            && !self.is_stalled
+            && self.closed.is_none()
+        {
+            match server.replies.flush(tx) {
+                Ok(is_done) => self.is_stalled = !is_done,
+                Err(closed) => self.closed = Some(closed),
+            }
+        }
+        self.end_poll(link, polled);
+        if self.is_stalled || was_stalled {
+            host.observe(Event::Stalled(self.is_stalled));
+        }
+        if self.closed.is_some() {
+            return self.close(link, polled.processed);
+        }
+        self.update_fast();
+        Ok(polled.processed)
+    }
+
+    #[cold]
+    fn close<L: Link>(&mut self, link: &mut L, processed: usize) -> Result<usize, Box<Closed>> {
+        if let Some(closed) = &self.closed {
+            let why = closed.to_string();
+            self.lose_received(link, &why);
+        }
+        match self.closed.take() {
+            Some(closed) if processed == 0 => Err(closed),
+            closed => {
+                self.closed = closed;
+                Ok(processed)
+            }
+        }
+    }
+
+    /// Concludes the next frame, whose invocation has no answer.
+    #[cold]
+    #[inline(never)]
+    fn next_unanswered<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        unanswered: Unanswered,
+    ) -> bool {
+        let (tx, rx) = link.split();
+        let concluded = match (rx.peek(), &mut self.server) {
+            (Ok(Some(frame)), Some(server)) => server.conclude(tx, host, frame, unanswered),
+            _ => unanswered.failed(host, 0).map(drop),
+        };
+        if let Err(closed) = concluded {
+            return self.over(closed);
+        }
+        rx.release();
+        self.update_fast();
+        true
+    }
+
+    /// Processes the next frame, which is parked, out of turn, or no invocation; and the frames after it until nothing
+    /// unusual is left. `false`: there is none, it stays where it is, or the connection is over. The frame is peeked
+    /// again: in memory it would cost the usual path.
+    #[cold]
+    #[inline(never)]
+    fn unusual_frames<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> bool {
+        loop {
+            let goes_on = self
+                .next_unusual(link, host, quantum)
+                .unwrap_or_else(|closed| self.over(closed));
+            self.update_fast();
+            if !goes_on || self.is_fast || quantum.is_exhausted() {
+                return goes_on;
+            }
+        }
+    }
+
+    fn next_unusual<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> Result<bool, Box<Closed>> {
+        let (tx, rx) = link.split();
+        if self.order.is_next_parked() {
+            return self.poll_parked(tx, host, quantum);
+        }
+        let Some(frame) = rx.peek()? else {
+            return Ok(false);
+        };
+        let is_done = match self.order.turn(frame.sequence) {
+            Turn::Now => self.frame(tx, host, quantum, frame)?,
+            Turn::Early => {
+                self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD)?;
+                true
+            }
+            Turn::Duplicate => true,
+        };
+        if is_done {
+            rx.release();
+        }
+        Ok(is_done)
+    }
+
+    /// Processes the next frame in order. `false`: it stays where it is, because the quantum is used up or the send window
+    /// is closed.
+    fn frame<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        quantum: &mut Quantum,
+        frame: Frame<P>,
+    ) -> Result<bool, Box<Closed>> {
+        let header = Header::parse(frame.words).map_err(Closed::broke)?;
+        if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
+            self.reply(&frame)?;
+            self.order.advance();
+            quantum.charge(frame.body.len());
+            return Ok(true);
+        }
+        let Some(server) = &mut self.server else {
+            return Err(unserved());
+        };
+        if header.kind == Kind::Exec {
+            let executed = server.exec(tx, host, &mut self.order, quantum, header, frame);
+            return match executed {
+                Ok(progress) => {
+                    self.is_stalled = progress == Progress::Blocked;
+                    Ok(progress != Progress::Blocked)
+                }
+                Err(unanswered) => server.conclude(tx, host, frame, *unanswered).map(|()| true),
+            };
+        }
+        if header.kind == Kind::Batch {
+            let progress = server.batch(tx, host, header, &frame, quantum)?;
+            self.is_stalled = progress == Progress::Blocked;
+            if progress == Progress::Done {
+                self.order.advance();
+            }
+            return Ok(progress == Progress::Done);
+        }
+        if !server.replies.admits(tx, header.token)? {
+            self.is_stalled = true;
+            return Ok(false);
+        }
+        self.order.advance();
+        quantum.charge_request(header, frame.body.len(), server.assembled());
+        server.request(tx, host, header, &frame)?;
+        Ok(true)
+    }
+
+    /// Processes a parked frame whose turn has come. `false`: it stays parked.
+    #[cold]
+    #[inline(never)]
+    fn poll_parked<H: Host<Image = B>>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        quantum: &mut Quantum,
+    ) -> Result<bool, Box<Closed>> {
+        let mut order = std::mem::replace(&mut self.order, Order::new());
+        let next = order.next();
+        let Some(frame) = order.next_parked() else {
+            self.order = order;
+            return Ok(false);
+        };
+        // The frame is processed by a copy of the counter, and removed if the copy advanced.
+        self.order = Order::starting_at(next);
+        let result = self.frame(tx, host, quantum, frame);
+        let is_processed = self.order.next() != next;
+        if is_processed {
+            order.take_parked();
+        }
+        self.order = order;
+        result
+    }
+
+    /// Ends an invocation that the host [took](Host::take) from this link: sends the answer, if the peer wants one. On a
+    /// link that died, nothing is sent; the driver drops what belongs to an earlier [link](Self::generation).
+    pub fn answer<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        reply_to: &ReplyTo,
+        outcome: Result<&[u8], Box<Failed>>,
+    ) {
+        let (tx, _) = link.split();
+        if let Some(server) = &mut self.server
+            && let Err(closed) = server.answer(tx, host, reply_to, outcome)
+        {
+            self.closed = Some(closed);
+            let _ = self.close(link, 1);
+        }
+        self.update_fast();
+    }
+
+    /// Whether replies wait for the send window, and it is still closed. Asked before this side sleeps.
+    pub fn is_blocked<L: Link>(&mut self, link: &mut L) -> bool {
+        let (tx, _) = link.split();
+        self.is_stalled
+            && self
+                .server
+                .as_mut()
+                .is_some_and(|server| server.replies.is_blocked(tx))
+    }
+
+    /// Whether the last poll found a request whose reply finds the send window closed.
+    #[inline]
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// Whether a poll has something to do, whatever arrives: an end to return, replies to send, a parked frame whose turn
+    /// has come.
+    #[inline]
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.has_work_beside_replies() || self.server.as_ref().is_some_and(|server| server.replies.owes())
+    }
+
+    /// As [`has_work`](Self::has_work), for a connection whose replies wait for the send window.
+    #[inline]
+    #[must_use]
+    pub fn has_work_beside_replies(&self) -> bool {
+        self.closed.is_some() || self.order.is_next_parked()
+    }
+}
+
+#[cold]
+fn unserved() -> Box<Closed> {
+    Closed::broke("a request from a peer that does not invoke")
+}
