@@ -6,7 +6,7 @@ use ::ucx::Status;
 
 use super::engine::{LINGER, Locked};
 use super::header::Notice;
-use super::table::{ConnectionId, Stage};
+use super::table::{Connection, ConnectionId, Stage};
 use crate::transport::LinkError;
 
 impl Locked<'_> {
@@ -46,11 +46,8 @@ impl Locked<'_> {
         connection.end(why);
         if broke {
             // What such a peer sent before is not delivered.
-            let frames = connection.take_all();
             self.state.broken.push(id);
-            for frame in frames {
-                self.discard(frame.data);
-            }
+            self.discard_arrived(id);
         }
     }
 
@@ -76,18 +73,24 @@ impl Locked<'_> {
         }
     }
 
+    /// Discards what has arrived and was not delivered.
+    fn discard_arrived(&mut self, id: ConnectionId) {
+        let connection = self.state.connections.get_mut(&id);
+        for frame in connection.map(Connection::take_all).unwrap_or_default() {
+            self.discard(frame.data);
+        }
+    }
+
     /// Forgets a connection.
     pub(super) fn forget(&mut self, id: ConnectionId) {
         self.drop_endpoint(id);
-        let Some(mut connection) = self.state.connections.remove(&id) else {
+        self.discard_arrived(id);
+        let Some(connection) = self.state.connections.remove(&id) else {
             return;
         };
         self.state.awake.remove(&id);
         self.state.expecting.remove(&id);
         self.state.timed -= usize::from(connection.deadline.is_some());
-        for frame in connection.take_all() {
-            self.discard(frame.data);
-        }
         if let Stage::Put(rings) = connection.stage
             && let Some(closing) = connection.closing
             && let Some(kept) = self.state.closing.get_mut(&closing)
@@ -101,7 +104,6 @@ impl Locked<'_> {
         let Some(connection) = self.state.connections.get_mut(&id) else {
             return;
         };
-        let frames = connection.take_all();
         let over = connection.gone.is_some();
         let sent = match &connection.stage {
             Stage::Open { out, .. } if !over => Some(out.sent().frames as u32),
@@ -110,9 +112,7 @@ impl Locked<'_> {
             _ => None,
         };
         connection.closed = sent.is_some();
-        for frame in frames {
-            self.discard(frame.data);
-        }
+        self.discard_arrived(id);
         match sent {
             Some(sent) => {
                 self.state.set_deadline(id, Some(LINGER));

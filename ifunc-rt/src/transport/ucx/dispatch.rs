@@ -64,15 +64,6 @@ impl Locked<'_> {
         for id in std::mem::take(&mut self.state.broken) {
             self.drop_endpoint(id);
         }
-        // What was put lands without an event.
-        for id in std::mem::take(&mut self.state.fins) {
-            if let Err(why) = self.acknowledge_fin(id) {
-                self.end(id, LinkError::Malformed(why));
-            } else if self.state.rings(id).is_some() {
-                // Not all of the frames have landed.
-                self.state.fins.push(id);
-            }
-        }
         self.poll_for_expected();
         if self.state.timed > 0 {
             self.expire();
@@ -246,7 +237,7 @@ impl Locked<'_> {
             }
             (Notice::Fin, Stage::Put(rings)) if rings.remote.is_some() && connection.fin.is_none() => {
                 connection.fin = Some(number as u32);
-                self.state.fins.push(id);
+                self.state.expecting.insert(id);
                 Ok(())
             }
             (Notice::FinAck, Stage::Open { .. } | Stage::Put(_)) if connection.closed => {

@@ -1,5 +1,6 @@
 //! A worker of UCX and its connections, and the one lock under which they are used.
 
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::attached::{Attached, WorkerError, WorkerOptions};
 use super::events::EventQueue;
 use super::handshake::Mode;
 use super::lock::{Held, Lock};
-use super::settings::Settings;
+use super::settings;
 use super::table::{Closing, State};
 use crate::os::{EventFd, wait_readable};
 
@@ -48,12 +49,18 @@ pub(super) struct Core {
 }
 
 impl Engine {
-    pub(super) fn new(ucx: Library, settings: &Settings, mode: Mode) -> Result<Arc<Self>, Error> {
+    /// On a worker of its own, for connections by way of `address`, or of any device.
+    pub(super) fn new(
+        ucx: Library,
+        address: Option<IpAddr>,
+        peer_timeout: Duration,
+        mode: Mode,
+    ) -> Result<Arc<Self>, Error> {
         let mut features = Features::AM | Features::WAKEUP;
         if mode == Mode::Puts {
             features = features | Features::RMA;
         }
-        let context = ucx.context(settings.config(), features)?;
+        let context = ucx.context(&settings::config(ucx, address, peer_timeout)?, features)?;
         let context = context.am_alignment(BODY_ALIGN);
         let mut worker: Worker<EventQueue> = context.worker(EventQueue::new(None))?;
         // A duplicate, which stays open as long as the engine.
@@ -63,7 +70,7 @@ impl Engine {
         })?;
         worker.receive(MESSAGE)?;
         let mut state = State::new(mode);
-        state.watch = settings.watch();
+        state.watch = settings::watch(peer_timeout);
         Ok(Arc::new(Self {
             core: Lock::new(Core { worker, state }),
             event_fd: Some(event_fd),

@@ -40,7 +40,8 @@ pub(super) struct Head {
 pub(super) struct Name(pub(super) u64);
 
 /// A message of the transport itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, zerocopy::TryFromBytes)]
+#[repr(u64)]
 pub(super) enum Notice {
     /// A source says what it is.
     Hello = 1,
@@ -116,18 +117,10 @@ impl Head {
         if !self.is_notice() {
             return Ok(None);
         }
-        let notice = match self.words[0] >> 8 {
-            1 => Notice::Hello,
-            2 => Notice::Welcome,
-            3 => Notice::Refused,
-            4 => Notice::Credit,
-            5 => Notice::Fin,
-            6 => Notice::FinAck,
-            7 => Notice::Memory,
-            8 => Notice::Doorbell,
-            _ => return Err("a notice that this version does not know"),
-        };
-        Ok(Some(notice))
+        let notice = zerocopy::try_transmute!(self.words[0] >> 8);
+        notice
+            .map(Some)
+            .map_err(|_| "a notice that this version does not know")
     }
 
     pub(super) fn encode(&self) -> [u8; HEADER] {

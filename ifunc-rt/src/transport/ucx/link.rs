@@ -81,7 +81,7 @@ impl Handle {
         Link {
             ends,
             key: self.id.key(),
-            waiter: Arc::new(Sleeper(self)),
+            waiter: self,
             peer: Peer { uid: None, pid: None },
             hello,
         }
@@ -465,9 +465,7 @@ impl Drop for Receiver {
 }
 
 /// Sleeping.
-struct Sleeper(Arc<Handle>);
-
-impl Sleeper {
+impl Handle {
     /// Calls of progress that find out about a peer's end: UCX takes several steps.
     const STEPS: usize = 4;
     /// The longest sleep: UCX notices some things, a peer's end among them, only in progress.
@@ -491,9 +489,9 @@ impl Sleeper {
     }
 }
 
-impl Waiter for Sleeper {
+impl Waiter for Handle {
     fn sleep(&self, until: Instant, woken: Option<BorrowedFd<'_>>) {
-        let engine = &self.0.engine;
+        let engine = &self.engine;
         let backoff = engine
             .lock_here()
             .map_or(Duration::ZERO, |locked| locked.backoff());
@@ -513,7 +511,7 @@ impl Waiter for Sleeper {
     }
 
     fn doorbell(&self) -> BorrowedFd<'_> {
-        self.0.engine.bell()
+        self.engine.bell()
     }
 
     fn clear_doorbell(&self) {
@@ -521,11 +519,11 @@ impl Waiter for Sleeper {
     }
 
     fn serves_any_thread(&self) -> bool {
-        self.0.engine.attached().is_none_or(Attached::is_anywhere)
+        self.engine.attached().is_none_or(Attached::is_anywhere)
     }
 
     fn carried_by(&self) -> String {
-        self.0.engine.lock().carried_by(self.0.id)
+        self.engine.lock().carried_by(self.id)
     }
 
     fn close(&self) {
@@ -533,15 +531,15 @@ impl Waiter for Sleeper {
     }
 
     fn is_peer_closed(&self) -> bool {
-        self.0.is_gone()
+        self.signs.is_gone()
     }
 
     fn check_peer_closed(&self) -> bool {
         for _ in 0..Self::STEPS {
-            if self.0.is_gone() || !self.0.engine.lock().progress() {
+            if self.signs.is_gone() || !self.engine.lock().progress() {
                 break;
             }
         }
-        self.0.is_gone()
+        self.signs.is_gone()
     }
 }

@@ -11,7 +11,7 @@ use super::attached::Attached;
 use super::engine::{Engine, Locked};
 use super::handshake::{Mode, Welcome};
 use super::link;
-use super::settings::{Settings, check_version};
+use super::settings::check_version;
 use super::table::{Acceptor, Closing};
 use crate::transport::address::{Address, HostPort};
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener};
@@ -51,8 +51,7 @@ pub(crate) fn listen(
         source,
     })?;
     check_version(ucx.version(), address.ip()).map_err(|problem| ListenError::Library { problem })?;
-    let settings = Settings::new(ucx, Some(address.ip()), config.peer_timeout)?;
-    let engine = Engine::new(ucx, &settings, mode)?;
+    let engine = Engine::new(ucx, Some(address.ip()), config.peer_timeout, mode)?;
     let mut locked = engine.lock();
     let listener = locked
         .worker
@@ -87,8 +86,7 @@ pub(crate) fn listen(
 /// Makes a target that is known by the address of its worker.
 pub(crate) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     let ucx = Library::load()?;
-    let settings = Settings::new(ucx, None, config.peer_timeout)?;
-    let engine = Engine::new(ucx, &settings, Mode::Messages)?;
+    let engine = Engine::new(ucx, None, config.peer_timeout, Mode::Messages)?;
     let mut locked = engine.lock();
     let address = locked.address()?;
     locked.state.acceptor = Some(Acceptor::new(None, config));

@@ -87,65 +87,44 @@ impl HostPort {
     }
 }
 
-/// UCX's configuration.
-pub(super) struct Settings {
-    config: Config,
-    version: Version,
+/// UCX's configuration for connections by way of `address`, or of any device, whose peers are given up after a silence of
+/// `peer_timeout`. What the environment sets stays.
+pub(super) fn config(
+    ucx: Library,
+    address: Option<IpAddr>,
     peer_timeout: Duration,
-}
-
-impl Settings {
-    /// For connections by way of `address`, or of any device, whose peers are given up after a silence of `peer_timeout`.
-    pub(super) fn new(
-        ucx: Library,
-        address: Option<IpAddr>,
-        peer_timeout: Duration,
-    ) -> Result<Self, ::ucx::Error> {
-        let mut settings = Self {
-            config: ucx.config()?,
-            version: ucx.version(),
-            peer_timeout,
-        };
-        for (prefix, name, value) in self::settings(peer_timeout) {
-            if is_used(name, std::env::var("UCX_TLS").ok().as_deref()) {
-                settings.set(prefix, name, &value);
-            }
-        }
-        if (settings.version.major, settings.version.minor) >= RAILS {
-            // A fence orders the puts of one lane; over several it would wait for the peer.
-            settings.set("", "MAX_RMA_RAILS", "1");
-        }
-        if address.is_some_and(|address| address.is_loopback()) {
-            // UCX opens a port on every device that it may use, on which it believes what it is sent.
-            settings.set("", "NET_DEVICES", "lo");
-        }
-        if address.is_none() {
-            // UCX parks transports that no endpoint uses, and what arrives over one of those does not wake a thread that sleeps on the
-            // worker: a first message would wait for ever. (A listener makes endpoints itself.)
-            settings.set("", "ADAPTIVE_PROGRESS", "n");
-        }
-        Ok(settings)
+) -> Result<Config, ::ucx::Error> {
+    let (mut config, version) = (ucx.config()?, ucx.version());
+    let tls = std::env::var("UCX_TLS").ok();
+    let mut settings = settings(peer_timeout);
+    settings.retain(|(_, name, _)| is_used(name, tls.as_deref()));
+    if (version.major, version.minor) >= RAILS {
+        // A fence orders the puts of one lane; over several it would wait for the peer.
+        settings.push(("", "MAX_RMA_RAILS", "1".into()));
     }
-
-    /// Sets what the environment does not set. What this version of UCX does not know stays unset.
-    fn set(&mut self, prefix: &str, name: &str, value: &str) {
+    if address.is_some_and(|address| address.is_loopback()) {
+        // UCX opens a port on every device that it may use, on which it believes what it is sent.
+        settings.push(("", "NET_DEVICES", "lo".into()));
+    }
+    if address.is_none() {
+        // UCX parks transports that no endpoint uses, and what arrives over one of those does not wake a thread that sleeps on the
+        // worker: a first message would wait for ever. (A listener makes endpoints itself.)
+        settings.push(("", "ADAPTIVE_PROGRESS", "n".into()));
+    }
+    for (prefix, name, value) in settings {
         let full = format!("{prefix}{name}");
-        if std::env::var_os(format!("UCX_{full}")).is_some() {
-            return;
-        }
-        if let Err(status) = self.config.set(prefix, name, value) {
+        if std::env::var_os(format!("UCX_{full}")).is_none()
+            && let Err(status) = config.set(prefix, name, &value)
+        {
             tracing::debug!(full, value, %status, "UCX does not take this setting");
         }
     }
+    Ok(config)
+}
 
-    /// Ends connections of silent peers, beside what UCX does.
-    pub(super) fn watch(&self) -> Option<Watch> {
-        Watch::new(self.peer_timeout.max(LEAST))
-    }
-
-    pub(super) fn config(&self) -> &Config {
-        &self.config
-    }
+/// Ends connections of silent peers, beside what UCX does.
+pub(super) fn watch(peer_timeout: Duration) -> Option<Watch> {
+    Watch::new(peer_timeout.max(LEAST))
 }
 
 /// Whether a setting belongs to a transport that `tls`, the value of `UCX_TLS`, does not leave out: UCX warns of others.

@@ -1,7 +1,6 @@
 //! The source's side of making a connection.
 
 use ifunc_abi::hello;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use super::engine::{Engine, Locked};
 use super::handshake::{Hello, Mode};
 use super::header::Notice;
 use super::link;
-use super::settings::{Settings, check_version};
+use super::settings::check_version;
 use super::table::{ConnectionId, Stage};
 use crate::transport::address::{Address, HostPort, WorkerAddress};
 use crate::transport::{ConnectConfig, ConnectError, Link, LinkError};
@@ -40,7 +39,7 @@ pub(crate) fn connect(
     })?;
     check_version(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
     attempts::until(deadline, |attempt| {
-        let engine = engine(ucx, Some(to.ip()), config, mode)?;
+        let engine = Engine::new(ucx, Some(to.ip()), config.peer_timeout, mode)?;
         let mut locked = engine.lock();
         let endpoint = locked.worker.connect(to, ErrorMode::Peer);
         let endpoint = endpoint.map_err(|status| Error {
@@ -62,7 +61,7 @@ pub(crate) fn connect_to_worker(
     let ucx = Library::load()?;
     attempts::until(deadline, |attempt| {
         // The target notices the end of an attempt by the end of its worker.
-        let engine = engine(ucx, None, config, Mode::Messages)?;
+        let engine = Engine::new(ucx, None, config.peer_timeout, Mode::Messages)?;
         let mut locked = engine.lock();
         let own = locked.address()?;
         let endpoint = locked
@@ -89,16 +88,6 @@ impl From<Error> for ConnectError {
             problem: status.to_string(),
         }
     }
-}
-
-fn engine(
-    ucx: Library,
-    by_way_of: Option<IpAddr>,
-    config: &ConnectConfig,
-    mode: Mode,
-) -> Result<Arc<Engine>, ConnectError> {
-    let settings = Settings::new(ucx, by_way_of, config.peer_timeout)?;
-    Ok(Engine::new(ucx, &settings, mode)?)
 }
 
 /// What errors call it.

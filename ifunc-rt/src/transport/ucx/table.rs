@@ -56,11 +56,10 @@ pub(super) struct State {
     pub(super) timed: usize,
     /// Connections whose peers broke the protocol, and whose endpoints are to be closed.
     pub(super) broken: Vec<ConnectionId>,
-    /// Connections whose peers have closed them, and not all of whose frames have landed.
-    pub(super) fins: Vec<ConnectionId>,
     /// Connections that put, and whose sleep is not announced.
     pub(super) awake: BTreeSet<ConnectionId>,
-    /// Connections whose peers posted what has not landed, and will land without a doorbell.
+    /// Connections whose peers posted what has not landed, and will land without a doorbell; and those whose peers have closed
+    /// them, until all of their frames have landed.
     pub(super) expecting: BTreeSet<ConnectionId>,
     /// Since when a frame is expected that lands without a doorbell.
     pub(super) expecting_since: Option<Instant>,
@@ -228,7 +227,6 @@ impl State {
     #[inline]
     pub(super) fn has_housekeeping(&self) -> bool {
         !self.broken.is_empty()
-            || !self.fins.is_empty()
             || !self.expecting.is_empty()
             || self.expecting_since.is_some()
             || self.timed > 0

@@ -8,6 +8,7 @@ use ::ucx::Operation;
 use super::layout::{ANNOUNCED, POSTED, Posted};
 use super::rings::Rings;
 use super::sleeping::{Step, Verdict};
+use crate::transport::LinkError;
 use crate::transport::ucx::engine::Locked;
 use crate::transport::ucx::header::Notice;
 use crate::transport::ucx::packet::{BODY, Packet, Purpose};
@@ -128,11 +129,14 @@ impl Locked<'_> {
 
     /// Polls for frames that were posted and have not landed.
     pub(crate) fn poll_for_expected(&mut self) {
-        if self.state.expecting.is_empty() && self.state.fins.is_empty() {
+        if self.state.expecting.is_empty() {
             self.state.expecting_since = None;
             return;
         }
         for id in std::mem::take(&mut self.state.expecting) {
+            if let Err(why) = self.acknowledge_fin(id) {
+                self.end(id, LinkError::Malformed(why));
+            }
             if self.may_sleep(id) == Verdict::Expecting {
                 self.state.expecting.insert(id);
             } else {
@@ -143,7 +147,7 @@ impl Locked<'_> {
 
     /// How long a target pauses before its next poll for frames that land without a doorbell; `None`: none will.
     pub(crate) fn pause(&mut self) -> Option<Duration> {
-        if self.state.expecting.is_empty() && self.state.fins.is_empty() {
+        if self.state.expecting.is_empty() {
             return None;
         }
         let since = *self.state.expecting_since.get_or_insert_with(Instant::now);

@@ -9,16 +9,10 @@ use super::*;
 use crate::transport::config::PEER_TIMEOUT;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::events::Event;
-use crate::transport::ucx::settings::Settings;
 
 fn engine() -> Arc<Engine> {
     let ucx = Library::load().unwrap();
-    Engine::new(
-        ucx,
-        &Settings::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT).unwrap(),
-        Mode::Messages,
-    )
-    .unwrap()
+    Engine::new(ucx, Some([127, 0, 0, 1].into()), PEER_TIMEOUT, Mode::Messages).unwrap()
 }
 
 #[test]

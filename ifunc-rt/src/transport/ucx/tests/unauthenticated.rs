@@ -11,7 +11,6 @@ use crate::transport::ucx::credits::units;
 use crate::transport::ucx::engine::{Engine, Locked};
 use crate::transport::ucx::handshake::{Hello, LONGEST};
 use crate::transport::ucx::header::{Head, Name, Notice};
-use crate::transport::ucx::settings::Settings;
 use crate::transport::ucx::table::{ConnectionId, Stage};
 use crate::transport::window::Credits;
 
@@ -29,12 +28,7 @@ impl Peer {
         };
         let ucx = Library::load().unwrap();
         let at = host_port(to).resolve().unwrap();
-        let engine = Engine::new(
-            ucx,
-            &Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap(),
-            mode,
-        )
-        .unwrap();
+        let engine = Engine::new(ucx, Some(at.ip()), PEER_TIMEOUT, mode).unwrap();
         let mut locked = engine.lock();
         let endpoint = locked.worker.connect(at, ErrorMode::Peer).unwrap();
         let id = locked.state.insert(endpoint, Stage::Calling);
@@ -297,8 +291,7 @@ fn a_source_whose_address_is_long_is_let_in() {
         panic!("{}", listener.address())
     };
     let ucx = Library::load().unwrap();
-    let settings = Settings::new(ucx, None, PEER_TIMEOUT).unwrap();
-    let engine = Engine::new(ucx, &settings, Mode::Messages).unwrap();
+    let engine = Engine::new(ucx, None, PEER_TIMEOUT, Mode::Messages).unwrap();
     let id = {
         let mut locked = engine.lock();
         let own = locked.address().unwrap();
@@ -451,8 +444,7 @@ fn a_full_door_sends_away_and_opens_again() {
     let Address::Ucx(at) = &to else { panic!("{to}") };
     let ucx = Library::load().unwrap();
     let at = at.resolve().unwrap();
-    let settings = Settings::new(ucx, Some(at.ip()), PEER_TIMEOUT).unwrap();
-    let engine = Engine::new(ucx, &settings, Mode::Messages).unwrap();
+    let engine = Engine::new(ucx, Some(at.ip()), PEER_TIMEOUT, Mode::Messages).unwrap();
     let began = Instant::now();
     let half_open: Vec<_> = (0..MOST)
         .map(|_| {
