@@ -50,10 +50,8 @@ pub(crate) fn listen(address: &Address, config: ListenConfig) -> Result<Box<dyn 
     match address {
         Address::Loopback(name) => loopback::listen(name, config),
         Address::Shm(name) => shm::listen(name, config),
-        Address::Ucx(at) => ucx::listen(at, &config, ucx::Mode::Messages),
-        Address::UcxPut(at) => ucx::listen(at, &config, ucx::Mode::Puts),
-        Address::UcxWorker(None) => ucx::listen_at_worker(&config),
         Address::UcxWorker(Some(_)) => Err(ListenError::Worker),
+        Address::Ucx(_) | Address::UcxPut(_) | Address::UcxWorker(None) => ucx::listen(address, &config),
     }
 }
 
@@ -91,10 +89,10 @@ impl Route {
         match address {
             Address::Loopback(name) => loopback::connect(name, config),
             Address::Shm(name) => shm::connect(name, config, deadline),
-            Address::Ucx(at) => ucx::connect(at, config, deadline, ucx::Mode::Messages),
-            Address::UcxPut(at) => ucx::connect(at, config, deadline, ucx::Mode::Puts),
-            Address::UcxWorker(Some(worker)) => ucx::connect_to_worker(worker, config, deadline),
             Address::UcxWorker(None) => Err(ConnectError::Worker),
+            Address::Ucx(_) | Address::UcxPut(_) | Address::UcxWorker(Some(_)) => {
+                ucx::connect(address, config, deadline)
+            }
         }
     }
 }

@@ -2,48 +2,22 @@
 
 use std::time::Instant;
 
-use super::address::{HostPort, WorkerAddress};
+use super::address::Address;
 use super::{ConnectConfig, ConnectError, Link, ListenConfig, ListenError, Listener};
 
 /// What a user of such an address is told.
 const PROBLEM: &str = "this program was built without UCX, which addresses `ucx://`, `ucx-put://` and `ucx-worker:` need; help: build `ifunc-rt` with its feature `ucx`, which is on by default, or use `shm:NAME` for a process of this host";
 
-/// How frames go.
-pub(super) enum Mode {
-    Messages,
-    Puts,
-}
-
-fn cannot_listen() -> ListenError {
-    ListenError::Library {
+pub(super) fn listen(_: &Address, _: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
+    Err(ListenError::Library {
         problem: PROBLEM.into(),
-    }
+    })
 }
 
-fn cannot_connect() -> ConnectError {
-    ConnectError::Library {
+pub(super) fn connect(_: &Address, _: &ConnectConfig, _: Instant) -> Result<Link, ConnectError> {
+    Err(ConnectError::Library {
         problem: PROBLEM.into(),
-    }
-}
-
-pub(super) fn listen(_: &HostPort, _: &ListenConfig, _: Mode) -> Result<Box<dyn Listener>, ListenError> {
-    Err(cannot_listen())
-}
-
-pub(super) fn listen_at_worker(_: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    Err(cannot_listen())
-}
-
-pub(super) fn connect(_: &HostPort, _: &ConnectConfig, _: Instant, _: Mode) -> Result<Link, ConnectError> {
-    Err(cannot_connect())
-}
-
-pub(super) fn connect_to_worker(
-    _: &WorkerAddress,
-    _: &ConnectConfig,
-    _: Instant,
-) -> Result<Link, ConnectError> {
-    Err(cannot_connect())
+    })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::header::Name;
 use crate::transport::RingSize;
-use crate::transport::address::WorkerAddress;
+use crate::transport::address::{Address, HostPort, WorkerAddress};
 use crate::transport::handshake::{Declined, NO_KNOWN_FORM, StatedRings, parse_answer};
 
 /// Length of a name.
@@ -50,6 +50,15 @@ impl Mode {
         match self {
             Self::Messages => TransportTag::UCX,
             Self::Puts => TransportTag::UCX_PUT,
+        }
+    }
+
+    /// The mode of a host's address, and the host.
+    pub(super) fn of_host(address: &Address) -> Option<(Self, &HostPort)> {
+        match address {
+            Address::Ucx(at) => Some((Self::Messages, at)),
+            Address::UcxPut(at) => Some((Self::Puts, at)),
+            _ => None,
         }
     }
 

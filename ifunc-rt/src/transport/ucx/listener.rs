@@ -39,13 +39,13 @@ impl From<Error> for ListenError {
     }
 }
 
-/// Listens at `at`.
-pub(crate) fn listen(
-    at: &HostPort,
-    config: &ListenConfig,
-    mode: Mode,
-) -> Result<Box<dyn Listener>, ListenError> {
+/// Listens at an address of UCX's.
+pub(crate) fn listen(address: &Address, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
     let ucx = Library::load()?;
+    let Some((mode, at)) = Mode::of_host(address) else {
+        // Sources connect to the worker.
+        return Engine::new(ucx, None, config.peer_timeout, Mode::Messages)?.listen(config);
+    };
     let address = at.resolve().map_err(|source| ListenError::Io {
         doing: format!("looking for the host of `{at}`"),
         source,
@@ -67,37 +67,18 @@ pub(crate) fn listen(
         host: address.ip().to_string(),
         port: address.port(),
     };
-    let listener = UcxListener {
-        engine,
-        address: match mode {
-            Mode::Messages => Address::Ucx(at),
-            Mode::Puts => Address::UcxPut(at),
-        },
-    };
     let ucx_version = ucx.version();
     if address.ip().is_loopback() {
         tracing::warn!(%address, %ucx_version, "listening by UCX: every user of this host can connect, and is trusted with this process's memory");
     } else {
         tracing::warn!(%address, %ucx_version, "listening by UCX on a network: every host that reaches this address can connect, and is trusted with this process's memory");
     }
-    Ok(Box::new(listener))
-}
-
-/// Makes a target that is known by the address of its worker.
-pub(crate) fn listen_at_worker(config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
-    let ucx = Library::load()?;
-    let engine = Engine::new(ucx, None, config.peer_timeout, Mode::Messages)?;
-    let mut locked = engine.lock();
-    let address = locked.address()?;
-    locked.state.acceptor = Some(Acceptor::new(None, config));
-    drop(locked);
-    tracing::warn!(
-        ucx_version = %ucx.version(),
-        "listening by UCX on every device that it may use (UCX_NET_DEVICES, UCX_TLS): every host that reaches this worker can connect, and is trusted with this process's memory"
-    );
     Ok(Box::new(UcxListener {
         engine,
-        address: Address::UcxWorker(Some(address)),
+        address: match mode {
+            Mode::Messages => Address::Ucx(at),
+            Mode::Puts => Address::UcxPut(at),
+        },
     }))
 }
 
@@ -210,7 +191,7 @@ impl Locked<'_> {
 }
 
 impl Engine {
-    /// Makes a target of a worker of the application's.
+    /// Makes a target that is known by the address of its worker.
     pub(crate) fn listen(self: &Arc<Self>, config: &ListenConfig) -> Result<Box<dyn Listener>, ListenError> {
         let mut locked = self.lock();
         let address = Address::UcxWorker(Some(locked.address()?));
@@ -221,10 +202,17 @@ impl Engine {
             });
         }
         locked.state.acceptor = Some(Acceptor::new(None, config));
+        let ucx_version = locked.worker.library().version();
         drop(locked);
-        tracing::warn!(
-            "listening on a UCX worker of the application's: every process that reaches it can connect, and is trusted with this process's memory"
-        );
+        match self.attached() {
+            Some(_) => tracing::warn!(
+                "listening on a UCX worker of the application's: every process that reaches it can connect, and is trusted with this process's memory"
+            ),
+            None => tracing::warn!(
+                %ucx_version,
+                "listening by UCX on every device that it may use (UCX_NET_DEVICES, UCX_TLS): every host that reaches this worker can connect, and is trusted with this process's memory"
+            ),
+        }
         Ok(Box::new(UcxListener {
             engine: Arc::clone(self),
             address,

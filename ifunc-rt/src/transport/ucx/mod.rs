@@ -45,10 +45,8 @@ mod tcp_watch;
 
 pub use attached::{WorkerError, WorkerOptions};
 pub(crate) use engine::Engine;
-pub(crate) use handshake::Mode;
-pub(crate) use listener::{listen, listen_at_worker};
-pub(crate) use source::{Calling, Over};
-pub(crate) use source::{connect, connect_to_worker};
+pub(crate) use listener::listen;
+pub(crate) use source::{Calling, Over, connect};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

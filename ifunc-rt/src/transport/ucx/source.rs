@@ -17,57 +17,46 @@ use super::header::Notice;
 use super::link;
 use super::settings::check_version;
 use super::table::{ConnectionId, Stage};
-use crate::transport::address::{Address, HostPort, WorkerAddress};
+use crate::transport::address::{Address, WorkerAddress};
 use crate::transport::{ConnectConfig, ConnectError, Link, LinkError};
 
 /// UCX says at once that no target listens, but not before it is initialised, which takes a while: a source whose time is over
 /// waits for that much.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Connects to the target at `at`.
-pub(crate) fn connect(
-    at: &HostPort,
-    config: &ConnectConfig,
-    deadline: Instant,
-    mode: Mode,
-) -> Result<Link, ConnectError> {
-    let address = format!("{}://{at}", mode.scheme());
+/// Connects to the target at an address of UCX's.
+pub(crate) fn connect(to: &Address, config: &ConnectConfig, deadline: Instant) -> Result<Link, ConnectError> {
+    let address = to.to_string();
     let ucx = Library::load()?;
-    let to = at.resolve().map_err(|source| ConnectError::Io {
-        doing: format!("looking for the host of `{address}`"),
-        source,
-    })?;
-    check_version(ucx.version(), to.ip()).map_err(|problem| ConnectError::Library { problem })?;
-    attempts::until(deadline, |attempt| {
-        let engine = Engine::new(ucx, Some(to.ip()), config.peer_timeout, mode)?;
-        let mut locked = engine.lock();
-        let endpoint = locked.worker.connect(to, ErrorMode::Peer);
-        let endpoint = endpoint.map_err(|status| Error {
-            doing: CONNECTING,
-            status,
-        })?;
-        let calling = locked.call(&engine, endpoint, config.hello, None, &address);
-        calling.wait(locked, attempt.deadline, || attempt.is_hopeless())
-    })
-}
-
-/// Connects to the target whose worker has this address.
-pub(crate) fn connect_to_worker(
-    to: &WorkerAddress,
-    config: &ConnectConfig,
-    deadline: Instant,
-) -> Result<Link, ConnectError> {
-    let address = Address::UcxWorker(Some(to.clone())).to_string();
-    let ucx = Library::load()?;
+    let (mode, host) = match Mode::of_host(to) {
+        Some((mode, at)) => {
+            let host = at.resolve().map_err(|source| ConnectError::Io {
+                doing: format!("looking for the host of `{address}`"),
+                source,
+            })?;
+            check_version(ucx.version(), host.ip()).map_err(|problem| ConnectError::Library { problem })?;
+            (mode, Some(host))
+        }
+        None => (Mode::Messages, None),
+    };
     attempts::until(deadline, |attempt| {
         // The target notices the end of an attempt by the end of its worker.
-        let engine = Engine::new(ucx, None, config.peer_timeout, Mode::Messages)?;
+        let engine = Engine::new(ucx, host.map(|host| host.ip()), config.peer_timeout, mode)?;
         let mut locked = engine.lock();
-        let own = locked.address()?;
-        let endpoint = locked
-            .connect_to_worker(to)
-            .map_err(|status| failed(status, &address))?;
-        let addresses = Some((to, own));
+        let (endpoint, addresses) = match (host, to) {
+            (Some(host), _) => {
+                let endpoint = locked.worker.connect(host, ErrorMode::Peer);
+                let doing = CONNECTING;
+                (endpoint.map_err(|status| Error { doing, status })?, None)
+            }
+            (None, Address::UcxWorker(Some(worker))) => {
+                let own = locked.address()?;
+                let endpoint = locked.connect_to_worker(worker);
+                let endpoint = endpoint.map_err(|status| failed(status, &address))?;
+                (endpoint, Some((worker, own)))
+            }
+            _ => return Err(ConnectError::Worker),
+        };
         let calling = locked.call(&engine, endpoint, config.hello, addresses, &address);
         calling.wait(locked, attempt.deadline, || attempt.is_hopeless())
     })

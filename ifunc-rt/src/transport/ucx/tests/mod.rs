@@ -8,7 +8,7 @@ use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind, Limits};
 
 use crate::os::wait_readable;
 use crate::transport::address::{Address, HostPort};
-use crate::transport::ucx::Mode;
+use crate::transport::ucx::handshake::Mode;
 use crate::transport::{Link, LinkError, ListenConfig, Listener, RingSize, connect, listen};
 
 /// Makes tests of functions that are told which way frames go.
@@ -18,7 +18,7 @@ macro_rules! by_each_mode {
             $(
                 #[test]
                 fn $test() {
-                    crate::transport::ucx::tests::by(crate::transport::ucx::Mode::Messages, super::$test);
+                    crate::transport::ucx::tests::by(crate::transport::ucx::handshake::Mode::Messages, super::$test);
                 }
             )*
         }
@@ -26,7 +26,7 @@ macro_rules! by_each_mode {
             $(
                 #[test]
                 fn $test() {
-                    crate::transport::ucx::tests::by(crate::transport::ucx::Mode::Puts, super::$test);
+                    crate::transport::ucx::tests::by(crate::transport::ucx::handshake::Mode::Puts, super::$test);
                 }
             )*
         }
