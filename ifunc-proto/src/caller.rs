@@ -1,21 +1,23 @@
-//! The calling half of a connection: images bound to handles, requests under way, and what waits to be sent.
+//! The calling half of a connection: how an invocation is sent, and what becomes of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::frame::{Header, InstallHead, Kind, Limits};
-use zerocopy::IntoBytes;
+use ifunc_abi::frame::{Header, Kind, Limits};
 
 use crate::attention::Attention;
 use crate::batch::OpenBatch;
-use crate::calls::{Calls, Request, Retry, recorded};
-use crate::completion::{Completion, Lost, Outcome};
-use crate::link::{LinkError, Outbound};
+use crate::calls::{Calls, Completion, Lost, Outcome, Request, Retry, recorded};
+use crate::connection::Connection;
+use crate::link::{Inbound, Link, LinkError, Outbound};
 use crate::replies::DUPLEX_CALLS;
 
 mod aggregate;
 mod backlog;
+mod handles;
+
+use handles::{Former, Handle};
 
 /// Reports kept until the driver takes them. Later ones are dropped.
 const MAX_REPORTS: usize = 64;
@@ -142,43 +144,9 @@ impl From<LinkError> for Stop {
     }
 }
 
-/// A handle.
+/// The calling half of a connection. Its methods need no link.
 #[derive(Debug)]
-struct Handle<I> {
-    image: I,
-    users: usize,
-    /// The open batch is one of the users.
-    is_batched: bool,
-    /// The generation of the link over which the image was sent, with [`RESEND`](Self::RESEND); 0: over none.
-    installed: u64,
-}
-
-impl<I> Handle<I> {
-    /// A bit of [`installed`](Self::installed): the next invocation that carries its code sends the image again. One
-    /// comparison with the generation therefore tells whether anything must be sent ahead of an invocation.
-    const RESEND: u64 = 1 << 63;
-
-    /// Whether the peer of this link has the image.
-    fn is_installed(&self, generation: u64) -> bool {
-        generation != 0 && self.installed & !Self::RESEND == generation
-    }
-}
-
-/// An image whose handle was bound to another one. The peer may still report on its invocations.
-#[derive(Debug)]
-struct Former<I> {
-    handle: u32,
-    image: I,
-    /// Sequence number of the frame that installed the other image; `None`: it was not sent.
-    until: Option<u32>,
-}
-
-/// Former images kept.
-const MAX_FORMER: usize = 64;
-
-/// The calling half.
-#[derive(Debug)]
-pub(crate) struct Caller<I, U> {
+pub struct Caller<I, U> {
     /// Counts links. What was installed over one link is not installed over the next.
     generation: u64,
     limits: Limits,
@@ -187,7 +155,8 @@ pub(crate) struct Caller<I, U> {
     former: VecDeque<Former<I>>,
     /// Why the next submission cannot take the fast path.
     pub(crate) attention: Attention,
-    pub(crate) calls: Calls<U>,
+    /// Requests under way.
+    pub calls: Calls<U>,
     /// The last invocation that wants no completion: sequence number and handle.
     last_send: Option<(u32, u32)>,
     reports: VecDeque<Report<I>>,
@@ -212,6 +181,78 @@ struct Outgoing {
     body: Vec<u8>,
     sent: usize,
     number: u32,
+}
+
+impl<I: Image + Clone, U, B> Connection<I, U, B> {
+    /// Sends an invocation. With a completion the result is its token, otherwise 0.
+    ///
+    /// # Errors
+    /// The send window is closed or the link died; or the invocation will not be sent.
+    #[inline(always)]
+    pub fn submit<L: Link, E>(
+        &mut self,
+        link: &mut L,
+        submission: Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<u64, NotSent<I, E>> {
+        let Submission {
+            handle,
+            bound,
+            align,
+            wants_completion,
+            carries_code,
+        } = submission;
+        let (_, rx) = link.split();
+        // A call learns nothing of earlier invocations: what arrived can wait.
+        if !wants_completion && !rx.is_empty() {
+            self.receive_all(link);
+        }
+        let (tx, _) = link.split();
+        let caller = &mut self.caller;
+        let is_ready =
+            caller.attention.is_none() && caller.handles[handle as usize].installed == caller.generation;
+        if !is_ready {
+            match caller.prepare(tx, handle, wants_completion, carries_code) {
+                Ok(true) => {}
+                Ok(false) => return Err(NotSent::Blocked),
+                Err(error) => return Err(self.not_sent(link, error)),
+            }
+        }
+        let token = if bound > tx.max_body() {
+            caller.submit_fragmented(tx, handle, bound, wants_completion, encode)?
+        } else {
+            let memory = match tx.reserve(bound, align) {
+                Ok(Some(memory)) => memory,
+                Ok(None) => {
+                    caller.lacking = bound;
+                    return Err(NotSent::Blocked);
+                }
+                Err(error) => return Err(self.not_sent(link, error.into())),
+            };
+            let len = match encode(memory) {
+                Ok(len) => len,
+                Err(error) => return Err(SubmitError::Encode(error).into()),
+            };
+            assert!(len <= bound, "a payload is longer than its bound");
+            if len as u64 > caller.limits.max_payload {
+                return Err(caller.payload_too_large(len).into());
+            }
+            if wants_completion {
+                let is_idempotent = caller.handles[handle as usize].image.is_idempotent();
+                let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));
+                let send = |token| recorded(tx.commit(Header::new(Kind::Exec, handle, token), len));
+                caller.calls.begin_sent(Request::Invocation(handle), retry, send)
+            } else {
+                let sequence = tx.commit(Header::new(Kind::Exec, handle, 0), len);
+                caller.last_send = Some((sequence, handle));
+                0
+            }
+        };
+        if carries_code {
+            caller.resend_image(handle);
+        }
+        Ok(token)
+    }
 }
 
 impl<I: Image + Clone, U> Caller<I, U> {
@@ -253,98 +294,36 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.close_batch_soon();
     }
 
-    /// Binds an image to a handle. Nothing is sent before its first use.
-    pub(crate) fn bind(&mut self, image: I) -> u32 {
-        let same = self
-            .handles
-            .iter()
-            .position(|handle| handle.users > 0 && handle.image.id() == image.id());
-        // A call that may be sent again still names its handle.
-        let mut handles = self.handles.iter().enumerate();
-        let unused = || {
-            handles
-                .find(|(index, handle)| handle.users == 0 && !self.calls.has_retry_of(*index as u32))
-                .map(|(index, _)| index)
-        };
-        let index = match same.or_else(unused) {
-            Some(index) => {
-                let handle = &mut self.handles[index];
-                let is_other = handle.image.id() != image.id();
-                let former = std::mem::replace(&mut handle.image, image);
-                handle.users += 1;
-                // A peer that has another image of the handle is still told to release it.
-                if !is_other && handle.is_installed(self.generation) {
-                    self.unbind.retain(|&handle| handle as usize != index);
-                }
-                if is_other {
-                    handle.installed = 0;
-                    if self.former.len() == MAX_FORMER {
-                        self.former.pop_front();
-                    }
-                    self.former.push_back(Former {
-                        handle: index as u32,
-                        image: former,
-                        until: None,
-                    });
-                }
-                index
-            }
-            None => {
-                self.handles.push(Handle {
-                    image,
-                    users: 1,
-                    is_batched: false,
-                    installed: 0,
-                });
-                self.handles.len() - 1
-            }
-        };
-        index as u32
-    }
-
-    /// Removes a user of a handle. Without users the peer is told to release the image.
-    pub(crate) fn unbind(&mut self, handle: u32) {
-        let slot = &mut self.handles[handle as usize];
-        slot.users -= 1;
-        if slot.users == 0 && slot.is_installed(self.generation) {
-            self.unbind.push(handle);
-            self.attention.set(Attention::BACKLOG, true);
-        }
-    }
-
-    /// The next invocation of this handle that carries its code sends the image.
-    pub(crate) fn resend_image(&mut self, handle: u32) {
-        self.handles[handle as usize].installed |= Handle::<I>::RESEND;
-    }
-
-    pub(crate) fn image(&self, handle: u32) -> &I {
-        &self.handles[handle as usize].image
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
+    /// The number of the link, counted from 1.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    /// Limits of the peer.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
         self.limits
     }
 
     /// Bytes for which the window was closed at the last attempt to send.
-    pub(crate) fn lacking(&self) -> usize {
+    pub fn lacking(&self) -> usize {
         self.lacking
     }
 
+    /// Whether a closed window or a dead link keeps something from being sent.
     #[inline]
-    pub(crate) fn has_backlog(&self) -> bool {
+    pub fn has_backlog(&self) -> bool {
         self.attention.has(Attention::BACKLOG)
     }
 
     /// Whether an accepted request was not sent completely: a body in fragments, or a batch.
-    pub(crate) fn has_unsent(&self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         self.outgoing.is_some() || !self.batch.is_empty()
     }
 
-    pub(crate) fn has_outgoing(&self) -> bool {
+    /// Whether a body is being sent in fragments.
+    pub fn has_outgoing(&self) -> bool {
         self.outgoing.is_some()
     }
 
@@ -366,102 +345,23 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.batch.len()
     }
 
-    pub(crate) fn take_report(&mut self) -> Option<Report<I>> {
+    /// The oldest report that was not taken.
+    pub fn take_report(&mut self) -> Option<Report<I>> {
         let first = self.reports.pop_front();
         self.attention.set(Attention::REPORTS, !self.reports.is_empty());
         first
     }
 
-    pub(crate) fn take_reports(&mut self) -> VecDeque<Report<I>> {
+    /// All reports that were not taken, oldest first.
+    pub fn take_reports(&mut self) -> VecDeque<Report<I>> {
         self.attention.set(Attention::REPORTS, false);
         std::mem::take(&mut self.reports)
-    }
-
-    /// Reports on an invocation of a handle. `is_former`: whether it is one of an image whose handle was bound to another
-    /// one, which was installed by this frame, or is not installed yet.
-    fn report(&mut self, handle: u32, outcome: Outcome, is_former: impl Fn(Option<u32>) -> bool) {
-        let mut former = self.former.iter();
-        let former = former.find(|former| former.handle == handle && is_former(former.until));
-        let former = former.map(|former| &former.image);
-        let current = || self.handles.get(handle as usize).map(|slot| &slot.image);
-        if self.reports.len() < MAX_REPORTS
-            && let Some(image) = former.or_else(current).cloned()
-        {
-            self.reports.push_back(Report { image, outcome });
-            self.attention.set(Attention::REPORTS, true);
-        }
-    }
-
-    /// Reports on an invocation that was sent in this frame.
-    fn report_sent(&mut self, handle: u32, sequence: u32, outcome: Outcome) {
-        self.report(handle, outcome, |until| {
-            until.is_none_or(|until| (sequence.wrapping_sub(until) as i32) < 0)
-        });
-    }
-
-    /// The image of a handle was sent: invocations before this frame are of former images.
-    fn installed(&mut self, handle: u32, sequence: u32) {
-        for former in &mut self.former {
-            if former.handle == handle {
-                former.until.get_or_insert(sequence);
-            }
-        }
     }
 
     /// Whether another call may be under way.
     #[inline]
     pub(crate) fn has_call_window(&self) -> bool {
         !self.attention.has(Attention::DUPLEX) || self.calls.in_flight() < DUPLEX_CALLS
-    }
-
-    /// Sends an invocation in a frame of its own. `None`: the window is closed. With a completion the result is its token,
-    /// otherwise 0.
-    #[inline(always)]
-    pub(crate) fn submit<E>(
-        &mut self,
-        tx: &mut impl Outbound,
-        submission: Submission,
-        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<u64, NotSent<I, E>> {
-        let Submission {
-            handle,
-            bound,
-            align,
-            wants_completion,
-            carries_code,
-        } = submission;
-        let is_ready = self.attention.is_none() && self.handles[handle as usize].installed == self.generation;
-        if !is_ready && !self.prepare(tx, handle, wants_completion, carries_code)? {
-            return Err(NotSent::Blocked);
-        }
-        if bound > tx.max_body() {
-            return self.submit_fragmented(tx, handle, bound, wants_completion, encode);
-        }
-        let memory = match tx.reserve(bound, align) {
-            Ok(Some(memory)) => memory,
-            Ok(None) => {
-                self.lacking = bound;
-                return Err(NotSent::Blocked);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let len = match encode(memory) {
-            Ok(len) => len,
-            Err(error) => return Err(SubmitError::Encode(error).into()),
-        };
-        assert!(len <= bound, "a payload is longer than its bound");
-        if len as u64 > self.limits.max_payload {
-            return Err(self.payload_too_large(len).into());
-        }
-        if !wants_completion {
-            let sequence = tx.commit(Header::new(Kind::Exec, handle, 0), len);
-            self.last_send = Some((sequence, handle));
-            return Ok(0);
-        }
-        let is_idempotent = self.handles[handle as usize].image.is_idempotent();
-        let retry = is_idempotent.then(|| Retry::new(handle, &memory[..len]));
-        let send = |token| recorded(tx.commit(Header::new(Kind::Exec, handle, token), len));
-        Ok(self.calls.begin_sent(Request::Invocation(handle), retry, send))
     }
 
     /// Sends what must precede an invocation. `false`: the window is closed. One that wants no completion is refused while there
@@ -563,46 +463,6 @@ impl<I: Image + Clone, U> Caller<I, U> {
         Ok(Some(self.calls.begin_sent(request, None, send)))
     }
 
-    /// Sends the image of a handle, unless the peer has it. With `again` it is sent if it was not sent since the last
-    /// invocation that carried its code. `false`: the window is closed.
-    fn install(&mut self, tx: &mut impl Outbound, handle: u32, again: bool) -> Result<bool, Stop> {
-        // The image is borrowed, not cloned: a reference count would wait for the stores of the image itself.
-        let slot = &mut self.handles[handle as usize];
-        let is_due_again = again && slot.installed & Handle::<I>::RESEND != 0;
-        if slot.is_installed(self.generation) && !is_due_again {
-            return Ok(true);
-        }
-        let image = slot.image.bytes();
-        if image.len() as u64 > self.limits.max_image {
-            return Err(Stop::Lost(Lost::ImageTooLarge {
-                len: image.len() as u64,
-                limit: self.limits.max_image,
-            }));
-        }
-        let head = InstallHead::unsigned(*slot.image.id());
-        let len = InstallHead::SIZE + image.len();
-        let header = Header::new(Kind::Install, handle, 0);
-        if len > tx.max_body() {
-            let mut body = head.as_bytes().to_vec();
-            body.extend_from_slice(image);
-            slot.installed = self.generation;
-            self.start(header, body);
-            return Ok(true);
-        }
-        let Some(memory) = tx.reserve(len, 8)? else {
-            self.lacking = len;
-            return Ok(false);
-        };
-        let (to_head, to_image) = memory[..len].split_at_mut(InstallHead::SIZE);
-        to_head.copy_from_slice(head.as_bytes());
-        to_image.copy_from_slice(image);
-        let sequence = tx.commit(header, len);
-        slot.installed = self.generation;
-        self.installed(handle, sequence);
-        failpoint!("source.installed");
-        Ok(true)
-    }
-
     /// Begins to send a body in fragments.
     fn start(&mut self, header: Header, body: Vec<u8>) {
         self.bodies = self.bodies.wrapping_add(1);
@@ -626,9 +486,30 @@ impl<I: Image + Clone, U> Caller<I, U> {
         {
             self.last_send = None;
         }
-        if self.calls.has_ended() {
+        if !self.calls.ended.is_empty() {
             self.attention.set(Attention::DRIVER, true);
         }
+    }
+
+    /// What the driver kept with calls that ended since it last took this.
+    #[inline]
+    pub fn ended(&mut self) -> std::vec::Drain<'_, U> {
+        self.attention.set(Attention::DRIVER, false);
+        self.calls.ended.drain(..)
+    }
+
+    /// Whether the next submission leaves the fast path, or the driver has something to do: calls ended, reports arrived,
+    /// something waits to be sent, a batch is open, the link died.
+    #[inline(always)]
+    #[must_use]
+    pub fn needs_attention(&self) -> bool {
+        !self.attention.is_none()
+    }
+
+    /// Makes [`needs_attention`](Self::needs_attention) true until the driver takes [`ended`](Self::ended).
+    #[inline]
+    pub fn set_attention(&mut self) {
+        self.attention.set(Attention::DRIVER, true);
     }
 
     /// A report arrived.
@@ -638,8 +519,9 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.report_sent(handle, sequence, Ok(detail));
     }
 
-    /// The caller of a token dropped it.
-    pub(crate) fn abandon(&mut self, token: u64, is_linked: bool) {
+    /// Drops a call. Its completion is ignored when it arrives.
+    pub fn abandon(&mut self, token: u64) {
+        let is_linked = !self.attention.has(Attention::UNLINKED);
         let is_resent = self.resend.contains(&token);
         self.resend.retain(|&other| other != token);
         // A completion arrives only over the link over which the frame was sent, or will be.
@@ -671,7 +553,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// No other link will be made. What was sent once may have run; what is in the open batch was never sent.
     #[cold]
-    pub(crate) fn give_up(&mut self, why: &str) {
+    pub fn give_up(&mut self, why: &str) {
         while let Some(token) = self.resend.pop_front() {
             let lost = Lost::of_dead_link(self.calls.was_sent(token), why);
             self.calls.fail(token, lost);

@@ -1,17 +1,13 @@
 //! One connection, for both roles.
 
-use std::collections::VecDeque;
-
 use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
 use ifunc_abi::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::attention::Attention;
-use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Report, Submission, SubmitError};
-use crate::calls::Request;
+use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
+use crate::calls::{Completion, Request};
 use crate::closed::Closed;
-use crate::completion::{Completion, Outcome};
 use crate::footprint::Footprint;
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
 use crate::order::{Order, Turn};
@@ -49,7 +45,8 @@ pub struct Peer {
 /// the next link, and all others end.
 #[derive(Debug)]
 pub struct Connection<I, U, B> {
-    caller: Caller<I, U>,
+    /// What this side calls: its handles, calls and batches. What needs the link is a method of the connection.
+    pub caller: Caller<I, U>,
     order: Order,
     server: Option<Server<B>>,
     /// There is a link, and the peer serves: requests may be sent, and completions may arrive.
@@ -118,67 +115,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.is_linked
     }
 
-    /// Binds an image to a handle. Nothing is sent before its first use.
-    pub fn bind(&mut self, image: I) -> u32 {
-        self.caller.bind(image)
-    }
-
-    /// Removes a user of a handle.
-    pub fn unbind(&mut self, handle: u32) {
-        self.caller.unbind(handle);
-    }
-
-    /// The image of a handle.
-    ///
-    /// # Panics
-    /// If [`bind`](Self::bind) did not return the handle.
-    #[must_use]
-    pub fn image(&self, handle: u32) -> &I {
-        self.caller.image(handle)
-    }
-
-    /// Limits of the peer.
-    #[must_use]
-    pub fn peer_limits(&self) -> Limits {
-        self.caller.limits()
-    }
-
-    /// The next invocation of this handle that carries its code sends the image.
-    pub fn resend_image(&mut self, handle: u32) {
-        self.caller.resend_image(handle);
-    }
-
-    /// Sends an invocation. With a completion the result is its token, otherwise 0.
-    ///
-    /// # Errors
-    /// The send window is closed or the link died; or the invocation will not be sent.
-    #[inline(always)]
-    pub fn submit<L: Link, E>(
-        &mut self,
-        link: &mut L,
-        submission: Submission,
-        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<u64, NotSent<I, E>> {
-        let (_, rx) = link.split();
-        // A call learns nothing of earlier invocations: what arrived can wait.
-        if !submission.wants_completion && !rx.is_empty() {
-            self.receive_all(link);
-        }
-        let (tx, _) = link.split();
-        match self.caller.submit(tx, submission, encode) {
-            Ok(token) => {
-                if submission.carries_code {
-                    self.caller.resend_image(submission.handle);
-                }
-                Ok(token)
-            }
-            Err(error) => Err(self.not_sent(link, error)),
-        }
-    }
-
     /// Handles a link that failed in a submission.
     #[cold]
-    fn not_sent<L: Link, E>(&mut self, link: &mut L, error: NotSent<I, E>) -> NotSent<I, E> {
+    pub(crate) fn not_sent<L: Link, E>(&mut self, link: &mut L, error: NotSent<I, E>) -> NotSent<I, E> {
         match error {
             NotSent::Failed(error) => match *error {
                 SubmitError::Link(error) => {
@@ -286,79 +225,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 
-    /// The number of the open batch, counted from 1; `None`: no batch is open.
-    #[inline]
-    #[must_use]
-    pub fn open_batch(&self) -> Option<u64> {
-        self.caller.open_batch()
-    }
-
-    /// Whether the open batch is being sent and waits for the window.
-    #[must_use]
-    pub fn is_batch_closing(&self) -> bool {
-        self.caller.is_batch_closing()
-    }
-
-    /// Whether a closed window or a dead link keeps something from being sent.
-    #[inline]
-    #[must_use]
-    pub fn has_backlog(&self) -> bool {
-        self.caller.has_backlog()
-    }
-
-    /// Whether an accepted invocation was not sent completely.
-    #[must_use]
-    pub fn has_unsent(&self) -> bool {
-        self.caller.has_unsent()
-    }
-
-    /// Whether a body is being sent in fragments.
-    #[must_use]
-    pub fn has_outgoing(&self) -> bool {
-        self.caller.has_outgoing()
-    }
-
-    /// Bytes for which the window was closed at the last attempt to send, for [`has_window`](Self::has_window).
-    #[must_use]
-    pub fn lacking(&self) -> usize {
-        self.caller.lacking()
-    }
-
-    /// The outcome of a call, once it ended. The token is invalid afterwards.
-    #[inline]
-    pub fn take(&mut self, token: u64) -> Option<Outcome> {
-        self.caller.calls.take(token)
-    }
-
-    /// What a call that has not ended requests.
-    pub fn pending(&mut self, token: u64) -> Option<Request> {
-        self.caller.calls.pending(token)
-    }
-
-    /// Drops a call. Its completion is ignored when it arrives.
-    pub fn abandon(&mut self, token: u64) {
-        let is_linked = self.is_linked;
-        self.caller.abandon(token, is_linked);
-    }
-
-    /// Replaces what the driver keeps with a call. When the call ends, [`ended`](Self::ended) returns it.
-    pub fn set_user(&mut self, token: u64, user: Option<U>) {
-        self.caller.calls.set_user(token, user);
-    }
-
-    /// What the driver kept with calls that ended since it last took this.
-    #[inline]
-    pub fn ended(&mut self) -> std::vec::Drain<'_, U> {
-        self.caller.attention.set(Attention::DRIVER, false);
-        self.caller.calls.ended().drain(..)
-    }
-
-    /// Number of tokens in use.
-    #[must_use]
-    pub fn calls_in_use(&self) -> usize {
-        self.caller.calls.in_use()
-    }
-
     /// What the connection holds.
     #[must_use]
     pub fn footprint(&self) -> Footprint {
@@ -368,19 +234,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             replies: server.map_or(0, |server| server.replies.kept()),
             batch: self.caller.batch_len(),
             assembled: server.map_or(0, Server::assembled),
-            calls: self.calls_in_use(),
+            calls: self.caller.calls.in_use(),
             reports: self.caller.reports_len(),
         }
-    }
-
-    /// The oldest report that was not taken.
-    pub fn take_report(&mut self) -> Option<Report<I>> {
-        self.caller.take_report()
-    }
-
-    /// All reports that were not taken, oldest first.
-    pub fn take_reports(&mut self) -> VecDeque<Report<I>> {
-        self.caller.take_reports()
     }
 
     /// Number of completions and reports received.
@@ -438,7 +294,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     #[inline(never)]
-    fn receive_all<L: Link>(&mut self, link: &mut L) {
+    pub(crate) fn receive_all<L: Link>(&mut self, link: &mut L) {
         self.receive(link, 0);
     }
 
@@ -576,38 +432,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 false
             }
         }
-    }
-
-    /// Whether the next submission leaves the fast path, or the driver has something to do: calls ended, reports arrived,
-    /// something waits to be sent, a batch is open, the link died.
-    #[inline(always)]
-    #[must_use]
-    pub fn needs_attention(&self) -> bool {
-        !self.caller.attention.is_none()
-    }
-
-    /// Makes [`needs_attention`](Self::needs_attention) true until the driver takes [`ended`](Self::ended).
-    #[inline]
-    pub fn set_attention(&mut self) {
-        self.caller.attention.set(Attention::DRIVER, true);
-    }
-
-    /// Whether an invocation fits into the open batch, so that [`append`](Self::append) needs no window.
-    #[must_use]
-    pub fn fits_open_batch(&self, submission: &Submission) -> bool {
-        self.caller.fits_open_batch(submission)
-    }
-
-    /// No other link will be made: what waits for one ends.
-    #[cold]
-    pub fn give_up(&mut self, why: &str) {
-        self.caller.give_up(why);
-    }
-
-    /// The number of the link, counted from 1.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.caller.generation()
     }
 }
 

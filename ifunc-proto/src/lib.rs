@@ -13,7 +13,7 @@
 //! | `server` | the serving half: bindings, reassembly, batches, statistics |
 //! | `replies` | what the serving half owes its peer |
 //! | `order`, `assembly` | frames in order and once; bodies from their fragments |
-//! | `calls`, [`completion`] | tokens, and how requests end |
+//! | [`calls`] | tokens, and how requests end |
 //! | `quantum` | how much one poll processes |
 //! | [`link`], [`host`] | what a connection needs of a transport, and of the node that serves |
 
@@ -27,9 +27,8 @@ mod attention;
 mod batch;
 pub mod buffer;
 pub mod caller;
-mod calls;
+pub mod calls;
 mod closed;
-pub mod completion;
 pub mod connection;
 mod footprint;
 mod gathered;

@@ -3,7 +3,7 @@
 use ifunc_abi::frame::Kind;
 use ifunc_proto::Closed;
 use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
-use ifunc_proto::completion::Lost;
+use ifunc_proto::calls::Lost;
 
 use crate::host::{SimulatedHost, stats_page};
 use crate::image::{self, SentImage};
@@ -28,9 +28,9 @@ impl World {
         if holder.handles.len() >= 12 {
             return;
         }
-        let handle = holder.connection.bind(image);
+        let handle = holder.connection.caller.bind(image);
         holder.handles.push((handle, image));
-        let bound = holder.connection.image(handle).0.index;
+        let bound = holder.connection.caller.image(handle).0.index;
         note!(
             self,
             "port {port}: binds image {} to handle {handle}",
@@ -61,7 +61,7 @@ impl World {
             return;
         }
         holder.handles.swap_remove(index);
-        holder.connection.unbind(handle);
+        holder.connection.caller.unbind(handle);
         note!(self, "port {port}: unbinds handle {handle}");
         self.with_link(port, "drives", |port, end| port.connection.drive(end));
     }
@@ -105,7 +105,7 @@ impl World {
     fn wish(&mut self, rng: &mut Rng, port: usize) -> Wish {
         let (handle, image) = self.pick_handle(rng, port);
         let taste = self.taste;
-        let max = self.ports[port].connection.peer_limits().max_payload as usize;
+        let max = self.ports[port].connection.caller.limits().max_payload as usize;
         let len = if rng.below(8) < taste.small {
             rng.below(48)
         } else {
@@ -169,7 +169,7 @@ impl World {
             Err(NotSent::Blocked) => Ok(None),
             Err(NotSent::Failed(error)) => Err(*error),
         };
-        let limits = port.connection.peer_limits();
+        let limits = port.connection.caller.limits();
         note!(
             self,
             "port {at}: submits number {id} on link {link}: handle {} (image {}), {} of {} bytes, {}{}{}: {result:?}",
@@ -228,10 +228,11 @@ impl World {
         }
         // Every other call has a waiter, unless it ended already.
         port.users += 1;
-        let has_waiter = port.users.is_multiple_of(2) && port.connection.pending(token).is_some();
+        let has_waiter =
+            port.users.is_multiple_of(2) && port.connection.caller.calls.pending(token).is_some();
         let user = has_waiter.then_some(port.users);
         if has_waiter {
-            port.connection.set_user(token, user);
+            port.connection.caller.calls.set_user(token, user);
         }
         port.calls.push(Call {
             token,
@@ -253,8 +254,10 @@ impl World {
                 let Port {
                     connection, calls, ..
                 } = &mut self.ports[at];
-                let outcome = connection.take(token);
-                let is_waiting = calls.iter().any(|call| connection.pending(call.token).is_some());
+                let outcome = connection.caller.calls.take(token);
+                let is_waiting = calls
+                    .iter()
+                    .any(|call| connection.caller.calls.pending(call.token).is_some());
                 if is_waiting || !matches!(outcome, Some(Ok(_))) {
                     self.ledger
                         .fail("a flush without a link has ended", format_args!("{outcome:?}"));
@@ -308,8 +311,8 @@ impl World {
     pub(crate) fn take(&mut self, at: usize, index: usize) -> bool {
         let port = &mut self.ports[at];
         let call = port.calls[index];
-        let is_pending = port.connection.pending(call.token).is_some();
-        let Some(outcome) = port.connection.take(call.token) else {
+        let is_pending = port.connection.caller.calls.pending(call.token).is_some();
+        let Some(outcome) = port.connection.caller.calls.take(call.token) else {
             if !is_pending {
                 self.ledger
                     .fail("a call is pending until it ends", format_args!("{call:?}"));
@@ -358,9 +361,9 @@ impl World {
     pub(crate) fn take_reports(&mut self, at: usize, takes_all: bool) {
         let connection = &mut self.ports[at].connection;
         let reports = if takes_all {
-            connection.take_reports()
+            connection.caller.take_reports()
         } else {
-            connection.take_report().into_iter().collect()
+            connection.caller.take_report().into_iter().collect()
         };
         for report in reports {
             note!(self, "port {at}: takes a report: {report:?}");
@@ -375,7 +378,7 @@ impl World {
         }
         let index = rng.below(port.calls.len());
         let call = port.calls.swap_remove(index);
-        port.connection.abandon(call.token);
+        port.connection.caller.abandon(call.token);
         note!(self, "port {at}: abandons {:?}", call.awaited);
     }
 
@@ -395,7 +398,7 @@ impl World {
         let (Some(taken), Some((link, side))) = (port.taken.take(), port.link) else {
             return;
         };
-        if taken.generation != port.connection.generation() {
+        if taken.generation != port.connection.caller.generation() {
             note!(self, "port {at}: drops an answer for link {}", taken.link);
             return;
         }
@@ -435,7 +438,7 @@ impl World {
                 self.ports[at].connection.received()
             );
         } else if port.connection.is_linked() || port.connection.has_work() {
-            let generation = port.connection.generation();
+            let generation = port.connection.caller.generation();
             let mut host = SimulatedHost::<TAKES> {
                 ledger: &mut self.ledger,
                 link,
@@ -468,12 +471,18 @@ impl World {
         if port.connection.is_linked() || port.link.is_none() {
             return;
         }
-        port.connection.give_up("given up");
+        port.connection.caller.give_up("given up");
         note!(self, "port {at}: gives up");
         self.check(at);
         for index in 0..self.ports[at].calls.len() {
             let call = self.ports[at].calls[index];
-            if self.ports[at].connection.pending(call.token).is_some() {
+            if self.ports[at]
+                .connection
+                .caller
+                .calls
+                .pending(call.token)
+                .is_some()
+            {
                 self.ledger
                     .fail("a call ends when its driver gives up", format_args!("{call:?}"));
             }

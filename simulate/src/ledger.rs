@@ -6,7 +6,7 @@ use ifunc_abi::frame::Kind;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_proto::DUPLEX_CALLS;
 use ifunc_proto::caller::Image;
-use ifunc_proto::completion::{Completion, Lost, Outcome};
+use ifunc_proto::calls::{Completion, Lost, Outcome};
 
 use crate::image::SentImage;
 use crate::link::Commit;

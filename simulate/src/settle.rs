@@ -127,8 +127,10 @@ impl World {
         }
         let port = &mut self.ports[at];
         let mut end = End::new(&mut self.links[link].channels, side);
-        let lacking = port.connection.lacking().min(end.tx.0.shape.max_body);
-        if port.connection.is_linked() && port.connection.has_backlog() && end.split().0.0.has_credit(lacking)
+        let lacking = port.connection.caller.lacking().min(end.tx.0.shape.max_body);
+        if port.connection.is_linked()
+            && port.connection.caller.has_backlog()
+            && end.split().0.0.has_credit(lacking)
         {
             self.with_link(at, "drives", |port, end| port.connection.drive(end));
         }
@@ -184,9 +186,12 @@ impl World {
                 continue;
             } else if !port.calls.is_empty() {
                 "a call is pending"
-            } else if connection.calls_in_use() != 0 {
+            } else if connection.caller.calls.in_use() != 0 {
                 "a token of a call that was dropped is in use"
-            } else if connection.has_backlog() || connection.has_unsent() || connection.is_batch_closing() {
+            } else if connection.caller.has_backlog()
+                || connection.caller.has_unsent()
+                || connection.caller.is_batch_closing()
+            {
                 "something waits to be sent"
             } else if connection.is_stalled() || connection.has_work() {
                 "a reply waits to be sent"
@@ -239,7 +244,7 @@ impl World {
             }
             self.give_up(at);
             self.ledger.rested(at);
-            let calls = self.ports[at].connection.calls_in_use();
+            let calls = self.ports[at].connection.caller.calls.in_use();
             if calls != 0 {
                 self.ledger
                     .fail("every token is freed", format_args!("port {at}: {calls} in use"));

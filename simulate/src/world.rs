@@ -202,7 +202,7 @@ impl World {
                 "port {at}: link {link:?}, linked: {}, stalled: {}, backlog: {}, {held:?}, {} calls, waiting: {waiting:?}",
                 connection.is_linked(),
                 connection.is_stalled(),
-                connection.has_backlog(),
+                connection.caller.has_backlog(),
                 calls.len(),
             );
             self.trace.iter_mut().for_each(|trace| trace.push(state.clone()));
@@ -256,7 +256,7 @@ impl World {
                 let port = &mut self.ports[port];
                 if !port.handles.is_empty() {
                     let (handle, _) = rng.pick(&port.handles);
-                    port.connection.resend_image(handle);
+                    port.connection.caller.resend_image(handle);
                 }
             }
             Action::Poll => {
@@ -331,7 +331,7 @@ impl World {
         tx.log.clear();
         tx.calls = 0;
         rx.calls = 0;
-        for user in port.connection.ended() {
+        for user in port.connection.caller.ended() {
             match port.calls.iter_mut().find(|call| call.user == Some(user)) {
                 Some(call) if !call.is_woken => call.is_woken = true,
                 _ => self.ledger.fail(

@@ -6,8 +6,7 @@ use ifunc_abi::frame::{Header, Kind};
 use super::{CALL_WINDOW, Caller, Image, NotSent, Stop, Submission, SubmitError};
 use crate::attention::Attention;
 use crate::batch::size_of_entry;
-use crate::calls::{Request, Retry};
-use crate::completion::Lost;
+use crate::calls::{Lost, Request, Retry};
 use crate::link::{LinkError, Outbound};
 
 impl<I: Image + Clone, U> Caller<I, U> {
@@ -17,7 +16,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     }
 
     /// Whether an entry for this submission fits into the open batch.
-    pub(crate) fn fits_open_batch(&self, submission: &Submission) -> bool {
+    pub fn fits_open_batch(&self, submission: &Submission) -> bool {
         let size = EntryHead::padded_len(submission.bound);
         size.is_some_and(|size| self.batch.len() + size <= self.batch.limit())
     }
@@ -96,12 +95,12 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// The number of the open batch, counted from 1; `None`: no batch is open.
     #[inline]
-    pub(crate) fn open_batch(&self) -> Option<u64> {
+    pub fn open_batch(&self) -> Option<u64> {
         (!self.batch.is_empty()).then_some(self.batch.opened)
     }
 
     /// Whether the open batch waits for the window.
-    pub(crate) fn is_batch_closing(&self) -> bool {
+    pub fn is_batch_closing(&self) -> bool {
         self.batch.is_closing
     }
 

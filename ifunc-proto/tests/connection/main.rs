@@ -5,7 +5,7 @@ mod pipe;
 
 use ifunc_abi::frame::Kind;
 use ifunc_abi::status::{Failure, Status};
-use ifunc_proto::completion::Lost;
+use ifunc_proto::calls::Lost;
 use ifunc_proto::host::Failed;
 
 use crate::node::{Letter, Node, Takes, connect, settle};
@@ -29,7 +29,7 @@ fn peers(pipe: &mut Pipe) -> (Node, Node) {
 fn two_nodes_call_each_other_over_one_link_with_one_credit() {
     let mut pipe = Pipe::new(1, 128);
     let (mut first, mut second) = peers(&mut pipe);
-    let handles = [&mut first, &mut second].map(|node| node.connection.bind(Letter::new(b'a', 300)));
+    let handles = [&mut first, &mut second].map(|node| node.connection.caller.bind(Letter::new(b'a', 300)));
     let mut tokens = [Vec::new(), Vec::new()];
     let mut left = [100, 100];
     for _ in 0..10_000 {
@@ -50,7 +50,7 @@ fn two_nodes_call_each_other_over_one_link_with_one_credit() {
         for &token in tokens {
             assert_eq!(node.take(token).unwrap().unwrap().bytes(), [7; 90]);
         }
-        assert_eq!(node.connection.calls_in_use(), 0);
+        assert_eq!(node.connection.caller.calls.in_use(), 0);
     }
 }
 
@@ -58,8 +58,8 @@ fn two_nodes_call_each_other_over_one_link_with_one_credit() {
 fn a_host_that_takes_invocations_answers_them_after_the_poll() {
     let mut pipe = Pipe::new(1, 128);
     let (mut first, mut second) = peers(&mut pipe);
-    let handle = first.connection.bind(Letter::new(b'a', 300));
-    let back = second.connection.bind(Letter::new(b'b', 300));
+    let handle = first.connection.caller.bind(Letter::new(b'a', 300));
+    let back = second.connection.caller.bind(Letter::new(b'b', 300));
     let payloads: [&[u8]; 4] = [&[1; 90], &[2; 900], b"fail", &[3; 8]];
     let mut host = Takes::default();
     let mut tokens = Vec::new();
@@ -101,7 +101,7 @@ fn a_host_that_takes_invocations_answers_them_after_the_poll() {
         assert_eq!(completion.bytes(), &payload[..payload.len().min(100)]);
     }
     assert!(host.taken.is_none() && host.count == 100);
-    assert_eq!(first.connection.calls_in_use(), 0);
+    assert_eq!(first.connection.caller.calls.in_use(), 0);
     assert!(!first.host.runs.is_empty());
 }
 
@@ -110,7 +110,7 @@ fn calls_are_answered_after_more_failed_sends_than_a_node_keeps_reports() {
     let mut pipe = Pipe::new(1000, 128);
     pipe.queue(1).window = 0;
     let (mut first, mut second) = peers(&mut pipe);
-    let handle = first.connection.bind(Letter::new(b'a', 10));
+    let handle = first.connection.caller.bind(Letter::new(b'a', 10));
     for _ in 0..200 {
         first.submit(&mut pipe, handle, b"fail", false).unwrap();
     }
@@ -128,20 +128,20 @@ fn calls_are_answered_after_more_failed_sends_than_a_node_keeps_reports() {
     for token in tokens {
         assert_eq!(first.take(token).unwrap().unwrap().bytes(), b"call");
     }
-    assert_eq!(first.connection.take_reports().len(), 64);
+    assert_eq!(first.connection.caller.take_reports().len(), 64);
 }
 
 #[test]
 fn a_source_keeps_64_reports_that_are_not_taken() {
     let mut pipe = Pipe::new(1000, 128);
     let (mut source, mut target) = pair(&mut pipe);
-    let handle = source.connection.bind(Letter::new(b'a', 10));
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10));
     for _ in 0..200 {
         source.submit(&mut pipe, handle, b"fail", false).unwrap();
     }
     settle(&mut pipe, &mut source, &mut target);
     assert_eq!(target.host.runs.len(), 200);
-    assert_eq!(source.connection.take_reports().len(), 64);
+    assert_eq!(source.connection.caller.take_reports().len(), 64);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_body_in_fragments_that_finds_a_dead_link_is_accepted_once() {
     let mut pipe = Pipe::new(10, 128);
     let (mut source, mut target) = pair(&mut pipe);
     let image = Letter::new(b'a', 10).idempotent();
-    let handle = source.connection.bind(image);
+    let handle = source.connection.caller.bind(image);
     source.submit(&mut pipe, handle, b"first", false).unwrap();
     settle(&mut pipe, &mut source, &mut target);
     pipe.queue(0).is_dead = true;
@@ -169,14 +169,14 @@ fn a_body_in_fragments_that_finds_a_dead_link_is_accepted_once() {
     settle(&mut pipe, &mut source, &mut target);
     assert_eq!(target.host.runs, [(b'a', vec![3; 500])]);
     assert!(source.take(token).unwrap().is_ok());
-    assert_eq!(source.connection.calls_in_use(), 0);
+    assert_eq!(source.connection.caller.calls.in_use(), 0);
 }
 
 #[test]
 fn an_entry_whose_batch_finds_a_dead_link_is_accepted_once() {
     let mut pipe = Pipe::new(10, 128);
     let (mut source, mut target) = pair(&mut pipe);
-    let handle = source.connection.bind(Letter::new(b'a', 10));
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10));
     source.append(&mut pipe, handle, b"first", true).unwrap();
     settle(&mut pipe, &mut source, &mut target);
     pipe.kill();
@@ -200,7 +200,7 @@ fn an_entry_whose_batch_finds_a_dead_link_is_accepted_once() {
 fn a_call_that_never_left_ends_as_not_sent_when_its_source_gives_up() {
     let mut pipe = Pipe::new(2, 64);
     let (mut source, _) = pair(&mut pipe);
-    let handle = source.connection.bind(Letter::new(b'a', 10).idempotent());
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10).idempotent());
     let token = source
         .submit(&mut pipe, handle, &[1; 500], true)
         .unwrap()
@@ -208,7 +208,7 @@ fn a_call_that_never_left_ends_as_not_sent_when_its_source_gives_up() {
     pipe.kill();
     source.poll(&mut pipe);
     assert!(source.take(token).is_none(), "it waits for another link");
-    source.connection.give_up("no link");
+    source.connection.caller.give_up("no link");
     let lost = source.take(token).unwrap().unwrap_err();
     assert_eq!(
         *lost,
@@ -222,12 +222,12 @@ fn a_call_that_never_left_ends_as_not_sent_when_its_source_gives_up() {
 fn a_call_that_is_sent_again_finds_its_image_after_its_handle_was_given_back() {
     let mut pipe = Pipe::new(10, 128);
     let (mut source, _) = pair(&mut pipe);
-    let handle = source.connection.bind(Letter::new(b'a', 10).idempotent());
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10).idempotent());
     let token = source.submit(&mut pipe, handle, b"again", true).unwrap().unwrap();
     pipe.kill();
     source.poll(&mut pipe);
-    source.connection.unbind(handle);
-    let other = source.connection.bind(Letter::new(b'b', 10));
+    source.connection.caller.unbind(handle);
+    let other = source.connection.caller.bind(Letter::new(b'b', 10));
     assert_ne!(other, handle, "the call still names its handle");
     let mut pipe = Pipe::new(10, 128);
     let mut target = Node::new(1, true);
@@ -253,13 +253,13 @@ fn a_report_names_the_image_that_its_handle_was_bound_to_then() {
     let mut pipe = Pipe::new(10, 128);
     let (mut source, mut target) = pair(&mut pipe);
     let (first, second) = (Letter::new(b'x', 10), Letter::new(b'b', 10));
-    let handle = source.connection.bind(first.clone());
+    let handle = source.connection.caller.bind(first.clone());
     source.submit(&mut pipe, handle, b"refused", false).unwrap();
-    source.connection.unbind(handle);
-    assert_eq!(source.connection.bind(second.clone()), handle);
+    source.connection.caller.unbind(handle);
+    assert_eq!(source.connection.caller.bind(second.clone()), handle);
     source.submit(&mut pipe, handle, b"fail", false).unwrap();
     settle(&mut pipe, &mut source, &mut target);
-    let reports = source.connection.take_reports();
+    let reports = source.connection.caller.take_reports();
     let images: Vec<&Letter> = reports.iter().map(|report| &report.image).collect();
     assert_eq!(images, [&first, &second]);
 }
@@ -268,12 +268,12 @@ fn a_report_names_the_image_that_its_handle_was_bound_to_then() {
 fn an_image_whose_handle_was_bound_to_another_one_is_released() {
     let mut pipe = Pipe::new(1, 64);
     let (mut source, mut target) = pair(&mut pipe);
-    let handle = source.connection.bind(Letter::new(b'a', 200));
+    let handle = source.connection.caller.bind(Letter::new(b'a', 200));
     assert_eq!(source.submit(&mut pipe, handle, b"waits", true).unwrap(), None);
-    source.connection.unbind(handle);
+    source.connection.caller.unbind(handle);
     for letter in [b'b', b'b'] {
-        assert_eq!(source.connection.bind(Letter::new(letter, 10)), handle);
-        source.connection.unbind(handle);
+        assert_eq!(source.connection.caller.bind(Letter::new(letter, 10)), handle);
+        source.connection.caller.unbind(handle);
     }
     settle(&mut pipe, &mut source, &mut target);
     assert_eq!(pipe.queue(0).headers.last().unwrap().kind, Kind::Unbind);
@@ -284,9 +284,9 @@ fn nothing_is_sent_to_a_peer_that_does_not_serve() {
     let mut pipe = Pipe::new(10, 128);
     let (mut first, mut second) = (Node::new(0, false), Node::new(1, false));
     connect(&mut pipe, [&mut first, &mut second], [false; 2], [true; 2]);
-    let handle = first.connection.bind(Letter::new(b'a', 10));
+    let handle = first.connection.caller.bind(Letter::new(b'a', 10));
     assert_eq!(first.submit(&mut pipe, handle, b"", true).unwrap(), None);
-    first.connection.unbind(handle);
+    first.connection.caller.unbind(handle);
     settle(&mut pipe, &mut first, &mut second);
     assert!(pipe.queue(0).headers.is_empty());
     assert!(first.connection.is_linked() && second.connection.is_linked());
@@ -296,7 +296,7 @@ fn nothing_is_sent_to_a_peer_that_does_not_serve() {
 fn a_batch_goes_on_where_the_send_window_stopped_it() {
     let mut pipe = Pipe::new(2, 256);
     let (mut source, mut target) = pair(&mut pipe);
-    let handle = source.connection.bind(Letter::new(b'a', 10));
+    let handle = source.connection.caller.bind(Letter::new(b'a', 10));
     let mut tokens = Vec::new();
     for number in 0..60u8 {
         loop {
@@ -324,7 +324,7 @@ fn a_batch_goes_on_where_the_send_window_stopped_it() {
 fn bodies_of_every_length_arrive_whole() {
     let mut pipe = Pipe::new(3, 64);
     let (mut source, mut target) = pair(&mut pipe);
-    let handle = source.connection.bind(Letter::new(b'a', 333));
+    let handle = source.connection.caller.bind(Letter::new(b'a', 333));
     for len in 0..200 {
         let payload: Vec<u8> = (0..len).map(|byte| byte as u8).collect();
         let token = loop {

@@ -4,7 +4,7 @@ use ifunc_abi::ImageId;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::status::{Failure, Rejection, Status};
 use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
-use ifunc_proto::completion::Outcome;
+use ifunc_proto::calls::Outcome;
 use ifunc_proto::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use ifunc_proto::link::Body;
 use ifunc_proto::{Config, Connection, Peer, ServerConfig};
@@ -239,7 +239,7 @@ impl Node {
     }
 
     pub(crate) fn take(&mut self, token: u64) -> Option<Outcome> {
-        self.connection.take(token)
+        self.connection.caller.calls.take(token)
     }
 }
 

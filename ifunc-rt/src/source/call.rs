@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::Status;
-use ifunc_proto::completion::Outcome;
+use ifunc_proto::calls::Outcome;
 
 use super::completion::{explain, explain_lost, explain_wait};
 use super::connection::Connection;
@@ -161,7 +161,7 @@ impl<A> Call<A> {
     fn abandon(&mut self) {
         self.task = None;
         let connection = &mut self.submitter.shared().lock().connection;
-        connection.protocol.abandon(self.token);
+        connection.protocol.caller.abandon(self.token);
     }
 
     /// Waits for the answer and returns its bytes undecoded: for an ifunc that returns nothing and passes bytes to

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ifunc::payload::DecodeError;
 use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
 use ifunc_proto::caller::{Report, SubmitError};
-use ifunc_proto::completion::{Completion, Lost};
+use ifunc_proto::calls::{Completion, Lost};
 
 use super::error::Error;
 use super::library::Library;

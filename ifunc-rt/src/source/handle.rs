@@ -119,7 +119,7 @@ impl<E: Encoding> Handle<E> {
     pub fn carrying_code(&self) -> Self {
         let binding = &self.submitter.binding;
         let connection = &mut self.submitter.shared().lock().connection;
-        connection.protocol.resend_image(binding.handle);
+        connection.protocol.caller.resend_image(binding.handle);
         self.sending(Framing::WithImage)
     }
 
@@ -313,6 +313,7 @@ impl Submitter {
             .lock()
             .connection
             .protocol
+            .caller
             .bind(Arc::clone(&library));
         let binding = Binding {
             source: source.clone(),
@@ -416,7 +417,7 @@ impl Submitter {
             if let Err(error) = drained
                 && !matches!(error, Error::Serving { .. })
             {
-                shared.lock().connection.protocol.abandon(token);
+                shared.lock().connection.protocol.caller.abandon(token);
                 return Err(error.into());
             }
         }

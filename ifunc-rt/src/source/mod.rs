@@ -283,7 +283,7 @@ impl Source {
     }
 
     fn say_reports(&self) -> Result<(), Error> {
-        let mut reports = self.shared.lock().connection.protocol.take_reports();
+        let mut reports = self.shared.lock().connection.protocol.caller.take_reports();
         let first = reports.pop_front();
         for other in reports {
             tracing::warn!(other = %explain_report(other), "an earlier send did not end well");
@@ -325,7 +325,12 @@ mod tests {
         pub(crate) fn remains(&self) -> [usize; 4] {
             let state = self.shared.lock();
             let [futures, credit, threads] = state.waiters();
-            [state.connection.protocol.calls_in_use(), futures, credit, threads]
+            [
+                state.connection.protocol.caller.calls.in_use(),
+                futures,
+                credit,
+                threads,
+            ]
         }
 
         /// Number of received events.

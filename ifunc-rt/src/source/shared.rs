@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use ifunc_proto::completion::Completion;
+use ifunc_proto::calls::Completion;
 
 use super::completion::explain_wait;
 use super::connection::Connection;
@@ -20,7 +20,7 @@ struct Abandon<'a>(&'a SharedConnection, u64);
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
-        self.0.lock().connection.protocol.abandon(self.1);
+        self.0.lock().connection.protocol.caller.abandon(self.1);
     }
 }
 
@@ -82,7 +82,7 @@ impl SharedConnection {
         const LIMIT: Duration = Duration::from_secs(1);
         let _ = self.wait::<(), Infallible>(after(LIMIT), Want::Credit, |connection| {
             connection.try_push();
-            Ok((connection.try_drain() || !connection.protocol.has_unsent()).then_some(()))
+            Ok((connection.try_drain() || !connection.protocol.caller.has_unsent()).then_some(()))
         });
         self.lock().close();
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ifunc_abi::stats::{MAX_BYTES, PageHead, Stats, VERSION};
 use ifunc_abi::status::{Rejection, Status};
-use ifunc_proto::completion::Completion;
+use ifunc_proto::calls::Completion;
 
 use super::Source;
 use super::error::Error;

@@ -25,7 +25,10 @@ impl Driven for Connection {
     }
 
     fn watch(&mut self, token: u64, waiter: Ticket) {
-        self.protocol.set_user(token, (waiter != 0).then_some(waiter));
+        self.protocol
+            .caller
+            .calls
+            .set_user(token, (waiter != 0).then_some(waiter));
     }
 
     fn has_credit(&mut self, bytes: usize) -> bool {
@@ -43,16 +46,16 @@ impl Driven for Connection {
     }
 
     fn send_due_batch(&mut self) -> bool {
-        if self.protocol.is_batch_closing() {
+        if self.protocol.caller.is_batch_closing() {
             self.try_drain();
         } else if self.is_batch_due() {
             self.close_batch();
         }
-        !self.protocol.is_batch_closing()
+        !self.protocol.caller.is_batch_closing()
     }
 
     fn is_sending(&self) -> bool {
-        self.protocol.has_outgoing() || self.protocol.is_batch_closing()
+        self.protocol.caller.has_outgoing() || self.protocol.caller.is_batch_closing()
     }
 
     fn is_polled_here(&self) -> bool {
@@ -141,7 +144,7 @@ impl Driven for Connection {
     }
 
     fn give_up(&mut self, why: &str) {
-        self.protocol.give_up(why);
+        self.protocol.caller.give_up(why);
         self.report();
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ifunc_abi::hello::Roles;
 use ifunc_proto::Peer;
 use ifunc_proto::caller::{Submission, SubmitError};
-use ifunc_proto::completion::{Completion, Outcome};
+use ifunc_proto::calls::{Completion, Outcome};
 
 pub(crate) use served::{ACCEPTED, Service};
 
@@ -185,7 +185,7 @@ impl Connection {
 
     /// Releases a handle. The release is sent now if there is credit: the target may need the image's memory.
     pub(super) fn unbind(&mut self, handle: u32) {
-        self.protocol.unbind(handle);
+        self.protocol.caller.unbind(handle);
         self.drive();
     }
 
@@ -208,7 +208,7 @@ impl Connection {
             return Err(self.not_linked(submission.wants_completion));
         };
         match with_link!(link, link => self.protocol.submit(link, submission, encode)) {
-            Ok(token) if !self.protocol.needs_attention() => Ok(token),
+            Ok(token) if !self.protocol.caller.needs_attention() => Ok(token),
             result => self.unsettled(result),
         }
     }
@@ -228,7 +228,7 @@ impl Connection {
     fn unsettled(&mut self, result: Result<u64, NotSent>) -> Result<u64, NotSent> {
         self.submitted(result.is_ok());
         match result {
-            Ok(token) if self.protocol.has_backlog() || self.signals.is_raised() => {
+            Ok(token) if self.protocol.caller.has_backlog() || self.signals.is_raised() => {
                 Err(SubmitError::Unfinished(token).into())
             }
             result => result,
@@ -241,7 +241,7 @@ impl Connection {
         submission: Submission,
         encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, NotSent> {
-        if !self.protocol.fits_open_batch(&submission) && !self.prepare(submission.bound) {
+        if !self.protocol.caller.fits_open_batch(&submission) && !self.prepare(submission.bound) {
             return Err(NotSent::Blocked);
         }
         let Some(link) = &mut self.link else {
@@ -263,7 +263,7 @@ impl Connection {
         self.check_peer();
         if self.signals.is_crowded || self.signals.is_raised() {
             // The driver learns the size of the submission, or wakes waiters after it.
-            self.protocol.set_attention();
+            self.protocol.caller.set_attention();
         }
         self.signals.admits(bytes)
     }
@@ -274,7 +274,7 @@ impl Connection {
         if wants_completion {
             return NotSent::Blocked;
         }
-        match self.protocol.take_report() {
+        match self.protocol.caller.take_report() {
             Some(report) => SubmitError::Earlier(Box::new(report)).into(),
             None => NotSent::Blocked,
         }
@@ -287,7 +287,7 @@ impl Connection {
         if is_sent {
             self.signals.took_credit();
         } else {
-            self.signals.lacking = self.protocol.lacking();
+            self.signals.lacking = self.protocol.caller.lacking();
         }
     }
 
@@ -310,7 +310,7 @@ impl Connection {
 
     fn requested(&mut self, token: Option<u64>) -> Option<u64> {
         if token.is_none() {
-            self.signals.lacking = self.protocol.lacking();
+            self.signals.lacking = self.protocol.caller.lacking();
         }
         self.report();
         token
@@ -325,7 +325,7 @@ impl Connection {
             // Receives what the target sent before it closed.
             with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
         }
-        if self.protocol.needs_attention() {
+        if self.protocol.caller.needs_attention() {
             self.report();
         } else {
             self.signals.received = self.protocol.received();
@@ -354,7 +354,7 @@ impl Connection {
     fn drive(&mut self) -> bool {
         let is_done = match &mut self.link {
             Some(link) => with_link!(link, link => self.protocol.drive(link)),
-            None => !self.protocol.has_backlog(),
+            None => !self.protocol.caller.has_backlog(),
         };
         self.report();
         is_done
@@ -375,10 +375,10 @@ impl Connection {
     #[inline(always)]
     pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
         self.receive(token);
-        if self.protocol.open_batch().is_some() || self.protocol.has_backlog() {
+        if self.protocol.caller.open_batch().is_some() || self.protocol.caller.has_backlog() {
             self.drive_for(token);
         }
-        self.protocol.take(token)
+        self.protocol.caller.calls.take(token)
     }
 
     /// Sends the open batch if the request lies in it or if it is due, and what waits for credit.
@@ -396,7 +396,7 @@ impl Connection {
     pub(super) fn try_push(&mut self) -> bool {
         self.receive(0);
         self.close_batch();
-        self.protocol.open_batch().is_none()
+        self.protocol.caller.open_batch().is_none()
     }
 
     fn close_batch(&mut self) {
@@ -420,7 +420,7 @@ impl Connection {
 
     /// Reports to the driver what the protocol did, and drops a link that died.
     fn report(&mut self) {
-        for waiter in self.protocol.ended() {
+        for waiter in self.protocol.caller.ended() {
             self.signals.completed(waiter);
         }
         self.signals.received = self.protocol.received();
@@ -428,7 +428,7 @@ impl Connection {
         if std::mem::replace(&mut self.was_sending, is_sending) && !is_sending {
             self.signals.raise(Signals::UNBLOCKED);
         }
-        if self.protocol.open_batch() != self.batch.open {
+        if self.protocol.caller.open_batch() != self.batch.open {
             self.batch_changed();
         }
         if !self.protocol.is_linked() {
@@ -438,7 +438,7 @@ impl Connection {
 
     #[cold]
     fn batch_changed(&mut self) {
-        self.batch.open = self.protocol.open_batch();
+        self.batch.open = self.protocol.caller.open_batch();
         let is_timed = self.batch.open.is_some() && self.batch.delay != Duration::MAX;
         self.batch.due = is_timed.then(|| after(self.batch.delay));
         self.signals.raise(Signals::DUE_CHANGED);

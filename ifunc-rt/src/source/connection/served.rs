@@ -60,7 +60,7 @@ impl Service {
 impl Connection {
     /// The link, and the number of links so far. `None`: there is no link.
     pub(crate) fn served_link(&self) -> Option<(&Link, u64)> {
-        Some((self.link.as_ref()?, self.protocol.generation()))
+        Some((self.link.as_ref()?, self.protocol.caller.generation()))
     }
 
     pub(crate) fn is_linked(&self) -> bool {
@@ -114,7 +114,7 @@ impl Connection {
         reply_to: &ReplyTo,
         outcome: Result<&[u8], Box<Failed>>,
     ) {
-        if self.protocol.generation() != link {
+        if self.protocol.caller.generation() != link {
             return;
         }
         if let Some(link) = &mut self.link {
