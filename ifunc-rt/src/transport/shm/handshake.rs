@@ -79,39 +79,10 @@ impl Request {
     }
 }
 
-/// The target's message, if it does not take the connection.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    /// The source may try again.
-    is_busy: bool,
-    why: String,
-}
-
-impl Refusal {
-    /// The target never takes this connection.
-    pub(super) fn of(why: impl Into<String>) -> Self {
-        Self {
-            is_busy: false,
-            why: why.into(),
-        }
-    }
-
-    /// The target may take the connection a moment later.
-    pub(super) fn busy(why: impl Into<String>) -> Self {
-        Self {
-            is_busy: true,
-            why: why.into(),
-        }
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        refusal(TRANSPORT, self.is_busy, &self.why)
-    }
-
-    /// Sends it, if the source is still there.
-    pub(super) fn send(&self, socket: impl AsFd) {
-        let _ = send(socket, &self.encode(), SEND);
-    }
+/// Sends the target's message that it does not take the connection, if the source is still there. `is_busy`: the target may take
+/// the connection a moment later.
+pub(super) fn refuse(socket: impl AsFd, is_busy: bool, why: &str) {
+    let _ = send(socket, &refusal(TRANSPORT, is_busy, why), SEND);
 }
 
 /// The target's message, if it takes the connection.
@@ -243,14 +214,14 @@ mod tests {
         assert_eq!(decode(&welcome().encode()).unwrap(), welcome());
         assert_eq!(Request::decode(&request().encode()), Ok(request()));
         assert!(matches!(
-            decode(&Refusal::of("full").encode()),
+            decode(&refusal(TRANSPORT, false, "full")),
             Err(ConnectError::Refused { reason, .. }) if reason == "full"
         ));
         assert!(matches!(
-            decode(&Refusal::busy("full").encode()),
+            decode(&refusal(TRANSPORT, true, "full")),
             Err(ConnectError::Busy { reason, .. }) if reason == "full"
         ));
-        assert!(Refusal::busy("ü".repeat(LONGEST)).encode().len() <= LONGEST);
+        assert!(refusal(TRANSPORT, true, &"ü".repeat(LONGEST)).len() <= LONGEST);
     }
 
     #[test]

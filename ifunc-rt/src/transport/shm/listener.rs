@@ -16,7 +16,7 @@ use super::barrier::Barriers;
 use super::bound_name::BoundName;
 use super::connection::{Connection, Role};
 use super::directory;
-use super::handshake::{Refusal, Request, Welcome, peer_of};
+use super::handshake::{Request, Welcome, peer_of, refuse};
 use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
 use super::watch::{Token, Watch, Watched, Watcher};
@@ -191,20 +191,23 @@ impl Acceptor {
         let Ok(peer) = peer_of(&socket) else { return };
         let (socket, uid) = (Watch::new(&self.watcher, socket), peer.uid.unwrap_or_default());
         let mut state = self.state();
-        let refusal = if let Err(why) = check_user(uid, geteuid().as_raw(), self.config.other_users) {
+        let (is_busy, why) = if let Err(why) = check_user(uid, geteuid().as_raw(), self.config.other_users) {
             tracing::warn!(uid, pid = peer.pid, "refused a connection of another user");
-            Refusal::of(why)
+            (false, why)
         } else if state.half_open.len() >= MOST_HALF_OPEN {
-            Refusal::busy("too many connections are being made at this moment")
+            (
+                true,
+                "too many connections are being made at this moment".to_owned(),
+            )
         } else if let Err(error) = socket.watch(EventFlags::IN | EventFlags::RDHUP, self.as_watched()) {
-            Refusal::busy(format!("it cannot watch the connection ({error})"))
+            (true, format!("it cannot watch the connection ({error})"))
         } else {
             socket.call_in(HELLO_TIMEOUT);
             // The watcher calls back on this thread, after the insertion.
             state.half_open.insert(socket.token(), (socket, peer));
             return;
         };
-        refusal.send(&socket);
+        refuse(&socket, is_busy, &why);
     }
 
     /// Takes a source of this process, whose hello waits at the socket.
@@ -216,20 +219,21 @@ impl Acceptor {
 
     /// Receives the hello of a half-open connection.
     fn receive_hello(&self, socket: Watch, peer: Peer) {
-        let refusal = match Request::receive(&socket) {
+        let (is_busy, why) = match Request::receive(&socket) {
             Err(Errno::AGAIN | Errno::INTR) => {
                 self.state().half_open.insert(socket.token(), (socket, peer));
                 return;
             }
-            Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
-                Refusal::busy("it does not take the connections that wait already")
-            }
+            Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => (
+                true,
+                "it does not take the connections that wait already".to_owned(),
+            ),
             Ok(Ok(request)) => return self.establish(socket, peer, request),
-            Ok(Err(error @ HelloError::Version(_))) => Refusal::of(error.to_string()),
+            Ok(Err(error @ HelloError::Version(_))) => (false, error.to_string()),
             // The peer closed the socket, or sent something else.
             Ok(Err(_)) | Err(_) => return,
         };
-        refusal.send(&socket);
+        refuse(&socket, is_busy, &why);
     }
 
     /// Establishes the connection.
@@ -239,13 +243,13 @@ impl Acceptor {
         let Some(slot) = self.wakeups.allocate(is_shown) else {
             let most = self.wakeups.slots.most;
             tracing::warn!(most, "refused a connection: there are as many as there may be");
-            return Refusal::busy(no_more_than(most)).send(&socket);
+            return refuse(&socket, true, &no_more_than(most));
         };
         let (segment, memory) = match Segment::create(self.layout) {
             Ok(made) => made,
             Err(error) => {
                 let why = format!("it has no memory for the connection ({error})");
-                return Refusal::busy(why).send(&socket);
+                return refuse(&socket, true, &why);
             }
         };
         let welcome = Welcome {
@@ -298,7 +302,7 @@ impl Watched for Acceptor {
             }
             _ => {
                 if let Some((socket, _)) = self.state().half_open.remove(&token) {
-                    Refusal::busy("no hello arrived in time").send(&socket);
+                    refuse(&socket, true, "no hello arrived in time");
                 }
             }
         }

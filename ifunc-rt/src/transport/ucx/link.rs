@@ -91,6 +91,13 @@ impl Handle {
         self.signs.is_gone()
     }
 
+    /// Ends the connection, because the peer broke the protocol.
+    pub(super) fn malformed(&self, why: &'static str) -> LinkError {
+        let gone = LinkError::Malformed(why);
+        self.engine.lock().end(self.id, gone.clone());
+        gone
+    }
+
     /// Whether a target polls the connection only when it is ready.
     pub(super) fn set_parked(&self, parked: bool) {
         if let Ok(connection) = connection(&mut self.engine.lock(), self.id) {

@@ -15,9 +15,9 @@ use crate::transport::ucx::packet::{BODY, Packet, Purpose};
 use crate::transport::ucx::table::ConnectionId;
 
 /// How long a side polls without a pause for what is known to be under way.
-pub(super) const SOON: Duration = Duration::from_millis(1);
+const SOON: Duration = Duration::from_millis(1);
 /// The pause that follows: the peer may have been stopped in the middle of a put.
-pub(super) const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl Locked<'_> {
     /// Sends a doorbell if the peer announced that it sleeps: after each put that it has to see, and when UCX has sent some of the
@@ -145,7 +145,7 @@ impl Locked<'_> {
         }
     }
 
-    /// How long a target pauses before its next poll for frames that land without a doorbell; `None`: none will.
+    /// How long a side pauses before its next poll for frames that land without a doorbell; `None`: none will.
     pub(crate) fn pause(&mut self) -> Option<Duration> {
         if self.state.expecting.is_empty() {
             return None;

@@ -1,11 +1,9 @@
 //! One side of a connection whose frames are put.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE};
 
-use super::announcing::{PAUSE, SOON};
 use super::layout::{Layout, View};
 use super::ring::{Consumer, Landed, Producer};
 use super::sleeping::Verdict;
@@ -49,11 +47,8 @@ impl Sender {
     }
 
     fn read_credits(&mut self) -> Result<(), LinkError> {
-        self.producer.credit(self.view.credits()).map_err(|why| {
-            let gone = LinkError::Malformed(why);
-            self.handle.engine.lock().end(self.handle.id, gone.clone());
-            gone
-        })
+        let credited = self.producer.credit(self.view.credits());
+        credited.map_err(|why| self.handle.malformed(why))
     }
 }
 
@@ -123,8 +118,6 @@ pub(crate) struct Receiver {
     polled: u64,
     /// The frame that `peek` found.
     held: Option<Landed>,
-    /// Since when a frame or credits are known to be under way, and have not landed.
-    expecting: Option<Instant>,
 }
 
 impl Receiver {
@@ -135,16 +128,12 @@ impl Receiver {
             consumer: Consumer::new(view.layout()),
             view,
             held: None,
-            expecting: None,
         }
     }
 
     fn poll_ring(&mut self) -> Result<Option<Landed>, LinkError> {
-        self.consumer.poll(&self.view).map_err(|why| {
-            let gone = LinkError::Malformed(why);
-            self.handle.engine.lock().end(self.handle.id, gone.clone());
-            gone
-        })
+        let landed = self.consumer.poll(&self.view);
+        landed.map_err(|why| self.handle.malformed(why))
     }
 
     /// The next frame, if there is one. Progresses UCX if no thread did since the last poll.
@@ -180,9 +169,6 @@ impl Inbound for Receiver {
     fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
         if self.held.is_none() {
             self.held = self.next()?;
-            if self.held.is_some() {
-                self.expecting = None;
-            }
         }
         Ok(self.held.map(|landed| Frame {
             sequence: landed.sequence,
@@ -216,24 +202,18 @@ impl Park for Receiver {
             locked.arm();
         }
         let verdict = locked.may_sleep(id);
+        if verdict == Verdict::Expecting {
+            locked.state.expecting.insert(id);
+        }
+        let pause = locked.pause();
         drop(locked);
         if self.held.is_some() || !matches!(self.consumer.poll(&self.view), Ok(None)) {
             return false;
         }
-        match verdict {
-            Verdict::MaySleep => {
-                self.expecting = None;
-                true
-            }
-            Verdict::Unannounced => false,
-            Verdict::Expecting => {
-                let since = *self.expecting.get_or_insert_with(Instant::now);
-                if since.elapsed() > SOON {
-                    std::thread::sleep(PAUSE);
-                }
-                false
-            }
+        if verdict == Verdict::Expecting {
+            std::thread::sleep(pause.unwrap_or_default());
         }
+        verdict == Verdict::MaySleep
     }
 
     fn disarm(&mut self) {
