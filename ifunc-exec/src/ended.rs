@@ -3,20 +3,21 @@
 use std::fmt::{self, Write as _};
 
 use ifunc_abi::context::{self, Context};
+use ifunc_abi::image::ImageFlags;
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Failure, PanicDetail, Status};
 
 use crate::InstalledImage;
 use crate::gate::{Escape, Session};
 
-/// The outcome of an invocation by `sender`, of `size` bytes, that did not end with an answer of `len` bytes in its `room`.
+/// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer of `len` bytes in its `room`.
 #[cold]
 #[inline(never)]
 pub(crate) fn end(
     session: &mut Session<'_>,
     image: &InstalledImage,
     (size, sender): (usize, u64),
-    result: Result<u32, Box<Escape>>,
+    code: u32,
     len: usize,
     room: Option<usize>,
 ) -> Result<usize, Box<Failed>> {
@@ -31,8 +32,11 @@ pub(crate) fn end(
             &format!("an answer of {len} bytes, the limit is {room}"),
         )
     });
-    let escape = match result {
-        Ok(context::MAIN_OK) => return too_long.unwrap_or(Ok(len)),
+    let escape = session.take_escape();
+    let is_ignored = image.flags.contains(ImageFlags::IGNORE_RESULT);
+    let code = if is_ignored { context::MAIN_OK } else { code };
+    let escape = match escape.map_or(Ok(code), Err) {
+        Ok(context::MAIN_OK) => return too_long.unwrap_or(Ok(room.map_or(0, |_| len))),
         Ok(context::MAIN_BAD_PAYLOAD) => {
             return failed(
                 Failure::Payload,

@@ -4,7 +4,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 
 use ifunc::host::{CallGate, GateToken};
-use ifunc_abi::context::{self, Context};
+use ifunc_abi::context::Context;
 
 use crate::arch::FloatControl;
 use crate::stack::{Listing, Stack};
@@ -134,19 +134,21 @@ impl Session<'_> {
         size: usize,
         target: *mut c_void,
         ctx: *mut Context,
-    ) -> Result<u32, Box<Escape>> {
+    ) -> u32 {
         let gate = self.gate;
         gate.side.set(Side::Ifunc);
         // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is
         // the caller's promise.
         let code = unsafe { ifunc_exec_enter(payload, size, target, ctx, main, (&raw const *gate).cast()) };
         gate.side.set(Side::Idle);
-        if code == context::MAIN_OK {
-            return Ok(code);
-        }
-        // SAFETY: the invocation is over and `&mut self` excludes another: there is no other reference into the cell.
-        let escape = unsafe { &mut *gate.escape.get() };
-        escape.take().map_or(Ok(code), Err)
+        code
+    }
+
+    /// Why the last invocation ended other than by return. If there is a reason, [`run`](Self::run) did not return
+    /// [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
+    pub(crate) fn take_escape(&mut self) -> Option<Box<Escape>> {
+        // SAFETY: no invocation runs (`&mut self`): there is no other reference into the cell.
+        unsafe { &mut *self.gate.escape.get() }.take()
     }
 
     /// The words that the last invocation left on its stack, from address `from` on; none if that is not on it.
@@ -389,7 +391,7 @@ mod tests {
         let payload = 5u64.to_le_bytes();
         let mut session = thread.session();
         // SAFETY: `main` is one of the functions above, which take these arguments.
-        let result = unsafe {
+        let code = unsafe {
             session.run(
                 main as *const c_void,
                 payload.as_ptr(),
@@ -398,7 +400,7 @@ mod tests {
                 std::ptr::null_mut(),
             )
         };
-        result.map_err(|escape| *escape)
+        session.take_escape().map_or(Ok(code), |escape| Err(*escape))
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifunc_abi::context::{self, Context};
-use ifunc_abi::image::ImageFlags;
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::{ABI_VERSION, ImageId};
 
@@ -112,9 +111,11 @@ impl Executor for InProcess {
         invocation: Invocation<'_>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
-        let (answer, answer_capacity) = answer.map_or((std::ptr::null_mut(), 0), |answer| {
-            (answer.as_mut_ptr(), answer.len())
-        });
+        let room = answer.as_ref().map(|answer| answer.len());
+        let (answer, answer_capacity) = match answer {
+            Some(answer) => (answer.as_mut_ptr(), answer.len()),
+            None => (std::ptr::null_mut(), 0),
+        };
         let mut ctx = Context {
             version: ABI_VERSION.into(),
             size: size_of::<Context>() as u32,
@@ -126,7 +127,7 @@ impl Executor for InProcess {
             host: (&raw const *invocation.image).cast_mut().cast(),
         };
         // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
-        let result = unsafe {
+        let code = unsafe {
             session.run(
                 invocation.image.main,
                 invocation.payload,
@@ -135,23 +136,18 @@ impl Executor for InProcess {
                 &raw mut ctx,
             )
         };
-        let result = result.map(|code| {
-            let ignored =
-                code != context::MAIN_OK && invocation.image.flags.contains(ImageFlags::IGNORE_RESULT);
-            if ignored { context::MAIN_OK } else { code }
-        });
-        // By the local values: an ifunc can overwrite its context.
-        match (result, ctx.answer_len) {
-            // No caller waits: the answer is dropped, and that is no failure.
-            (Ok(context::MAIN_OK), _) if answer.is_null() => Ok(0),
-            (Ok(context::MAIN_OK), len) if len <= answer_capacity => Ok(len),
-            (result, len) => {
-                let room = (!answer.is_null()).then_some(answer_capacity);
-                let Invocation {
-                    image, size, sender, ..
-                } = invocation;
-                end(session, image, (size, sender), result, len, room)
+        if code == context::MAIN_OK {
+            // By the local values: an ifunc can overwrite its context.
+            match room {
+                // No caller waits: the answer is dropped, and that is no failure.
+                None => return Ok(0),
+                Some(room) if ctx.answer_len <= room => return Ok(ctx.answer_len),
+                Some(_) => {}
             }
         }
+        let Invocation {
+            image, size, sender, ..
+        } = invocation;
+        end(session, image, (size, sender), code, ctx.answer_len, room)
     }
 }

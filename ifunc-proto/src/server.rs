@@ -35,7 +35,7 @@ enum Binding<B> {
 
 /// The images that the peer installed.
 #[derive(Debug)]
-struct Images<B> {
+pub(crate) struct Images<B> {
     /// By handle.
     bindings: Vec<Binding<B>>,
     config: ServerConfig,
@@ -45,7 +45,7 @@ struct Images<B> {
 
 /// Why an invocation has no answer.
 pub(crate) enum Unanswered {
-    Failed(Failed),
+    Failed(Box<Failed>),
     /// The peer broke the protocol.
     Closed(Box<Closed>),
     /// The host took it, and answers later.
@@ -55,7 +55,11 @@ pub(crate) enum Unanswered {
 impl Unanswered {
     /// Counts an invocation that failed, with a payload of `payload` bytes. `None`: the host took it.
     #[cold]
-    pub(crate) fn failed(self, host: &mut impl Host, payload: usize) -> Result<Option<Failed>, Box<Closed>> {
+    pub(crate) fn failed(
+        self,
+        host: &mut impl Host,
+        payload: usize,
+    ) -> Result<Option<Box<Failed>>, Box<Closed>> {
         match self {
             Self::Closed(closed) => Err(closed),
             Self::Failed(failed) => {
@@ -67,17 +71,15 @@ impl Unanswered {
     }
 }
 
-impl From<Box<Failed>> for Box<Unanswered> {
-    #[cold]
+impl From<Box<Failed>> for Unanswered {
     fn from(failed: Box<Failed>) -> Self {
-        Box::new(Unanswered::Failed(*failed))
+        Self::Failed(failed)
     }
 }
 
-impl From<Box<Closed>> for Box<Unanswered> {
-    #[cold]
+impl From<Box<Closed>> for Unanswered {
     fn from(closed: Box<Closed>) -> Self {
-        Box::new(Unanswered::Closed(closed))
+        Self::Closed(closed)
     }
 }
 
@@ -93,7 +95,7 @@ fn count(failed: &Failed, host: &mut impl Host, payload: usize) {
 /// The serving half.
 #[derive(Debug)]
 pub(crate) struct Server<B> {
-    images: Images<B>,
+    pub(crate) images: Images<B>,
     pub(crate) replies: Replies,
     /// Bytes of the current batch that were processed; 0: no batch was begun.
     batch_at: usize,
@@ -136,34 +138,16 @@ impl<B> Server<B> {
         quantum: &mut Quantum,
         header: Header,
         frame: Frame<P>,
-    ) -> Result<Progress, Box<Unanswered>> {
+    ) -> Result<Progress, Unanswered> {
         let Self { images, replies, .. } = self;
-        let Header {
-            handle, token, flags, ..
-        } = header;
-        let is_assembled = flags.contains(FrameFlags::ASSEMBLED);
-        let mut begin = || {
-            // Before it runs: a frame never runs twice.
-            order.advance();
-            quantum.charge_invocation(frame.body.len());
-            if H::TAKES {
-                quantum.exhaust();
-            }
-        };
-        if token == 0 && !replies.owes() {
-            begin();
-            images.invoke(host, (handle, token), is_assembled, frame, false, None)?;
-            return Ok(Progress::Done);
-        }
-        let (destination, answer) = match replies.begin_answer(tx, token)? {
+        let (destination, answer) = match replies.begin_answer(tx, header.token)? {
             Answer::Nowhere => (Destination::Nowhere, None),
             Answer::Frame(memory) => (Destination::Frame, Some(memory)),
             Answer::Private(memory) => (Destination::Private, Some(memory)),
             Answer::Blocked => return Ok(Progress::Blocked),
         };
-        begin();
-        let len = images.invoke(host, (handle, token), is_assembled, frame, false, answer)?;
-        replies.send_answer(tx, destination, token, len)?;
+        let len = images.exec(host, order, quantum, header, frame, answer)?;
+        replies.send_answer(tx, destination, header.token, len)?;
         Ok(if replies.owes() {
             Progress::Owing
         } else {
@@ -180,15 +164,15 @@ impl<B> Server<B> {
         frame: Frame<P>,
         unanswered: Unanswered,
     ) -> Result<(), Box<Closed>> {
-        let Some(Failed { status, detail }) = unanswered.failed(host, frame.body.len())? else {
+        let Some(failed) = unanswered.failed(host, frame.body.len())? else {
             return Ok(());
         };
-        if matches!(status, Status::Rejected(_)) {
+        if matches!(failed.status, Status::Rejected(_)) {
             host.observe(Event::Frame);
         }
         let Header { handle, token, .. } = Header::parse(frame.words).map_err(Closed::broke)?;
         self.replies
-            .conclude(tx, frame.sequence, (handle, token), status, &detail)
+            .conclude(tx, frame.sequence, (handle, token), failed.status, &failed.detail)
     }
 
     /// Answers an invocation that the host took.
@@ -284,10 +268,11 @@ impl<B> Server<B> {
         match images.invoke(host, (handle, token), false, frame, true, answer) {
             Ok(len) => replies.gather_answer(tx, token, len),
             Err(unanswered) => {
-                let Some(Failed { status, detail }) = unanswered.failed(host, frame.body.len())? else {
+                let Some(failed) = unanswered.failed(host, frame.body.len())? else {
                     return Ok(());
                 };
-                replies.conclude_entry(tx, frame.sequence, (handle, token), status, &detail)
+                let call = (handle, token);
+                replies.conclude_entry(tx, frame.sequence, call, failed.status, &failed.detail)
             }
         }
     }
@@ -360,16 +345,44 @@ fn invoke<H: Host, P: Body>(
     call: (u32, u64),
     invocation: Invocation<'_, P>,
     answer: Option<&mut [u8]>,
-) -> Result<usize, Box<Unanswered>> {
+) -> Result<usize, Unanswered> {
     if H::TAKES {
         let reply_to = ReplyTo::new(call, &invocation, answer);
         host.take(image, &invocation, reply_to);
-        return Err(Box::new(Unanswered::Taken));
+        return Err(Unanswered::Taken);
     }
     Ok(host.invoke(image, invocation, answer)?)
 }
 
 impl<B> Images<B> {
+    /// Runs the invocation of a frame of its own and returns the length of its answer.
+    #[inline(always)]
+    pub(crate) fn exec<H: Host<Image = B>, P: Body>(
+        &mut self,
+        host: &mut H,
+        order: &mut Order,
+        quantum: &mut Quantum,
+        header: Header,
+        frame: Frame<P>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Unanswered> {
+        // Before it runs: a frame never runs twice.
+        order.advance();
+        quantum.charge_invocation(frame.body.len());
+        if H::TAKES {
+            quantum.exhaust();
+        }
+        let is_assembled = header.flags.contains(FrameFlags::ASSEMBLED);
+        self.invoke(
+            host,
+            (header.handle, header.token),
+            is_assembled,
+            frame,
+            false,
+            answer,
+        )
+    }
+
     /// Runs an invocation and returns the length of its answer.
     #[inline(always)]
     fn invoke<H: Host<Image = B>, P: Body>(
@@ -380,7 +393,7 @@ impl<B> Images<B> {
         frame: Frame<P>,
         is_batched: bool,
         answer: Option<&mut [u8]>,
-    ) -> Result<usize, Box<Unanswered>> {
+    ) -> Result<usize, Unanswered> {
         let Frame { sequence, body, .. } = frame;
         let outcome = match self.bindings.get(call.0 as usize) {
             // The usual invocation has its payload in its frame.
@@ -411,7 +424,7 @@ impl<B> Images<B> {
         sequence: u32,
         body: P,
         answer: Option<&mut [u8]>,
-    ) -> Result<usize, Box<Unanswered>> {
+    ) -> Result<usize, Unanswered> {
         let Self {
             bindings,
             config,
@@ -446,7 +459,7 @@ impl<B> Images<B> {
         if is_assembled {
             assembly.clear();
         }
-        Err(Box::<Failed>::from(refusal).into())
+        Err(Unanswered::Failed(refusal.into()))
     }
 
     /// Binds an image to a handle. What keeps it from running is bound as well.

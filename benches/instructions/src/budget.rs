@@ -35,24 +35,24 @@ const PATHS: &[Path] = &[
         what: "poll",
         messages: 1,
         runs: true,
-        usual: 332.0,
-        first: 440.0,
+        usual: 308.0,
+        first: 417.0,
     },
     // The target: a `poll` that finds several messages.
     Path {
         what: "poll-many",
         messages: BATCH,
         runs: true,
-        usual: 241.0,
-        first: 241.0,
+        usual: 220.0,
+        first: 220.0,
     },
     // Both: a call, from `call` to the return of `wait`.
     Path {
         what: "call",
         messages: 1,
         runs: true,
-        usual: 1120.0,
-        first: 1551.0,
+        usual: 1100.0,
+        first: 1540.0,
     },
 ];
 

@@ -105,11 +105,22 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let Some(server) = &mut self.server else {
             return self.over(unserved());
         };
+        // An invocation that wants no answer needs nothing of the outgoing direction.
+        if header.token | u64::from(server.replies.owes()) == 0 {
+            let images = &mut server.images;
+            return match images.exec(host, &mut self.order, quantum, header, frame, None) {
+                Ok(_) => {
+                    rx.release();
+                    true
+                }
+                Err(unanswered) => self.next_unanswered(link, host, unanswered),
+            };
+        }
         match server.exec(tx, host, &mut self.order, quantum, header, frame) {
             Ok(Progress::Done) => {}
             Ok(Progress::Owing) => self.is_fast = false,
             Ok(Progress::Exhausted | Progress::Blocked) => return self.stall(),
-            Err(unanswered) => return self.next_unanswered(link, host, *unanswered),
+            Err(unanswered) => return self.next_unanswered(link, host, unanswered),
         }
         rx.release();
         true
@@ -299,7 +310,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                     self.is_stalled = progress == Progress::Blocked;
                     Ok(progress != Progress::Blocked)
                 }
-                Err(unanswered) => server.conclude(tx, host, frame, *unanswered).map(|()| true),
+                Err(unanswered) => server.conclude(tx, host, frame, unanswered).map(|()| true),
             };
         }
         if header.kind == Kind::Batch {

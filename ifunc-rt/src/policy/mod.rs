@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use ifunc_abi::Fingerprint;
-
 use crate::transport::Peer;
 
 /// A connected source, as far as the kernel identifies it.
@@ -82,11 +80,4 @@ impl fmt::Debug for Policy {
             Self::Checked(_) => "Checked",
         })
     }
-}
-
-/// The type of target arguments that a target is polled with.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TargetType {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) text: &'static str,
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
 use ifunc_exec::{DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
 use ifunc_proto::Closed;
@@ -11,7 +12,7 @@ use super::connection::OneWay;
 use super::{Argument, Host};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
-use crate::policy::{Policy, TargetType};
+use crate::policy::Policy;
 use crate::serve::doorbell::TargetDoorbell;
 use crate::transport::{ConnectConfig, Ends, Key, Link, Peer, Rx, Tx, Waiter};
 
@@ -128,15 +129,8 @@ impl Bench {
 
     /// Polls it once: returns the number of processed frames, or why the connection ended.
     pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
-        let target_type = TargetType {
-            fingerprint: fingerprint::of("u64"),
-            text: "u64",
-        };
-        let argument = Argument {
-            target_type,
-            target: (&raw mut looked.value).cast(),
-            shared: false,
-        };
+        let (target, text) = (&raw mut looked.value, const { &<u64 as TargetArgs>::TEXT });
+        let argument = Argument::new(target.cast(), text, fingerprint::of(text.as_str()), false);
         let polled = looked.connection.poll(
             &self.host,
             &mut self.host.executor.session(&mut self.thread),

@@ -2,8 +2,10 @@
 
 use std::ffi::c_void;
 
+use ifunc_abi::Fingerprint;
 use ifunc_abi::hello::Roles;
 use ifunc_abi::image::ImageFlags;
+use ifunc_abi::text::Text;
 use ifunc_exec::{InstalledImage, Session};
 use ifunc_proto::{Closed, Config, Peer};
 
@@ -11,7 +13,7 @@ pub(crate) use self::served::Bound;
 pub(super) use self::served::{Served, State};
 use super::Host;
 use super::duplex::Duplex;
-use crate::policy::{SourceInfo, TargetType};
+use crate::policy::SourceInfo;
 use crate::serve::scheduler::Scheduled;
 use crate::source::connection::Protocol;
 use crate::transport::{Inbound as _, Key, Link, with_link};
@@ -21,26 +23,44 @@ mod served;
 /// The target arguments of invocations.
 #[derive(Clone, Copy)]
 pub(super) struct Argument {
-    pub(super) target_type: TargetType,
     pub(super) target: *mut c_void,
-    /// Several threads run invocations on it at the same time.
+    /// The text of their type.
+    pub(super) text: &'static Text,
+    /// Equal for target arguments that the same images suit: the fingerprint of their type, inverted if they are shared.
+    key: u64,
+    /// Several threads run invocations on them at the same time.
     pub(super) shared: bool,
 }
 
 impl Argument {
-    /// Equal for target arguments that the same images suit: the type's fingerprint, inverted if the argument is shared.
+    /// Target arguments of the type of this text and fingerprint.
     #[inline]
-    fn key(&self) -> u64 {
-        let fingerprint = self.target_type.fingerprint;
-        if self.shared { !fingerprint } else { fingerprint }
+    pub(super) fn new(
+        target: *mut c_void,
+        text: &'static Text,
+        fingerprint: Fingerprint,
+        shared: bool,
+    ) -> Self {
+        let key = if shared { !fingerprint } else { fingerprint };
+        Self {
+            target,
+            text,
+            key,
+            shared,
+        }
     }
 
-    /// Whether an image can run on it.
+    /// Whether an image takes arguments of this type.
+    fn has_type(&self, target: Fingerprint) -> bool {
+        let fingerprint = if self.shared { !self.key } else { self.key };
+        target == 0 || target == fingerprint
+    }
+
+    /// Whether an image can run on them.
     #[cold]
     fn suits(&self, image: &InstalledImage) -> bool {
-        (image.target == 0 || image.target == self.target_type.fingerprint)
-            // It may have been bound while the target served on one thread.
-            && (!self.shared || image.flags.contains(ImageFlags::SHARED))
+        // It may have been bound while the target served on one thread.
+        self.has_type(image.target) && (!self.shared || image.flags.contains(ImageFlags::SHARED))
     }
 }
 

@@ -15,6 +15,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
+use ifunc_abi::Fingerprint;
 use ifunc_abi::frame::Limits;
 use ifunc_abi::stats::Stats;
 use ifunc_abi::text::Text;
@@ -33,7 +34,7 @@ use duplex::Duplex;
 use crate::driver::backoff::{Backoff, Next};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
-use crate::policy::{Policy, SourceInfo, TargetType};
+use crate::policy::{Policy, SourceInfo};
 use crate::serve::SPIN;
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
 use crate::serve::scheduler::Scheduler;
@@ -70,9 +71,9 @@ pub struct Target {
     entry: ExecThread,
     /// The thread that mapped the entry's stack.
     home: ThreadId,
-    /// That of the last poll, and the text that it was made of.
-    target_type: TargetType,
+    /// The type of the target arguments of the last poll.
     target_text: Option<&'static Text>,
+    target_fingerprint: Fingerprint,
 }
 
 /// The connections of a target, and what reports new ones.
@@ -184,8 +185,8 @@ impl Target {
             },
             entry,
             home: thread::current().id(),
-            target_type: TargetType::default(),
             target_text: None,
+            target_fingerprint: 0,
         })
     }
 
@@ -230,11 +231,7 @@ impl Target {
     /// invocation in a batch counts as a frame. A connection that has been idle for a while costs nothing until it is
     /// ready again.
     pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
-        let argument = Argument {
-            target_type: self.target_type::<T>(),
-            target: (&raw mut *target).cast(),
-            shared: false,
-        };
+        let argument = self.argument(&raw mut *target, false);
         let Self {
             links, host, entry, ..
         } = self;
@@ -404,23 +401,20 @@ impl Target {
         StopHandle(Arc::clone(&self.host.doorbell))
     }
 
-    /// The type of the target arguments, of which [`TargetArgs::TEXT`] says everything.
+    /// Target arguments, of whose type [`TargetArgs::TEXT`] says everything.
     #[inline]
-    fn target_type<T: TargetArgs + 'static>(&mut self) -> TargetType {
+    fn argument<T: TargetArgs + 'static>(&mut self, target: *mut T, shared: bool) -> Argument {
         let text = const { &T::TEXT };
         if self.target_text.is_none_or(|known| !std::ptr::eq(known, text)) {
-            self.set_target_type(text);
+            self.set_target_text(text);
         }
-        self.target_type
+        Argument::new(target.cast(), text, self.target_fingerprint, shared)
     }
 
     #[cold]
-    fn set_target_type(&mut self, text: &'static Text) {
+    fn set_target_text(&mut self, text: &'static Text) {
         self.target_text = Some(text);
-        self.target_type = TargetType {
-            fingerprint: fingerprint::of(text.as_str()),
-            text: text.as_str(),
-        };
+        self.target_fingerprint = fingerprint::of(text.as_str());
     }
 }
 

@@ -111,11 +111,7 @@ impl Target {
         if threads > 1 && !self.links.listener.serves_any_thread() {
             return Err(TargetError::OneThread);
         }
-        let argument = Argument {
-            target_type: self.target_type::<T>(),
-            target: (&raw const *target).cast_mut().cast(),
-            shared: true,
-        };
+        let argument = self.argument((&raw const *target).cast_mut(), true);
         self.move_in()?;
         let argument = Common(argument);
         let Self {

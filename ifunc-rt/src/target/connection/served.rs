@@ -114,7 +114,7 @@ impl Counted {
         Self {
             image,
             counters,
-            suits: argument.key(),
+            suits: argument.key,
             misplaced,
         }
     }
@@ -254,7 +254,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ..
         } = self;
         let (image, counters) = (&*counted.image, &*counted.counters);
-        if counted.suits != argument.key() && !argument.suits(image) {
+        if counted.suits != argument.key && !argument.suits(image) {
             return Err(unsuited(image, argument));
         }
         let Invocation {
@@ -271,14 +271,14 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
         // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
         // copy until the next one; it is aligned.
-        let invocation = unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
+        let invocation = || unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
         if is_batched {
             counters.batched();
         }
         if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
-            return self.run_observed(counted, invocation, sequence, answer);
+            return self.run_observed(counted, invocation(), sequence, answer);
         }
-        let outcome = InProcess::run(session, invocation, answer);
+        let outcome = InProcess::run(session, invocation(), answer);
         state.concluded(counted, size, outcome)
     }
 
@@ -314,7 +314,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let image = valid.image();
         let name = image.name();
         *about = Some(About { id, name, size: len });
-        if image.target() != 0 && image.target() != argument.target_type.fingerprint {
+        if !argument.has_type(image.target()) {
             return Err(wrong_target(argument));
         }
         if argument.shared && !image.flags().contains(ImageFlags::SHARED) {
@@ -379,7 +379,7 @@ fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *cons
 /// Why an image does not run on these target arguments.
 #[cold]
 fn unsuited(image: &InstalledImage, argument: &Argument) -> Box<Failed> {
-    if image.target != 0 && image.target != argument.target_type.fingerprint {
+    if !argument.has_type(image.target) {
         return wrong_target(argument).into();
     }
     Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
@@ -389,7 +389,7 @@ fn unsuited(image: &InstalledImage, argument: &Argument) -> Box<Failed> {
 fn wrong_target(argument: &Argument) -> Refusal {
     Refusal {
         reason: Rejection::TargetType,
-        detail: argument.target_type.text.into(),
+        detail: argument.text.as_str().into(),
     }
 }
 

@@ -38,6 +38,8 @@ enum What {
     Violation,
 }
 
+const TOO_LONG: &str = "a body larger than a frame can have";
+
 impl<S: Shared> Consumer<S> {
     /// The reading side of an unused ring of `size`, which is what `shared` reaches.
     pub(in super::super) fn new(shared: S, size: RingSize) -> Self {
@@ -133,7 +135,7 @@ impl<S: Shared> Consumer<S> {
             self.window.capacity().data / 2
         };
         if len as u64 > max {
-            return Err(self.malformed("a body larger than a frame can have"));
+            return Err(self.malformed(TOO_LONG));
         }
         let what = if is_inline { What::Inline } else { What::Data };
         if !is_inline {
@@ -169,6 +171,7 @@ impl<S: Shared> Consumer<S> {
     }
 
     #[cold]
+    #[inline(never)]
     fn malformed(&mut self, why: &'static str) -> LinkError {
         self.held.what = What::Violation;
         let why = *self.broken.get_or_insert(why);
@@ -234,6 +237,7 @@ impl<S: Shared> Inbound for Consumer<S> {
         let header = Header::parse_inline(words, kind)?;
         let len = len as usize;
         if len > INLINE {
+            self.malformed(TOO_LONG);
             return None;
         }
         // SAFETY: `Shared` promises `INLINE` readable bytes there as long as `self` lives.
