@@ -121,29 +121,6 @@ impl<I, E> From<Lost> for NotSent<I, E> {
     }
 }
 
-impl<I, E> From<Stop> for NotSent<I, E> {
-    #[cold]
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Link(error) => error.into(),
-            Stop::Lost(lost) => lost.into(),
-        }
-    }
-}
-
-/// Why an image or a payload cannot be sent.
-#[derive(Debug)]
-enum Stop {
-    Link(LinkError),
-    Lost(Lost),
-}
-
-impl From<LinkError> for Stop {
-    fn from(error: LinkError) -> Self {
-        Self::Link(error)
-    }
-}
-
 /// The calling half of a connection. Its methods need no link.
 #[derive(Debug)]
 pub struct Caller<I, U> {
@@ -161,7 +138,7 @@ pub struct Caller<I, U> {
     last_send: Option<(u32, u32)>,
     reports: VecDeque<Report<I>>,
     /// Bytes for which the window was closed at the last attempt.
-    lacking: usize,
+    pub(crate) lacking: usize,
     batch: OpenBatch,
     /// Bytes that a batch may have.
     batch_size: usize,
@@ -332,9 +309,10 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.resend.is_empty() && !self.has_unsent()
     }
 
+    /// Whether there is a link, and the peer serves: requests may be sent, and completions may arrive.
     #[inline]
-    pub(crate) fn has_reports(&self) -> bool {
-        self.attention.has(Attention::REPORTS)
+    pub(crate) fn is_served(&self) -> bool {
+        !self.attention.has(Attention::UNLINKED)
     }
 
     pub(crate) fn reports_len(&self) -> usize {
@@ -378,7 +356,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         if !wants_completion {
             self.refuse_after_report()?;
         }
-        if self.attention.has(Attention::UNLINKED) {
+        if !self.is_served() {
             return Ok(false);
         }
         if wants_completion && !self.has_call_window() {
@@ -387,7 +365,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             return Ok(false);
         }
         self.close_batch_soon();
-        Ok(self.drive(tx)? && self.install(tx, handle, carries_code)? && self.drive(tx)?)
+        Ok(self.drive(tx)? && self.install(tx, handle, carries_code)?? && self.drive(tx)?)
     }
 
     /// The first report that was not taken, as an error.
@@ -437,30 +415,6 @@ impl<I: Image + Clone, U> Caller<I, U> {
             len: len as u64,
             limit: self.limits.max_payload,
         }
-    }
-
-    /// Sends a request without a body that wants a completion. `None`: the window is closed.
-    pub(crate) fn request(
-        &mut self,
-        tx: &mut impl Outbound,
-        header: Header,
-        request: Request,
-    ) -> Result<Option<u64>, LinkError> {
-        self.close_batch_soon();
-        if !self.has_call_window() {
-            self.drive(tx)?;
-            self.lacking = CALL_WINDOW;
-            return Ok(None);
-        }
-        if !self.drive(tx)? {
-            return Ok(None);
-        }
-        if tx.reserve(0, 1)?.is_none() {
-            self.lacking = 0;
-            return Ok(None);
-        }
-        let send = |token| recorded(tx.commit(Header { token, ..header }, 0));
-        Ok(Some(self.calls.begin_sent(request, None, send)))
     }
 
     /// Begins to send a body in fragments.
@@ -521,11 +475,10 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// Drops a call. Its completion is ignored when it arrives.
     pub fn abandon(&mut self, token: u64) {
-        let is_linked = !self.attention.has(Attention::UNLINKED);
         let is_resent = self.resend.contains(&token);
         self.resend.retain(|&other| other != token);
         // A completion arrives only over the link over which the frame was sent, or will be.
-        let may_complete = is_linked && !is_resent || self.calls.is_in_batch(token);
+        let may_complete = self.is_served() && !is_resent || self.calls.is_in_batch(token);
         self.calls.abandon(token, may_complete);
     }
 

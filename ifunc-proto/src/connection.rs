@@ -6,7 +6,7 @@ use ifunc_abi::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
-use crate::calls::{Completion, Request};
+use crate::calls::{Completion, Request, recorded};
 use crate::closed::Closed;
 use crate::footprint::Footprint;
 use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
@@ -49,8 +49,6 @@ pub struct Connection<I, U, B> {
     pub caller: Caller<I, U>,
     order: Order,
     server: Option<Server<B>>,
-    /// There is a link, and the peer serves: requests may be sent, and completions may arrive.
-    is_served: bool,
     is_linked: bool,
     /// Why the last link died.
     lost_because: String,
@@ -78,7 +76,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             caller: Caller::new(config.batch_size),
             order: Order::new(),
             server: None,
-            is_served: false,
             is_linked: false,
             lost_because: String::new(),
             is_fast: false,
@@ -98,7 +95,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         let server = self.config.server.filter(|_| peer.invokes);
         let is_duplex = server.is_some() && peer.limits.is_some();
         self.server = server.map(|config| Server::new(config, tx.max_body(), is_duplex));
-        self.is_served = peer.limits.is_some();
         self.caller.relink(peer.limits, tx.max_body(), is_duplex);
         self.order = Order::new();
         self.is_stalled = false;
@@ -145,9 +141,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         if !self.caller.fits_batch(&submission) {
             return self.submit(link, submission, encode);
         }
-        if !submission.wants_completion && self.caller.has_reports() {
-            self.caller.refuse_after_report()?;
-        }
         let (tx, _) = link.split();
         match self.caller.append(tx, submission, is_eager, encode) {
             Ok(token) => Ok(token),
@@ -177,17 +170,25 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
 
     fn request<L: Link>(&mut self, link: &mut L, kind: Kind, handle: u32, request: Request) -> Option<u64> {
         self.receive_all(link);
-        if !self.is_served {
+        self.caller.close_batch_soon();
+        let is_driven = self.drive(link);
+        if !self.caller.has_call_window() {
+            self.caller.lacking = CALL_WINDOW;
+            return None;
+        }
+        if !is_driven || !self.caller.is_served() {
             return None;
         }
         let (tx, _) = link.split();
-        match self.caller.request(tx, Header::new(kind, handle, 0), request) {
-            Ok(token) => token,
-            Err(error) => {
-                self.fail_link(link, error);
-                None
+        match tx.reserve(0, 1) {
+            Ok(Some(_)) => {
+                let send = |token| recorded(tx.commit(Header::new(kind, handle, token), 0));
+                return Some(self.caller.calls.begin_sent(request, None, send));
             }
+            Ok(None) => self.caller.lacking = 0,
+            Err(error) => self.fail_link(link, error),
         }
+        None
     }
 
     /// Sends what waits to be sent. `false`: the window is closed for some of it, or the link died.
@@ -198,7 +199,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
 
     #[cold]
     fn drive_backlog<L: Link>(&mut self, link: &mut L) -> bool {
-        if !self.is_served {
+        if !self.caller.is_served() {
             return false;
         }
         let (tx, _) = link.split();
@@ -315,7 +316,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[inline(always)]
     fn reply(&mut self, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
         let header = match Header::parse_plain(frame.words, Kind::Completion) {
-            Some(header) if self.is_served => header,
+            Some(header) if self.caller.is_served() => header,
             _ => match self.reply_unusual(frame)? {
                 Some(header) => header,
                 None => return Ok(0),
@@ -333,7 +334,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     fn reply_unusual(&mut self, frame: &Frame<impl Body>) -> Result<Option<Header>, LinkError> {
         let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
         match header.kind {
-            _ if !self.is_served => Err(LinkError::Malformed(
+            _ if !self.caller.is_served() => Err(LinkError::Malformed(
                 "a completion from a peer that does not serve",
             )),
             Kind::Completion => Ok(Some(header)),
@@ -400,7 +401,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         if !std::mem::take(&mut self.is_linked) {
             return;
         }
-        self.is_served = false;
+        self.lost_because = why.to_owned();
         self.order = Order::new();
         let (tx, _) = link.split();
         self.caller.lose(why, |sequence| tx.is_unconsumed(sequence));

@@ -3,7 +3,7 @@
 use ifunc_abi::batch::{ALIGN, EntryHead};
 use ifunc_abi::frame::{Header, Kind};
 
-use super::{CALL_WINDOW, Caller, Image, NotSent, Stop, Submission, SubmitError};
+use super::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
 use crate::attention::Attention;
 use crate::batch::size_of_entry;
 use crate::calls::{Lost, Request, Retry};
@@ -37,7 +37,10 @@ impl<I: Image + Clone, U> Caller<I, U> {
             wants_completion,
             ..
         } = submission;
-        if self.attention.has(Attention::UNLINKED) {
+        if !wants_completion {
+            self.refuse_after_report()?;
+        }
+        if !self.is_served() {
             return Err(NotSent::Blocked);
         }
         if wants_completion && !self.has_call_window() {
@@ -48,7 +51,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         let size = EntryHead::padded_len(bound).unwrap_or(usize::MAX);
         let is_installed = self.handles[handle as usize].installed == self.generation;
-        let is_ready = is_installed || self.drive(tx)? && self.install(tx, handle, false)?;
+        let is_ready = is_installed || self.drive(tx)? && self.install(tx, handle, false)??;
         if !is_ready {
             return Err(NotSent::Blocked);
         }
@@ -193,13 +196,12 @@ impl<I: Image + Clone, U> Caller<I, U> {
     fn refit_batch(&mut self, tx: &mut impl Outbound) -> Result<bool, LinkError> {
         for index in 0..self.batch.handles.len() {
             let handle = self.batch.handles[index];
-            match self.install(tx, handle, false) {
+            match self.install(tx, handle, false)? {
                 // The image is sent in fragments first.
                 Ok(true) if self.outgoing.is_some() => return Ok(true),
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err(Stop::Link(error)) => return Err(error),
-                Err(Stop::Lost(lost)) => {
+                Err(lost) => {
                     self.fail_entries(|entry| (entry.code == handle).then(|| lost.clone()));
                     self.batch.handles.swap_remove(index);
                     self.leave_batch(handle);

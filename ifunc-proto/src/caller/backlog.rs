@@ -2,7 +2,7 @@
 
 use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, Kind};
 
-use super::{Caller, Image, Stop};
+use super::{Caller, Image};
 use crate::attention::Attention;
 use crate::calls::{Request, Retry};
 use crate::link::{LinkError, Outbound};
@@ -82,11 +82,10 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// Sends the first of the calls that are sent again.
     fn send_again(&mut self, tx: &mut impl Outbound, token: u64) -> Result<bool, LinkError> {
         if let Some(Request::Invocation(handle)) = self.calls.pending(token) {
-            match self.install(tx, handle, false) {
+            match self.install(tx, handle, false)? {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err(Stop::Link(error)) => return Err(error),
-                Err(Stop::Lost(lost)) => {
+                Err(lost) => {
                     self.resend.pop_front();
                     self.calls.fail(token, lost);
                     return Ok(true);

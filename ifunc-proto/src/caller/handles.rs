@@ -3,10 +3,10 @@
 use ifunc_abi::frame::{Header, InstallHead, Kind};
 use zerocopy::IntoBytes;
 
-use super::{Caller, Image, MAX_REPORTS, Report, Stop};
+use super::{Caller, Image, MAX_REPORTS, Report};
 use crate::attention::Attention;
 use crate::calls::{Lost, Outcome};
-use crate::link::Outbound;
+use crate::link::{LinkError, Outbound};
 
 /// A handle.
 #[derive(Debug)]
@@ -148,17 +148,22 @@ impl<I: Image + Clone, U> Caller<I, U> {
     }
 
     /// Sends the image of a handle, unless the peer has it. With `again` it is sent if it was not sent since the last
-    /// invocation that carried its code. `false`: the window is closed.
-    pub(super) fn install(&mut self, tx: &mut impl Outbound, handle: u32, again: bool) -> Result<bool, Stop> {
+    /// invocation that carried its code. `false`: the window is closed. The inner error: the peer does not accept it.
+    pub(super) fn install(
+        &mut self,
+        tx: &mut impl Outbound,
+        handle: u32,
+        again: bool,
+    ) -> Result<Result<bool, Lost>, LinkError> {
         // The image is borrowed, not cloned: a reference count would wait for the stores of the image itself.
         let slot = &mut self.handles[handle as usize];
         let is_due_again = again && slot.installed & Handle::<I>::RESEND != 0;
         if slot.is_installed(self.generation) && !is_due_again {
-            return Ok(true);
+            return Ok(Ok(true));
         }
         let image = slot.image.bytes();
         if image.len() as u64 > self.limits.max_image {
-            return Err(Stop::Lost(Lost::ImageTooLarge {
+            return Ok(Err(Lost::ImageTooLarge {
                 len: image.len() as u64,
                 limit: self.limits.max_image,
             }));
@@ -171,11 +176,11 @@ impl<I: Image + Clone, U> Caller<I, U> {
             body.extend_from_slice(image);
             slot.installed = self.generation;
             self.start(header, body);
-            return Ok(true);
+            return Ok(Ok(true));
         }
         let Some(memory) = tx.reserve(len, 8)? else {
             self.lacking = len;
-            return Ok(false);
+            return Ok(Ok(false));
         };
         let (to_head, to_image) = memory[..len].split_at_mut(InstallHead::SIZE);
         to_head.copy_from_slice(head.as_bytes());
@@ -184,6 +189,6 @@ impl<I: Image + Clone, U> Caller<I, U> {
         slot.installed = self.generation;
         self.installed(handle, sequence);
         failpoint!("source.installed");
-        Ok(true)
+        Ok(Ok(true))
     }
 }

@@ -72,7 +72,10 @@ impl<A> Call<A> {
     /// # Errors
     /// Every outcome of an invocation other than an answer: see [`Error`].
     pub fn wait(mut self) -> Result<A, Error> {
-        self.wait_timeout(self.submitter.timeout)
+        match self.try_take() {
+            Some(outcome) => self.finish(outcome),
+            None => self.wait_longer(self.submitter.timeout),
+        }
     }
 
     /// Waits at most `timeout` for the answer. After [`Error::Timeout`] the caller may wait again.
@@ -95,7 +98,7 @@ impl<A> Call<A> {
         self.task = None;
         let (token, shared) = (self.token, self.submitter.shared());
         let waited = shared.wait(after(timeout), Want::Completion(token), |connection| {
-            Ok(connection.try_take(token))
+            Ok(connection.receive(token))
         });
         self.waited(waited)
     }
@@ -108,7 +111,7 @@ impl<A> Call<A> {
         let Some(mut state) = shared.state.try_lock() else {
             return self.try_take_locked();
         };
-        let outcome = state.connection.try_take(self.token);
+        let outcome = state.connection.receive(self.token);
         if state.wakes() {
             drop(state);
             shared.wake();
@@ -120,7 +123,7 @@ impl<A> Call<A> {
     #[inline(never)]
     fn try_take_locked(&self) -> Option<Outcome> {
         let connection = &mut self.submitter.shared().lock().connection;
-        connection.try_take(self.token)
+        connection.receive(self.token)
     }
 
     /// The result of a wait. After some errors of the wait itself the call still has its token.
@@ -218,7 +221,7 @@ impl<A> Future for Call<A> {
         assert!(token != 0, "the result of this call was taken already");
         let new = || Box::new(Task::new(this.submitter.shared(), this.submitter.timeout));
         let task = this.task.get_or_insert_with(new);
-        let take = &mut |connection: &mut Connection| Ok(connection.try_take(token));
+        let take = &mut |connection: &mut Connection| Ok(connection.receive(token));
         let waited = ready!(task.poll(context, Want::Completion(token), take));
         this.task = None;
         Poll::Ready(this.waited(waited))

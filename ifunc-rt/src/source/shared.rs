@@ -41,13 +41,6 @@ impl SharedConnection {
             .map_err(|ended| explain_wait(ended, what))
     }
 
-    /// Waits for a completion.
-    pub(super) fn complete(&self, token: u64, deadline: Instant, what: &str) -> Result<Completion, Error> {
-        self.retry(deadline, what, Want::Completion(token), |connection| {
-            connection.try_complete(token, what)
-        })
-    }
-
     /// Sends a request of the source's own, and waits for its completion.
     pub(super) fn request(
         &self,
@@ -57,7 +50,9 @@ impl SharedConnection {
     ) -> Result<Completion, Error> {
         let token = self.retry(deadline, what, Want::Credit, |connection| Ok(send(connection)))?;
         let _abandon = Abandon(self, token);
-        self.complete(token, deadline, what)
+        self.retry(deadline, what, Want::Completion(token), |connection| {
+            connection.try_complete(token, what)
+        })
     }
 
     /// As [`request`](Self::request), as a future.

@@ -40,7 +40,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "a dropped call's token is free too early",
         "caller.rs",
-        "let may_complete = is_linked && !is_resent || self.calls.is_in_batch(token);",
+        "let may_complete = self.is_served() && !is_resent || self.calls.is_in_batch(token);",
         "let may_complete = false;",
     ),
     mutant(

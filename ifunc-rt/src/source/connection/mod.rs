@@ -217,7 +217,7 @@ impl Connection {
     #[cold]
     #[inline(never)]
     fn examine(&mut self, bytes: usize) -> bool {
-        let unexamined = self.asked.read().filter(|_| !self.signals.is_crowded);
+        let unexamined = self.check_peer().filter(|_| !self.signals.is_crowded);
         self.signals.unexamined = unexamined.unwrap_or(0);
         unexamined.is_some() || self.prepare(bytes)
     }
@@ -241,8 +241,11 @@ impl Connection {
         submission: Submission,
         encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, Error>,
     ) -> Result<u64, NotSent> {
-        if !self.protocol.caller.fits_open_batch(&submission) && !self.prepare(submission.bound) {
-            return Err(NotSent::Blocked);
+        if !self.protocol.caller.fits_open_batch(&submission) {
+            self.check_peer();
+            if !self.prepare(submission.bound) {
+                return Err(NotSent::Blocked);
+            }
         }
         let Some(link) = &mut self.link else {
             return Err(self.not_linked(submission.wants_completion));
@@ -255,12 +258,10 @@ impl Connection {
         result
     }
 
-    /// Receives what has arrived, checks that the target lives, and lets waiters for credit go first. `false`: it is
-    /// their turn.
+    /// Receives what has arrived, and lets waiters for credit go first. `false`: it is their turn.
     #[cold]
     fn prepare(&mut self, bytes: usize) -> bool {
         self.receive(0);
-        self.check_peer();
         if self.signals.is_crowded || self.signals.is_raised() {
             // The driver learns the size of the submission, or wakes waiters after it.
             self.protocol.caller.set_attention();
@@ -316,29 +317,31 @@ impl Connection {
         token
     }
 
-    /// Receives what has arrived, until the completion of `token` (0: receives everything).
-    pub(super) fn receive(&mut self, token: u64) {
-        let Some(link) = &mut self.link else { return };
-        let has_arrived = with_link!(link, link => self.protocol.receive(link, token));
-        // A call that has just ended has no use for whether the target lives. A thread that serves runs what arrived before.
-        if !has_arrived && self.service.is_none() && link.waiter.is_peer_closed() {
-            // Receives what the target sent before it closed.
-            with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
+    /// Receives what has arrived, until the outcome of this request (0: of none), and sends what the request waits for.
+    pub(super) fn receive(&mut self, token: u64) -> Option<Outcome> {
+        if let Some(link) = &mut self.link {
+            let has_arrived = with_link!(link, link => self.protocol.receive(link, token));
+            // A call that has just ended has no use for whether the target lives. A thread that serves runs what arrived before.
+            if !has_arrived && self.service.is_none() && link.waiter.is_peer_closed() {
+                // Receives what the target sent before it closed.
+                with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
+            }
         }
         if self.protocol.caller.needs_attention() {
-            self.report();
-        } else {
-            self.signals.received = self.protocol.received();
+            self.drive_for(token);
         }
+        self.signals.received = self.protocol.received();
+        self.protocol.caller.calls.take(token)
     }
 
     /// Asks the transport whether the target lives, once per tick of the coarse clock (some milliseconds). A target that closes
     /// its links is seen without this. One that is killed may be noticed late by the transport, but no process restarts within a
     /// tick, so frames that are sent after a restart go to the new target. Of a source that sends many frames per tick a few may
-    /// precede the question ([`Tick`]).
-    fn check_peer(&mut self) {
-        if !self.asked.advance() {
-            return;
+    /// precede the question ([`Tick`]): as many as this returns, after each reading in a tick.
+    fn check_peer(&mut self) -> Option<u32> {
+        let unexamined = self.asked.read();
+        if unexamined.is_some() {
+            return unexamined;
         }
         self.signals.unexamined = 0;
         if let Some(link) = &mut self.link
@@ -348,6 +351,7 @@ impl Connection {
             with_link!(link, link => self.protocol.lose(link, PEER_LEFT));
             self.report();
         }
+        None
     }
 
     /// Sends what waits for credit. `false`: some of it still waits.
@@ -367,23 +371,17 @@ impl Connection {
 
     /// The outcome of a request, if it ended. `what` names the request in errors.
     pub(super) fn try_complete(&mut self, token: u64, what: &str) -> Result<Option<Completion>, Error> {
-        let outcome = self.try_take(token).transpose();
+        let outcome = self.receive(token).transpose();
         outcome.map_err(|lost| explain_lost(what, *lost))
     }
 
-    /// The outcome of a request, if it ended. Receives what has arrived until then, and sends what the request waits for.
-    #[inline(always)]
-    pub(super) fn try_take(&mut self, token: u64) -> Option<Outcome> {
-        self.receive(token);
-        if self.protocol.caller.open_batch().is_some() || self.protocol.caller.has_backlog() {
-            self.drive_for(token);
-        }
-        self.protocol.caller.calls.take(token)
-    }
-
-    /// Sends the open batch if the request lies in it or if it is due, and what waits for credit.
+    /// Reports to the driver, and sends the open batch if the request lies in it or if it is due, and what waits for credit.
     #[cold]
     fn drive_for(&mut self, token: u64) {
+        self.report();
+        if self.protocol.caller.open_batch().is_none() && !self.protocol.caller.has_backlog() {
+            return;
+        }
         self.check_peer();
         if let Some(link) = &mut self.link {
             with_link!(link, link => self.protocol.close_batch_of(link, token));

@@ -30,22 +30,17 @@ impl Tick {
         }
     }
 
-    /// How many frames may be sent before the next reading. `None`: this tick has passed.
+    /// Reads the clock: how many frames may be sent before the next reading, or `None` at the beginning of a tick.
     pub(super) fn read(&mut self) -> Option<u32> {
-        self.readings += 1;
-        (self.at == clock_gettime(ClockId::MonotonicCoarse)).then_some(self.stride)
-    }
-
-    /// Advances to the current tick. `false`: it is still this one.
-    pub(super) fn advance(&mut self) -> bool {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         if self.at == now {
-            return false;
+            self.readings += 1;
+            return Some(self.stride);
         }
         let frames = self.readings * (self.stride + 1);
         self.stride = (frames / Self::READINGS).min(Self::MAX_STRIDE);
         (self.at, self.readings) = (now, 0);
-        true
+        None
     }
 }
 
@@ -61,7 +56,6 @@ mod tests {
         while let Some(frames) = tick.read() {
             (0..=frames).for_each(|_| std::thread::sleep(pause));
         }
-        assert!(tick.advance(), "it has passed");
         assert!(begin.elapsed() < Duration::from_secs(1), "it is noticed");
     }
 
@@ -83,7 +77,7 @@ mod tests {
         tick.readings = 4 * Tick::READINGS;
         let stride = tick.stride + 1;
         std::thread::sleep(Duration::from_millis(20));
-        assert!(tick.advance());
+        assert!(tick.read().is_none());
         assert_eq!(tick.stride, (4 * stride).min(Tick::MAX_STRIDE));
         assert_eq!(tick.read(), Some(tick.stride));
         assert!(tick.stride > 0);
