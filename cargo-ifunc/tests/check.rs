@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{IMAGES, Ran, c_ifunc, checkout, ifunc, ifunc_manifest, lock_target, write};
+use common::{IMAGES, Ran, c_ifunc, ifunc, ifunc_manifest, lock_target, write};
 use serde_json::Value;
 
 fn check(folder: &Path, args: &[&str]) -> Ran {
@@ -123,7 +123,6 @@ fn workspace(name: &str, ifuncs: &str, host: &str) -> tempfile::TempDir {
             ("host/src/lib.rs", host),
         ],
     );
-    std::fs::copy(checkout().join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("Cargo.lock");
     folder
 }
 

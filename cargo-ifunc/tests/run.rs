@@ -248,7 +248,6 @@ fn project(target: &str, source: &str) -> tempfile::TempDir {
             ("host/src/bin/both.rs", &bin("")),
         ],
     );
-    fs::copy(checkout().join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("Cargo.lock");
     folder
 }
 

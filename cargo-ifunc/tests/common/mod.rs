@@ -106,8 +106,12 @@ pub(crate) fn checkout() -> PathBuf {
         .expect("the checkout is there")
 }
 
-/// Writes files below `folder`.
+/// Writes files below `folder`. A package or a workspace gets the versions of the checkout, which are compiled already.
 pub(crate) fn write(folder: &Path, files: &[(&str, &str)]) {
+    if files.iter().any(|(path, _)| *path == "Cargo.toml") {
+        std::fs::create_dir_all(folder).expect("folder");
+        std::fs::copy(checkout().join("Cargo.lock"), folder.join("Cargo.lock")).expect("Cargo.lock");
+    }
     for (path, text) in files {
         let path = folder.join(path);
         std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("folder");
