@@ -11,8 +11,8 @@ use ucx::{
 
 const MESSAGE: u16 = 1;
 const ADDRESS: &str = "UCX_TEST_ADDRESS";
-/// Within which the end of a peer must be noticed.
-const NOTICE: Duration = Duration::from_secs(5);
+/// Within which the end of a peer must be noticed, on a machine that is busy with other things. The fault matrix measures how soon.
+const NOTICE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 struct Events {

@@ -12,7 +12,7 @@ use super::handle::{Encoding, Handle};
 use super::library::Library;
 
 /// An encoded payload that can be modified in place and sent many times. [`Handle::message`](super::Handle::message)
-/// makes it. Its methods send it as those of the [`Handle`](super::Handle) send a payload, with the same errors.
+/// makes it. Its methods send it as those of the [`Handle`] send a payload, with the same errors.
 pub struct Message<E: Encoding> {
     handle: Handle<Encoded<E>>,
     payload: Payload,

@@ -162,7 +162,7 @@ fn an_invocation_sends_back_over_its_own_link_and_never_waits_for_itself() {
         assert_eq!(ways[0].call(&waits).unwrap().wait().unwrap(), waits);
         let (waited, took) = reported.recv().unwrap();
         assert!(matches!(waited, Err(Error::Serving { .. })), "{waited:?}");
-        assert!(took < Duration::from_secs(2));
+        assert!(took < Duration::from_secs(10));
         drop((ways, there, here));
         one.stop().unwrap();
         other.stop().unwrap();

@@ -12,6 +12,8 @@ use ifunc_tests::faults::scene::Setting;
 const STOP: Duration = Duration::from_secs(5);
 /// Long enough to be told from what a busy machine does by itself.
 const SHORT_STOP: Duration = Duration::from_secs(2);
+/// A short run shares the machine with other tests. How soon a death is noticed is in its line.
+const DELAY: Duration = Duration::from_secs(10);
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let all = Cell::all();
@@ -49,6 +51,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             .ok_or("FAULT_LIBRARIES is not set; help: `cargo xtask faults` builds the ifuncs, and sets it")?,
         scratch,
         stop: if quick { SHORT_STOP } else { STOP },
+        delay: if quick { DELAY } else { Duration::ZERO },
     };
     let failed = run(&cells, &setting, side_by_side);
     // Failed cells have printed why: its files are not needed.

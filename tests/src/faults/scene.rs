@@ -28,6 +28,8 @@ pub struct Setting {
     pub scratch: PathBuf,
     /// How long a process is stopped.
     pub stop: Duration,
+    /// What a machine that has other things to do may add to the time in which a death is noticed.
+    pub delay: Duration,
 }
 
 /// Where exactly it happens.
@@ -241,10 +243,11 @@ impl<'a> Scene<'a> {
 
     /// Within what a survivor must have noticed.
     pub fn notice(&self) -> Duration {
-        match self.cell.transport {
+        let notice = match self.cell.transport {
             Transport::Shm => Duration::from_secs(1),
             Transport::Ucx | Transport::UcxPut => Duration::from_secs(5),
-        }
+        };
+        notice + self.setting.delay
     }
 
     /// Who is not the victim.

@@ -56,7 +56,7 @@ mod tests {
         while let Some(frames) = tick.read() {
             (0..=frames).for_each(|_| std::thread::sleep(pause));
         }
-        assert!(begin.elapsed() < Duration::from_secs(1), "it is noticed");
+        assert!(begin.elapsed() < Duration::from_secs(10), "it is noticed");
     }
 
     #[test]

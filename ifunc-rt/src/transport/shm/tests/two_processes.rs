@@ -17,8 +17,8 @@ use crate::transport::{ConnectError, Link, LinkError, ListenConfig, connect, lis
 
 const ROLE: &str = "IFUNC_TEST_ROLE";
 const NAME: &str = "IFUNC_TEST_NAME";
-/// Within which the end of a peer must be noticed.
-const NOTICE: Duration = Duration::from_secs(1);
+/// Within which the end of a peer must be noticed, on a machine that is busy with other things. The fault matrix measures how soon.
+const NOTICE: Duration = Duration::from_secs(10);
 
 /// Another process. Killed when it is dropped.
 struct Other(Child);
@@ -311,7 +311,7 @@ fn an_idle_target_costs_nothing_and_keeps_nothing() {
     let killed = Instant::now();
     while target.segments() > 0 || target.fds() > fds {
         assert!(
-            killed.elapsed() < 2 * NOTICE,
+            killed.elapsed() < NOTICE,
             "{} mappings, {} files, {fds} before",
             target.segments(),
             target.fds()

@@ -59,7 +59,7 @@ fn who_says_nothing_is_sent_away() {
     let began = Instant::now();
     let answer = hear(&knock(&name));
     assert!(answer.ends_with(b"no hello arrived in time"));
-    assert!((Duration::from_secs(4)..Duration::from_secs(9)).contains(&began.elapsed()));
+    assert!((Duration::from_secs(4)..Duration::from_secs(60)).contains(&began.elapsed()));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_target_that_says_nothing_is_a_timeout() {
         .err()
         .unwrap();
     assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
-    assert!((Duration::from_millis(100)..Duration::from_secs(2)).contains(&began.elapsed()));
+    assert!((Duration::from_millis(100)..Duration::from_secs(4)).contains(&began.elapsed()));
 }
 
 #[test]

@@ -186,48 +186,59 @@ fn a_third_frame_waits_for_credits(mode: Mode) {
 }
 
 fn frames_sent_before_the_close_arrive(mode: Mode) {
-    // Once the source leaves first, once the target; with bodies that are fetched after they were announced.
+    // Once the source leaves first, once the target.
     for source_leaves in [true, false] {
-        let (listener, source, target) = pair(mode, ListenConfig::new(LIMITS));
-        let (mut leaver, mut other) = if source_leaves {
-            (source, target)
-        } else {
-            (target, source)
-        };
-        let bodies = [content(1, 10), content(2, 400_000), content(3, 5000)];
-        for body in &bodies {
-            send(&mut leaver, body).unwrap().unwrap();
-        }
-        let leaving = std::thread::spawn(move || {
-            let began = Instant::now();
-            if source_leaves {
-                drop(leaver);
-                (began.elapsed(), Some(listener))
-            } else {
-                // The target's last connection and its listener: it is over.
-                drop(leaver);
-                drop(listener);
-                (began.elapsed(), None)
-            }
-        });
-        let mut seen = BTreeMap::new();
-        let gone = wait_for("the end", || match receive(&mut other) {
-            Ok(Some((sequence, body))) => {
-                seen.insert(sequence, body);
-                None
-            }
-            Ok(None) => None,
-            Err(gone) => Some(gone),
-        });
-        assert!(matches!(gone, LinkError::Closed), "{gone}");
-        assert!(seen.into_values().eq(bodies));
-        assert!(other.waiter.is_peer_closed());
-        assert!(matches!(other.tx().reserve(0, 1), Err(LinkError::Closed)));
-        let (took, listener) = leaving.join().unwrap();
-        assert!(took < Duration::from_millis(900), "leaving took {took:?}");
-        drop(other);
-        drop(listener);
+        // A busy machine may delay some of them; a wait for its deadline would delay each.
+        let took = (0..5).map(|_| frames_sent_before_one_leaves(mode, source_leaves));
+        let soon = |took: &Duration| *took < Duration::from_millis(900);
+        assert!(
+            took.into_iter().any(|took| soon(&took)),
+            "leaving waits for its deadline"
+        );
     }
+}
+
+/// With bodies that are fetched after they were announced. Returns how long leaving took.
+fn frames_sent_before_one_leaves(mode: Mode, source_leaves: bool) -> Duration {
+    let (listener, source, target) = pair(mode, ListenConfig::new(LIMITS));
+    let (mut leaver, mut other) = if source_leaves {
+        (source, target)
+    } else {
+        (target, source)
+    };
+    let bodies = [content(1, 10), content(2, 400_000), content(3, 5000)];
+    for body in &bodies {
+        send(&mut leaver, body).unwrap().unwrap();
+    }
+    let leaving = std::thread::spawn(move || {
+        let began = Instant::now();
+        if source_leaves {
+            drop(leaver);
+            (began.elapsed(), Some(listener))
+        } else {
+            // The target's last connection and its listener: it is over.
+            drop(leaver);
+            drop(listener);
+            (began.elapsed(), None)
+        }
+    });
+    let mut seen = BTreeMap::new();
+    let gone = wait_for("the end", || match receive(&mut other) {
+        Ok(Some((sequence, body))) => {
+            seen.insert(sequence, body);
+            None
+        }
+        Ok(None) => None,
+        Err(gone) => Some(gone),
+    });
+    assert!(matches!(gone, LinkError::Closed), "{gone}");
+    assert!(seen.into_values().eq(bodies));
+    assert!(other.waiter.is_peer_closed());
+    assert!(matches!(other.tx().reserve(0, 1), Err(LinkError::Closed)));
+    let (took, listener) = leaving.join().unwrap();
+    drop(other);
+    drop(listener);
+    took
 }
 
 fn a_target_that_sleeps_is_rung(mode: Mode) {

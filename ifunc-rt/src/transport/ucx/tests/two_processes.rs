@@ -10,8 +10,8 @@ use super::*;
 
 const ROLE: &str = "IFUNC_TEST_ROLE";
 const ADDRESS: &str = "IFUNC_TEST_ADDRESS";
-/// Within which the end of a peer must be noticed.
-const NOTICE: Duration = Duration::from_secs(3);
+/// Within which the end of a peer must be noticed, on a machine that is busy with other things. The fault matrix measures how soon.
+const NOTICE: Duration = Duration::from_secs(10);
 
 /// Another process. Killed when it is dropped.
 pub(super) struct Other {
