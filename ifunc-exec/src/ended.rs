@@ -8,7 +8,8 @@ use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Failure, PanicDetail, Status};
 
 use crate::InstalledImage;
-use crate::gate::{Escape, Session};
+use crate::gate::Escape;
+use crate::in_process::Session;
 
 /// The outcome of an invocation that did not return [`MAIN_OK`](context::MAIN_OK) with an answer of `len` bytes in its `room`.
 #[cold]

@@ -45,9 +45,6 @@ pub trait Executor {
     /// The kernel's, for memory.
     fn thread(&self) -> io::Result<Self::Thread>;
 
-    /// Opens a session on the current thread.
-    fn session<'t>(&self, thread: &'t mut Self::Thread) -> Self::Session<'t>;
-
     /// Runs an invocation and returns the length of its answer, which it writes to `answer`; `None`: no caller waits for one.
     ///
     /// # Errors

@@ -7,15 +7,16 @@ use ifunc::host::{CallGate, GateToken};
 use ifunc_abi::context::Context;
 
 use crate::arch::FloatControl;
-use crate::stack::{Listing, Stack};
+use crate::stack::Stack;
 
 /// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
-const HOST_STACK_ROOM: usize = 256 * 1024;
+pub(crate) const HOST_STACK_ROOM: usize = 256 * 1024;
 /// Longest message and file name kept of a panic, in bytes.
 const MAX_DETAIL: usize = 4096;
 
 unsafe extern "C" {
-    fn ifunc_exec_enter(
+    /// Calls `main(payload, size, target, ctx)` on the injected stack. Returns its result, and 1 after an escape.
+    pub(crate) fn ifunc_exec_enter(
         payload: *const u8,
         size: usize,
         target: *mut c_void,
@@ -29,7 +30,7 @@ unsafe extern "C" {
 /// On which side of the gate the thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Side {
+pub(crate) enum Side {
     /// No invocation runs.
     Idle = 0,
     /// Injected code runs, or a function that it was allowed to call without a guard (`allow`, `allow_set`,
@@ -60,119 +61,43 @@ pub(crate) enum Escape {
 /// What the entry shim and the imports share. The assembly knows the first two fields.
 #[repr(C)]
 #[derive(Debug)]
-struct Gate {
+pub(crate) struct Gate {
     saved_rsp: UnsafeCell<usize>,
     stack_top: usize,
     stack_low: usize,
-    side: Cell<Side>,
+    pub(crate) side: Cell<Side>,
+    /// Set only if the shim returns another code than [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
     escape: UnsafeCell<Option<Box<Escape>>>,
 }
 
 thread_local! {
-    static CURRENT: Cell<*const Gate> = const { Cell::new(std::ptr::null()) };
+    pub(crate) static CURRENT: Cell<*const Gate> = const { Cell::new(std::ptr::null()) };
 }
 
-/// The way into injected code and out of it: a stack, and the state that the shims share. One per serving thread.
-#[derive(Debug)]
-pub struct ExecThread {
-    /// Boxed: the imports find it by address while an invocation runs.
-    gate: Box<Gate>,
-    // Debuggers know of the stack as long as it is mapped.
-    _listing: Listing,
-    _stack: Stack,
-}
-
-// SAFETY: between sessions nothing points to the gate (`Session` restores `CURRENT`), so it may move between threads.
-unsafe impl Send for ExecThread {}
-
-impl ExecThread {
-    /// Maps a stack of `stack_size` bytes.
-    pub(crate) fn new(stack_size: usize) -> rustix::io::Result<Self> {
-        let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
-        let gate = Box::new(Gate {
+impl Gate {
+    /// The gate to a stack.
+    pub(crate) fn new(stack: &Stack) -> Self {
+        Self {
             saved_rsp: UnsafeCell::new(0),
             stack_top: stack.top() - size_of::<usize>(),
             stack_low: stack.low(),
             side: Cell::new(Side::Idle),
             escape: UnsafeCell::new(None),
-        });
-        Ok(Self {
-            _listing: Listing::new(gate.stack()),
-            gate,
-            _stack: stack,
-        })
+        }
     }
 
-    /// Makes this the gate of the current thread for several invocations.
-    #[inline]
-    pub(crate) fn session(&mut self) -> Session<'_> {
-        let gate = &*self.gate;
-        let outer = CURRENT.replace(&raw const *gate);
-        Session { gate, outer }
-    }
-}
-
-/// While it lives, host functions that injected code calls on this thread find the gate.
-#[derive(Debug)]
-pub struct Session<'a> {
-    /// Of an [`ExecThread`] that is borrowed mutably.
-    gate: &'a Gate,
-    outer: *const Gate,
-}
-
-impl Session<'_> {
-    /// Calls `main(payload, size, target, ctx)` on the injected stack.
+    /// Why the last invocation ended other than by return.
     ///
     /// # Safety
-    /// `main` must be the entry of an installed image that the host accepted, and the image must stay installed until this
-    /// returns; `payload` must be readable for `size` bytes and `target` be what the image takes; `ctx` must be valid or null.
-    #[inline(always)]
-    pub(crate) unsafe fn run(
-        &mut self,
-        main: *const c_void,
-        payload: *const u8,
-        size: usize,
-        target: *mut c_void,
-        ctx: *mut Context,
-    ) -> u32 {
-        let gate = self.gate;
-        gate.side.set(Side::Ifunc);
-        // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is
-        // the caller's promise.
-        let code = unsafe { ifunc_exec_enter(payload, size, target, ctx, main, (&raw const *gate).cast()) };
-        gate.side.set(Side::Idle);
-        code
+    /// No invocation may be running.
+    pub(crate) unsafe fn take_escape(&self) -> Option<Box<Escape>> {
+        // SAFETY: the caller's promise: there is no other reference into the cell.
+        unsafe { &mut *self.escape.get() }.take()
     }
 
-    /// Why the last invocation ended other than by return. If there is a reason, [`run`](Self::run) did not return
-    /// [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
-    pub(crate) fn take_escape(&mut self) -> Option<Box<Escape>> {
-        // SAFETY: no invocation runs (`&mut self`): there is no other reference into the cell.
-        unsafe { &mut *self.gate.escape.get() }.take()
-    }
-
-    /// The words that the last invocation left on its stack, from address `from` on; none if that is not on it.
-    pub(crate) fn left_behind(&mut self, from: usize) -> impl Iterator<Item = usize> {
-        let stack = self.gate.stack();
-        let from = Some(from).filter(|from| stack.contains(from) && from.is_multiple_of(align_of::<usize>()));
-        (from.unwrap_or(stack.end)..stack.end)
-            .step_by(size_of::<usize>())
-            // SAFETY: aligned and within the usable part of a mapped stack, on which nothing runs (`&mut self`).
-            .map(|at| unsafe { std::ptr::with_exposed_provenance::<usize>(at).read() })
-    }
-}
-
-impl Drop for Session<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        CURRENT.set(self.outer);
-    }
-}
-
-impl Gate {
     /// The lowest usable address of the stack that injected code runs on, and the end of what is pushed there before
     /// `X_main` is called: the canonical frame address of `X_main`'s frame, as call frame information names it.
-    fn stack(&self) -> std::ops::Range<usize> {
+    pub(crate) fn stack(&self) -> std::ops::Range<usize> {
         self.stack_low..self.stack_top - size_of::<usize>()
     }
 
@@ -211,7 +136,7 @@ impl Gate {
     /// An invocation must be running on this thread and gate, and no frame between here and the shim may own anything that
     /// must be dropped.
     unsafe fn escape(&self, why: Escape) -> ! {
-        // SAFETY: this thread runs the invocation; `Session::run` reads the cell only after it.
+        // SAFETY: this thread runs the invocation; `InProcess::run` reads the cell only after it.
         unsafe {
             *self.escape.get() = Some(Box::new(why));
             ifunc_exec_escape((&raw const *self).cast())
@@ -352,6 +277,7 @@ fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ExecThread;
 
     /// As the shim of an exported function does.
     fn guard<R>(call: impl FnOnce() -> R) -> R {
@@ -390,16 +316,19 @@ mod tests {
     fn run(thread: &mut ExecThread, main: Main, value: &mut u64) -> Result<u32, Escape> {
         let payload = 5u64.to_le_bytes();
         let mut session = thread.session();
+        session.gate().side.set(Side::Ifunc);
         // SAFETY: `main` is one of the functions above, which take these arguments.
         let code = unsafe {
-            session.run(
-                main as *const c_void,
+            ifunc_exec_enter(
                 payload.as_ptr(),
                 payload.len(),
                 (&raw mut *value).cast(),
                 std::ptr::null_mut(),
+                main as *const c_void,
+                (&raw const *session.gate()).cast(),
             )
         };
+        session.gate().side.set(Side::Idle);
         session.take_escape().map_or(Ok(code), |escape| Err(*escape))
     }
 

@@ -11,9 +11,10 @@ use ifunc_abi::{ABI_VERSION, ImageId};
 use crate::debug::{DebugInfo, DebugRegistry};
 use crate::ended::{end, log};
 use crate::executor::{Executor, Invocation, Observer};
-use crate::gate::{CALL_GATE, ExecThread, Session};
+use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, Side, ifunc_exec_enter};
 use crate::image::cache::CodeCache;
 use crate::image::validate;
+use crate::stack::{Listing, Stack};
 use crate::{HostSymbols, InstalledImage, SharedBytes, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
@@ -100,11 +101,6 @@ impl Executor for InProcess {
         Ok(ExecThread::new(self.stack_bytes)?)
     }
 
-    #[inline]
-    fn session<'t>(&self, thread: &'t mut ExecThread) -> Session<'t> {
-        thread.session()
-    }
-
     #[inline(always)]
     fn run(
         session: &mut Session<'_>,
@@ -126,16 +122,21 @@ impl Executor for InProcess {
             log,
             host: (&raw const *invocation.image).cast_mut().cast(),
         };
-        // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
+        let gate = session.gate;
+        gate.side.set(Side::Ifunc);
+        // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut session`). The image is
+        // borrowed, so it is installed; the rest is what `Invocation::new` was promised.
         let code = unsafe {
-            session.run(
-                invocation.image.main,
+            ifunc_exec_enter(
                 invocation.payload,
                 invocation.size,
                 invocation.target,
                 &raw mut ctx,
+                invocation.image.main,
+                (&raw const *gate).cast(),
             )
         };
+        gate.side.set(Side::Idle);
         if code == context::MAIN_OK {
             // By the local values: an ifunc can overwrite its context.
             match room {
@@ -149,5 +150,78 @@ impl Executor for InProcess {
             image, size, sender, ..
         } = invocation;
         end(session, image, (size, sender), code, ctx.answer_len, room)
+    }
+}
+
+/// The way into injected code and out of it: a stack, and the state that the shims share. One per serving thread.
+#[derive(Debug)]
+pub struct ExecThread {
+    /// Boxed: the imports find it by address while an invocation runs.
+    gate: Box<Gate>,
+    // Debuggers know of the stack as long as it is mapped.
+    _listing: Listing,
+    _stack: Stack,
+}
+
+// SAFETY: between sessions nothing points to the gate (`Session` restores `CURRENT`), so it may move between threads.
+unsafe impl Send for ExecThread {}
+
+impl ExecThread {
+    /// Maps a stack of `stack_size` bytes.
+    pub(crate) fn new(stack_size: usize) -> rustix::io::Result<Self> {
+        let stack = Stack::new(stack_size.max(2 * HOST_STACK_ROOM))?;
+        let gate = Box::new(Gate::new(&stack));
+        Ok(Self {
+            _listing: Listing::new(gate.stack()),
+            gate,
+            _stack: stack,
+        })
+    }
+
+    /// Makes this the gate of the current thread for several invocations.
+    #[inline]
+    #[must_use]
+    pub fn session(&mut self) -> Session<'_> {
+        let gate = &*self.gate;
+        let outer = CURRENT.replace(&raw const *gate);
+        Session { gate, outer }
+    }
+}
+
+/// While it lives, host functions that injected code calls on this thread find the gate.
+#[derive(Debug)]
+pub struct Session<'a> {
+    /// Of an [`ExecThread`] that is borrowed mutably.
+    gate: &'a Gate,
+    outer: *const Gate,
+}
+
+impl Session<'_> {
+    #[cfg(test)]
+    pub(crate) fn gate(&self) -> &Gate {
+        self.gate
+    }
+
+    /// Why the last invocation ended other than by return.
+    pub(crate) fn take_escape(&mut self) -> Option<Box<Escape>> {
+        // SAFETY: `&mut self` excludes an invocation.
+        unsafe { self.gate.take_escape() }
+    }
+
+    /// The words that the last invocation left on its stack, from address `from` on; none if that is not on it.
+    pub(crate) fn left_behind(&mut self, from: usize) -> impl Iterator<Item = usize> {
+        let stack = self.gate.stack();
+        let from = Some(from).filter(|from| stack.contains(from) && from.is_multiple_of(align_of::<usize>()));
+        (from.unwrap_or(stack.end)..stack.end)
+            .step_by(size_of::<usize>())
+            // SAFETY: aligned and within the usable part of a mapped stack, on which nothing runs (`&mut self`).
+            .map(|at| unsafe { std::ptr::with_exposed_provenance::<usize>(at).read() })
+    }
+}
+
+impl Drop for Session<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.set(self.outer);
     }
 }

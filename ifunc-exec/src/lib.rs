@@ -32,9 +32,8 @@ mod tests;
 pub use arch::{ARCH, cpu_features};
 pub use debug::DebugInfo;
 pub use executor::{Executor, Invocation, Observer};
-pub use gate::{ExecThread, Session};
 pub use image::{GotEntry, IdHasher, IdMap, ImageProperties, InstalledImage, SharedBytes, ValidImage};
-pub use in_process::{InProcess, InProcessOptions};
+pub use in_process::{ExecThread, InProcess, InProcessOptions, Session};
 pub use symbols::{DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.

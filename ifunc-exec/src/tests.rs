@@ -114,7 +114,7 @@ fn run(
     let payload = 5u64.to_le_bytes();
     let mut target = 37u64;
     let mut thread = executor.thread().unwrap();
-    let mut session = executor.session(&mut thread);
+    let mut session = thread.session();
     // SAFETY: the images above are well-behaved and take eight bytes of payload and a `u64`; the payload is aligned as they
     // ask.
     let invocation = unsafe {

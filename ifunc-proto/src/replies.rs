@@ -147,39 +147,15 @@ impl Replies {
         tx: &'a mut impl Outbound,
         token: u64,
     ) -> Result<Answer<'a>, Box<Closed>> {
-        if self.owes {
-            return self.begin_owing(tx, token);
-        }
-        if token == 0 {
-            return Ok(Answer::Nowhere);
-        }
-        self.reserve_answer(tx)
-    }
-
-    /// As [`begin_answer`](Self::begin_answer), while replies wait to be sent.
-    #[cold]
-    #[inline(never)]
-    fn begin_owing<'a>(
-        &'a mut self,
-        tx: &'a mut impl Outbound,
-        token: u64,
-    ) -> Result<Answer<'a>, Box<Closed>> {
-        if !self.flush(tx)? && !self.admits_owing()? {
+        let is_owing = self.owes && !self.flush(tx)?;
+        if is_owing && !self.admits_owing()? {
             return Ok(Answer::Blocked);
         }
-        if token == 0 {
+        if token == 0 || self.is_peer_gone {
             return Ok(Answer::Nowhere);
         }
-        if self.owes && !self.is_peer_gone {
+        if is_owing {
             return Ok(self.private_answer());
-        }
-        self.reserve_answer(tx)
-    }
-
-    #[inline(always)]
-    fn reserve_answer<'a>(&'a mut self, tx: &'a mut impl Outbound) -> Result<Answer<'a>, Box<Closed>> {
-        if self.is_peer_gone {
-            return Ok(Answer::Nowhere);
         }
         match tx.reserve(self.max_reply, 8) {
             Ok(Some(memory)) if !self.is_private => Ok(Answer::Frame(&mut memory[..self.max_answer])),
@@ -340,6 +316,7 @@ impl Replies {
     }
 
     /// Sends what waits. `false`: the window is closed for some of it.
+    #[inline(never)]
     pub(crate) fn flush(&mut self, tx: &mut impl Outbound) -> Result<bool, Box<Closed>> {
         while let Some((header, body)) = self.outbox.pop_front() {
             if !self.send(tx, header, &body)? {

@@ -146,8 +146,13 @@ impl<B> Server<B> {
             Answer::Private(memory) => (Destination::Private, Some(memory)),
             Answer::Blocked => return Ok(Progress::Blocked),
         };
-        let len = images.exec(host, order, quantum, header, frame, answer)?;
-        replies.send_answer(tx, destination, header.token, len)?;
+        let Header {
+            handle, token, flags, ..
+        } = header;
+        let is_assembled = flags.contains(FrameFlags::ASSEMBLED);
+        let own = Some((order, quantum));
+        let len = images.invoke(host, own, (handle, token), is_assembled, frame, answer)?;
+        replies.send_answer(tx, destination, token, len)?;
         Ok(if replies.owes() {
             Progress::Owing
         } else {
@@ -265,7 +270,7 @@ impl<B> Server<B> {
     ) -> Result<(), Box<Closed>> {
         let Self { images, replies, .. } = self;
         let answer = replies.entry_answer(token);
-        match images.invoke(host, (handle, token), false, frame, true, answer) {
+        match images.invoke(host, None, (handle, token), false, frame, answer) {
             Ok(len) => replies.gather_answer(tx, token, len),
             Err(unanswered) => {
                 let Some(failed) = unanswered.failed(host, frame.body.len())? else {
@@ -355,45 +360,27 @@ fn invoke<H: Host, P: Body>(
 }
 
 impl<B> Images<B> {
-    /// Runs the invocation of a frame of its own and returns the length of its answer.
+    /// Runs an invocation and returns the length of its answer. `own`: it came in a frame of its own, which is processed then.
+    /// `call`: its handle and its token.
     #[inline(always)]
-    pub(crate) fn exec<H: Host<Image = B>, P: Body>(
+    pub(crate) fn invoke<H: Host<Image = B>, P: Body>(
         &mut self,
         host: &mut H,
-        order: &mut Order,
-        quantum: &mut Quantum,
-        header: Header,
-        frame: Frame<P>,
-        answer: Option<&mut [u8]>,
-    ) -> Result<usize, Unanswered> {
-        // Before it runs: a frame never runs twice.
-        order.advance();
-        quantum.charge_invocation(frame.body.len());
-        if H::TAKES {
-            quantum.exhaust();
-        }
-        let is_assembled = header.flags.contains(FrameFlags::ASSEMBLED);
-        self.invoke(
-            host,
-            (header.handle, header.token),
-            is_assembled,
-            frame,
-            false,
-            answer,
-        )
-    }
-
-    /// Runs an invocation and returns the length of its answer.
-    #[inline(always)]
-    fn invoke<H: Host<Image = B>, P: Body>(
-        &mut self,
-        host: &mut H,
+        own: Option<(&mut Order, &mut Quantum)>,
         call: (u32, u64),
         is_assembled: bool,
         frame: Frame<P>,
-        is_batched: bool,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Unanswered> {
+        let is_batched = own.is_none();
+        if let Some((order, quantum)) = own {
+            // Before it runs: a frame never runs twice.
+            order.advance();
+            quantum.charge_invocation(frame.body.len());
+            if H::TAKES {
+                quantum.exhaust();
+            }
+        }
         let Frame { sequence, body, .. } = frame;
         let outcome = match self.bindings.get(call.0 as usize) {
             // The usual invocation has its payload in its frame.

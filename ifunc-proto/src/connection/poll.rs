@@ -70,8 +70,48 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[inline(never)]
     fn frames<L: Link, H: Host<Image = B>>(&mut self, link: &mut L, host: &mut H) -> Polled {
         let mut quantum = Quantum::new(self.price);
-        if self.is_fast || self.unusual_frames(link, host, &mut quantum) {
-            while !quantum.is_exhausted() && self.next_frame(link, host, &mut quantum) {}
+        let mut goes_on = self.is_fast || self.unusual_frames(link, host, &mut quantum);
+        while goes_on && !quantum.is_exhausted() {
+            let (tx, rx) = link.split();
+            let plain = match rx.peek_plain(Kind::Exec) {
+                Some(plain) => Some(plain),
+                None => match rx.peek() {
+                    Ok(Some(frame)) => {
+                        Header::parse_plain(frame.words, Kind::Exec).map(|header| (header, frame))
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.over(error.into());
+                        break;
+                    }
+                },
+            };
+            let is_next = |frame: &Frame<_>| L::Rx::IN_ORDER || self.order.turn(frame.sequence) == Turn::Now;
+            let (Some((header, frame)), Some(server)) =
+                (plain.filter(|(_, frame)| is_next(frame)), &mut self.server)
+            else {
+                goes_on = self.unusual_frames(link, host, &mut quantum);
+                continue;
+            };
+            let (order, is_owing) = (&mut self.order, server.replies.owes());
+            // An invocation that wants no answer needs nothing of the outgoing direction.
+            if header.token | u64::from(is_owing) == 0 {
+                let (own, call) = (Some((order, &mut quantum)), (header.handle, 0));
+                match server.images.invoke(host, own, call, false, frame, None) {
+                    Ok(_) => rx.release(),
+                    Err(unanswered) => goes_on = self.next_unanswered(link, host, unanswered),
+                }
+                continue;
+            }
+            match server.exec(tx, host, order, &mut quantum, header, frame) {
+                Ok(Progress::Done) => rx.release(),
+                Ok(Progress::Owing) => {
+                    rx.release();
+                    self.is_fast = false;
+                }
+                Ok(Progress::Exhausted | Progress::Blocked) => goes_on = self.stall(),
+                Err(unanswered) => goes_on = self.next_unanswered(link, host, unanswered),
+            }
         }
         Polled {
             processed: quantum.processed,
@@ -79,61 +119,14 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 
-    /// Processes the next frame. `false`: there is none, it stays where it is, or the connection is over.
-    #[inline(always)]
-    fn next_frame<L: Link, H: Host<Image = B>>(
-        &mut self,
-        link: &mut L,
-        host: &mut H,
-        quantum: &mut Quantum,
-    ) -> bool {
-        let (tx, rx) = link.split();
-        let (header, frame) = match rx.peek_plain(Kind::Exec) {
-            Some(plain) => plain,
-            None => match rx.peek() {
-                Ok(Some(frame)) => match Header::parse_plain(frame.words, Kind::Exec) {
-                    Some(header) => (header, frame),
-                    None => return self.unusual_frames(link, host, quantum),
-                },
-                Ok(None) => return false,
-                Err(error) => return self.over(error.into()),
-            },
-        };
-        if !L::Rx::IN_ORDER && self.order.turn(frame.sequence) != Turn::Now {
-            return self.unusual_frames(link, host, quantum);
-        }
-        let Some(server) = &mut self.server else {
-            return self.over(unserved());
-        };
-        // An invocation that wants no answer needs nothing of the outgoing direction.
-        if header.token | u64::from(server.replies.owes()) == 0 {
-            let images = &mut server.images;
-            return match images.exec(host, &mut self.order, quantum, header, frame, None) {
-                Ok(_) => {
-                    rx.release();
-                    true
-                }
-                Err(unanswered) => self.next_unanswered(link, host, unanswered),
-            };
-        }
-        match server.exec(tx, host, &mut self.order, quantum, header, frame) {
-            Ok(Progress::Done) => {}
-            Ok(Progress::Owing) => self.is_fast = false,
-            Ok(Progress::Exhausted | Progress::Blocked) => return self.stall(),
-            Err(unanswered) => return self.next_unanswered(link, host, unanswered),
-        }
-        rx.release();
-        true
-    }
-
-    /// The next request waits for the send window.
+    /// The next request waits for the send window. `false`: the poll processes no other frame.
     #[cold]
     fn stall(&mut self) -> bool {
         (self.is_stalled, self.is_fast) = (true, false);
         false
     }
 
-    /// The connection is over: the poll returns why.
+    /// The connection is over: the poll returns why. `false`: it processes no other frame.
     #[cold]
     fn over(&mut self, closed: Box<Closed>) -> bool {
         (self.closed, self.is_fast) = (Some(closed), false);

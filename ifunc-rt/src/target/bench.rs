@@ -131,11 +131,9 @@ impl Bench {
     pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
         let (target, text) = (&raw mut looked.value, const { &<u64 as TargetArgs>::TEXT });
         let argument = Argument::new(target.cast(), text, fingerprint::of(text.as_str()), false);
-        let polled = looked.connection.poll(
-            &self.host,
-            &mut self.host.executor.session(&mut self.thread),
-            &argument,
-        );
+        let polled = looked
+            .connection
+            .poll(&self.host, &mut self.thread.session(), &argument);
         polled.map_err(|end| match *end {
             Closed::Left => "left".into(),
             Closed::Broke(why) => why,

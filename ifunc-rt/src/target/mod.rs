@@ -238,7 +238,7 @@ impl Target {
         let Links {
             scheduler, listener, ..
         } = links;
-        let mut session = host.executor.session(entry);
+        let mut session = entry.session();
         scheduler.poll(
             &mut **listener,
             |number, link| Connection::new(number, link, host),

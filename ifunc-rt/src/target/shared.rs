@@ -176,7 +176,7 @@ fn serve(pool: &Pool<Connections<'_>>, host: &Host, argument: &Common, entry: &m
     let doorbell = &host.doorbell;
     let stop = StopHandle(Arc::clone(doorbell));
     let _here = stop.enlist();
-    let mut session = host.executor.session(entry);
+    let mut session = entry.session();
     let sleep = || {
         doorbell
             .sleep()

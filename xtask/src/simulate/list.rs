@@ -226,8 +226,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "an invocation runs again after its reply was blocked",
         "server.rs",
-        "        // Before it runs: a frame never runs twice.\n        order.advance();\n",
-        "        if frame.body.len() % 2 == 0 { order.advance(); }\n",
+        "            // Before it runs: a frame never runs twice.\n            order.advance();\n",
+        "            if frame.body.len() % 2 == 0 { order.advance(); }\n",
     ),
     mutant(
         "a batch repeats an entry",
@@ -304,8 +304,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "a poll goes on after a request that was taken",
         "server.rs",
-        "        if H::TAKES {\n            quantum.exhaust();\n        }\n",
-        "",
+        "frame.body.len());\n            if H::TAKES {\n                quantum.exhaust();\n            }\n",
+        "frame.body.len());\n",
     ),
     mutant(
         "an invocation that was taken is answered at once, too",

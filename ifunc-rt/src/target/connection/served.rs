@@ -275,26 +275,21 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         if is_batched {
             counters.batched();
         }
-        if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
-            return self.run_observed(counted, invocation(), sequence, answer);
+        let outcome = if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
+            run_observed(&state.span, counters, session, invocation(), sequence, answer)
+        } else {
+            InProcess::run(session, invocation(), answer)
+        };
+        match outcome {
+            Ok(len) => {
+                counters.executed(size, len);
+                Ok(len)
+            }
+            Err(failed) => {
+                state.failed(counted, size, &failed);
+                Err(failed)
+            }
         }
-        let outcome = InProcess::run(session, invocation(), answer);
-        state.concluded(counted, size, outcome)
-    }
-
-    /// Runs an invocation that is timed or traced.
-    #[cold]
-    #[inline(never)]
-    fn run_observed(
-        &mut self,
-        counted: &Counted,
-        invocation: ifunc_exec::Invocation<'_>,
-        sequence: u32,
-        answer: Option<&mut [u8]>,
-    ) -> Result<usize, Box<Failed>> {
-        let (state, counters, size) = (&*self.state, &*counted.counters, invocation.payload_len());
-        let outcome = run_observed(&state.span, counters, self.session, invocation, sequence, answer);
-        state.concluded(counted, size, outcome)
     }
 
     /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
@@ -328,26 +323,6 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
 }
 
 impl State {
-    /// Counts an invocation that ended, with a payload of `size` bytes.
-    #[inline(always)]
-    fn concluded(
-        &self,
-        counted: &Counted,
-        size: usize,
-        outcome: Result<usize, Box<Failed>>,
-    ) -> Result<usize, Box<Failed>> {
-        match outcome {
-            Ok(len) => {
-                counted.counters.executed(size, len);
-                Ok(len)
-            }
-            Err(failed) => {
-                self.failed(counted, size, &failed);
-                Err(failed)
-            }
-        }
-    }
-
     /// Where a payload is read that may have to be copied.
     #[cold]
     fn placed(&mut self, image: &InstalledImage, payload: Payload<'_, impl Body>) -> *const u8 {
