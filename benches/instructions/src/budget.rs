@@ -27,8 +27,8 @@ const PATHS: &[Path] = &[
         what: "send",
         messages: 1,
         runs: false,
-        usual: 152.0,
-        first: 481.0,
+        usual: 148.0,
+        first: 476.0,
     },
     // The target: a `poll` that finds one message, as in a ping-pong.
     Path {
@@ -51,8 +51,8 @@ const PATHS: &[Path] = &[
         what: "call",
         messages: 1,
         runs: true,
-        usual: 1100.0,
-        first: 1540.0,
+        usual: 1093.0,
+        first: 1529.0,
     },
 ];
 

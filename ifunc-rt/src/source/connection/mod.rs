@@ -207,10 +207,11 @@ impl Connection {
         let Some(link) = &mut self.link else {
             return Err(self.not_linked(submission.wants_completion));
         };
-        match with_link!(link, link => self.protocol.submit(link, submission, encode)) {
-            Ok(token) if !self.protocol.caller.needs_attention() => Ok(token),
-            result => self.unsettled(result),
-        }
+        let result = with_link!(link, link => match self.protocol.submit(link, submission, encode) {
+            Ok(token) if !self.protocol.caller.needs_attention() => return Ok(token),
+            result => result,
+        });
+        self.unsettled(result)
     }
 
     /// Before a submission: [prepares](Self::prepare) if the tick has passed, or waiters for credit exist. `false`: it is their turn.

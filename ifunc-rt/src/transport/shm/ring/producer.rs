@@ -104,7 +104,7 @@ impl<S: Shared> Producer<S> {
     }
 
     /// Publishes the next frame, whose body lies in the data ring.
-    #[inline]
+    #[inline(always)]
     fn publish_data(&mut self, header: Header, len: usize) -> u32 {
         let Some(reserved) = self.in_data.take() else {
             panic!("`commit` without a `reserve`, or of {TOO_LONG}")
