@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicU64;
 use ucx_sys::{
     UCP_MEM_ATTR_FIELD_ADDRESS, UCP_MEM_ATTR_FIELD_LENGTH, UCP_MEM_MAP_ALLOCATE, UCP_MEM_MAP_NONBLOCK,
     UCP_MEM_MAP_PARAM_FIELD_FLAGS, UCP_MEM_MAP_PARAM_FIELD_LENGTH, UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED,
-    ucp_mem, ucp_mem_attr_t, ucp_mem_map_params_t, ucp_rkey, ucp_rkey_h,
+    ucp_ep_h, ucp_mem, ucp_mem_attr_t, ucp_mem_map_params_t, ucp_rkey, ucp_rkey_h,
 };
 
 use crate::endpoint::Endpoint;
 use crate::handler::Handler;
+use crate::inner::Inner;
 use crate::library::{Error, check};
 use crate::shared::{Deferred, Handle, Shared};
 use crate::worker::{Mode, Worker};
@@ -197,17 +198,33 @@ pub struct RemoteMemory {
     shared: Arc<Shared>,
 }
 
-impl RemoteMemory {
-    /// The key, and the address of `len` bytes at `offset`, for an operation over `endpoint`.
+/// A place in a peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote<'a> {
+    /// The endpoint that the memory was [unpacked](crate::Worker::unpack) for.
+    pub endpoint: &'a Endpoint,
+    /// The memory.
+    pub memory: &'a RemoteMemory,
+    /// Where in the memory.
+    pub offset: usize,
+}
+
+impl Remote<'_> {
+    /// Endpoint, key, and the address of `len` bytes, for an operation of the worker.
     #[inline]
-    pub(crate) fn at(&self, endpoint: &Endpoint, offset: usize, len: usize) -> (ucp_rkey_h, u64) {
+    pub(crate) fn of<H: Handler>(self, inner: &Inner<H>, len: usize) -> (ucp_ep_h, ucp_rkey_h, u64) {
+        let Self {
+            endpoint,
+            memory,
+            offset,
+        } = self;
         assert!(
-            self.endpoint == endpoint.serial,
+            memory.endpoint == endpoint.serial,
             "a peer's memory is used over another endpoint than its own"
         );
-        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(is_inside, "{len} bytes at {offset} of a peer's {}", self.len);
-        (self.key.0, self.address + offset as u64)
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= memory.len);
+        assert!(is_inside, "{len} bytes at {offset} of a peer's {}", memory.len);
+        (endpoint.of(inner), memory.key.0, memory.address + offset as u64)
     }
 }
 

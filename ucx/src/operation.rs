@@ -17,7 +17,7 @@ use crate::callbacks::{on_fetched, on_sent, on_tag_received};
 use crate::endpoint::Endpoint;
 use crate::handler::Handler;
 use crate::inner::Inner;
-use crate::memory::RemoteMemory;
+use crate::memory::Remote;
 use crate::message::{Kept, Rendezvous};
 use crate::shared::{Deferred, Handle, Shared};
 
@@ -84,33 +84,21 @@ pub enum Operation<'a> {
     /// Writes a peer's memory. The bytes land in any order; what follows a [fence](Operations::fence) lands later.
     Put {
         /// To where.
-        endpoint: &'a Endpoint,
-        /// The memory.
-        memory: &'a RemoteMemory,
-        /// Where in the memory.
-        offset: usize,
+        to: Remote<'a>,
         /// What is written.
         data: Range<usize>,
     },
     /// Reads a peer's memory.
     Get {
         /// From where.
-        endpoint: &'a Endpoint,
-        /// The memory.
-        memory: &'a RemoteMemory,
-        /// Where in the memory.
-        offset: usize,
+        from: Remote<'a>,
         /// Where it is put.
         data: Range<usize>,
     },
     /// Adds a word of 64 bits to one of a peer's memory.
     Add {
-        /// To where.
-        endpoint: &'a Endpoint,
-        /// The memory.
-        memory: &'a RemoteMemory,
-        /// Where in the memory: a multiple of 8.
-        offset: usize,
+        /// To where: at a multiple of 8.
+        to: Remote<'a>,
         /// What is added: 8 bytes.
         operand: Range<usize>,
     },
@@ -322,7 +310,7 @@ unsafe fn issue<H: Handler>(
         );
         (at.wrapping_add(range.start), range.len())
     };
-    // SAFETY: endpoints and keys are alive, as they exist, and of this worker, by `of`; the key is of the endpoint, by `at`; ranges lie
+    // SAFETY: endpoints and keys are alive, as they exist, and of this worker, and the key is of the endpoint, by `of`; ranges lie
     // in the buffer, by `part`. The rest is the caller's promise.
     unsafe {
         match operation {
@@ -355,35 +343,23 @@ unsafe fn issue<H: Handler>(
                 let (to, len) = part(data);
                 ucx.ucp_tag_recv_nbx(worker, to.cast(), len, tag, mask, &raw const params)
             }
-            Operation::Put {
-                endpoint,
-                memory,
-                offset,
-                data,
-            } => {
-                let (ep, (data, len)) = (endpoint.of(inner), part(data));
-                let (key, to) = memory.at(endpoint, offset, len);
+            Operation::Put { to, data } => {
+                let (data, len) = part(data);
+                let (ep, key, to) = to.of(inner, len);
                 ucx.ucp_put_nbx(ep, data.cast(), len, to, key, &raw const params)
             }
-            Operation::Get {
-                endpoint,
-                memory,
-                offset,
-                data,
-            } => {
-                let (ep, (to, len)) = (endpoint.of(inner), part(data));
-                let (key, from) = memory.at(endpoint, offset, len);
+            Operation::Get { from, data } => {
+                let (to, len) = part(data);
+                let (ep, key, from) = from.of(inner, len);
                 ucx.ucp_get_nbx(ep, to.cast(), len, from, key, &raw const params)
             }
-            Operation::Add {
-                endpoint,
-                memory,
-                offset,
-                operand,
-            } => {
-                let (ep, (operand, len)) = (endpoint.of(inner), part(operand));
-                assert!(len == 8 && offset.is_multiple_of(8), "a word of 8 bytes is added");
-                let (key, to) = memory.at(endpoint, offset, len);
+            Operation::Add { to, operand } => {
+                let (operand, len) = part(operand);
+                assert!(
+                    len == 8 && to.offset.is_multiple_of(8),
+                    "a word of 8 bytes is added"
+                );
+                let (ep, key, to) = to.of(inner, len);
                 params.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
                 params.datatype = ucp_dt_make_contig(8);
                 let operand = operand.cast();

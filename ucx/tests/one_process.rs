@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ucx::{
     Buffer, Bytes, Callback, Endpoint, Features, Flags, Handler, Kept, Library, Message, Operation,
-    Operations, Posted, Serialized, Started, Status, Worker,
+    Operations, Posted, Remote, Serialized, Started, Status, Worker,
 };
 
 /// The id of what is received.
@@ -331,12 +331,12 @@ fn memory_is_put_got_and_added_to() {
     let flush = |here: &mut Node, there: &mut Node| {
         send(here, there, Operation::FlushWorker, vec![]);
     };
-    let put = |offset, data| Operation::Put {
+    let at = |offset| Remote {
         endpoint: &endpoint,
         memory: &remote,
         offset,
-        data,
     };
+    let put = |offset, data| Operation::Put { to: at(offset), data };
     send(&mut here, &mut there, put(4096, 0..5000), content(5000));
     here.fence().unwrap();
     send(&mut here, &mut there, put(8, 0..8), 7u64.to_le_bytes().to_vec());
@@ -344,9 +344,7 @@ fn memory_is_put_got_and_added_to() {
     flush(&mut here, &mut there);
     for _ in 0..10 {
         let add = Operation::Add {
-            endpoint: &endpoint,
-            memory: &remote,
-            offset: 8,
+            to: at(8),
             operand: 0..8,
         };
         send(&mut here, &mut there, add, &THREE);
@@ -354,9 +352,7 @@ fn memory_is_put_got_and_added_to() {
     flush(&mut here, &mut there);
     assert_eq!(memory.word(8).load(Ordering::Acquire), 37);
     let get = Operation::Get {
-        endpoint: &endpoint,
-        memory: &remote,
-        offset: 4096,
+        from: at(4096),
         data: 0..5000,
     };
     let got = match here.start(get, vec![0; 5000]).unwrap() {

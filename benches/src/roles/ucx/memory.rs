@@ -67,6 +67,14 @@ impl Remote {
         worker.carried_by(&self.endpoint)
     }
 
+    fn at(&self, offset: usize) -> ucx::Remote<'_> {
+        ucx::Remote {
+            endpoint: &self.endpoint,
+            memory: &self.memory,
+            offset,
+        }
+    }
+
     /// Writes the first bytes of a buffer there.
     #[inline]
     pub(super) fn put(
@@ -77,9 +85,7 @@ impl Remote {
         offset: usize,
     ) -> Result<Started> {
         let put = Operation::Put {
-            endpoint: &self.endpoint,
-            memory: &self.memory,
-            offset,
+            to: self.at(offset),
             data: 0..len,
         };
         worker.0.start(put, from).context("putting")
@@ -94,9 +100,7 @@ impl Remote {
         offset: usize,
     ) -> Result<Started> {
         let get = Operation::Get {
-            endpoint: &self.endpoint,
-            memory: &self.memory,
-            offset,
+            from: self.at(offset),
             data: 0..8,
         };
         worker.0.start(get, into).context("getting")
@@ -106,9 +110,7 @@ impl Remote {
     #[inline]
     pub(in crate::roles) fn increment(&self, worker: &mut Worker<Nothing>, offset: usize) -> Result<Started> {
         let add = Operation::Add {
-            endpoint: &self.endpoint,
-            memory: &self.memory,
-            offset,
+            to: self.at(offset),
             operand: 0..8,
         };
         worker.0.start(add, &ONE).context("adding")

@@ -74,18 +74,17 @@ impl Locked<'_> {
                 Some(packet) => packet,
                 None => self.packet(Posted::LEN),
             };
-            let begun = if step == Step::Flushing {
-                self.one_sided(id, packet, purpose, |endpoint, _| Operation::Flush { endpoint })
-            } else {
-                // Over shared memory the announcement and the get are this processor's.
-                fence(Ordering::SeqCst);
-                self.one_sided(id, packet, purpose, |endpoint, memory| Operation::Get {
-                    endpoint,
-                    memory,
-                    offset: POSTED,
+            // Over shared memory the announcement and the get are this processor's.
+            fence(Ordering::SeqCst);
+            let begun = self.one_sided(id, packet, purpose, POSTED, |at| match step {
+                Step::Flushing => Operation::Flush {
+                    endpoint: at.endpoint,
+                },
+                _ => Operation::Get {
+                    from: at,
                     data: BODY..BODY + Posted::LEN,
-                })
-            };
+                },
+            });
             match begun {
                 Ok(Some(packet)) => ended = Some(packet),
                 _ => return,

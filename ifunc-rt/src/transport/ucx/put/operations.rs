@@ -1,6 +1,6 @@
 //! Puts and gets over an endpoint: frames and credits.
 
-use ::ucx::{Endpoint, Operation, Operations, Posted, RemoteMemory, Status};
+use ::ucx::{Operation, Operations, Posted, Remote, Status};
 use ifunc_abi::frame::{BODY_ALIGN, commit_word as first_word};
 
 use super::layout::{CREDITS, commit_word};
@@ -17,13 +17,14 @@ use crate::transport::window::Credits;
 pub(crate) struct Lost;
 
 impl Locked<'_> {
-    /// Begins a one-sided operation. `Some`: it has ended already.
+    /// Begins a one-sided operation at `offset` of the peer's memory. `Some`: it has ended already.
     pub(super) fn one_sided(
         &mut self,
         id: ConnectionId,
         mut packet: Packet,
         purpose: Purpose,
-        operation: impl for<'a> FnOnce(&'a Endpoint, &'a RemoteMemory) -> Operation<'a>,
+        offset: usize,
+        operation: impl for<'a> FnOnce(Remote<'a>) -> Operation<'a>,
     ) -> Result<Option<Packet>, Lost> {
         packet.set_purpose(purpose);
         let Core { worker, state } = &mut **self;
@@ -36,8 +37,12 @@ impl Locked<'_> {
         else {
             return Err(Lost);
         };
-        let memory = rings.remote.as_ref().ok_or(Lost)?;
-        match worker.post(operation(endpoint, memory), packet.0) {
+        let at = Remote {
+            endpoint,
+            memory: rings.remote.as_ref().ok_or(Lost)?,
+            offset,
+        };
+        match worker.post(operation(at), packet.0) {
             Ok(Posted::Done(buffer)) => Ok(Some(Packet(buffer))),
             Ok(Posted::UnderWay(_)) => {
                 if let Purpose::Sending { len, .. } = purpose {
@@ -63,12 +68,7 @@ impl Locked<'_> {
         let mut packet = self.packet(bytes.len());
         packet.body_mut(bytes.len()).copy_from_slice(bytes);
         let data = BODY..BODY + bytes.len();
-        let ended = self.one_sided(id, packet, purpose, |endpoint, memory| Operation::Put {
-            endpoint,
-            memory,
-            offset,
-            data,
-        })?;
+        let ended = self.one_sided(id, packet, purpose, offset, |to| Operation::Put { to, data })?;
         let is_done = ended.is_some();
         ended.into_iter().for_each(|packet| self.give(packet));
         Ok(is_done)
@@ -127,12 +127,7 @@ impl Locked<'_> {
             self.put_bytes(id, &header, peer.line(place.head) + HEADER_AT, sending(0))?;
             (BODY..BODY + len, peer.line(place.body))
         };
-        let packet = self.one_sided(id, packet, sending(len), |endpoint, memory| Operation::Put {
-            endpoint,
-            memory,
-            offset,
-            data,
-        })?;
+        let packet = self.one_sided(id, packet, sending(len), offset, |to| Operation::Put { to, data })?;
         // The ring holds no frame yet.
         failpoint!("transport.commit");
         if let Err(status) = self.worker.fence() {
