@@ -3,6 +3,9 @@
 //! Addresses are those that the program was linked with: nothing is looked up at run time, and a static target has them
 //! too. A program that allows no set links none of it.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 /// A set of names that a target's builder allows at once, by `allow_set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -33,7 +36,9 @@ impl NamedSet {
 
     /// The set that has a name.
     pub(crate) fn of(name: &str) -> Option<Self> {
-        libc::NAMES.contains(&name).then_some(Self::Libc)
+        // An image may import as many names as fit into it.
+        static LIBC: LazyLock<HashSet<&str>> = LazyLock::new(|| libc::NAMES.iter().copied().collect());
+        LIBC.contains(name).then_some(Self::Libc)
     }
 }
 

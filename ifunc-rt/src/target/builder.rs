@@ -144,7 +144,8 @@ impl TargetBuilder {
     }
 
     /// Accepts code for which `validate` returns `true`. The target calls it at every install, after it has copied
-    /// and hashed the image.
+    /// and hashed the image. If the image comes over a link that carries invocations both ways, the link is locked
+    /// meanwhile: `validate` must not use a source that sends over it.
     ///
     /// # Safety
     /// As for [`accept_code`](Self::accept_code), for the code that `validate` accepts.

@@ -129,6 +129,22 @@ fn a_large_payload_and_a_batch_travel_back() {
 }
 
 #[test]
+fn a_node_that_ends_sends_its_open_batch() {
+    for transport in ["loopback", "shm"] {
+        let accepts = accepting().listen(&listening(transport)).unwrap();
+        let (address, stats) = (accepts.address(), accepts.stats_handle());
+        let accepts = accepts.spawn(0u64).unwrap();
+        let mut connects = accepting().listen(&listening(transport)).unwrap();
+        let there = connects.connect(&address).unwrap();
+        let add = add(&there).aggregated();
+        (0..3).for_each(|_| add.send(&2).unwrap());
+        drop(connects);
+        until(|| stats.read().total.executed == 3);
+        assert_eq!(accepts.stop().unwrap(), 6);
+    }
+}
+
+#[test]
 fn an_invocation_sends_back_over_its_own_link_and_never_waits_for_itself() {
     const HOPS: u32 = 100;
     everywhere(|transport, builder| {

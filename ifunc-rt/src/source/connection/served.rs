@@ -175,6 +175,8 @@ impl Connection {
         if let Some(service) = &mut self.service {
             service.over = Some(why);
         }
+        // The peer runs what was accepted before.
+        self.close_batch();
         if let Some(link) = &mut self.link {
             with_link!(link, link => self.protocol.lose(link, why));
         }
