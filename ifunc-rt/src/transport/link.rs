@@ -29,9 +29,12 @@ pub(crate) struct Link {
 }
 
 /// The two directions of a link.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a link is moved once, and used with every frame"
+#[cfg_attr(
+    any(test, feature = "ucx"),
+    expect(
+        clippy::large_enum_variant,
+        reason = "a link is moved once, and used with every frame"
+    )
 )]
 pub(crate) enum Ends {
     Shm(Pair<shm::Outgoing, shm::Incoming>),
