@@ -1,11 +1,19 @@
 //! What the handshakes of all transports share: a target's answer to a hello, and the ring sizes that are in it.
 
+use std::time::Duration;
+
 use ifunc_abi::hello::{self, Hello, HelloError, Message, Opening, TransportTag};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{ConnectError, RingSize};
 
+/// Time in which a connected peer must send its hello.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most connections that a target has not accepted.
+pub(super) const MOST_WAITING: usize = 1024;
+/// The reason of a target that has so many.
+pub(super) const TOO_MANY_WAIT: &str = "it does not take the connections that wait already";
 /// Longest reason of a refusal.
 const LONGEST_REASON: usize = 1000;
 

@@ -21,18 +21,15 @@ use super::segment::{Layout, Segment};
 use super::wakeups::Wakeups;
 use super::watch::{Token, Watch, Watched, Watcher};
 use crate::os::{EventFlags, raise_descriptor_limit_near};
+use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT};
 #[cfg(all(test, not(loom)))]
 use crate::transport::loopback::tests::shuffled;
 use crate::transport::{Key, Link, ListenConfig, ListenError, Listener, Peer, no_more_than};
 
-/// Time in which a connected process must send its hello.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause of accepting when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most connections whose hello has not arrived.
 const MOST_HALF_OPEN: usize = 256;
-/// Most connections that the target has not accepted.
-const MOST_WAITING: usize = 1024;
 /// Connections accepted in a row before the watcher serves other sockets.
 const ACCEPTED_AT_ONCE: usize = 32;
 
@@ -202,7 +199,7 @@ impl Acceptor {
         } else if let Err(error) = socket.watch(EventFlags::IN | EventFlags::RDHUP, self.as_watched()) {
             (true, format!("it cannot watch the connection ({error})"))
         } else {
-            socket.call_in(HELLO_TIMEOUT);
+            socket.call_in(HANDSHAKE_TIMEOUT);
             // The watcher calls back on this thread, after the insertion.
             state.half_open.insert(socket.token(), (socket, peer));
             return;
@@ -224,10 +221,9 @@ impl Acceptor {
                 self.state().half_open.insert(socket.token(), (socket, peer));
                 return;
             }
-            Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => (
-                true,
-                "it does not take the connections that wait already".to_owned(),
-            ),
+            Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
+                (true, TOO_MANY_WAIT.to_owned())
+            }
             Ok(Ok(request)) => return self.establish(socket, peer, request),
             Ok(Err(error @ HelloError::Version(_))) => (false, error.to_string()),
             // The peer closed the socket, or sent something else.

@@ -1,7 +1,6 @@
 //! The acceptor: how sources come in.
 
 use ifunc_abi::hello::HelloError;
-use std::time::Duration;
 
 use ::ucx::{ConnectionRequest, EndpointId, ErrorMode};
 
@@ -11,15 +10,11 @@ use super::events::Data;
 use super::handshake::{Hello, Mode, Welcome};
 use super::header::{Head, Name, Notice};
 use super::table::{ConnectionId, Stage};
-use crate::transport::handshake::refusal;
+use crate::transport::handshake::{HANDSHAKE_TIMEOUT, MOST_WAITING, TOO_MANY_WAIT, refusal};
 use crate::transport::no_more_than;
 
-/// How long a connection may be half open.
-pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many half-open connections there may be at a time.
 pub(super) const MOST_HALF_OPEN: usize = if cfg!(test) { 32 } else { 256 };
-/// How many connections the target may leave waiting.
-pub(super) const MOST_WAITING: usize = 1024;
 
 impl Locked<'_> {
     /// A peer connects to UCX's listener.
@@ -157,7 +152,7 @@ impl Locked<'_> {
                 self.notify_peer(id, Notice::Welcome, 0, &welcome.encode(mode, name));
                 return Ok(());
             }
-            Ok(_) => "it does not take the connections that wait already".to_owned(),
+            Ok(_) => TOO_MANY_WAIT.to_owned(),
             Err(error @ HelloError::Version(_)) => error.to_string(),
             Err(HelloError::Transport(tag)) if let Some(theirs) = Mode::of(tag) => {
                 in_terms_of = theirs;
