@@ -9,7 +9,7 @@ use crate::process::{ifunc, status};
 
 /// The variable that tells tests with a target directory of their own where it is.
 pub(crate) const VARIABLE: &str = "IFUNC_WARM_TARGET";
-/// The directories that tests share, below the checkout's.
+/// The directories that projects of tests share, below the checkout's.
 const SHARED: [&str; 2] = ["tmp/ifunc", "tmp/projects/ifunc"];
 const MANIFEST: &str = "[package]\nname = \"warm\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n";
 const SOURCE: &str = "#![no_std]\nuse ifunc::prelude::*;\n\n#[ifunc]\npub fn warm(delta: u64, sum: &mut u64) { *sum += delta; }\n";
@@ -34,7 +34,9 @@ pub(crate) fn target() -> Result<PathBuf, String> {
         "--package",
         "ifunc-tests-ifuncs",
     ])?)?;
-    copy(&crate::target().join("ifunc/ifunc"), &target.join("ifunc"))?;
+    let macros = crate::target().join("ifunc/ifunc");
+    copy(&macros, &crate::target().join("corpus/rust/ifunc"))?;
+    copy(&macros, &target.join("ifunc"))?;
     let mut build = ifunc(&["build", "--quiet", "--target-dir"])?;
     status(build.arg(&target).current_dir(&project))?;
     copy(&target.join("ifunc"), &target.join("check/ifunc"))?;
@@ -46,13 +48,22 @@ pub(crate) fn target() -> Result<PathBuf, String> {
     Ok(target)
 }
 
-/// Copies a folder to a place where none is. The times of files are kept: cargo compares them.
+/// Copies a folder to a place where none is. The times of files are kept: cargo compares them. The copy appears when it is whole:
+/// a build that begins meanwhile makes its own folder.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     if to.exists() {
         return Ok(());
     }
     let parent = to.parent().unwrap_or(to);
-    fs::create_dir_all(parent).map_err(|e| format!("cannot create `{}`: {e}", parent.display()))?;
+    let io = |e: std::io::Error| format!("cannot write to `{}`: {e}", parent.display());
+    fs::create_dir_all(parent).map_err(io)?;
+    let new = to.with_extension("new");
+    // What an interrupted run left.
+    let _ = fs::remove_dir_all(&new);
     let mut cp = Command::new("cp");
-    status(cp.args(["--archive", "--reflink=auto"]).args([from, to]))
+    status(cp.args(["--archive", "--reflink=auto"]).args([from, &new]))?;
+    match fs::rename(&new, to) {
+        Err(_) if to.exists() => fs::remove_dir_all(&new).map_err(io),
+        renamed => renamed.map_err(io),
+    }
 }
