@@ -41,7 +41,7 @@ pub struct Peer {
 /// A connection.
 ///
 /// `I` is an image that this side sends, `U` what the driver keeps with a call (such as a waker), `B` an installed image of
-/// the peer's ([`Host::Image`]). A connection outlives its link: when the link dies, requests that may run twice wait for
+/// the peer's ([`Host::Image`](crate::host::Host::Image)). A connection outlives its link: when the link dies, requests that may run twice wait for
 /// the next link, and all others end.
 #[derive(Debug)]
 pub struct Connection<I, U, B> {

@@ -351,7 +351,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     /// Ends an invocation that the host [took](Host::take) from this link: sends the answer, if the peer wants one. On a
-    /// link that died, nothing is sent; the driver drops what belongs to an earlier [link](Self::generation).
+    /// link that died, nothing is sent; the driver drops what belongs to an earlier [link](crate::caller::Caller::generation).
     pub fn answer<L: Link, H: Host<Image = B>>(
         &mut self,
         link: &mut L,
