@@ -1,23 +1,27 @@
 //! The calling half of a connection: how an invocation is sent, and what becomes of it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use ifunc_abi::ImageId;
+use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
+use ifunc_abi::status::Status;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::attention::Attention;
 use crate::batch::OpenBatch;
-use crate::calls::{Calls, Completion, Lost, Outcome, Request, Retry, recorded};
-use crate::connection::Connection;
-use crate::link::{Inbound, Link, LinkError, Outbound};
+use crate::calls::{Calls, Completion, Lost, Request, Retry, recorded};
+use crate::connection::{Connection, TOO_FAR_AHEAD};
+use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
+use crate::order::Turn;
 use crate::replies::DUPLEX_CALLS;
 
 mod aggregate;
 mod backlog;
 mod handles;
+mod submission;
 
 use handles::{Former, Handle};
+pub use submission::{Image, NotSent, Report, Submission, SubmitError};
 
 /// Reports kept until the driver takes them. Later ones are dropped.
 const MAX_REPORTS: usize = 64;
@@ -25,101 +29,8 @@ const MAX_REPORTS: usize = 64;
 /// What is [lacking](Caller::lacking) while as many calls are under way as a link may have that carries invocations both ways.
 pub(crate) const CALL_WINDOW: usize = usize::MAX;
 
-/// An image that this side sends.
-pub trait Image {
-    /// BLAKE3 of the bytes.
-    fn id(&self) -> &ImageId;
-    /// The bytes.
-    fn bytes(&self) -> &[u8];
-    /// Whether an invocation may run twice, so that one that may have run is sent again over a new link.
-    fn is_idempotent(&self) -> bool;
-}
-
-impl<T: Image + ?Sized> Image for Arc<T> {
-    fn id(&self) -> &ImageId {
-        T::id(self)
-    }
-
-    fn bytes(&self) -> &[u8] {
-        T::bytes(self)
-    }
-
-    #[inline]
-    fn is_idempotent(&self) -> bool {
-        T::is_idempotent(self)
-    }
-}
-
-/// How one invocation is sent.
-#[derive(Clone, Copy, Debug)]
-pub struct Submission {
-    /// The handle of its image.
-    pub handle: u32,
-    /// Most bytes that its payload takes.
-    pub bound: usize,
-    /// Alignment of its payload, at most [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN).
-    pub align: usize,
-    /// Whether the caller awaits a completion.
-    pub wants_completion: bool,
-    /// Whether the image is sent ahead of it even if the peer has it.
-    pub carries_code: bool,
-}
-
-/// An invocation that wanted no completion and did not end well.
-#[derive(Debug)]
-pub struct Report<I> {
-    /// Its image.
-    pub image: I,
-    /// What the peer reported, or why nothing was reported.
-    pub outcome: Outcome,
-}
-
-/// Why an invocation was not sent.
-#[derive(Debug)]
-pub enum SubmitError<I, E> {
-    /// The payload does not encode.
-    Encode(E),
-    /// The peer does not accept the payload or the image.
-    Lost(Lost),
-    /// An earlier invocation that wanted no completion did not end well. This one was not sent.
-    Earlier(Box<Report<I>>),
-    /// It was accepted, with this token or 0, and something waits for the window: a driver's result, not the protocol's.
-    Unfinished(u64),
-    /// The link died. The connection handles it before the driver sees it.
-    #[doc(hidden)]
-    Link(LinkError),
-}
-
-/// Why a submission returned no token. Two registers hold it or the token: a large result, written to memory on the way of
-/// every frame, would cost more than the frame.
-#[derive(Debug)]
-pub enum NotSent<I, E> {
-    /// The send window is closed, or the link died.
-    Blocked,
-    /// It was not sent and will not be.
-    Failed(Box<SubmitError<I, E>>),
-}
-
-impl<I, E> From<SubmitError<I, E>> for NotSent<I, E> {
-    #[cold]
-    fn from(error: SubmitError<I, E>) -> Self {
-        Self::Failed(Box::new(error))
-    }
-}
-
-impl<I, E> From<LinkError> for NotSent<I, E> {
-    #[cold]
-    fn from(error: LinkError) -> Self {
-        SubmitError::Link(error).into()
-    }
-}
-
-impl<I, E> From<Lost> for NotSent<I, E> {
-    #[cold]
-    fn from(lost: Lost) -> Self {
-        SubmitError::Lost(lost).into()
-    }
-}
+/// Capacity for completions that is kept between two frames that hold many.
+const KEPT_COMPLETIONS: usize = 1024;
 
 /// The calling half of a connection. Its methods need no link.
 #[derive(Debug)]
@@ -134,8 +45,6 @@ pub struct Caller<I, U> {
     pub(crate) attention: Attention,
     /// Requests under way.
     pub calls: Calls<U>,
-    /// The last invocation that wants no completion: sequence number and handle.
-    last_send: Option<(u32, u32)>,
     reports: VecDeque<Report<I>>,
     /// Bytes for which the window was closed at the last attempt.
     pub(crate) lacking: usize,
@@ -221,7 +130,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 caller.calls.begin_sent(Request::Invocation(handle), retry, send)
             } else {
                 let sequence = tx.commit(Header::new(Kind::Exec, handle, 0), len);
-                caller.last_send = Some((sequence, handle));
+                caller.calls.last_send = Some((sequence, handle));
                 0
             }
         };
@@ -230,6 +139,173 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
         Ok(token)
     }
+
+    /// Receives completions and reports, until none is left or that of `token` arrived. `true`: that is why it ended. For a
+    /// connection that does not serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
+    #[inline(always)]
+    pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
+        if self.server.is_some() || !self.is_linked {
+            return false;
+        }
+        let (_, rx) = link.split();
+        let error = loop {
+            if self.order.is_next_parked() {
+                match self.receive_parked() {
+                    Ok(_) => continue,
+                    Err(error) => break error,
+                }
+            }
+            let (plain, frame) = match rx.peek_plain(Kind::Completion) {
+                Some((header, frame)) => (Some(header), frame),
+                None => match rx.peek() {
+                    Ok(Some(frame)) => (Header::parse_plain(frame.words, Kind::Completion), frame),
+                    Ok(None) => {
+                        // While a frame is missing its successors keep their credits, so that no more are parked than there
+                        // are.
+                        if !self.order.has_parked() {
+                            rx.settle();
+                        }
+                        return false;
+                    }
+                    Err(error) => break error,
+                },
+            };
+            let turn = if L::Rx::IN_ORDER {
+                Turn::Now
+            } else {
+                self.order.turn(frame.sequence)
+            };
+            let completed = match turn {
+                Turn::Now => {
+                    self.order.advance();
+                    self.reply(plain, &frame)
+                }
+                Turn::Early => self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD).map(|()| 0),
+                Turn::Duplicate => Ok(0),
+            };
+            match completed {
+                Ok(completed) => {
+                    rx.release();
+                    if completed == token && token != 0 && rx.first_quantum() == 1 {
+                        return true;
+                    }
+                }
+                Err(error) => break error,
+            }
+        };
+        self.lose_received(link, &error.to_string());
+        false
+    }
+
+    #[inline(never)]
+    pub(crate) fn receive_all<L: Link>(&mut self, link: &mut L) {
+        self.receive(link, 0);
+    }
+
+    #[cold]
+    fn receive_parked(&mut self) -> Result<u64, LinkError> {
+        let Some((sequence, words, body)) = self.order.take_parked() else {
+            return Ok(0);
+        };
+        let body = &body[..];
+        let frame = Frame {
+            sequence,
+            words,
+            body,
+        };
+        self.reply(None, &frame)
+    }
+
+    /// Processes a frame of the replying direction, whose header is `plain` if it is a plain completion. Returns the token of a
+    /// completion, otherwise 0.
+    #[inline(always)]
+    pub(crate) fn reply(
+        &mut self,
+        plain: Option<Header>,
+        frame: &Frame<impl Body>,
+    ) -> Result<u64, LinkError> {
+        let header = match plain {
+            Some(header) if self.caller.is_served() => header,
+            _ => match self.reply_unusual(frame)? {
+                Some(header) => header,
+                None => return Ok(0),
+            },
+        };
+        let completion = Completion::new(status(header.handle)?, frame.body);
+        self.received += 1;
+        if self.caller.calls.end(header.token, Ok(completion)) {
+            self.caller.set_attention();
+        }
+        Ok(header.token)
+    }
+
+    /// Processes a reply that is no completion of one request, or returns the header of one that is.
+    #[cold]
+    #[inline(never)]
+    fn reply_unusual(&mut self, frame: &Frame<impl Body>) -> Result<Option<Header>, LinkError> {
+        let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
+        match header.kind {
+            _ if !self.caller.is_served() => Err(LinkError::Malformed(
+                "a completion from a peer that does not serve",
+            )),
+            Kind::Completion => Ok(Some(header)),
+            Kind::Report => {
+                let completion = Completion::new(status(header.handle)?, frame.body);
+                self.received += 1;
+                self.caller.reported(header.token as u32, &completion);
+                Ok(None)
+            }
+            Kind::Completions => self.read_completions(frame.body).map(|()| None),
+            _ => Err(LinkError::Malformed("a request from a peer that does not invoke")),
+        }
+    }
+
+    /// Reads the entries of a `Completions` frame. All are validated before the first is processed.
+    fn read_completions(&mut self, body: impl Body) -> Result<(), LinkError> {
+        let mut completions = std::mem::take(&mut self.completions);
+        completions.clear();
+        let mut at = 0;
+        while at < body.len() {
+            let mut entry = EntryHead::new_zeroed();
+            let head = body.slice(at, EntryHead::SIZE).ok_or(CUT_OFF)?;
+            head.copy_to(entry.as_mut_bytes());
+            let len = entry.len.get() as usize;
+            let answer = body.slice(at + EntryHead::SIZE, len).ok_or(CUT_OFF)?;
+            let completion = Completion::new(status(entry.code.get())?, answer);
+            completions.push((entry.token.get(), completion));
+            at += EntryHead::padded_len(len).ok_or(CUT_OFF)?;
+        }
+        // A body ends after the padding of its last entry.
+        if at != body.len() {
+            return Err(CUT_OFF);
+        }
+        for (token, completion) in completions.drain(..) {
+            self.received += 1;
+            if self.caller.calls.end(token, Ok(completion)) {
+                self.caller.set_attention();
+            }
+        }
+        if completions.capacity() <= KEPT_COMPLETIONS {
+            self.completions = completions;
+        }
+        Ok(())
+    }
+}
+
+const NO_HEADER: LinkError = LinkError::Malformed("words that are no header");
+const CUT_OFF: LinkError = LinkError::Malformed("completions that are cut off");
+
+#[inline(always)]
+fn status(code: u32) -> Result<Status, LinkError> {
+    if code == Status::Executed.code() {
+        return Ok(Status::Executed);
+    }
+    status_unusual(code)
+}
+
+#[cold]
+fn status_unusual(code: u32) -> Result<Status, LinkError> {
+    Status::from_code(code).ok_or(LinkError::Malformed("an unknown status"))
 }
 
 impl<I: Image + Clone, U> Caller<I, U> {
@@ -245,7 +321,6 @@ impl<I: Image + Clone, U> Caller<I, U> {
             former: VecDeque::new(),
             attention: Attention::UNLINKED,
             calls: Calls::default(),
-            last_send: None,
             reports: VecDeque::new(),
             lacking: 0,
             batch: OpenBatch::default(),
@@ -429,22 +504,6 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.attention.set(Attention::BACKLOG, true);
     }
 
-    /// A completion arrived.
-    #[inline(always)]
-    pub(crate) fn completed(&mut self, token: u64, completion: Completion) {
-        // The peer processes frames in order: it has consumed what was sent before this request.
-        if let Some(sequence) = self.calls.end(token, Ok(completion))
-            && self
-                .last_send
-                .is_some_and(|(last, _)| (sequence.wrapping_sub(last) as i32) > 0)
-        {
-            self.last_send = None;
-        }
-        if !self.calls.ended.is_empty() {
-            self.attention.set(Attention::DRIVER, true);
-        }
-    }
-
     /// What the driver kept with calls that ended since it last took this.
     #[inline]
     pub fn ended(&mut self) -> std::vec::Drain<'_, U> {
@@ -464,6 +523,14 @@ impl<I: Image + Clone, U> Caller<I, U> {
     #[inline]
     pub fn set_attention(&mut self) {
         self.attention.set(Attention::DRIVER, true);
+    }
+
+    /// Ends a call without a completion.
+    #[cold]
+    fn fail(&mut self, token: u64, lost: Lost) {
+        if self.calls.end(token, Err(Box::new(lost))) {
+            self.set_attention();
+        }
     }
 
     /// A report arrived.
@@ -486,7 +553,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// consumed a frame.
     #[cold]
     pub(crate) fn lose(&mut self, why: &str, is_unconsumed: impl FnOnce(u32) -> bool) {
-        if let Some((sequence, handle)) = self.last_send.take()
+        if let Some((sequence, handle)) = self.calls.last_send.take()
             && is_unconsumed(sequence)
         {
             self.report_sent(handle, sequence, Err(Box::new(Lost::Indeterminate)));
@@ -509,7 +576,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
     pub fn give_up(&mut self, why: &str) {
         while let Some(token) = self.resend.pop_front() {
             let lost = Lost::of_dead_link(self.calls.was_sent(token), why);
-            self.calls.fail(token, lost);
+            self.fail(token, lost);
         }
         self.fail_batch(|_| Some(Lost::NotSent { why: why.to_owned() }));
     }

@@ -45,6 +45,8 @@ pub struct Calls<U> {
     issued: u64,
     /// Calls that a completion may still arrive for.
     in_flight: u32,
+    /// The last invocation that wants no completion and may not have been consumed: sequence number and handle.
+    pub(crate) last_send: Option<(u32, u32)>,
     /// The driver's data of calls that ended since the driver last took it.
     pub(crate) ended: Vec<U>,
 }
@@ -82,6 +84,7 @@ impl<U> Default for Calls<U> {
             free: Vec::new(),
             issued: 0,
             in_flight: 0,
+            last_send: None,
             ended: Vec::new(),
         }
     }
@@ -163,21 +166,23 @@ impl<U> Calls<U> {
         find(&mut self.slots, token).is_some_and(|slot| slot.in_batch)
     }
 
-    /// Ends a call without a completion.
-    #[cold]
-    pub(crate) fn fail(&mut self, token: u64, lost: Lost) {
-        self.end(token, Err(Box::new(lost)));
-    }
-
-    /// Ends a call. Returns the sequence number of its frame if the call was pending.
+    /// Ends a call. `true`: the driver kept something with a call that ended, and has not taken it.
     #[inline(always)]
-    pub(crate) fn end(&mut self, token: u64, outcome: Outcome) -> Option<u32> {
-        let slot = find(&mut self.slots, token)?;
+    pub(crate) fn end(&mut self, token: u64, outcome: Outcome) -> bool {
+        let Some(slot) = find(&mut self.slots, token) else {
+            return false;
+        };
         let State::Pending { sequence, retry, .. } = &mut slot.state else {
             self.end_abandoned(token);
-            return None;
+            return false;
         };
-        let sequence = *sequence;
+        // The peer processes frames in order: it has consumed what was sent before this request.
+        if outcome.is_ok()
+            && let Some((last, _)) = self.last_send
+            && (sequence.wrapping_sub(last) as i32) > 0
+        {
+            self.last_send = None;
+        }
         if retry.is_some() {
             drop_retry(retry);
         }
@@ -187,7 +192,7 @@ impl<U> Calls<U> {
         if slot.user.is_some() {
             self.ended.extend(slot.user.take());
         }
-        Some(sequence)
+        !self.ended.is_empty()
     }
 
     /// The completion of a call whose caller dropped it arrived: its token may be used again.
@@ -476,15 +481,19 @@ mod tests {
         let first = calls.begin(Request::Flush, None);
         calls.sent(first, 7);
         assert!(calls.take(first).is_none());
-        assert_eq!(calls.end(first, Ok(Completion::executed())), Some(7));
-        let second_completion = calls.end(first, Ok(Completion::executed()));
-        assert_eq!(second_completion, None);
+        calls.set_user(first, Some(()));
+        calls.last_send = Some((6, 0));
+        assert!(calls.end(first, Ok(Completion::executed())));
+        assert_eq!(calls.last_send, None, "frame 6 was consumed before frame 7");
+        calls.ended.clear();
+        assert!(!calls.end(first, Ok(Completion::executed())));
         assert!(calls.take(first).is_some());
         assert!(calls.take(first).is_none());
         let second = calls.begin(Request::Flush, None);
         assert_eq!(second as u32, first as u32, "the slot is used again");
+        calls.set_user(second, Some(()));
         let late = calls.end(first, Ok(Completion::executed()));
-        assert_eq!(late, None, "the old token is not the new one");
+        assert!(!late, "the old token is not the new one");
         assert!(calls.pending(second).is_some());
         // A new slot's generation is 1, so that no token is 0.
         assert_eq!(first, 1 << 32);

@@ -1,23 +1,17 @@
 //! One connection, for both roles.
 
-use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
-use ifunc_abi::status::Status;
-use zerocopy::{FromZeros, IntoBytes};
 
 use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
 use crate::calls::{Completion, Request, recorded};
 use crate::closed::Closed;
 use crate::footprint::Footprint;
-use crate::link::{Body, Frame, Inbound, Link, LinkError, Outbound};
-use crate::order::{Order, Turn};
+use crate::link::{Inbound, Link, LinkError, Outbound};
+use crate::order::Order;
 use crate::quantum::{Price, UNITS};
 use crate::server::{Server, ServerConfig};
 
 mod poll;
-
-/// Capacity for completions that is kept between two frames that hold many.
-const KEPT_COMPLETIONS: usize = 1024;
 
 /// What a node does on its connections.
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +35,15 @@ pub struct Peer {
 /// A connection.
 ///
 /// `I` is an image that this side sends, `U` what the driver keeps with a call (such as a waker), `B` an installed image of
-/// the peer's ([`Host::Image`](crate::host::Host::Image)). A connection outlives its link: when the link dies, requests that may run twice wait for
-/// the next link, and all others end.
+/// the peer's ([`Host::Image`](crate::host::Host::Image)). A connection outlives its link: when the link dies, requests that
+/// may run twice wait for the next link, and all others end.
 #[derive(Debug)]
 pub struct Connection<I, U, B> {
     /// What this side calls: its handles, calls and batches. What needs the link is a method of the connection.
     pub caller: Caller<I, U>,
-    order: Order,
-    server: Option<Server<B>>,
-    is_linked: bool,
+    pub(crate) order: Order,
+    pub(crate) server: Option<Server<B>>,
+    pub(crate) is_linked: bool,
     /// Why the last link died.
     lost_because: String,
     /// The next poll takes the fast path: this side serves, and there is no parked frame, no reply that waits, no stalled
@@ -62,10 +56,10 @@ pub struct Connection<I, U, B> {
     /// Of an invocation in the next poll.
     price: Price,
     /// Completions and reports received.
-    received: u64,
+    pub(crate) received: u64,
     config: Config,
     /// Completions of the frame that is being read.
-    completions: Vec<(u64, Completion)>,
+    pub(crate) completions: Vec<(u64, Completion)>,
 }
 
 impl<I: Image + Clone, U, B> Connection<I, U, B> {
@@ -246,138 +240,6 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.received
     }
 
-    /// Receives completions and reports, until none is left or that of `token` arrived. `true`: that is why it ended. For a
-    /// connection that does not serve; one that serves receives them in [`poll`](Self::poll), in order with requests.
-    #[inline(always)]
-    pub fn receive<L: Link>(&mut self, link: &mut L, token: u64) -> bool {
-        if self.server.is_some() || !self.is_linked {
-            return false;
-        }
-        let (_, rx) = link.split();
-        let error = loop {
-            if self.order.is_next_parked() {
-                match self.receive_parked() {
-                    Ok(_) => continue,
-                    Err(error) => break error,
-                }
-            }
-            let frame = match rx.peek() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => {
-                    // While a frame is missing its successors keep their credits, so that no more are parked than there are.
-                    if !self.order.has_parked() {
-                        rx.settle();
-                    }
-                    return false;
-                }
-                Err(error) => break error,
-            };
-            let completed = match self.order.turn(frame.sequence) {
-                Turn::Now => {
-                    self.order.advance();
-                    self.reply(&frame)
-                }
-                Turn::Early => self.order.park(&frame).map_err(|_| TOO_FAR_AHEAD).map(|()| 0),
-                Turn::Duplicate => Ok(0),
-            };
-            match completed {
-                Ok(completed) => {
-                    rx.release();
-                    if completed == token && token != 0 && rx.first_quantum() == 1 {
-                        return true;
-                    }
-                }
-                Err(error) => break error,
-            }
-        };
-        self.lose_received(link, &error.to_string());
-        false
-    }
-
-    #[inline(never)]
-    pub(crate) fn receive_all<L: Link>(&mut self, link: &mut L) {
-        self.receive(link, 0);
-    }
-
-    #[cold]
-    fn receive_parked(&mut self) -> Result<u64, LinkError> {
-        let Some((sequence, words, body)) = self.order.take_parked() else {
-            return Ok(0);
-        };
-        let body = &body[..];
-        self.reply(&Frame {
-            sequence,
-            words,
-            body,
-        })
-    }
-
-    /// Processes a frame of the replying direction. Returns the token of a completion, otherwise 0.
-    #[inline(always)]
-    fn reply(&mut self, frame: &Frame<impl Body>) -> Result<u64, LinkError> {
-        let header = match Header::parse_plain(frame.words, Kind::Completion) {
-            Some(header) if self.caller.is_served() => header,
-            _ => match self.reply_unusual(frame)? {
-                Some(header) => header,
-                None => return Ok(0),
-            },
-        };
-        let completion = Completion::new(status(header.handle)?, frame.body);
-        self.received += 1;
-        self.caller.completed(header.token, completion);
-        Ok(header.token)
-    }
-
-    /// Processes a reply that is no completion of one request, or returns the header of one that is.
-    #[cold]
-    #[inline(never)]
-    fn reply_unusual(&mut self, frame: &Frame<impl Body>) -> Result<Option<Header>, LinkError> {
-        let header = Header::parse(frame.words).map_err(|_| NO_HEADER)?;
-        match header.kind {
-            _ if !self.caller.is_served() => Err(LinkError::Malformed(
-                "a completion from a peer that does not serve",
-            )),
-            Kind::Completion => Ok(Some(header)),
-            Kind::Report => {
-                let completion = Completion::new(status(header.handle)?, frame.body);
-                self.received += 1;
-                self.caller.reported(header.token as u32, &completion);
-                Ok(None)
-            }
-            Kind::Completions => self.read_completions(frame.body).map(|()| None),
-            _ => Err(LinkError::Malformed("a request from a peer that does not invoke")),
-        }
-    }
-
-    /// Reads the entries of a `Completions` frame. All are validated before the first is processed.
-    fn read_completions(&mut self, body: impl Body) -> Result<(), LinkError> {
-        let mut completions = std::mem::take(&mut self.completions);
-        completions.clear();
-        let mut at = 0;
-        while at < body.len() {
-            let mut entry = EntryHead::new_zeroed();
-            let head = body.slice(at, EntryHead::SIZE).ok_or(CUT_OFF)?;
-            head.copy_to(entry.as_mut_bytes());
-            let len = entry.len.get() as usize;
-            let answer = body.slice(at + EntryHead::SIZE, len).ok_or(CUT_OFF)?;
-            let completion = Completion::new(status(entry.code.get())?, answer);
-            completions.push((entry.token.get(), completion));
-            at += EntryHead::padded_len(len).ok_or(CUT_OFF)?;
-        }
-        // A body ends after the padding of its last entry.
-        if at != body.len() {
-            return Err(CUT_OFF);
-        }
-        for (token, completion) in completions.drain(..) {
-            self.received += 1;
-            self.caller.completed(token, completion);
-        }
-        if completions.capacity() <= KEPT_COMPLETIONS {
-            self.completions = completions;
-        }
-        Ok(())
-    }
-
     /// The sending direction failed. What the peer sent before is received first.
     #[cold]
     fn fail_link<L: Link>(&mut self, link: &mut L, error: LinkError) {
@@ -397,7 +259,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         }
     }
 
-    fn lose_received<L: Link>(&mut self, link: &mut L, why: &str) {
+    pub(crate) fn lose_received<L: Link>(&mut self, link: &mut L, why: &str) {
         if !std::mem::take(&mut self.is_linked) {
             return;
         }
@@ -436,20 +298,5 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 }
 
-const NO_HEADER: LinkError = LinkError::Malformed("words that are no header");
-const TOO_FAR_AHEAD: LinkError =
+pub(crate) const TOO_FAR_AHEAD: LinkError =
     LinkError::Malformed("frames further ahead of their turn than there are credits");
-const CUT_OFF: LinkError = LinkError::Malformed("completions that are cut off");
-
-#[inline(always)]
-fn status(code: u32) -> Result<Status, LinkError> {
-    if code == Status::Executed.code() {
-        return Ok(Status::Executed);
-    }
-    status_unusual(code)
-}
-
-#[cold]
-fn status_unusual(code: u32) -> Result<Status, LinkError> {
-    Status::from_code(code).ok_or(LinkError::Malformed("an unknown status"))
-}

@@ -149,7 +149,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             }
         }
         if let Some(handle) = self.batch.last_send_before(part) {
-            self.last_send = Some((sequence, handle));
+            self.calls.last_send = Some((sequence, handle));
         }
         self.batch.remove_first(part);
         self.end_batch();
@@ -246,7 +246,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 self.report(entry.code.get(), Err(Box::new(lost)), |_| false);
             } else {
                 self.calls.set_in_batch(token, false);
-                self.calls.fail(token, lost);
+                self.fail(token, lost);
             }
         }
     }

@@ -72,7 +72,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         if header.kind == Kind::Install {
             self.installed(header.handle, sequence);
         } else if header.token == 0 {
-            self.last_send = Some((sequence, header.handle));
+            self.calls.last_send = Some((sequence, header.handle));
         } else {
             self.calls.sent(header.token, sequence);
         }
@@ -87,7 +87,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 Ok(false) => return Ok(false),
                 Err(lost) => {
                     self.resend.pop_front();
-                    self.calls.fail(token, lost);
+                    self.fail(token, lost);
                     return Ok(true);
                 }
             }
@@ -103,7 +103,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 let Retry { handle, payload } = *retry;
                 if payload.len() as u64 > self.limits.max_payload {
                     let lost = self.payload_too_large(payload.len());
-                    self.calls.fail(token, lost);
+                    self.fail(token, lost);
                 } else {
                     self.start(Header::new(Kind::Exec, handle, token), payload);
                 }

@@ -288,7 +288,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     ) -> Result<bool, Box<Closed>> {
         let header = Header::parse(frame.words).map_err(Closed::broke)?;
         if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
-            self.reply(&frame)?;
+            self.reply(None, &frame)?;
             self.order.advance();
             quantum.charge(frame.body.len());
             return Ok(true);

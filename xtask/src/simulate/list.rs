@@ -34,8 +34,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "the last send is remembered beyond its link",
         "caller.rs",
-        "self.last_send.take()",
-        "self.last_send",
+        "self.calls.last_send.take()",
+        "self.calls.last_send",
     ),
     mutant(
         "a dropped call's token is free too early",
@@ -219,7 +219,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "the first completion of many is lost",
-        "connection.rs",
+        "caller.rs",
         "completions.drain(..) {",
         "completions.drain(..).skip(1) {",
     ),
@@ -311,7 +311,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "an invocation that was taken is answered at once, too",
         "server.rs",
         "            Self::Taken => Ok(None),",
-        "            Self::Taken => Ok(Some(Failed { status: ifunc_abi::status::Status::Executed, detail: Vec::new() })),",
+        "            Self::Taken => Ok(Some(Box::new(Failed { status: ifunc_abi::status::Status::Executed, detail: Vec::new() }))),",
     ),
 ];
 

@@ -1,0 +1,104 @@
+//! What an invocation is sent with, and why one was not sent.
+
+use std::sync::Arc;
+
+use ifunc_abi::ImageId;
+
+use crate::calls::{Lost, Outcome};
+use crate::link::LinkError;
+
+/// An image that this side sends.
+pub trait Image {
+    /// BLAKE3 of the bytes.
+    fn id(&self) -> &ImageId;
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+    /// Whether an invocation may run twice, so that one that may have run is sent again over a new link.
+    fn is_idempotent(&self) -> bool;
+}
+
+impl<T: Image + ?Sized> Image for Arc<T> {
+    fn id(&self) -> &ImageId {
+        T::id(self)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        T::bytes(self)
+    }
+
+    #[inline]
+    fn is_idempotent(&self) -> bool {
+        T::is_idempotent(self)
+    }
+}
+
+/// How one invocation is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission {
+    /// The handle of its image.
+    pub handle: u32,
+    /// Most bytes that its payload takes.
+    pub bound: usize,
+    /// Alignment of its payload, at most [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN).
+    pub align: usize,
+    /// Whether the caller awaits a completion.
+    pub wants_completion: bool,
+    /// Whether the image is sent ahead of it even if the peer has it.
+    pub carries_code: bool,
+}
+
+/// An invocation that wanted no completion and did not end well.
+#[derive(Debug)]
+pub struct Report<I> {
+    /// Its image.
+    pub image: I,
+    /// What the peer reported, or why nothing was reported.
+    pub outcome: Outcome,
+}
+
+/// Why an invocation was not sent.
+#[derive(Debug)]
+pub enum SubmitError<I, E> {
+    /// The payload does not encode.
+    Encode(E),
+    /// The peer does not accept the payload or the image.
+    Lost(Lost),
+    /// An earlier invocation that wanted no completion did not end well. This one was not sent.
+    Earlier(Box<Report<I>>),
+    /// It was accepted, with this token or 0, and something waits for the window: a driver's result, not the protocol's.
+    Unfinished(u64),
+    /// The link died. The connection handles it before the driver sees it.
+    #[doc(hidden)]
+    Link(LinkError),
+}
+
+/// Why a submission returned no token. Two registers hold it or the token: a large result, written to memory on the way of
+/// every frame, would cost more than the frame.
+#[derive(Debug)]
+pub enum NotSent<I, E> {
+    /// The send window is closed, or the link died.
+    Blocked,
+    /// It was not sent and will not be.
+    Failed(Box<SubmitError<I, E>>),
+}
+
+impl<I, E> From<SubmitError<I, E>> for NotSent<I, E> {
+    #[cold]
+    fn from(error: SubmitError<I, E>) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl<I, E> From<LinkError> for NotSent<I, E> {
+    #[cold]
+    fn from(error: LinkError) -> Self {
+        SubmitError::Link(error).into()
+    }
+}
+
+impl<I, E> From<Lost> for NotSent<I, E> {
+    #[cold]
+    fn from(lost: Lost) -> Self {
+        SubmitError::Lost(lost).into()
+    }
+}
