@@ -1,14 +1,12 @@
-//! Which of a target's connections are polled, and by which threads.
+//! Which threads poll a target's connections.
 //!
-//! The [`Scheduler`](scheduler::Scheduler) knows which connections are active and which are parked. One thread polls all that
-//! are active in turn, or the threads of a [`Pool`](pool::Pool) take one each. An idle target sleeps on its
-//! [`TargetDoorbell`](doorbell::TargetDoorbell).
+//! One thread polls all that are active in turn, or the threads of a [`Pool`](pool::Pool) take one each. An idle target sleeps
+//! on its [`TargetDoorbell`](doorbell::TargetDoorbell).
 
 pub(crate) mod doorbell;
 #[cfg(all(test, loom))]
 mod model;
 pub(crate) mod pool;
-pub(crate) mod scheduler;
 
 /// How long a target polls for work before it sleeps: longer than a wake-up takes.
 pub(crate) const SPIN: std::time::Duration = std::time::Duration::from_micros(100);

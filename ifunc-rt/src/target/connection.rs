@@ -14,7 +14,6 @@ pub(super) use self::served::{Served, State};
 use super::Host;
 use super::duplex::Duplex;
 use crate::policy::SourceInfo;
-use crate::serve::scheduler::Scheduled;
 use crate::source::connection::Protocol;
 use crate::transport::{Inbound as _, Key, Link, with_link};
 
@@ -64,10 +63,10 @@ impl Argument {
     }
 }
 
-/// A connection as the scheduler has it.
+/// A connection of a target.
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all are the large one, and the scheduler boxes each"
+    reason = "nearly all are the large one, and each is in a box"
 )]
 pub(super) enum Connection {
     OneWay(OneWay),
@@ -133,38 +132,41 @@ impl Connection {
             Self::Duplex(connection) => connection.poll(host, session, argument),
         }
     }
-}
 
-impl Scheduled for Connection {
-    fn key(&self) -> Key {
+    /// By which the listener names it.
+    pub(super) fn key(&self) -> Key {
         match self {
             Self::OneWay(connection) => connection.link.key,
             Self::Duplex(connection) => connection.key,
         }
     }
 
-    fn take_ready(&mut self) -> bool {
+    /// Whether it had anything since this was asked last.
+    pub(super) fn take_ready(&mut self) -> bool {
         match self {
             Self::OneWay(connection) => std::mem::take(&mut connection.is_busy),
             Self::Duplex(connection) => connection.take_busy(),
         }
     }
 
-    fn park(&mut self) {
+    /// Announces that it is polled no more until the listener names it. It holds after the listener's fence.
+    pub(super) fn park(&mut self) {
         match self {
             Self::OneWay(connection) => connection.link.rx().park(),
             Self::Duplex(connection) => connection.park(),
         }
     }
 
-    fn is_quiet(&mut self) -> bool {
+    /// Whether it has nothing. Asked after the fence.
+    pub(super) fn is_quiet(&mut self) -> bool {
         match self {
             Self::OneWay(connection) => connection.is_quiet(),
             Self::Duplex(connection) => connection.is_quiet(),
         }
     }
 
-    fn unpark(&mut self) {
+    /// It is polled again.
+    pub(super) fn unpark(&mut self) {
         match self {
             Self::OneWay(connection) => {
                 connection.link.rx().disarm();
@@ -181,7 +183,7 @@ pub(super) struct OneWay {
     protocol: Protocol,
     link: Link,
     state: State,
-    /// A poll processed something since [`take_ready`](Scheduled::take_ready) was called.
+    /// A poll processed something since [`take_ready`](Connection::take_ready) was called.
     is_busy: bool,
 }
 

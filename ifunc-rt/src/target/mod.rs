@@ -5,6 +5,7 @@ pub(crate) mod bench;
 mod builder;
 mod connection;
 mod duplex;
+mod links;
 mod peers;
 mod serving;
 mod shared;
@@ -27,9 +28,10 @@ pub use serving::{ServeEnd, ServeError, Serving};
 
 pub use peers::Peers;
 
+use connection::Argument;
 pub(crate) use connection::Bound;
-use connection::{Argument, Connection};
 use duplex::Duplex;
+use links::Links;
 
 use crate::driver::backoff::{Backoff, Next};
 use crate::fingerprint;
@@ -37,10 +39,9 @@ use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, SourceInfo};
 use crate::serve::SPIN;
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
-use crate::serve::scheduler::Scheduler;
 use crate::source::connection::Service;
 use crate::transport::address::Address;
-use crate::transport::{Key, Listener, Route};
+use crate::transport::{Listener, Route};
 use crate::{Source, SourceError, SourceOptions};
 
 /// A target: listens, installs and runs.
@@ -74,37 +75,6 @@ pub struct Target {
     /// The type of the target arguments of the last poll.
     target_text: Option<&'static Text>,
     target_fingerprint: Fingerprint,
-}
-
-/// The connections of a target, and what reports new ones.
-struct Links {
-    scheduler: Scheduler<Connection>,
-    listener: Box<dyn Listener>,
-    /// Links that the target made: its listener does not report them.
-    connected: Vec<Key>,
-}
-
-impl Links {
-    /// Accepts new connections and activates those that are no longer parked. Returns whether there were any.
-    fn gather(&mut self, host: &Host) -> bool {
-        self.scheduler.gather(&mut *self.listener, |number, link| {
-            Connection::new(number, link, host)
-        })
-    }
-
-    /// Announces sleep. `all`: parks all connections first, ready ones too: a parked connection wakes the target. Returns
-    /// whether there is nothing to do.
-    fn arm(&mut self, host: &Host, all: bool) -> bool {
-        self.listener.arm();
-        let is_quiet = !all || self.scheduler.park_all(&mut *self.listener);
-        !self.gather(host) && is_quiet
-    }
-
-    /// Withdraws the announcement.
-    fn disarm(&mut self) {
-        self.listener.disarm();
-        self.scheduler.unpark(&self.connected);
-    }
 }
 
 /// State that all connections share.
@@ -166,11 +136,7 @@ impl Target {
         let doorbell =
             TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
         Ok(Self {
-            links: Links {
-                scheduler: Scheduler::default(),
-                listener,
-                connected: Vec::new(),
-            },
+            links: Links::new(listener),
             host: Host {
                 policy: builder.policy,
                 executor,
@@ -199,13 +165,13 @@ impl Target {
     /// Number of connected sources.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.links.scheduler.len()
+        self.links.len()
     }
 
     /// Number of connections that a poll visits.
     #[cfg(test)]
     pub(crate) fn looked_at(&self) -> usize {
-        self.links.scheduler.active()
+        self.links.active()
     }
 
     /// Number of installed images.
@@ -235,15 +201,7 @@ impl Target {
         let Self {
             links, host, entry, ..
         } = self;
-        let Links {
-            scheduler, listener, ..
-        } = links;
-        let mut session = entry.session();
-        scheduler.poll(
-            &mut **listener,
-            |number, link| Connection::new(number, link, host),
-            |connection| connection.poll(host, &mut session, &argument),
-        )
+        links.poll(host, &mut entry.session(), &argument)
     }
 
     /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
@@ -327,7 +285,6 @@ impl Target {
     pub fn transports(&self) -> Vec<(SourceInfo, String)> {
         let mut all: Vec<_> = self
             .links
-            .scheduler
             .iter()
             .map(|connection| (connection.source(), connection.carried_by()))
             .collect();
@@ -381,12 +338,8 @@ impl Target {
     /// As [`connect`](Self::connect).
     pub fn connect_with(&mut self, address: &str, options: SourceOptions) -> Result<Source, SourceError> {
         let address: Address = address.parse()?;
-        let (route, links) = (Route::Address(address), &mut self.links);
-        links.scheduler.add(|number| {
-            let (source, duplex) = Duplex::connected(number, route, options, &self.host)?;
-            links.connected.push(duplex.key);
-            Ok((source, Connection::Duplex(Box::new(duplex))))
-        })
+        self.links
+            .connect(|number| Duplex::connected(number, Route::Address(address), options, &self.host))
     }
 
     /// Sources over the links that this target accepted from nodes: see [`connect`](Self::connect).

@@ -84,7 +84,7 @@ impl Target {
             return Err(TargetError::OneThread);
         }
         // A caller that polled before may wait for answers from now on.
-        self.links.scheduler.iter().for_each(Connection::release_thread);
+        self.links.iter().for_each(Connection::release_thread);
         let address = self.address();
         let stop = self.stop_handle();
         let (end, ended) = channel();

@@ -45,21 +45,18 @@ impl Work for Connections<'_> {
 
     fn take(&mut self) -> Taken<Box<Connection>> {
         self.links.gather(self.host);
-        let Links {
-            scheduler, listener, ..
-        } = &mut *self.links;
-        let Some(mut connection) = scheduler.take_next(&mut **listener) else {
+        let Some(mut connection) = self.links.take_next() else {
             return Taken::None;
         };
         if connection.has_work() {
             return Taken::Item(connection);
         }
-        scheduler.put_back(connection);
+        self.links.put_back(connection);
         Taken::Idle
     }
 
     fn put_back(&mut self, connection: Box<Connection>) {
-        self.links.scheduler.put_back(connection);
+        self.links.put_back(connection);
     }
 
     fn arm(&mut self, all: bool) -> bool {
@@ -71,7 +68,7 @@ impl Work for Connections<'_> {
     }
 
     fn is_idle(&self) -> bool {
-        self.links.scheduler.is_idle()
+        self.links.is_idle()
     }
 
     fn is_stopped(&self) -> bool {

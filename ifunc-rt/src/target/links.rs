@@ -7,7 +7,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::transport::{Key, Link, Listener};
+use ifunc_exec::Session;
+
+use super::Host;
+use super::connection::{Argument, Connection};
+use super::duplex::Duplex;
+use crate::Source;
+use crate::transport::{Key, Listener};
 
 /// So many connections may be polled in vain.
 const FEW: usize = 8;
@@ -16,28 +22,13 @@ const REVIEW: usize = 4096;
 /// Polls in a row that find something between two looks at the listener, after each of which a load may miss the cache.
 const TEND: u32 = 8;
 
-/// A connection, as the scheduler sees it.
-pub(crate) trait Scheduled {
-    /// By which the listener names it.
-    fn key(&self) -> Key;
-
-    /// Whether it had anything since this was asked last.
-    fn take_ready(&mut self) -> bool;
-
-    /// Announces that it is polled no more until the listener names it. It holds after the listener's fence.
-    fn park(&mut self);
-
-    /// Whether it has nothing. Asked after the fence.
-    fn is_quiet(&mut self) -> bool;
-
-    /// It is polled again.
-    fn unpark(&mut self);
-}
-
-/// The connections of a target.
-pub(crate) struct Scheduler<C> {
-    active: VecDeque<Box<C>>,
-    parked: HashMap<Key, Box<C>>,
+/// The connections of a target, and what reports new ones.
+pub(super) struct Links {
+    active: VecDeque<Box<Connection>>,
+    parked: HashMap<Key, Box<Connection>>,
+    pub(super) listener: Box<dyn Listener>,
+    /// Links that the target made: its listener does not report them.
+    connected: Vec<Key>,
     /// Polls since the last review.
     polls: usize,
     /// Polls until the listener is asked again. 0 after a poll that found nothing.
@@ -47,49 +38,55 @@ pub(crate) struct Scheduler<C> {
     keys: Vec<Key>,
 }
 
-impl<C> Default for Scheduler<C> {
-    fn default() -> Self {
+impl Links {
+    /// No connections yet.
+    pub(super) fn new(listener: Box<dyn Listener>) -> Self {
         Self {
             active: VecDeque::new(),
             parked: HashMap::new(),
+            listener,
+            connected: Vec::new(),
             polls: 0,
             until_tended: 0,
             last: 0,
             keys: Vec::new(),
         }
     }
-}
 
-impl<C: Scheduled> Scheduler<C> {
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.active.len() + self.parked.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &C> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
         let all = self.active.iter().chain(self.parked.values());
         all.map(|connection| &**connection)
     }
 
     #[cfg(test)]
-    pub(crate) fn active(&self) -> usize {
+    pub(super) fn active(&self) -> usize {
         self.active.len()
     }
 
     /// Whether all connections are parked.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.active.is_empty()
     }
 
-    /// Adds the connection that `make` makes for a number.
-    pub(crate) fn add<R, E>(&mut self, make: impl FnOnce(u64) -> Result<(R, C), E>) -> Result<R, E> {
-        let (result, connection) = make(self.last + 1)?;
+    /// Adds a connection over a link that the target makes: `make` makes it for a number.
+    pub(super) fn connect<E>(
+        &mut self,
+        make: impl FnOnce(u64) -> Result<(Source, Duplex), E>,
+    ) -> Result<Source, E> {
+        let (source, duplex) = make(self.last + 1)?;
         self.last += 1;
+        self.connected.push(duplex.key);
+        let connection = Connection::Duplex(Box::new(duplex));
         self.active.push_back(Box::new(connection));
-        Ok(result)
+        Ok(source)
     }
 
     /// Activates connections that are parked.
-    pub(crate) fn unpark(&mut self, keys: &[Key]) {
+    fn unpark(&mut self, keys: &[Key]) {
         for key in keys {
             if let Some(mut connection) = self.parked.remove(key) {
                 connection.unpark();
@@ -99,15 +96,16 @@ impl<C: Scheduled> Scheduler<C> {
     }
 
     /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
-    pub(crate) fn gather(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) -> bool {
+    pub(super) fn gather(&mut self, host: &Host) -> bool {
         let before = self.active.len();
-        while let Some(link) = listener.accept() {
+        while let Some(link) = self.listener.accept() {
             self.last += 1;
-            self.active.push_back(Box::new(new(self.last, link)));
+            let connection = Connection::new(self.last, link, host);
+            self.active.push_back(Box::new(connection));
         }
         if !self.parked.is_empty() {
             let mut keys = std::mem::take(&mut self.keys);
-            listener.ready(&mut keys);
+            self.listener.ready(&mut keys);
             self.unpark(&keys);
             keys.clear();
             self.keys = keys;
@@ -115,23 +113,18 @@ impl<C: Scheduled> Scheduler<C> {
         self.active.len() > before
     }
 
-    /// Polls each active connection once; `poll` returns how many frames it handled, `None` if the connection is over. Returns
-    /// the sum. While polls find something, only one of several first gathers connections.
+    /// Polls each active connection once. Returns how many frames they handled. While polls find something, only one of several
+    /// first gathers connections.
     #[inline]
-    pub(crate) fn poll(
-        &mut self,
-        listener: &mut dyn Listener,
-        new: impl Fn(u64, Link) -> C,
-        mut poll: impl FnMut(&mut C) -> Option<usize>,
-    ) -> usize {
+    pub(super) fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
         if self.until_tended == 0 {
-            self.tend(listener, new);
+            self.tend(host);
         }
         self.until_tended -= 1;
         let mut handled = 0;
         let mut at = 0;
         while let Some(connection) = self.active.get_mut(at) {
-            match poll(connection) {
+            match connection.poll(host, session, argument) {
                 Some(frames) => {
                     handled += frames;
                     at += 1;
@@ -149,34 +142,34 @@ impl<C: Scheduled> Scheduler<C> {
     /// Gathers connections, and parks those that had nothing. Rotates the others so that no connection is always served
     /// first.
     #[inline(never)]
-    fn tend(&mut self, listener: &mut dyn Listener, new: impl Fn(u64, Link) -> C) {
+    fn tend(&mut self, host: &Host) {
         self.until_tended = TEND;
         if self.polls >= REVIEW {
-            self.review(listener);
+            self.review();
         }
-        self.gather(listener, new);
+        self.gather(host);
         if self.active.len() > 1 {
             self.active.rotate_left(1);
         }
     }
 
     /// Takes the next active connection, for a thread to have for itself.
-    pub(crate) fn take_next(&mut self, listener: &mut dyn Listener) -> Option<Box<C>> {
+    pub(super) fn take_next(&mut self) -> Option<Box<Connection>> {
         self.polls += 1;
         if self.polls >= REVIEW {
-            self.review(listener);
+            self.review();
         }
         self.active.pop_front()
     }
 
     /// Takes a connection back, after all others.
-    pub(crate) fn put_back(&mut self, connection: Box<C>) {
+    pub(super) fn put_back(&mut self, connection: Box<Connection>) {
         self.active.push_back(connection);
     }
 
     /// Parks connections that had nothing, if there are many.
     #[cold]
-    fn review(&mut self, listener: &mut dyn Listener) {
+    fn review(&mut self) {
         self.polls = 0;
         let spare = self.active.len().saturating_sub(FEW);
         let mut idle = VecDeque::new();
@@ -190,21 +183,35 @@ impl<C: Scheduled> Scheduler<C> {
                 self.active.push_back(connection);
             }
         }
-        self.park(listener, idle);
+        self.park(idle);
     }
 
-    /// Parks all connections. Returns whether none of them has anything; those that have stay active.
-    pub(crate) fn park_all(&mut self, listener: &mut dyn Listener) -> bool {
-        let all = std::mem::take(&mut self.active);
-        self.park(listener, all)
+    /// Announces sleep. `all`: parks all connections first, ready ones too: a parked connection wakes the target. Returns
+    /// whether there is nothing to do.
+    pub(super) fn arm(&mut self, host: &Host, all: bool) -> bool {
+        self.listener.arm();
+        let is_quiet = !all || {
+            let all = std::mem::take(&mut self.active);
+            self.park(all)
+        };
+        !self.gather(host) && is_quiet
     }
 
-    fn park(&mut self, listener: &mut dyn Listener, mut connections: VecDeque<Box<C>>) -> bool {
+    /// Withdraws the announcement.
+    pub(super) fn disarm(&mut self) {
+        self.listener.disarm();
+        let connected = std::mem::take(&mut self.connected);
+        self.unpark(&connected);
+        self.connected = connected;
+    }
+
+    /// Parks connections. Returns whether none of them has anything; those that have stay active.
+    fn park(&mut self, mut connections: VecDeque<Box<Connection>>) -> bool {
         if connections.is_empty() {
             return true;
         }
         connections.iter_mut().for_each(|connection| connection.park());
-        listener.fence();
+        self.listener.fence();
         let mut is_quiet = true;
         for mut connection in connections {
             if connection.is_quiet() {
