@@ -45,10 +45,10 @@ pub struct Caller<I, U> {
     pub(crate) attention: Attention,
     /// Requests under way.
     pub calls: Calls<U>,
-    reports: VecDeque<Report<I>>,
+    pub(crate) reports: VecDeque<Report<I>>,
     /// Bytes for which the window was closed at the last attempt.
     pub(crate) lacking: usize,
-    batch: OpenBatch,
+    pub(crate) batch: OpenBatch,
     /// Bytes that a batch may have.
     batch_size: usize,
     /// A body that is sent in fragments. No other request is sent before its last fragment.
@@ -388,14 +388,6 @@ impl<I: Image + Clone, U> Caller<I, U> {
     #[inline]
     pub(crate) fn is_served(&self) -> bool {
         !self.attention.has(Attention::UNLINKED)
-    }
-
-    pub(crate) fn reports_len(&self) -> usize {
-        self.reports.len()
-    }
-
-    pub(crate) fn batch_len(&self) -> usize {
-        self.batch.len()
     }
 
     /// The oldest report that was not taken.

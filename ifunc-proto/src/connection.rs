@@ -186,13 +186,10 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     }
 
     /// Sends what waits to be sent. `false`: the window is closed for some of it, or the link died.
-    #[inline]
     pub fn drive<L: Link>(&mut self, link: &mut L) -> bool {
-        !self.caller.has_backlog() || self.drive_backlog(link)
-    }
-
-    #[cold]
-    fn drive_backlog<L: Link>(&mut self, link: &mut L) -> bool {
+        if !self.caller.has_backlog() {
+            return true;
+        }
         if !self.caller.is_served() {
             return false;
         }
@@ -227,10 +224,10 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Footprint {
             parked: self.order.parked(),
             replies: server.map_or(0, |server| server.replies.kept()),
-            batch: self.caller.batch_len(),
+            batch: self.caller.batch.len(),
             assembled: server.map_or(0, Server::assembled),
             calls: self.caller.calls.in_use(),
-            reports: self.caller.reports_len(),
+            reports: self.caller.reports.len(),
         }
     }
 

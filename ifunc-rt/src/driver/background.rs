@@ -36,14 +36,6 @@ pub(crate) fn start<C: Driven>(shared: &Arc<Shared<C>>) -> io::Result<()> {
     })
 }
 
-impl<C: Driven> Shared<C> {
-    /// Starts the thread before any future waits.
-    pub(crate) fn start_background(self: &Arc<Self>) -> io::Result<()> {
-        self.lock().background = Background::Runs;
-        start(self)
-    }
-}
-
 fn run<C: Driven>(shared: &Shared<C>) {
     let far = after(Duration::MAX);
     let parker = Parker::new();

@@ -34,8 +34,9 @@ use connection::Connection;
 use library::Library;
 use shared::SharedConnection;
 
+use crate::driver::background;
 use crate::driver::backoff::after;
-use crate::driver::state::Want;
+use crate::driver::state::{Background, Want};
 use crate::transport::ConnectError;
 #[cfg(feature = "ucx")]
 use crate::transport::Link;
@@ -135,7 +136,9 @@ impl Source {
         let shared = Arc::new(SharedConnection::new(connection, config));
         let users = Arc::new(Users(Arc::clone(&shared)));
         if config.always {
-            shared.start_background().map_err(|source| ConnectError::Io {
+            // Before any future waits.
+            shared.lock().background = Background::Runs;
+            background::start(&shared).map_err(|source| ConnectError::Io {
                 doing: "starting the thread that makes progress".into(),
                 source,
             })?;

@@ -67,20 +67,13 @@ impl Driven for Connection {
     }
 
     fn arm(&mut self) {
-        // The thread that serves arms its link.
-        if self.service.is_some() {
-            return;
-        }
-        if let Some(link) = &mut self.link {
+        if let Some(link) = self.own_link() {
             link.rx().arm();
         }
     }
 
     fn disarm(&mut self) {
-        if self.service.is_some() {
-            return;
-        }
-        if let Some(link) = &mut self.link {
+        if let Some(link) = self.own_link() {
             link.rx().disarm();
         }
     }

@@ -85,6 +85,11 @@ impl Connection {
         self.waiter().filter(|_| self.service.is_none())
     }
 
+    /// The link, if those that wait for the connection poll it themselves. The thread that serves arms its own.
+    pub(super) fn own_link(&mut self) -> Option<&mut Link> {
+        self.link.as_mut().filter(|_| self.service.is_none())
+    }
+
     /// Whether another thread polls the link, and wakes those that wait.
     pub(super) fn is_served(&self) -> bool {
         self.service.is_some() && self.link.is_some()
