@@ -230,7 +230,8 @@ impl<S: Shared> Inbound for Consumer<S> {
         let sequence = self.expected();
         let slot = self.shared.slot(self.next());
         let (stored, len) = split_commit_word(S::load_commit(slot));
-        if stored != sequence {
+        // A frame that is held was validated, and a ring that is broken stays so.
+        if stored != sequence || self.held.what != What::Nothing {
             return None;
         }
         let words = S::load_words(slot);
