@@ -77,6 +77,32 @@ fn a_future_that_is_not_polled_delays_no_other() {
     }
 }
 
+/// No thread waits, and the event loop does not turn: the thread that sends is the only one that receives.
+#[test]
+fn a_send_wakes_the_future_whose_answer_it_receives() {
+    for transport in ["loopback", "shm"] {
+        let address = unique(transport);
+        let mut target = roomy().listen(&address).unwrap();
+        let source = source(&address);
+        let _driver = source.driver().unwrap();
+        let add = adds(&source);
+        let counts = Arc::new(Counts::default());
+        let waker = Waker::from(Arc::clone(&counts));
+        let mut counter = 0u64;
+        for round in 1..=3 {
+            let mut call = add.call(&1).unwrap();
+            assert!(is_pending(std::pin::Pin::new(&mut call), &waker));
+            while counter < round {
+                target.poll(&mut counter);
+            }
+            assert_eq!(u64::from(counts.0.load(Ordering::SeqCst)), round - 1);
+            add.try_send(&0).unwrap();
+            assert_eq!(u64::from(counts.0.load(Ordering::SeqCst)), round);
+            assert!(!is_pending(std::pin::Pin::new(&mut call), &waker));
+        }
+    }
+}
+
 #[test]
 fn a_waker_that_panics_harms_nobody() {
     struct Panics;
