@@ -155,7 +155,7 @@ fn what_finds_no_target_in_time_was_never_sent() {
     let address = unique("shm");
     let target = Running::start(&address, accepting());
     let options = SourceOptions::default()
-        .reconnect(Duration::from_millis(50))
+        .reconnect(Duration::from_secs(1))
         .aggregation(never());
     let source = Source::connect_with(&address, options).unwrap();
     let fast = add(&source).aggregated();

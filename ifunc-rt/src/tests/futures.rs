@@ -270,7 +270,7 @@ fn futures_learn_that_the_target_left_and_find_the_next_one() {
     for transport in ["loopback", "shm"] {
         for with_driver in [false, true] {
             let address = unique(transport);
-            let options = SourceOptions::default().reconnect(Duration::from_millis(400));
+            let options = SourceOptions::default().reconnect(Duration::from_millis(1_500));
             let (first, source) = impatient(&address, roomy(), options);
             let image = images::add_again().encode().unwrap();
             let add = source

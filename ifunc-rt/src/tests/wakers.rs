@@ -265,7 +265,7 @@ fn a_driver_is_rung_where_there_is_no_link() {
 
     let address = unique("shm");
     let target = accepting().listen(&address).unwrap();
-    let options = SourceOptions::default().reconnect(Duration::from_millis(30));
+    let options = SourceOptions::default().reconnect(Duration::from_secs(1));
     let source = Source::connect_with(&address, options).unwrap();
     let add = adds(&source);
     let driver = source.driver().unwrap();
