@@ -219,7 +219,7 @@ fn all_arrives(size: RingSize, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 prop_assert!(under_way.len() <= size.slots as usize);
             }
             Step::Receive => match (
-                receive(&mut consumer, under_way.len() % 2 == 0).unwrap(),
+                receive(&mut consumer, under_way.len().is_multiple_of(2)).unwrap(),
                 under_way.pop_front(),
             ) {
                 (Some((sequence, words, body)), Some((sent, header, sent_body))) => {
