@@ -392,6 +392,8 @@ impl Submitter {
             None => self.attempt(&mut state.connection, layout, wants_completion, encode),
             Some(not_sent) => Err(not_sent),
         };
+        // Otherwise the lock was taken to wake waiters, and there is nothing to wait for.
+        let has_backlog = state.connection.protocol.caller.has_backlog();
         drop(state);
         if let Ok(token) = first {
             return Ok(token);
@@ -400,6 +402,7 @@ impl Submitter {
             self.sent(self.attempt(connection, layout, wants_completion, encode))
         };
         let token = match self.sent(first)? {
+            Some(token) if !has_backlog => return Ok(token),
             Some(token) => token,
             None if !block => {
                 shared.try_reconnect();

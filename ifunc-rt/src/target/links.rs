@@ -19,7 +19,8 @@ use crate::transport::{Key, Listener};
 const FEW: usize = 8;
 /// Polls of connections between two reviews of which had nothing: longer than the barrier takes that follows.
 const REVIEW: usize = 4096;
-/// Polls in a row that find something between two looks at the listener, after each of which a load may miss the cache.
+/// Polls that find up to as many frames each, between two looks at the listener, after each of which a load may miss the cache.
+/// A poll that finds more is followed by a look: invocations may be slow.
 const TEND: u32 = 8;
 
 /// The connections of a target, and what reports new ones.
@@ -31,7 +32,7 @@ pub(super) struct Links {
     connected: Vec<Key>,
     /// Polls since the last review.
     polls: usize,
-    /// Polls until the listener is asked again. 0 after a poll that found nothing.
+    /// Polls until the listener is asked again. 0 after a poll that found nothing, or much.
     until_tended: u32,
     /// Number of the last connection.
     last: u64,
@@ -113,8 +114,8 @@ impl Links {
         self.active.len() > before
     }
 
-    /// Polls each active connection once. Returns how many frames they handled. While polls find something, only one of several
-    /// first gathers connections.
+    /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
+    /// gathers connections.
     #[inline]
     pub(super) fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
         if self.until_tended == 0 {
@@ -133,7 +134,7 @@ impl Links {
             }
         }
         self.polls += at;
-        if handled == 0 {
+        if handled == 0 || handled > TEND as usize {
             self.until_tended = 0;
         }
         handled

@@ -49,6 +49,36 @@ fn a_flooding_source_delays_no_other() {
     }
 }
 
+/// However full the polls are: a link is accepted within as many frames as one full poll has, and a few small ones.
+#[test]
+fn a_flooding_source_does_not_keep_others_from_being_accepted() {
+    let mut target = accepting().credits(1024).listen(&unique("loopback")).unwrap();
+    let flooder = source(&target.address());
+    let flood = flooder
+        .register_bytes::<Add>(&images::add().encode().unwrap())
+        .unwrap();
+    let mut counter = 0u64;
+    for round in 2..10 {
+        while flood.try_send(&1).is_ok() {}
+        // Full polls, and a different number of them in each round.
+        for _ in 0..round {
+            target.poll(&mut counter);
+        }
+        while flood.try_send(&1).is_ok() {}
+        // The two ends of this link are in one process: it is there when `connect` returns.
+        let other = source(&target.address());
+        let before = counter;
+        while target.connections() < 2 {
+            assert_ne!(target.poll(&mut counter), 0, "round {round}");
+        }
+        assert!(counter - before <= 128, "round {round}: {}", counter - before);
+        drop(other);
+        while target.connections() == 2 || target.poll(&mut counter) > 0 {
+            target.poll(&mut counter);
+        }
+    }
+}
+
 /// While one source sends an image of megabytes, the next polls answer another's calls.
 #[test]
 fn a_large_image_delays_no_other() {

@@ -45,7 +45,8 @@ pub(super) fn connect(name: &str, config: &ConnectConfig) -> Result<Link, Connec
     let address = address_of(name);
     // They stay locked, so that the listener still exists when the link is put there.
     let acceptors = acceptors();
-    match acceptors.get(name) {
+    // A forked child has its parent's targets in its memory, and no thread that serves them.
+    match acceptors.get(name).filter(|acceptor| !acceptor.is_forked()) {
         Some(acceptor) => {
             let link = connect_here(acceptor, address, config)?;
             #[cfg(all(test, not(loom)))]

@@ -207,6 +207,11 @@ impl Acceptor {
         refuse(&socket, is_busy, &why);
     }
 
+    /// Whether the calling process is a forked child of the one that listens.
+    pub(in super::super) fn is_forked(&self) -> bool {
+        self.watcher.is_forked()
+    }
+
     /// Takes a source of this process, whose hello waits at the socket.
     pub(in super::super) fn admit(&self, socket: OwnedFd) {
         if let Ok(peer) = peer_of(&socket) {
