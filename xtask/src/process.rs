@@ -57,6 +57,16 @@ pub(crate) fn ifunc(args: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
+/// Builds the ifuncs that the tests' programs send.
+pub(crate) fn build_test_ifuncs() -> Result<(), String> {
+    status(&mut ifunc(&[
+        "build",
+        "--quiet",
+        "--package",
+        "ifunc-tests-ifuncs",
+    ])?)
+}
+
 /// The exit code of a command that is no list of steps.
 pub(crate) fn end(result: Result<(), String>) -> ExitCode {
     match result {

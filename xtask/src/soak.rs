@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::process::{WHOLE, cargo, end, ifunc, last_line, output, status};
+use crate::process::{WHOLE, build_test_ifuncs, cargo, end, last_line, output, status};
 use crate::steps::Steps;
 
 /// Options without and with a value.
@@ -58,12 +58,7 @@ pub(crate) fn run(args: &[String]) -> Result<String, String> {
         "ifunc-tests/failpoints",
     ];
     status(cargo(build).args(["--profile", profile]).args(WHOLE))?;
-    status(&mut ifunc(&[
-        "build",
-        "--quiet",
-        "--package",
-        "ifunc-tests-ifuncs",
-    ])?)?;
+    build_test_ifuncs()?;
     let target = crate::target();
     let mut soak = Command::new(target.join(if quick { "debug" } else { "release" }).join("soak"));
     soak.args(args)
