@@ -316,19 +316,17 @@ mod tests {
     fn run(thread: &mut ExecThread, main: Main, value: &mut u64) -> Result<u32, Escape> {
         let payload = 5u64.to_le_bytes();
         let mut session = thread.session();
-        session.gate().side.set(Side::Ifunc);
+        let target = (&raw mut *value).cast();
         // SAFETY: `main` is one of the functions above, which take these arguments.
         let code = unsafe {
-            ifunc_exec_enter(
+            session.enter(
+                main as *const c_void,
                 payload.as_ptr(),
                 payload.len(),
-                (&raw mut *value).cast(),
+                target,
                 std::ptr::null_mut(),
-                main as *const c_void,
-                (&raw const *session.gate()).cast(),
             )
         };
-        session.gate().side.set(Side::Idle);
         session.take_escape().map_or(Ok(code), |escape| Err(*escape))
     }
 

@@ -1,5 +1,6 @@
 //! The executor that runs images in the process that receives them.
 
+use std::ffi::c_void;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -122,21 +123,17 @@ impl Executor for InProcess {
             log,
             host: (&raw const *invocation.image).cast_mut().cast(),
         };
-        let gate = session.gate;
-        gate.side.set(Side::Ifunc);
-        // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut session`). The image is
-        // borrowed, so it is installed; the rest is what `Invocation::new` was promised.
+        let (payload, size) = (invocation.payload, invocation.size);
+        // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
         let code = unsafe {
-            ifunc_exec_enter(
-                invocation.payload,
-                invocation.size,
+            session.enter(
+                invocation.image.main,
+                payload,
+                size,
                 invocation.target,
                 &raw mut ctx,
-                invocation.image.main,
-                (&raw const *gate).cast(),
             )
         };
-        gate.side.set(Side::Idle);
         if code == context::MAIN_OK {
             // By the local values: an ifunc can overwrite its context.
             match room {
@@ -197,9 +194,26 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    #[cfg(test)]
-    pub(crate) fn gate(&self) -> &Gate {
-        self.gate
+    /// Calls an entry on the gate's stack. Returns its result; it has none if it escaped.
+    ///
+    /// # Safety
+    /// `main` is an entry that may be called with these arguments.
+    #[inline(always)]
+    pub(crate) unsafe fn enter(
+        &mut self,
+        main: *const c_void,
+        payload: *const u8,
+        size: usize,
+        target: *mut c_void,
+        ctx: *mut Context,
+    ) -> u32 {
+        let gate = self.gate;
+        gate.side.set(Side::Ifunc);
+        // SAFETY: the gate is alive and describes a mapped stack that nothing else runs on (`&mut self`); the rest is the
+        // caller's promise.
+        let code = unsafe { ifunc_exec_enter(payload, size, target, ctx, main, (&raw const *gate).cast()) };
+        gate.side.set(Side::Idle);
+        code
     }
 
     /// Why the last invocation ended other than by return.
