@@ -219,6 +219,9 @@ impl Connection {
     #[inline(never)]
     fn examine(&mut self, bytes: usize) -> bool {
         let unexamined = self.check_peer().filter(|_| !self.signals.is_crowded);
+        if unexamined.is_some() {
+            self.asked.count();
+        }
         self.signals.unexamined = unexamined.unwrap_or(0);
         unexamined.is_some() || self.prepare(bytes)
     }

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 #[derive(Debug)]
 pub(super) struct Tick {
     at: Timespec,
-    /// Readings in this tick.
+    /// Readings in this tick that a frame followed.
     readings: u32,
     /// Frames without a reading after each reading.
     stride: u32,
@@ -30,11 +30,15 @@ impl Tick {
         }
     }
 
+    /// The last reading was made for a frame.
+    pub(super) fn count(&mut self) {
+        self.readings += 1;
+    }
+
     /// Reads the clock: how many frames may be sent before the next reading, or `None` at the beginning of a tick.
     pub(super) fn read(&mut self) -> Option<u32> {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         if self.at == now {
-            self.readings += 1;
             return Some(self.stride);
         }
         let frames = self.readings * (self.stride + 1);
@@ -54,6 +58,7 @@ mod tests {
     fn frames_in(tick: &mut Tick, pause: Duration) {
         let begin = Instant::now();
         while let Some(frames) = tick.read() {
+            tick.count();
             (0..=frames).for_each(|_| std::thread::sleep(pause));
         }
         assert!(begin.elapsed() < Duration::from_secs(10), "it is noticed");
