@@ -215,26 +215,28 @@ impl Acceptor {
     /// Takes a source of this process, whose hello waits at the socket.
     pub(in super::super) fn admit(&self, socket: OwnedFd) {
         if let Ok(peer) = peer_of(&socket) {
+            // A source that had no memory for its hello sees its socket closed.
             self.receive_hello(Watch::new(&self.watcher, socket), peer);
         }
     }
 
-    /// Receives the hello of a half-open connection.
-    fn receive_hello(&self, socket: Watch, peer: Peer) {
+    /// Receives the hello of a connection. Returns the connection if its hello has not arrived.
+    fn receive_hello(&self, socket: Watch, peer: Peer) -> Option<(Watch, Peer)> {
         let (is_busy, why) = match Request::receive(&socket) {
-            Err(Errno::AGAIN | Errno::INTR) => {
-                self.state().half_open.insert(socket.token(), (socket, peer));
-                return;
-            }
+            Err(Errno::AGAIN | Errno::INTR) => return Some((socket, peer)),
             Ok(Ok(_)) if self.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
                 (true, TOO_MANY_WAIT.to_owned())
             }
-            Ok(Ok(request)) => return self.establish(socket, peer, request),
+            Ok(Ok(request)) => {
+                self.establish(socket, peer, request);
+                return None;
+            }
             Ok(Err(error @ HelloError::Version(_))) => (false, error.to_string()),
             // The peer closed the socket, or sent something else.
-            Ok(Err(_)) | Err(_) => return,
+            Ok(Err(_)) | Err(_) => return None,
         };
         refuse(&socket, is_busy, &why);
+        None
     }
 
     /// Establishes the connection.
@@ -289,8 +291,10 @@ impl Watched for Acceptor {
             Some(listening) if token == listening.token() => self.accept_pending(listening),
             _ => {
                 let half_open = self.state().half_open.remove(&token);
-                if let Some((socket, peer)) = half_open {
-                    self.receive_hello(socket, peer);
+                if let Some((socket, peer)) = half_open
+                    && let Some(half_open) = self.receive_hello(socket, peer)
+                {
+                    self.state().half_open.insert(token, half_open);
                 }
             }
         }
