@@ -7,8 +7,7 @@ use crate::calls::{Completion, Request, recorded};
 use crate::closed::Closed;
 use crate::footprint::Footprint;
 use crate::link::{Inbound, Link, LinkError, Outbound};
-use crate::order::Order;
-use crate::quantum::{Price, UNITS};
+use crate::order::{Order, Price, UNITS};
 use crate::server::{Server, ServerConfig};
 
 mod poll;

@@ -12,9 +12,8 @@
 //! | [`caller`] | the calling half: handles, requests, fragments, batches, what is sent again |
 //! | `server` | the serving half: bindings, reassembly, batches, statistics |
 //! | `replies` | what the serving half owes its peer |
-//! | `order`, `assembly` | frames in order and once; bodies from their fragments |
+//! | `order`, `assembly` | frames in order, once, and how many in one poll; bodies from their fragments |
 //! | [`calls`] | tokens, and how requests end |
-//! | `quantum` | how much one poll processes |
 //! | [`link`], [`host`] | what a connection needs of a transport, and of the node that serves |
 
 #![forbid(unsafe_code)]
@@ -35,7 +34,6 @@ mod gathered;
 pub mod host;
 pub mod link;
 mod order;
-mod quantum;
 mod replies;
 mod server;
 

@@ -9,8 +9,7 @@ use crate::assembly::Assembly;
 use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use crate::link::{Body, Frame, Outbound};
-use crate::order::Order;
-use crate::quantum::Quantum;
+use crate::order::{Order, Quantum};
 use crate::replies::{Answer, Destination, Replies};
 
 /// How a node serves a connection.

@@ -4,6 +4,9 @@ use core::fmt;
 
 use ifunc_abi::context as abi;
 pub use ifunc_abi::context::Level;
+use ifunc_abi::context::{MAIN_BAD_ANSWER, MAIN_OK};
+
+use crate::payload::Answer;
 
 /// The context of one invocation. An ifunc takes it as its third parameter, `ctx: &mut Context`.
 #[derive(Debug)]
@@ -21,7 +24,8 @@ impl<'a> Context<'a> {
     /// Wraps the fourth argument of `X_main`. The context lives no longer than `scope`: borrow a local.
     ///
     /// # Safety
-    ///  is null, or points to a context that is valid and exclusively the caller's for `'a`. Its answer pointer is null or points to `answer_capacity` initialised bytes with the same guarantees.
+    /// `raw` is null, or points to a context that is valid and exclusively the caller's for `'a`. Its answer pointer is null or
+    /// points to `answer_capacity` initialised bytes with the same guarantees.
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(scope: &'a (), raw: *mut abi::Context) -> Self {
@@ -76,7 +80,7 @@ impl<'a> Context<'a> {
 
     /// Whether the last answer did not fit.
     #[inline]
-    pub(crate) fn overflowed(&self) -> bool {
+    fn overflowed(&self) -> bool {
         self.raw
             .as_ref()
             .is_some_and(|raw| raw.answer_len > raw.answer_capacity)
@@ -148,6 +152,31 @@ impl<const N: usize> fmt::Write for LineBuffer<N> {
     }
 }
 
+/// Ends an `X_main` whose ifunc returned a value.
+#[inline]
+pub fn finish<C, A: Answer<C>>(ctx: &mut Context<'_>, answer: &A) -> u32 {
+    let mut result = MAIN_OK;
+    ctx.answer_with(|space| match answer.encode(space) {
+        Ok(len) => len,
+        Err(_) => {
+            result = MAIN_BAD_ANSWER;
+            space.len() + 1
+        }
+    });
+    result
+}
+
+/// Ends an `X_main` whose ifunc returned nothing and may have answered through the context.
+#[inline]
+#[must_use]
+pub fn finish_by_context(ctx: &Context<'_>) -> u32 {
+    if ctx.overflowed() {
+        MAIN_BAD_ANSWER
+    } else {
+        MAIN_OK
+    }
+}
+
 /// Logs an error at the target. Takes the context, then the arguments of `format!`: `error!(ctx, "{n} records")`.
 ///
 /// See [`Context::log_args`](crate::Context::log_args).
@@ -207,7 +236,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::__private::{MAIN_BAD_ANSWER, MAIN_OK, finish, finish_by_context};
     use crate::codec::Zerocopy;
 
     /// Runs `run` on a context with an answer buffer and a log.

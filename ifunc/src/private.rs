@@ -16,8 +16,8 @@ pub use ifunc_abi::context::{Context as RawContext, MAIN_BAD_ANSWER, MAIN_BAD_PA
 #[cfg(not(ifunc_image))]
 pub use linkme;
 
-use crate::context::Context;
-use crate::payload::{Answer, EncodeError};
+pub use crate::context::{finish, finish_by_context};
+use crate::payload::EncodeError;
 
 /// Borrows arguments or a payload that C code passed.
 ///
@@ -53,31 +53,6 @@ pub unsafe fn target<'a, T>(_scope: &'a (), data: *mut c_void) -> &'a T {
 pub unsafe fn target_mut<'a, T>(_scope: &'a (), data: *mut c_void) -> &'a mut T {
     // SAFETY: the caller's promise.
     unsafe { &mut *data.cast() }
-}
-
-/// Ends an `X_main` whose ifunc returned a value.
-#[inline]
-pub fn finish<C, A: Answer<C>>(ctx: &mut Context<'_>, answer: &A) -> u32 {
-    let mut result = MAIN_OK;
-    ctx.answer_with(|space| match answer.encode(space) {
-        Ok(len) => len,
-        Err(_) => {
-            result = MAIN_BAD_ANSWER;
-            space.len() + 1
-        }
-    });
-    result
-}
-
-/// Ends an `X_main` whose ifunc returned nothing and may have answered through the context.
-#[inline]
-#[must_use]
-pub fn finish_by_context(ctx: &Context<'_>) -> u32 {
-    if ctx.overflowed() {
-        MAIN_BAD_ANSWER
-    } else {
-        MAIN_OK
-    }
 }
 
 /// `X_payload_init`: `encode` writes the payload, `check` decodes it. Returns 0, or 1 if either failed.

@@ -10,8 +10,7 @@ use crate::caller::Image;
 use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, ReplyTo};
 use crate::link::{Body, Frame, Inbound, Link, Outbound};
-use crate::order::{Order, Turn};
-use crate::quantum::{Price, Quantum};
+use crate::order::{Order, Price, Quantum, Turn};
 use crate::server::{Progress, Unanswered};
 
 /// How much a poll processed.

@@ -1,23 +1,136 @@
-//! An outstanding call.
+//! An invocation from its payload to its answer: how it is encoded and sent, and the call that waits for the answer.
 
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use ifunc::payload::DecodeError;
+use ifunc::payload::{DecodeError, Ifunc};
 use ifunc_abi::status::Status;
 use ifunc_proto::calls::Outcome;
 
 use super::completion::{explain, explain_lost, explain_wait};
 use super::connection::Connection;
 use super::error::Error;
-use super::handle::Submitter;
+use super::handle::{Framing, Handle, Submitter};
+use super::library::Library;
 use crate::driver::backoff::after;
 use crate::driver::future::Task;
 use crate::driver::state::Want;
 use crate::driver::wait::Ended;
 use crate::driver::wake::Wakes as _;
+
+impl<E: Encoding> Handle<E> {
+    /// Sends the payload and returns a [`Call`] to wait for.
+    ///
+    /// # Errors
+    /// The reason why it was not sent, see [`Error`].
+    pub fn call(&self, payload: &E::Payload<'_>) -> Result<Call<E::Answer>, Error> {
+        // The clone comes first: an atomic addition waits for all stores before it, and after the store of a frame that wait
+        // lasts until the frame's cache line has reached the other core.
+        let submitter = self.submitter.clone();
+        let token = self.submit(payload, true, true).map_err(|error| *error)?;
+        Ok(Call::new(submitter, token, E::decode))
+    }
+
+    /// As [`call`](Self::call), but never waits for credit.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if there is no credit; otherwise as `call`.
+    pub fn try_call(&self, payload: &E::Payload<'_>) -> Result<Call<E::Answer>, Error> {
+        let submitter = self.submitter.clone();
+        let token = self.submit(payload, true, false).map_err(|error| *error)?;
+        Ok(Call::new(submitter, token, E::decode))
+    }
+
+    /// Sends the payload as soon as there is credit, and waits for the answer, as a future. If the future is dropped,
+    /// either the payload is not sent or its answer is dropped.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call) and [`Call::wait`], and [`Error::NoThread`].
+    pub async fn call_async(&self, payload: &E::Payload<'_>) -> Result<E::Answer, Error> {
+        self.submit_async(payload, true).await?.await
+    }
+
+    /// Sends the payload without waiting for an outcome. The next `send` or [`Source::flush`] returns an error that
+    /// this one ends with later.
+    ///
+    /// # Errors
+    /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
+    pub fn send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
+        self.submit(payload, false, true)
+            .map(drop)
+            .map_err(|error| *error)
+    }
+
+    /// As [`send`](Self::send), but never waits for credit.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if there is no credit; otherwise as `send`.
+    pub fn try_send(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
+        self.submit(payload, false, false)
+            .map(drop)
+            .map_err(|error| *error)
+    }
+
+    /// As [`send`](Self::send), as a future: ready after the payload was sent. A future that is dropped before has
+    /// sent nothing, unless the payload travels in fragments and the first was sent.
+    ///
+    /// # Errors
+    /// As `send`, and [`Error::NoThread`].
+    pub async fn send_async(&self, payload: &E::Payload<'_>) -> Result<(), Error> {
+        self.submit_async(payload, false).await.map(drop)
+    }
+
+    /// Sends a payload, and waits for credit if `block`. Returns the token if a completion is wanted, otherwise 0. The error is
+    /// boxed, so that two registers hold the result.
+    #[inline(always)]
+    fn submit(
+        &self,
+        payload: &E::Payload<'_>,
+        wants_completion: bool,
+        block: bool,
+    ) -> Result<u64, Box<Error>> {
+        let (submitter, library) = (&self.submitter, self.library());
+        let layout = E::layout(library, payload);
+        let mut encode = move |room: &mut [u8]| E::encode(library, payload, layout.0, room);
+        let mut first = None;
+        if submitter.framing == Framing::Own
+            && let Some(mut state) = submitter.shared().state.try_lock()
+        {
+            let submission = submitter.submission(layout, wants_completion);
+            match state.connection.submit(submission, &mut encode) {
+                Ok(token) => return Ok(token),
+                Err(not_sent) => first = Some(not_sent),
+            }
+        }
+        submitter.submit_late(layout, wants_completion, block, first, &mut encode)
+    }
+
+    /// Sends when there is credit, and is ready after all of it was sent; what it returns awaits the completion, if one is
+    /// wanted. If dropped before, it has sent nothing, or a body in fragments that continues without an answer.
+    async fn submit_async(
+        &self,
+        payload: &E::Payload<'_>,
+        wants_completion: bool,
+    ) -> Result<Call<E::Answer>, Error> {
+        let (submitter, library, name) = (&self.submitter, self.library(), self.name());
+        let layout = E::layout(library, payload);
+        let mut encode = move |room: &mut [u8]| E::encode(library, payload, layout.0, room);
+        let mut task = Task::new(submitter.shared(), submitter.timeout);
+        let attempt = |connection: &mut Connection| {
+            submitter.sent(submitter.attempt(connection, layout, wants_completion, &mut encode))
+        };
+        let token = task.wait(Want::Credit, attempt).await;
+        let token = token.map_err(|ended| explain_wait(ended, name))?;
+        let call = Call::new(submitter.clone(), token, E::decode);
+        if submitter.framing != Framing::Batched {
+            let drained = task.wait(Want::Credit, Connection::drained).await;
+            drained.map_err(|ended| explain_wait(ended, name))?;
+        }
+        Ok(call)
+    }
+}
 
 /// An outstanding call. Dropping it drops the answer; the target still runs the invocation.
 ///
@@ -243,5 +356,94 @@ impl<A> fmt::Debug for Call<A> {
             .field("ifunc", &self.submitter.name())
             .field("token", &self.token)
             .finish()
+    }
+}
+
+/// Writes a payload into memory that may be longer than it asked for.
+pub(super) type Encode<'a> = dyn FnMut(&mut [u8]) -> Result<usize, Error> + 'a;
+
+/// The encoding of a [`Handle`]'s payloads and answers. Every [`Ifunc`], the type that `#[ifunc]` makes, is one;
+/// [`ByName`] is the other.
+pub trait Encoding: 'static {
+    /// The type that a call takes by reference.
+    type Payload<'a>: ?Sized;
+    /// The type that a call returns.
+    type Answer;
+
+    /// Upper bound of the payload's length, and its alignment.
+    #[doc(hidden)]
+    fn layout(library: &Library, payload: &Self::Payload<'_>) -> (usize, usize);
+
+    /// Writes the payload, and returns its length. The memory may be longer than its `bound`.
+    #[doc(hidden)]
+    fn encode(
+        library: &Library,
+        payload: &Self::Payload<'_>,
+        bound: usize,
+        room: &mut [u8],
+    ) -> Result<usize, Error>;
+
+    /// Reads an answer.
+    #[doc(hidden)]
+    fn decode(bytes: &[u8]) -> Result<Self::Answer, DecodeError>;
+}
+
+impl<F: Ifunc> Encoding for F {
+    type Payload<'a> = <F as Ifunc>::Payload<'a>;
+    type Answer = <F as Ifunc>::Answer;
+
+    #[inline(always)]
+    fn layout(_: &Library, payload: &<F as Ifunc>::Payload<'_>) -> (usize, usize) {
+        (F::bound(payload), F::ALIGN)
+    }
+
+    #[inline(always)]
+    fn encode(
+        _: &Library,
+        payload: &<F as Ifunc>::Payload<'_>,
+        _: usize,
+        room: &mut [u8],
+    ) -> Result<usize, Error> {
+        F::encode(payload, room).map_err(|error| Error::Payload {
+            ifunc: F::NAME.into(),
+            error,
+        })
+    }
+
+    #[inline(always)]
+    fn decode(bytes: &[u8]) -> Result<<F as Ifunc>::Answer, DecodeError> {
+        F::decode_answer(bytes)
+    }
+}
+
+/// The encoding of an ifunc by name, written in Rust or C: the `payload_init` of its library makes a payload of the source
+/// arguments that a call takes. Where only an image was loaded ([`Source::load_bytes`]), a call takes the payload itself. The
+/// answer is bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum ByName {}
+
+impl Encoding for ByName {
+    type Payload<'a> = [u8];
+    type Answer = Vec<u8>;
+
+    fn layout(library: &Library, source_args: &[u8]) -> (usize, usize) {
+        let entries = library.entries.as_ref();
+        let bound = entries.map_or(source_args.len(), |entries| entries.bound(source_args));
+        (bound, library.payload_align)
+    }
+
+    fn encode(library: &Library, source_args: &[u8], bound: usize, room: &mut [u8]) -> Result<usize, Error> {
+        // The library sees the length that it asked for.
+        let len = bound.min(room.len());
+        let room = &mut room[..len];
+        let Some(entries) = &library.entries else {
+            room.copy_from_slice(source_args);
+            return Ok(len);
+        };
+        entries.init(source_args, room)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        Ok(bytes.to_vec())
     }
 }

@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use ifunc::payload::DecodeError;
 use ifunc_proto::buffer::AlignedBuffer;
 
-use super::call::Call;
+use super::call::{Call, Encoding};
 use super::error::Error;
-use super::handle::{Encoding, Handle};
+use super::handle::Handle;
 use super::library::Library;
 
 /// An encoded payload that can be modified in place and sent many times. [`Handle::message`](super::Handle::message)

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use ifunc::payload::Ifunc;
 
-pub use call::Call;
+pub use call::{ByName, Call, Encoding};
 pub use driver::Driver;
 pub use embed::{EmbeddedImage, include};
 pub use error::{Error, LibraryError};
-pub use handle::{ByName, Encoding, Handle};
+pub use handle::Handle;
 pub use message::Message;
 pub use options::{Aggregation, Progress, SourceOptions};
 pub use stats::StatsError;

@@ -8,7 +8,7 @@ use ifunc_exec::{DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProc
 use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::connection::OneWay;
+use super::served::OneWay;
 use super::{Argument, Host};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};

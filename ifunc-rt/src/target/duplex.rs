@@ -7,8 +7,9 @@ use ifunc_proto::Closed;
 use ifunc_proto::buffer::AlignedBuffer;
 
 use super::Host;
-use super::connection::{Argument, Served, State};
+use super::argument::Argument;
 use super::peers::Peers;
+use super::served::{Served, State};
 use crate::policy::SourceInfo;
 use crate::serve::doorbell::TargetDoorbell;
 use crate::source::connection::{ACCEPTED, Connection};

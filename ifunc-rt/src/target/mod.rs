@@ -1,12 +1,13 @@
 //! The receiving side: installs what sources send and runs it on its own data.
 
+mod argument;
 #[cfg(test)]
 pub(crate) mod bench;
 mod builder;
-mod connection;
 mod duplex;
-mod links;
 mod peers;
+mod poll;
+mod served;
 mod serving;
 mod shared;
 
@@ -24,20 +25,18 @@ use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess};
 use ifunc_proto::ServerConfig;
 
 pub use builder::{TargetBuilder, TargetError};
+pub use peers::Peers;
 pub use serving::{ServeEnd, ServeError, Serving};
 
-pub use peers::Peers;
+pub(crate) use served::Bound;
 
-use connection::Argument;
-pub(crate) use connection::Bound;
+use argument::Argument;
 use duplex::Duplex;
-use links::Links;
+use poll::Links;
 
-use crate::driver::backoff::{Backoff, Next};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, SourceInfo};
-use crate::serve::SPIN;
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
 use crate::source::connection::Service;
 use crate::transport::address::Address;
@@ -190,86 +189,6 @@ impl Target {
     #[must_use]
     pub fn stats_handle(&self) -> StatsHandle {
         StatsHandle(self.host.metrics.clone())
-    }
-
-    /// Polls every ready connection once and runs what has arrived, within a budget per connection: at most 64
-    /// frames, fewer if they are large or bring images. Returns the number of frames processed; never blocks. An
-    /// invocation in a batch counts as a frame. A connection that has been idle for a while costs nothing until it is
-    /// ready again.
-    pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
-        let argument = self.argument(&raw mut *target, false);
-        let Self {
-            links, host, entry, ..
-        } = self;
-        links.poll(host, &mut entry.session(), &argument)
-    }
-
-    /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
-    ///
-    /// # Errors
-    /// The kernel's error from waiting.
-    pub fn serve<T: TargetArgs + 'static>(&mut self, target: &mut T) -> Result<(), TargetError> {
-        self.serve_until(target, |_| false)
-    }
-
-    /// Serves until `done` returns `true`, which the target calls after every poll that ran something, or until
-    /// [`StopHandle::stop`].
-    ///
-    /// # Errors
-    /// The kernel's error from waiting.
-    pub fn serve_until<T: TargetArgs + 'static>(
-        &mut self,
-        target: &mut T,
-        mut done: impl FnMut(&T) -> bool,
-    ) -> Result<(), TargetError> {
-        self.move_in()?;
-        let mut backoff = Backoff::new(self.links.listener.pace(), SPIN);
-        while !self.host.doorbell.is_stopped() {
-            if self.poll(target) > 0 {
-                backoff.reset();
-                if done(target) {
-                    break;
-                }
-                continue;
-            }
-            if backoff.next() == Next::Poll {
-                continue;
-            }
-            if self.arm() {
-                failpoint!("target.sleep");
-                let slept = self.host.doorbell.sleep();
-                slept.map_err(TargetError::os("wait for sources"))?;
-            }
-            self.disarm();
-            backoff.reset();
-        }
-        Ok(())
-    }
-
-    /// Maps a new stack for injected code if another thread made the target. The kernel maps downwards, so the stack
-    /// lies below the thread's own: debuggers follow a backtrace upwards only.
-    fn move_in(&mut self) -> Result<(), TargetError> {
-        let here = thread::current().id();
-        if self.home != here {
-            let thread = self.host.executor.thread();
-            self.entry = thread.map_err(TargetError::os("map a stack for injected code"))?;
-            self.home = here;
-        }
-        Ok(())
-    }
-
-    /// For event loops: arms the descriptor before the caller waits for [`as_fd`](AsFd::as_fd) to become readable.
-    /// `false`: there is something to do already; poll instead of waiting.
-    ///
-    /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait, at most for
-    /// [`poll_interval`](Self::poll_interval); `disarm`; repeat.
-    pub fn arm(&mut self) -> bool {
-        self.links.arm(&self.host, true) && !self.host.doorbell.is_stopped()
-    }
-
-    /// Undoes [`arm`](Self::arm).
-    pub fn disarm(&mut self) {
-        self.links.disarm();
     }
 
     /// The longest time to wait for [`as_fd`](AsFd::as_fd) before the next [`poll`](Self::poll). `None`: no limit. A link

@@ -9,7 +9,8 @@ use std::thread;
 use ifunc::payload::TargetArgs;
 use ifunc_exec::{ExecThread, Executor};
 
-use super::connection::{Argument, Connection};
+use super::argument::Argument;
+use super::poll::Connection;
 use super::{Host, Links, Serving, Target, TargetError};
 use crate::serve::doorbell::StopHandle;
 use crate::serve::pool::{Pool, Ran, Taken, Work};

@@ -32,9 +32,9 @@ mod wakeups;
 mod watch;
 
 /// Where frames go out.
-pub(crate) type Outgoing = ring::producer::Producer<mapped::Mapped>;
+pub(crate) type Outgoing = ring::Producer<mapped::Mapped>;
 /// Where frames come in.
-pub(crate) type Incoming = ring::consumer::Consumer<mapped::Mapped>;
+pub(crate) type Incoming = ring::Consumer<mapped::Mapped>;
 
 pub(super) use listener::{Acceptor, listen};
 pub(super) use source::{connect, connect_here};

@@ -18,8 +18,6 @@
 //! Neither side trusts the other: each copies words out of shared memory once, validates the copies, and computes positions
 //! from its own counters.
 
-pub(super) mod consumer;
-pub(super) mod producer;
 pub(super) mod shared;
 mod stream;
 
@@ -27,3 +25,505 @@ mod stream;
 mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+use ifunc_abi::frame::{BODY_ALIGN, FrameFlags, Header, INLINE, Kind, commit_word, split_commit_word};
+
+use self::shared::{Shared, SideState};
+use self::stream::Stream;
+use crate::transport::window::{Credits, ReceiveWindow, SendWindow};
+use crate::transport::{Body, Frame, Inbound, LinkError, Outbound, Park, RingSize};
+
+/// The writing side of a ring.
+pub(crate) struct Producer<S> {
+    shared: S,
+    /// Frames committed, and bytes of the data ring given to their bodies.
+    window: SendWindow,
+    /// Length of the body that is reserved in the slot, and 1; 0: none is. One comparison tells both.
+    in_slot: usize,
+    /// The body that is reserved in the data ring instead.
+    in_data: Option<InData>,
+    broken: Option<&'static str>,
+}
+
+/// A reserved body.
+struct InData {
+    len: usize,
+    /// If the body turns out to be small enough, it moves into the slot, which is aligned as the body must be.
+    is_movable: bool,
+}
+
+/// Bytes of the data ring that a body takes.
+#[inline]
+fn footprint(len: usize) -> u64 {
+    len.next_multiple_of(BODY_ALIGN) as u64
+}
+
+const NOT_RESERVED: &str = "a body larger than what was reserved";
+
+/// Alignment of a body that lies in its slot.
+const INLINE_ALIGN: usize = 8;
+
+impl<S: Shared> Producer<S> {
+    /// The writing side of an unused ring of `size`, which is what `shared` reaches.
+    pub(super) fn new(shared: S, size: RingSize) -> Self {
+        Self {
+            shared,
+            window: SendWindow::new(Credits::of(size, 1)),
+            in_slot: 0,
+            in_data: None,
+            broken: None,
+        }
+    }
+
+    /// The number of the next frame, counted from 0.
+    #[inline(always)]
+    fn next(&self) -> u64 {
+        self.window.sent().frames
+    }
+
+    /// Offset of the next body in the data ring.
+    #[inline]
+    fn data_at(&self) -> usize {
+        (self.window.sent().data & (self.window.capacity().data - 1)) as usize
+    }
+
+    /// Whether there is a slot and `bytes` of the data ring, by the credits that the peer has returned by now.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    #[cold]
+    fn await_credit(&mut self, bytes: u64) -> Result<bool, LinkError> {
+        if self.shared.is_gone() {
+            return Err(LinkError::Closed);
+        }
+        self.read_credits()?;
+        Ok(self.window.has_credit(bytes))
+    }
+
+    /// Publishes the next frame, whose body lies where it should.
+    #[inline(always)]
+    fn publish(&mut self, header: Header, len: usize, bytes: u64) -> u32 {
+        let frame = self.next();
+        let sequence = self.window.send(bytes);
+        failpoint!("transport.commit");
+        let commit = commit_word(sequence, len as u32);
+        self.shared.publish(frame, header.words(), commit);
+        self.shared.wake_peer();
+        sequence
+    }
+
+    /// Moves a body from the data ring to its slot, if it fits: memory for the largest answer was reserved and the answer
+    /// is small. One cache line crosses then, not two.
+    #[inline]
+    fn moves_to_slot(&self, len: usize) -> bool {
+        let reserved = self.in_data.as_ref().filter(|reserved| len <= reserved.len);
+        let moves = len <= INLINE && reserved.is_some_and(|reserved| reserved.is_movable);
+        if moves && len != 0 {
+            let (from, to) = (
+                self.shared.data(self.data_at()),
+                self.shared.inline(self.shared.slot(self.next())),
+            );
+            // SAFETY: both are valid for `INLINE` bytes by `Shared`'s promise, lie in different parts of the
+            // segment, and belong to this side until the commit.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+        }
+        moves
+    }
+
+    /// Publishes the next frame, whose body lies in the data ring.
+    #[inline(always)]
+    fn publish_data(&mut self, header: Header, len: usize) -> u32 {
+        let Some(reserved) = self.in_data.take() else {
+            panic!("`commit` without a `reserve`, or of {NOT_RESERVED}")
+        };
+        assert!(len <= reserved.len, "{NOT_RESERVED}");
+        let at = self.data_at();
+        let sequence = self.publish(header, len, footprint(len));
+        let free = self.window.left().data;
+        self.shared.body_published(at, len, self.data_at(), free as usize);
+        sequence
+    }
+
+    #[cold]
+    fn read_credits(&mut self) -> Result<(), LinkError> {
+        if let Some(why) = self.broken {
+            return Err(LinkError::Malformed(why));
+        }
+        let [frames, data] = self.shared.load_credits();
+        self.window
+            .acknowledge(Credits { frames, data })
+            .map_err(|why| LinkError::Malformed(self.broken.insert(why)))
+    }
+}
+
+#[cfg(test)]
+impl<S> Producer<S> {
+    /// As if so many inline frames had passed.
+    fn skip(&mut self, frames: u64) {
+        self.window.skip_to(Credits { frames, data: 0 });
+    }
+}
+
+impl<S: Shared> Outbound for Producer<S> {
+    #[inline]
+    fn max_body(&self) -> usize {
+        self.window.capacity().data as usize / 2
+    }
+
+    #[inline(always)]
+    fn reserve(&mut self, len: usize, align: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        assert!(
+            len <= self.max_body() && align <= BODY_ALIGN,
+            "a body larger than the transport takes"
+        );
+        let fits_slot = len <= INLINE && align <= INLINE_ALIGN;
+        let bytes = if fits_slot { 0 } else { footprint(len) };
+        let at_once = !self.shared.has_closed() && self.window.has_credit(bytes);
+        if !at_once && !self.await_credit(bytes)? {
+            return Ok(None);
+        }
+        let ptr = if fits_slot {
+            (self.in_slot, self.in_data) = (len + 1, None);
+            self.shared.inline(self.shared.slot(self.next()))
+        } else {
+            let is_movable = align <= INLINE_ALIGN;
+            (self.in_slot, self.in_data) = (0, Some(InData { len, is_movable }));
+            self.shared.data(self.data_at())
+        };
+        // SAFETY: `Shared` promises `INLINE` or `size.data` valid bytes there, and `len` is at most that. The
+        // consumer gave this region back (`has_credit`) and does not read it before `commit`; this side
+        // makes no other reference to it while `self` is borrowed. A peer that breaks the protocol can still
+        // write there: that changes what bytes we send, and nothing else, because any bytes are valid `u8`s
+        // and nothing is decided by reading them back.
+        Ok(Some(unsafe { std::slice::from_raw_parts_mut(ptr, len) }))
+    }
+
+    #[inline(always)]
+    fn commit(&mut self, mut header: Header, len: usize) -> u32 {
+        if len < self.in_slot {
+            self.in_slot = 0;
+        } else if self.moves_to_slot(len) {
+            self.in_data = None;
+        } else {
+            return self.publish_data(header, len);
+        }
+        header.flags = header.flags.union(FrameFlags::INLINE);
+        self.publish(header, len, 0)
+    }
+
+    fn is_unconsumed(&mut self, sequence: u32) -> bool {
+        // The last credits of a peer that is gone are all that it will ever say.
+        self.read_credits().is_err() || self.window.is_unconsumed(sequence)
+    }
+}
+
+/// The reading side of a ring.
+pub(crate) struct Consumer<S> {
+    shared: S,
+    held: Held,
+    /// Frames and bytes of the data ring released.
+    window: ReceiveWindow,
+    /// Why the ring cannot be read any more.
+    broken: Option<&'static str>,
+    stream: Stream,
+}
+
+/// What the last `peek` returned: words and length are copied out of shared memory once.
+#[derive(Clone, Copy)]
+struct Held {
+    what: What,
+    words: [u64; 2],
+    len: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Nothing,
+    /// A frame whose body lies in the slot.
+    Inline,
+    /// A frame whose body lies in the data ring.
+    Data,
+    /// The producer broke the protocol.
+    Violation,
+}
+
+const TOO_LONG: &str = "a body larger than a frame can have";
+
+impl<S: Shared> Consumer<S> {
+    /// The reading side of an unused ring of `size`, which is what `shared` reaches.
+    pub(super) fn new(shared: S, size: RingSize) -> Self {
+        Self {
+            shared,
+            held: Held {
+                what: What::Nothing,
+                words: [0; 2],
+                len: 0,
+            },
+            window: ReceiveWindow::new(Credits::of(size, 1)),
+            broken: None,
+            stream: Stream::default(),
+        }
+    }
+
+    /// The number of the next frame, counted from 0.
+    #[inline(always)]
+    fn next(&self) -> u64 {
+        self.window.released().frames
+    }
+
+    #[inline(always)]
+    fn commit_of(&self, frame: u64) -> u64 {
+        S::load_commit(self.shared.slot(frame))
+    }
+
+    /// Offset of the next body in the data ring.
+    #[inline]
+    fn data_at(&self) -> usize {
+        (self.window.released().data & (self.window.capacity().data - 1)) as usize
+    }
+
+    /// Sequence of the next frame.
+    #[inline(always)]
+    fn expected(&self) -> u32 {
+        (self.window.released().frames as u32).wrapping_add(1)
+    }
+
+    /// What the frame of the last lap left as a sequence in the slot of the next one.
+    #[inline]
+    fn left(&self) -> u32 {
+        let (taken, slots) = (self.window.released().frames, self.window.capacity().frames);
+        if taken < slots {
+            0
+        } else {
+            ((taken - slots) as u32).wrapping_add(1)
+        }
+    }
+
+    /// Whether more than `frames` frames have arrived, by reading the slot of the last of them. `true` also where the ring
+    /// has few slots.
+    #[inline]
+    fn has_more_than(&self, frames: u32) -> bool {
+        let (taken, slots) = (self.window.released().frames, self.window.capacity().frames);
+        let (sequence, _) = split_commit_word(self.commit_of(taken + u64::from(frames)));
+        slots < 8 * u64::from(frames) || sequence == self.expected().wrapping_add(frames)
+    }
+
+    /// Holds the next frame if it has arrived and its body lies in its slot. Returns it, and its body.
+    #[inline(always)]
+    fn hold_inline(&mut self) -> Option<(Held, *const u8)> {
+        let next = self.next();
+        let slot = self.shared.slot(next);
+        let (sequence, len) = split_commit_word(S::load_commit(slot));
+        if self.held.what != What::Nothing || sequence != (next as u32).wrapping_add(1) {
+            return None;
+        }
+        let (words, len, what) = (S::load_words(slot), len as usize, What::Inline);
+        if words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) == 0 || len > INLINE {
+            return None;
+        }
+        self.held = Held { what, words, len };
+        Some((self.held, self.shared.inline(slot)))
+    }
+
+    /// Holds the next frame, if it has arrived.
+    fn hold(&mut self) -> Result<bool, LinkError> {
+        match self.held.what {
+            What::Inline | What::Data => return Ok(true),
+            What::Violation => return Err(self.malformed("")),
+            What::Nothing => {}
+        }
+        let (sequence, len) = split_commit_word(self.commit_of(self.next()));
+        if sequence != self.expected() {
+            return self.await_frame(sequence);
+        }
+        let (words, len) = (S::load_words(self.shared.slot(self.next())), len as usize);
+        let is_inline = words[0] >> 8 & u64::from(FrameFlags::INLINE.bits()) != 0;
+        let max = if is_inline {
+            INLINE as u64
+        } else {
+            self.window.capacity().data / 2
+        };
+        if len as u64 > max {
+            return Err(self.malformed(TOO_LONG));
+        }
+        let what = if is_inline { What::Inline } else { What::Data };
+        if !is_inline {
+            self.shared.body_found(self.data_at(), len);
+        }
+        self.held = Held { what, words, len };
+        Ok(true)
+    }
+
+    /// The next frame has not arrived. Its slot must be as the frame of the last lap left it.
+    fn await_frame(&mut self, sequence: u32) -> Result<bool, LinkError> {
+        if sequence != self.left() {
+            return Err(self.malformed("a commit word that is neither new nor old"));
+        }
+        // In this order: a peer that is gone has stored all that it ever will.
+        if self.shared.is_gone() {
+            let (sequence, _) = split_commit_word(self.commit_of(self.next()));
+            return if sequence == self.expected() {
+                self.hold()
+            } else {
+                Err(LinkError::Closed)
+            };
+        }
+        Ok(false)
+    }
+
+    /// Where the body of the held frame lies.
+    fn body(&self) -> *const u8 {
+        match self.held.what {
+            What::Data => self.shared.data(self.data_at()),
+            _ => self.shared.inline(self.shared.slot(self.next())),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn malformed(&mut self, why: &'static str) -> LinkError {
+        self.held.what = What::Violation;
+        let why = *self.broken.get_or_insert(why);
+        LinkError::Malformed(why)
+    }
+
+    /// Releases a frame whose body does not lie in its slot, if one is held.
+    #[inline(never)]
+    fn release_data(&mut self) {
+        if self.held.what == What::Data {
+            self.held.what = What::Nothing;
+            if self.window.release(footprint(self.held.len)) {
+                self.settle();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl<S> Consumer<S> {
+    /// As if so many inline frames had passed.
+    fn skip(&mut self, frames: u64) {
+        self.window.skip_to(Credits { frames, data: 0 });
+    }
+}
+
+impl<S: Shared> Inbound for Consumer<S> {
+    type Body<'a>
+        = Body<'a>
+    where
+        Self: 'a;
+
+    const IN_ORDER: bool = true;
+
+    #[inline(always)]
+    fn peek(&mut self) -> Result<Option<Frame<Body<'_>>>, LinkError> {
+        let (Held { words, len, .. }, ptr) = match self.hold_inline() {
+            Some(held) => held,
+            None if self.hold()? => (self.held, self.body()),
+            None => return Ok(None),
+        };
+        // SAFETY: `Shared` promises `INLINE` or `size.data` readable bytes there as long as `self` lives, and `len`
+        // was validated to be at most that before the frame was held.
+        let body = unsafe { Body::new(ptr, len) };
+        Ok(Some(Frame {
+            sequence: self.expected(),
+            words,
+            body,
+        }))
+    }
+
+    /// A peer that changes a header after this read it changes what the frame asks for, and nothing else: what is decided
+    /// by these words is done by them.
+    #[inline(always)]
+    fn peek_plain(&mut self, kind: Kind) -> Option<(Header, Frame<Body<'_>>)> {
+        let sequence = self.expected();
+        let slot = self.shared.slot(self.next());
+        let (stored, len) = split_commit_word(S::load_commit(slot));
+        // A frame that is held was validated, and a ring that is broken stays so.
+        if stored != sequence || self.held.what != What::Nothing {
+            return None;
+        }
+        let words = S::load_words(slot);
+        let header = Header::parse_inline(words, kind)?;
+        let len = len as usize;
+        if len > INLINE {
+            self.malformed(TOO_LONG);
+            return None;
+        }
+        // SAFETY: `Shared` promises `INLINE` readable bytes there as long as `self` lives.
+        let body = unsafe { Body::new(self.shared.inline(slot), len) };
+        let frame = Frame {
+            sequence,
+            words,
+            body,
+        };
+        Some((header, frame))
+    }
+
+    /// A frame that is not held is one of [`peek_plain`](Self::peek_plain).
+    #[inline(always)]
+    fn release(&mut self) {
+        if matches!(self.held.what, What::Nothing | What::Inline) {
+            self.held.what = What::Nothing;
+            if self.window.release(0) {
+                self.settle();
+            }
+        } else {
+            self.release_data();
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self) {
+        if let Some(Credits { frames, data }) = self.window.publish() {
+            self.shared.store_credits([frames, data]);
+            self.shared.wake_peer();
+        }
+    }
+
+    #[inline(always)]
+    fn is_empty(&mut self) -> bool {
+        let (sequence, _) = split_commit_word(self.commit_of(self.next()));
+        sequence != self.expected()
+    }
+
+    #[inline]
+    fn begin_poll(&mut self) {
+        if self.stream.is_stream() {
+            let mut stream = std::mem::take(&mut self.stream);
+            stream.fall_behind(|frames| self.has_more_than(frames));
+            self.stream = stream;
+        }
+    }
+
+    #[inline]
+    fn end_poll(&mut self, found: bool) {
+        self.stream.end_poll(found);
+    }
+
+    #[inline]
+    fn first_quantum(&self) -> usize {
+        1
+    }
+}
+
+impl<S: Shared> Park for Consumer<S> {
+    fn arm(&mut self) -> bool {
+        self.shared.announce(SideState::Sleeps);
+        self.is_idle()
+    }
+
+    fn disarm(&mut self) {
+        self.shared.announce(SideState::Polls);
+    }
+
+    fn park(&mut self) {
+        self.shared.announce(SideState::Parked);
+    }
+
+    fn is_idle(&mut self) -> bool {
+        self.held.what == What::Nothing
+            && split_commit_word(self.commit_of(self.next())).0 != self.expected()
+            && !self.shared.is_gone()
+    }
+}

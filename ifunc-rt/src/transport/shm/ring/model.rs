@@ -14,9 +14,8 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use super::consumer::Consumer;
-use super::producer::Producer;
 use super::shared::{Shared, SideState};
+use super::{Consumer, Producer};
 use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 const SIZE: RingSize = RingSize { slots: 2, data: 256 };

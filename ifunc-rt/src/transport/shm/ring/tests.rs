@@ -9,9 +9,8 @@ use std::sync::OnceLock;
 use ifunc_abi::frame::{FrameFlags, Header, INLINE, Kind, commit_word};
 use proptest::prelude::*;
 
-use super::consumer::Consumer;
-use super::producer::Producer;
 use super::shared::{Shared, SideState};
+use super::{Consumer, Producer};
 use crate::transport::{Inbound, LinkError, Outbound, Park, RingSize};
 
 /// Bytes in front of and behind what the rings may use, which must stay as they are.

@@ -1,0 +1,431 @@
+//! Polling and serving on one thread: which connections are polled, and which are parked until something happens to them.
+//!
+//! A poll of a connection costs some ten nanoseconds, which hundreds of idle ones make microseconds. Connections that had
+//! nothing for a while are *parked*: their listener names them when something happens ([`Listener::ready`]). To park one takes a
+//! barrier, and to name it costs its source a little. So a few are always active, and the others for some tens of
+//! microseconds; a target that has only a few never parks one while it polls.
+
+use std::collections::{HashMap, VecDeque};
+use std::thread;
+
+use ifunc::payload::TargetArgs;
+use ifunc_abi::hello::Roles;
+use ifunc_exec::{Executor as _, Session};
+
+use super::argument::Argument;
+use super::duplex::Duplex;
+use super::served::OneWay;
+use super::{Host, Target, TargetError};
+use crate::Source;
+use crate::driver::backoff::{Backoff, Next};
+use crate::policy::SourceInfo;
+use crate::serve::SPIN;
+use crate::transport::{Key, Link, Listener};
+
+/// So many connections may be polled in vain.
+const FEW: usize = 8;
+/// Polls of connections between two reviews of which had nothing: longer than the barrier takes that follows.
+const REVIEW: usize = 4096;
+/// Polls that find up to as many frames each, between two looks at the listener, after each of which a load may miss the cache.
+/// A poll that finds more is followed by a look: invocations may be slow.
+const TEND: u32 = 8;
+
+impl Target {
+    /// Polls every ready connection once and runs what has arrived, within a budget per connection: at most 64
+    /// frames, fewer if they are large or bring images. Returns the number of frames processed; never blocks. An
+    /// invocation in a batch counts as a frame. A connection that has been idle for a while costs nothing until it is
+    /// ready again.
+    pub fn poll<T: TargetArgs + 'static>(&mut self, target: &mut T) -> usize {
+        let argument = self.argument(&raw mut *target, false);
+        let Self {
+            links, host, entry, ..
+        } = self;
+        links.poll(host, &mut entry.session(), &argument)
+    }
+
+    /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
+    ///
+    /// # Errors
+    /// The kernel's error from waiting.
+    pub fn serve<T: TargetArgs + 'static>(&mut self, target: &mut T) -> Result<(), TargetError> {
+        self.serve_until(target, |_| false)
+    }
+
+    /// Serves until `done` returns `true`, which the target calls after every poll that ran something, or until
+    /// [`StopHandle::stop`].
+    ///
+    /// # Errors
+    /// The kernel's error from waiting.
+    pub fn serve_until<T: TargetArgs + 'static>(
+        &mut self,
+        target: &mut T,
+        mut done: impl FnMut(&T) -> bool,
+    ) -> Result<(), TargetError> {
+        self.move_in()?;
+        let mut backoff = Backoff::new(self.links.listener.pace(), SPIN);
+        while !self.host.doorbell.is_stopped() {
+            if self.poll(target) > 0 {
+                backoff.reset();
+                if done(target) {
+                    break;
+                }
+                continue;
+            }
+            if backoff.next() == Next::Poll {
+                continue;
+            }
+            if self.arm() {
+                failpoint!("target.sleep");
+                let slept = self.host.doorbell.sleep();
+                slept.map_err(TargetError::os("wait for sources"))?;
+            }
+            self.disarm();
+            backoff.reset();
+        }
+        Ok(())
+    }
+
+    /// Maps a new stack for injected code if another thread made the target. The kernel maps downwards, so the stack
+    /// lies below the thread's own: debuggers follow a backtrace upwards only.
+    pub(super) fn move_in(&mut self) -> Result<(), TargetError> {
+        let here = thread::current().id();
+        if self.home != here {
+            let thread = self.host.executor.thread();
+            self.entry = thread.map_err(TargetError::os("map a stack for injected code"))?;
+            self.home = here;
+        }
+        Ok(())
+    }
+
+    /// For event loops: arms the descriptor before the caller waits for [`as_fd`](AsFd::as_fd) to become readable.
+    /// `false`: there is something to do already; poll instead of waiting.
+    ///
+    /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait, at most for
+    /// [`poll_interval`](Self::poll_interval); `disarm`; repeat.
+    pub fn arm(&mut self) -> bool {
+        self.links.arm(&self.host, true) && !self.host.doorbell.is_stopped()
+    }
+
+    /// Undoes [`arm`](Self::arm).
+    pub fn disarm(&mut self) {
+        self.links.disarm();
+    }
+}
+
+/// The connections of a target, and what reports new ones.
+pub(super) struct Links {
+    active: VecDeque<Box<Connection>>,
+    parked: HashMap<Key, Box<Connection>>,
+    pub(super) listener: Box<dyn Listener>,
+    /// Links that the target made: its listener does not report them.
+    connected: Vec<Key>,
+    /// Polls since the last review.
+    polls: usize,
+    /// Polls until the listener is asked again. 0 after a poll that found nothing, or much.
+    until_tended: u32,
+    /// Number of the last connection.
+    last: u64,
+    keys: Vec<Key>,
+}
+
+impl Links {
+    /// No connections yet.
+    pub(super) fn new(listener: Box<dyn Listener>) -> Self {
+        Self {
+            active: VecDeque::new(),
+            parked: HashMap::new(),
+            listener,
+            connected: Vec::new(),
+            polls: 0,
+            until_tended: 0,
+            last: 0,
+            keys: Vec::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.active.len() + self.parked.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        let all = self.active.iter().chain(self.parked.values());
+        all.map(|connection| &**connection)
+    }
+
+    #[cfg(test)]
+    pub(super) fn active(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Whether all connections are parked.
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    /// Adds a connection over a link that the target makes: `make` makes it for a number.
+    pub(super) fn connect<E>(
+        &mut self,
+        make: impl FnOnce(u64) -> Result<(Source, Duplex), E>,
+    ) -> Result<Source, E> {
+        let (source, duplex) = make(self.last + 1)?;
+        self.last += 1;
+        self.connected.push(duplex.key);
+        let connection = Connection::Duplex(Box::new(duplex));
+        self.active.push_back(Box::new(connection));
+        Ok(source)
+    }
+
+    /// Activates connections that are parked.
+    fn unpark(&mut self, keys: &[Key]) {
+        for key in keys {
+            if let Some(mut connection) = self.parked.remove(key) {
+                connection.unpark();
+                self.active.push_back(connection);
+            }
+        }
+    }
+
+    /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
+    pub(super) fn gather(&mut self, host: &Host) -> bool {
+        let before = self.active.len();
+        while let Some(link) = self.listener.accept() {
+            self.last += 1;
+            let connection = Connection::new(self.last, link, host);
+            self.active.push_back(Box::new(connection));
+        }
+        if !self.parked.is_empty() {
+            let mut keys = std::mem::take(&mut self.keys);
+            self.listener.ready(&mut keys);
+            self.unpark(&keys);
+            keys.clear();
+            self.keys = keys;
+        }
+        self.active.len() > before
+    }
+
+    /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
+    /// gathers connections.
+    #[inline]
+    pub(super) fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+        if self.until_tended == 0 {
+            self.tend(host);
+        }
+        self.until_tended -= 1;
+        let mut handled = 0;
+        let mut at = 0;
+        while let Some(connection) = self.active.get_mut(at) {
+            match connection.poll(host, session, argument) {
+                Some(frames) => {
+                    handled += frames;
+                    at += 1;
+                }
+                None => drop(self.active.remove(at)),
+            }
+        }
+        self.polls += at;
+        if handled == 0 || handled > TEND as usize {
+            self.until_tended = 0;
+        }
+        handled
+    }
+
+    /// Gathers connections, and parks those that had nothing. Rotates the others so that no connection is always served
+    /// first.
+    #[inline(never)]
+    fn tend(&mut self, host: &Host) {
+        self.until_tended = TEND;
+        if self.polls >= REVIEW {
+            self.review();
+        }
+        self.gather(host);
+        if self.active.len() > 1 {
+            self.active.rotate_left(1);
+        }
+    }
+
+    /// Takes the next active connection, for a thread to have for itself.
+    pub(super) fn take_next(&mut self) -> Option<Box<Connection>> {
+        self.polls += 1;
+        if self.polls >= REVIEW {
+            self.review();
+        }
+        self.active.pop_front()
+    }
+
+    /// Takes a connection back, after all others.
+    pub(super) fn put_back(&mut self, connection: Box<Connection>) {
+        self.active.push_back(connection);
+    }
+
+    /// Parks connections that had nothing, if there are many.
+    #[cold]
+    fn review(&mut self) {
+        self.polls = 0;
+        let spare = self.active.len().saturating_sub(FEW);
+        let mut idle = VecDeque::new();
+        for _ in 0..self.active.len() {
+            let Some(mut connection) = self.active.pop_front() else {
+                break;
+            };
+            if !connection.take_ready() && idle.len() < spare {
+                idle.push_back(connection);
+            } else {
+                self.active.push_back(connection);
+            }
+        }
+        self.park(idle);
+    }
+
+    /// Announces sleep. `all`: parks all connections first, ready ones too: a parked connection wakes the target. Returns
+    /// whether there is nothing to do.
+    pub(super) fn arm(&mut self, host: &Host, all: bool) -> bool {
+        self.listener.arm();
+        let is_quiet = !all || {
+            let all = std::mem::take(&mut self.active);
+            self.park(all)
+        };
+        !self.gather(host) && is_quiet
+    }
+
+    /// Withdraws the announcement.
+    pub(super) fn disarm(&mut self) {
+        self.listener.disarm();
+        let connected = std::mem::take(&mut self.connected);
+        self.unpark(&connected);
+        self.connected = connected;
+    }
+
+    /// Parks connections. Returns whether none of them has anything; those that have stay active.
+    fn park(&mut self, mut connections: VecDeque<Box<Connection>>) -> bool {
+        if connections.is_empty() {
+            return true;
+        }
+        connections.iter_mut().for_each(|connection| connection.park());
+        self.listener.fence();
+        let mut is_quiet = true;
+        for mut connection in connections {
+            if connection.is_quiet() {
+                self.parked.insert(connection.key(), connection);
+            } else {
+                is_quiet = false;
+                connection.unpark();
+                self.active.push_back(connection);
+            }
+        }
+        is_quiet
+    }
+}
+
+/// A connection of a target.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and each is in a box"
+)]
+pub(super) enum Connection {
+    OneWay(OneWay),
+    Duplex(Box<Duplex>),
+}
+
+impl Connection {
+    /// Of a link that was accepted.
+    pub(super) fn new(number: u64, link: Link, host: &Host) -> Self {
+        if link.hello.roles.contains(Roles::SERVES) {
+            return Self::Duplex(Box::new(Duplex::accepted(number, link, host)));
+        }
+        Self::OneWay(OneWay::new(number, link, host))
+    }
+
+    /// Another thread polls it next.
+    pub(super) fn release_thread(&self) {
+        if let Self::Duplex(connection) = self {
+            connection.release_thread();
+        }
+    }
+
+    /// What carries it, as the transport describes it.
+    pub(super) fn carried_by(&self) -> String {
+        match self {
+            Self::OneWay(connection) => connection.link.waiter.carried_by(),
+            Self::Duplex(connection) => connection.carried_by(),
+        }
+    }
+
+    pub(super) fn source(&self) -> SourceInfo {
+        match self {
+            Self::OneWay(connection) => connection.state.source,
+            Self::Duplex(connection) => connection.info,
+        }
+    }
+
+    /// Whether a poll would find something. If not, grants the source its credits.
+    pub(super) fn has_work(&mut self) -> bool {
+        match self {
+            Self::OneWay(connection) => connection.has_work(),
+            Self::Duplex(connection) => connection.has_work(),
+        }
+    }
+
+    /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed; `None`:
+    /// the connection ended.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        host: &Host,
+        session: &mut Session<'_>,
+        argument: &Argument,
+    ) -> Option<usize> {
+        match self {
+            Self::OneWay(connection) => match connection.poll(host, session, argument) {
+                Ok(processed) => Some(processed),
+                Err(closed) => {
+                    connection.state.ended(&closed);
+                    None
+                }
+            },
+            Self::Duplex(connection) => connection.poll(host, session, argument),
+        }
+    }
+
+    /// By which the listener names it.
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Self::OneWay(connection) => connection.link.key,
+            Self::Duplex(connection) => connection.key,
+        }
+    }
+
+    /// Whether it had anything since this was asked last.
+    pub(super) fn take_ready(&mut self) -> bool {
+        match self {
+            Self::OneWay(connection) => std::mem::take(&mut connection.is_busy),
+            Self::Duplex(connection) => connection.take_busy(),
+        }
+    }
+
+    /// Announces that it is polled no more until the listener names it. It holds after the listener's fence.
+    pub(super) fn park(&mut self) {
+        match self {
+            Self::OneWay(connection) => connection.link.rx().park(),
+            Self::Duplex(connection) => connection.park(),
+        }
+    }
+
+    /// Whether it has nothing. Asked after the fence.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        match self {
+            Self::OneWay(connection) => connection.is_quiet(),
+            Self::Duplex(connection) => connection.is_quiet(),
+        }
+    }
+
+    /// It is polled again.
+    pub(super) fn unpark(&mut self) {
+        match self {
+            Self::OneWay(connection) => {
+                connection.link.rx().disarm();
+                connection.is_busy = true;
+            }
+            Self::Duplex(connection) => connection.unpark(),
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! A connection whose source does not serve, and the host of every connection: the protocol calls it to install images and to
+//! run invocations.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ifunc_abi::ImageId;
+use ifunc_abi::image::ImageFlags;
+use ifunc_abi::status::{Rejection, Status};
+use ifunc_exec::{Executor, InProcess, InstalledImage, Session, SharedBytes};
+use ifunc_proto::buffer::AlignedBuffer;
+use ifunc_proto::host::{
+    Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo,
+};
+use ifunc_proto::link::Body;
+use ifunc_proto::{Closed, Config, Peer};
+
+use super::Host;
+use super::argument::Argument;
+use crate::observe::{About, HandleCounters, HandleMetrics, Pages, SourceMetrics, run_observed};
+use crate::policy::{ImageInfo, SourceInfo};
+use crate::source::connection::Protocol;
+use crate::transport::{Inbound as _, Link, with_link};
+
+/// A connection whose source does not serve.
+pub(super) struct OneWay {
+    // Holds the images that the source bound, whose metrics `state` owns: dropped first.
+    protocol: Protocol,
+    pub(super) link: Link,
+    pub(super) state: State,
+    /// A poll processed something since [`take_ready`](super::poll::Connection::take_ready) was called.
+    pub(super) is_busy: bool,
+}
+
+impl OneWay {
+    pub(super) fn new(number: u64, mut link: Link, host: &Host) -> Self {
+        #[cfg(feature = "failpoints")]
+        crate::failpoint::failpoints::hook_protocol();
+        let state = State::new(number, &link, host);
+        let mut protocol = Protocol::new(Config {
+            batch_size: 0,
+            server: Some(host.server(state.copies_payloads)),
+        });
+        let peer = Peer {
+            limits: None,
+            invokes: true,
+        };
+        with_link!(link, link => protocol.connect(link, peer));
+        Self {
+            protocol,
+            link,
+            state,
+            is_busy: true,
+        }
+    }
+
+    /// Whether a poll would find something. If not, grants the source its credits.
+    pub(super) fn has_work(&mut self) -> bool {
+        let has_work =
+            self.protocol.has_work() || with_link!(self.link, link => !matches!(link.rx.peek(), Ok(None)));
+        if !has_work {
+            with_link!(self.link, link => link.rx.settle());
+        }
+        has_work
+    }
+
+    /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed.
+    ///
+    /// # Errors
+    /// The connection ended. If the poll processed something before, the next poll returns the error.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        host: &Host,
+        session: &mut Session<'_>,
+        argument: &Argument,
+    ) -> Result<usize, Box<Closed>> {
+        let Self {
+            protocol,
+            link,
+            state,
+            ..
+        } = self;
+        let mut served = Served::<false> {
+            state,
+            host,
+            session,
+            argument,
+        };
+        let processed = with_link!(link, link => protocol.poll(link, &mut served))?;
+        self.is_busy |= processed > 0;
+        Ok(processed)
+    }
+
+    /// Whether there is nothing to do. Call it after the fence.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        if self.protocol.is_stalled() {
+            // The waiting request is known; it waits for credit for its reply.
+            return with_link!(self.link, link => self.protocol.is_blocked(link));
+        }
+        !self.protocol.has_work() && self.link.rx().is_idle()
+    }
+}
+
+/// State that a connection keeps for its invocations.
+pub(super) struct State {
+    pub(super) source: SourceInfo,
+    /// Payloads that cannot be used in place are copied here, and that of the invocation that was taken.
+    scratch: AlignedBuffer,
+    /// An invocation that was taken out of the link, to run it after the poll.
+    taken: Option<(Counted, ReplyTo)>,
+    /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
+    pub(super) copies_payloads: bool,
+    /// Whether the source may read the target's statistics.
+    may_ask: bool,
+    pages: Pages,
+    /// Parent of the spans of its invocations.
+    span: tracing::Span,
+    metrics: SourceMetrics,
+}
+
+impl State {
+    /// Of a link to a source that has just connected.
+    pub(super) fn new(number: u64, link: &Link, host: &Host) -> Self {
+        let me = rustix::process::geteuid().as_raw();
+        let source = SourceInfo::new(number, &link.peer);
+        let carried_by = link.waiter.carried_by();
+        let lanes = carried_by.split_whitespace().map(Into::into).collect();
+        let span = tracing::info_span!(
+            "connection",
+            source = number,
+            uid = source.uid,
+            pid = source.pid,
+            over = carried_by
+        );
+        tracing::info!(parent: &span, "source connected");
+        // A transport that does not know the peer's user trusts every peer that reaches the address, with more than numbers.
+        let may_ask = host.share_stats.unwrap_or(source.uid.is_none_or(|uid| uid == me));
+        let copies_payloads = host.copy_payloads || source.uid != Some(me);
+        let metrics = host.metrics.connected(source, lanes);
+        Self {
+            source,
+            scratch: AlignedBuffer::default(),
+            taken: None,
+            copies_payloads,
+            may_ask,
+            pages: Pages::default(),
+            span,
+            metrics,
+        }
+    }
+
+    /// Logs why the connection ended.
+    #[cold]
+    pub(super) fn ended(&self, closed: &Closed) {
+        match closed {
+            Closed::Left => tracing::info!(parent: &self.span, "source left"),
+            Closed::Broke(what) => {
+                tracing::warn!(parent: &self.span, %what, "source broke the protocol; closed")
+            }
+        }
+    }
+}
+
+/// An installed image and its counters for this connection.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    counted: Counted,
+    metrics: HandleMetrics,
+}
+
+/// An installed image, what counts its invocations, and what every one of them would compute again.
+#[derive(Clone, Debug)]
+struct Counted {
+    image: Arc<InstalledImage>,
+    counters: Arc<HandleCounters>,
+    /// The [key](Argument::key) of the target arguments that the image was found to suit.
+    suits: u64,
+    /// Bits that are 0 in the address of a payload that is used in place.
+    misplaced: usize,
+}
+
+impl Counted {
+    /// An image that was accepted for these target arguments.
+    fn new(
+        image: Arc<InstalledImage>,
+        counters: Arc<HandleCounters>,
+        argument: &Argument,
+        copies_payloads: bool,
+    ) -> Self {
+        let misplaced = if copies_payloads {
+            usize::MAX
+        } else {
+            image.payload_align - 1
+        };
+        Self {
+            image,
+            counters,
+            suits: argument.key,
+            misplaced,
+        }
+    }
+}
+
+/// A connection's host, for one poll. If it `TAKES` invocations, it runs each after the poll.
+pub(super) struct Served<'a, 's, const TAKES: bool> {
+    pub(super) state: &'a mut State,
+    pub(super) host: &'a Host,
+    pub(super) session: &'a mut Session<'s>,
+    pub(super) argument: &'a Argument,
+}
+
+impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
+    type Image = Bound;
+
+    const TAKES: bool = TAKES;
+
+    fn install(&mut self, install: Install) -> Result<Bound, Refusal> {
+        let (handle, id) = (install.handle, install.id);
+        let bytes = SharedBytes::new(install.body, install.image);
+        let size = bytes.len();
+        let mut about = None;
+        match self.accept(&id, &bytes, &mut about) {
+            Ok(image) => {
+                let about = About {
+                    id: &image.id,
+                    name: &image.name,
+                    size,
+                };
+                let metrics = self.state.metrics.bound(handle, about);
+                let counters = Arc::clone(&metrics.counters);
+                let counted = Counted::new(image, counters, self.argument, self.state.copies_payloads);
+                Ok(Bound { counted, metrics })
+            }
+            Err(refusal) => {
+                let (reason, detail) = (refusal.reason, &refusal.detail);
+                let name = about.map(|about| about.name);
+                let source = self.state.source.connection;
+                tracing::warn!(parent: &self.state.span, source, name, %reason, %detail, "image refused");
+                self.state.metrics.refused(reason, about);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
+        let is_same = bound.counted.image.id == *id;
+        if is_same {
+            self.state.metrics.bound_again(&bound.metrics);
+        }
+        is_same
+    }
+
+    #[inline(always)]
+    fn invoke<B: Body>(
+        &mut self,
+        bound: &Bound,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        self.run(&bound.counted, invocation, answer)
+    }
+
+    fn take<B: Body>(&mut self, bound: &Bound, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
+        copied(&mut self.state.scratch, invocation.payload);
+        self.state.taken = Some((bound.counted.clone(), reply_to));
+    }
+
+    fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
+        let state = &mut *self.state;
+        if !state.may_ask {
+            let why = "this target does not tell what it counts; help: `Target::builder().share_stats(true)` on the target";
+            return (Status::Rejected(Rejection::Policy), why.into());
+        }
+        let (metrics, connection) = (&state.metrics.metrics, state.source.connection);
+        state.pages.page(metrics, connection, offset, max, Instant::now())
+    }
+
+    fn observe(&mut self, event: Event) {
+        let (metrics, link) = (&self.state.metrics, &self.state.metrics.link);
+        match event {
+            Event::Frame => link.other_frames.add(1),
+            Event::ImageBytes(bytes) => link.rare().bytes_in += bytes as u64,
+            Event::Refused(reason) => metrics.refused(reason, None),
+            Event::Failed {
+                status,
+                payload,
+                detail,
+            } => {
+                let mut counts = link.rare();
+                match status {
+                    // The handle counts the payload.
+                    Status::Failed(why) => counts.failed.add(why, 1),
+                    Status::Rejected(why) => {
+                        counts.rejected.add(why, 1);
+                        counts.bytes_in += payload as u64;
+                    }
+                    Status::Executed => {}
+                }
+                counts.bytes_out += detail as u64;
+            }
+            Event::ReplyBytes(bytes) => link.rare().bytes_out += bytes as u64,
+            Event::Stalled(is_stalled) => link.stalled(is_stalled),
+        }
+    }
+}
+
+impl<const TAKES: bool> Served<'_, '_, TAKES> {
+    /// Runs the invocation that the poll took, if it took one. Returns the length of what it wrote to `answer`.
+    pub(super) fn run_taken(
+        &mut self,
+        answer: &mut AlignedBuffer,
+    ) -> Option<(ReplyTo, Result<usize, Box<Failed>>)> {
+        let (counted, reply_to) = self.state.taken.take()?;
+        let payload = std::mem::take(&mut self.state.scratch);
+        let invocation = reply_to.invocation(payload.as_slice());
+        let max_answer = reply_to.max_answer();
+        answer.resize(max_answer.unwrap_or(0));
+        let outcome = self.run(&counted, invocation, max_answer.map(|_| answer.as_mut_slice()));
+        self.state.scratch = payload;
+        Some((reply_to, outcome))
+    }
+
+    /// Runs an invocation of an image that was accepted, and counts it.
+    #[inline(always)]
+    fn run<B: Body>(
+        &mut self,
+        counted: &Counted,
+        invocation: Invocation<'_, B>,
+        answer: Option<&mut [u8]>,
+    ) -> Result<usize, Box<Failed>> {
+        let Self {
+            state,
+            session,
+            argument,
+            ..
+        } = self;
+        let (image, counters) = (&*counted.image, &*counted.counters);
+        if counted.suits != argument.key && !argument.suits(image) {
+            return Err(unsuited(image, argument));
+        }
+        let Invocation {
+            sequence,
+            is_batched,
+            payload,
+        } = invocation;
+        let size = payload.len();
+        let mut ptr = payload.as_ptr();
+        if ptr.addr() & counted.misplaced != 0 {
+            ptr = state.placed(image, payload);
+        }
+        let sender = state.source.connection;
+        // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
+        // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
+        // copy until the next one; it is aligned.
+        let invocation = || unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
+        if is_batched {
+            counters.batched();
+        }
+        let outcome = if counters.is_due() || tracing::level_enabled!(tracing::Level::TRACE) {
+            run_observed(&state.span, counters, session, invocation(), sequence, answer)
+        } else {
+            InProcess::run(session, invocation(), answer)
+        };
+        match outcome {
+            Ok(len) => {
+                counters.executed(size, len);
+                Ok(len)
+            }
+            Err(failed) => {
+                state.failed(counted, size, &failed);
+                Err(failed)
+            }
+        }
+    }
+
+    /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
+    fn accept<'b>(
+        &self,
+        id: &'b ImageId,
+        bytes: &'b SharedBytes,
+        about: &mut Option<About<'b>>,
+    ) -> Result<Arc<InstalledImage>, Refusal> {
+        let (host, argument) = (self.host, self.argument);
+        let (len, limit) = (bytes.len(), host.limits.max_image);
+        if len as u64 > limit {
+            let detail = format!("an image of {len} bytes, the limit is {limit}");
+            return Err(Refusal::new(Rejection::TooLarge, detail));
+        }
+        let valid = host.executor.validate(id, bytes)?;
+        let image = valid.image();
+        let name = image.name();
+        *about = Some(About { id, name, size: len });
+        if !argument.has_type(image.target()) {
+            return Err(wrong_target(argument));
+        }
+        if argument.shared && !image.flags().contains(ImageFlags::SHARED) {
+            return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
+        }
+        host.policy
+            .accepts(&self.state.source, &ImageInfo { name, id, len })
+            .map_err(|why| Refusal::new(Rejection::Policy, why))?;
+        host.executor.install(&valid)
+    }
+}
+
+impl State {
+    /// Where a payload is read that may have to be copied.
+    #[cold]
+    fn placed(&mut self, image: &InstalledImage, payload: Payload<'_, impl Body>) -> *const u8 {
+        if image.is_aligned(payload.as_ptr()) && !(self.copies_payloads && payload.is_in_place()) {
+            return payload.as_ptr();
+        }
+        copied(&mut self.scratch, payload)
+    }
+
+    /// Counts and logs an invocation that has no answer.
+    #[cold]
+    fn failed(&self, counted: &Counted, size: usize, failed: &Failed) {
+        counted.counters.failed(size);
+        if let Status::Failed(why) = failed.status {
+            tracing::debug!(
+                parent: &self.span, ifunc = %counted.image.name, source = self.source.connection, %why, "invocation failed"
+            );
+        }
+    }
+}
+
+/// A copy of a payload, aligned for any image.
+fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
+    scratch.resize(payload.len());
+    payload.copy_to(scratch.as_mut_slice());
+    scratch.as_slice().as_ptr()
+}
+
+/// Why an image does not run on these target arguments.
+#[cold]
+fn unsuited(image: &InstalledImage, argument: &Argument) -> Box<Failed> {
+    if !argument.has_type(image.target) {
+        return wrong_target(argument).into();
+    }
+    Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
+}
+
+/// With the whole text of the target's type, which no peer chooses.
+fn wrong_target(argument: &Argument) -> Refusal {
+    Refusal {
+        reason: Rejection::TargetType,
+        detail: argument.text.as_str().into(),
+    }
+}
+
+const NOT_SHAREABLE: &str = "this target serves on several threads, and the ifunc takes its data for itself alone; help: take `&T` of a type that is `Sync` (atomics, or an opaque type with host functions that take `&T`), in C say `IFUNC_SHAREABLE(name)`, or let the target `serve`";
