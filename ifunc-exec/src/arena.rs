@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -23,7 +24,7 @@ const GRANULE: usize = 64;
 /// The arena.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    memfd: OwnedFd,
+    memfd: Arc<File>,
     base: *mut c_void,
     len: usize,
     /// Free ranges, offset → length; neighbours are merged.
@@ -65,6 +66,11 @@ impl Range {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
+
+    /// Where it begins in the arena's file.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
 }
 
 impl Arena {
@@ -93,7 +99,7 @@ impl Arena {
         unsafe { rustix::mm::madvise(base, len, Advice::LinuxDontFork)? };
         let serializes = membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore).is_ok();
         Ok(Self {
-            memfd,
+            memfd: Arc::new(memfd.into()),
             base,
             len,
             free: BTreeMap::from([(0, len)]),
@@ -146,6 +152,11 @@ impl Arena {
             len,
             anonymous: None,
         })
+    }
+
+    /// The file that the arena shows.
+    pub(crate) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.memfd)
     }
 
     /// Address of a range.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ifunc_abi::ImageId;
 use ifunc_abi::refusal::{Failed, Refusal};
 
-use crate::{ImageProperties, InstalledImage, SharedBytes, ValidImage};
+use crate::{ImageProperties, InstalledImage, ValidImage};
 
 /// Where injected code runs. The caller decides whether an image may run at all: policy and target type are its own.
 ///
@@ -27,7 +27,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// The bytes have another id, are no image, or this executor cannot run them.
-    fn validate<'a>(&self, id: &ImageId, bytes: &'a SharedBytes) -> Result<ValidImage<'a>, Refusal>;
+    fn validate<'a>(&self, id: &ImageId, bytes: &'a [u8]) -> Result<ValidImage<'a>, Refusal>;
 
     /// Installs an image, unless it is installed.
     ///

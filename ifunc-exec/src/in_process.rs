@@ -16,12 +16,12 @@ use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, Side, ifunc
 use crate::image::cache::CodeCache;
 use crate::image::validate;
 use crate::stack::{Listing, Stack};
-use crate::{HostSymbols, InstalledImage, SharedBytes, ValidImage};
+use crate::{HostSymbols, InstalledImage, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
 #[derive(Debug)]
 pub struct InProcessOptions {
-    /// Address space for code, and most bytes that images take with their originals.
+    /// Address space for code, and most bytes that images take.
     pub code_bytes: usize,
     /// Most installed images.
     pub max_images: usize,
@@ -76,7 +76,7 @@ impl Executor for InProcess {
     type Thread = ExecThread;
     type Session<'t> = Session<'t>;
 
-    fn validate<'a>(&self, id: &ImageId, bytes: &'a SharedBytes) -> Result<ValidImage<'a>, Refusal> {
+    fn validate<'a>(&self, id: &ImageId, bytes: &'a [u8]) -> Result<ValidImage<'a>, Refusal> {
         validate(id, bytes, self.max_image_memory)
     }
 

@@ -10,6 +10,7 @@ use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
 use super::install::install;
+use super::original::Kept;
 use super::validate::memory_of;
 use super::{InstalledImage, ValidImage};
 use crate::Observer;
@@ -47,7 +48,7 @@ pub(crate) struct CodeCache {
     images: IdMap<Entry>,
     /// When they were last bound → which: the one bound longest ago is first.
     ages: BTreeMap<u64, ImageId>,
-    /// Most bytes that images take, their originals included.
+    /// Most bytes that images take, with what is kept of their originals.
     max_bytes: usize,
     /// Bytes that they take.
     bytes: usize,
@@ -98,14 +99,15 @@ impl CodeCache {
         valid: &ValidImage<'_>,
         got: &[usize],
     ) -> Result<Arc<InstalledImage>, Refusal> {
-        let needed = memory_of(valid.image()) + size_of_val(got) + valid.bytes.footprint();
+        let kept = Arc::new(Kept::of(valid.image(), valid.bytes));
+        let needed = memory_of(valid.image()) + size_of_val(got) + kept.footprint();
         let installed = loop {
             let full = if self.images.len() >= self.max_images {
                 format!("all {} images are in use", self.max_images)
             } else if self.bytes + needed > self.max_bytes {
                 ArenaError::Full(needed).to_string()
             } else {
-                match install(&mut self.arena, &self.debug, valid, got) {
+                match install(&mut self.arena, &self.debug, valid, got, &kept) {
                     Ok(installed) => break Arc::new(installed),
                     Err(error @ ArenaError::Full(_)) => error.to_string(),
                     Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),

@@ -1,7 +1,10 @@
 //! Installing an image: relocate in a private buffer, write into the arena.
 
+use std::sync::Arc;
+
 use ifunc_abi::image::{Image, Relocation};
 
+use super::original::Kept;
 use super::validate::memory_of;
 use super::{ImageProperties, InstalledImage, ValidImage};
 use crate::arena::{Arena, ArenaError, PAGE, Range};
@@ -13,6 +16,7 @@ pub(super) fn install(
     debug: &DebugRegistry,
     valid: &ValidImage<'_>,
     addresses: &[usize],
+    kept: &Arc<Kept>,
 ) -> Result<InstalledImage, ArenaError> {
     let image = valid.image();
     let bytes: Vec<u8> = addresses
@@ -60,7 +64,8 @@ pub(super) fn install(
             target: image.target(),
         },
         main: std::ptr::with_exposed_provenance(base + image.entry() as usize),
-        original: valid.bytes.clone(),
+        kept: Arc::clone(kept),
+        file: arena.file(),
         code,
         got,
         got_address,

@@ -2,65 +2,24 @@
 
 pub(crate) mod cache;
 mod install;
+mod original;
 mod validate;
 
 use std::ffi::c_void;
-use std::ops::{Deref, Range};
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use ifunc_abi::image::{Image, ImageFlags, Import};
 use ifunc_abi::{Fingerprint, ImageId};
 
 pub use self::cache::{IdHasher, IdMap};
+use self::original::Kept;
 pub use self::validate::ValidImage;
 pub(crate) use self::validate::validate;
 use crate::arena::{self, Arena};
 use crate::debug::DebugRecord;
-
-/// Bytes that several owners share: a part of a buffer that none of them changes.
-#[derive(Clone, Debug)]
-pub struct SharedBytes {
-    buffer: Arc<Vec<u8>>,
-    part: Range<usize>,
-}
-
-impl SharedBytes {
-    /// A part of a buffer.
-    ///
-    /// # Panics
-    /// The part is not in the buffer.
-    #[must_use]
-    pub fn new(buffer: Vec<u8>, part: Range<usize>) -> Self {
-        assert!(
-            part.start <= part.end && part.end <= buffer.len(),
-            "a part of the buffer"
-        );
-        Self {
-            buffer: Arc::new(buffer),
-            part,
-        }
-    }
-
-    /// Bytes of memory that it keeps.
-    fn footprint(&self) -> usize {
-        self.buffer.capacity()
-    }
-}
-
-impl From<Vec<u8>> for SharedBytes {
-    fn from(buffer: Vec<u8>) -> Self {
-        let part = 0..buffer.len();
-        Self::new(buffer, part)
-    }
-}
-
-impl Deref for SharedBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.buffer[self.part.clone()]
-    }
-}
 
 /// What an image declares about itself, as every executor needs it.
 #[derive(Clone, Debug)]
@@ -97,8 +56,9 @@ pub struct InstalledImage {
     pub(crate) main: *const c_void,
     /// What debuggers know of it.
     pub(crate) debug: DebugRecord,
-    /// The bytes as they arrived: they travel on from here.
-    original: SharedBytes,
+    kept: Arc<Kept>,
+    /// The file of the arena.
+    file: Arc<File>,
     code: arena::Range,
     got: Option<arena::Range>,
     /// Address of the GOT; 0 without one.
@@ -120,26 +80,20 @@ impl Deref for InstalledImage {
 }
 
 impl InstalledImage {
-    /// The bytes as they arrived, of which the id is the hash.
-    #[must_use]
-    pub fn original(&self) -> &SharedBytes {
-        &self.original
+    /// The bytes as they arrived, of which the id is the hash. Reads the code from the arena's file, in which no debugger sets
+    /// breakpoints.
+    ///
+    /// # Errors
+    /// The kernel's, for the file.
+    pub fn original(&self) -> io::Result<Original<'_>> {
+        let bytes = self.kept.restore(&self.file, self.code.offset())?;
+        Ok(Original { bytes, image: self })
     }
 
-    /// The GOT: each import with the entry that holds its address. An image has one entry per import, in their order.
-    pub fn got_entries(&self) -> impl Iterator<Item = GotEntry<'_>> {
-        let image = Image::parse(&self.original).ok();
-        let imports = image.map(|image| image.imports()).into_iter().flatten();
-        imports.enumerate().map(|(index, import)| GotEntry {
-            import,
-            address: self.got_address + index * size_of::<usize>(),
-        })
-    }
-
-    /// Bytes of memory that it takes: code, data, GOT and the original.
+    /// Bytes of memory that it takes: code, data, GOT, and what is kept to restore the original.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        self.code.len() + self.got.as_ref().map_or(0, arena::Range::len) + self.original.footprint()
+        self.code.len() + self.got.as_ref().map_or(0, arena::Range::len) + self.kept.footprint()
     }
 
     /// Gives the memory back.
@@ -155,6 +109,33 @@ impl InstalledImage {
                 arena.free(got);
             }
         }
+    }
+}
+
+/// The bytes of an installed image as they arrived.
+#[derive(Debug)]
+pub struct Original<'a> {
+    bytes: Vec<u8>,
+    image: &'a InstalledImage,
+}
+
+impl Original<'_> {
+    /// The GOT: each import with the entry that holds its address. An image has one entry per import, in their order.
+    pub fn got_entries(&self) -> impl Iterator<Item = GotEntry<'_>> {
+        let image = Image::parse(&self.bytes).ok();
+        let imports = image.map(|image| image.imports()).into_iter().flatten();
+        imports.enumerate().map(|(index, import)| GotEntry {
+            import,
+            address: self.image.got_address + index * size_of::<usize>(),
+        })
+    }
+}
+
+impl Deref for Original<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

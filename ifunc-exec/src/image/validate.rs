@@ -5,7 +5,6 @@ use ifunc_abi::image::{Image, ImageError};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
-use super::SharedBytes;
 use crate::arch::{ARCH, cpu_features, explain_lacking_cpu};
 
 /// An image whose bytes have the id it was sent under, that parses, and that this machine can run.
@@ -13,7 +12,7 @@ use crate::arch::{ARCH, cpu_features, explain_lacking_cpu};
 pub struct ValidImage<'a> {
     /// BLAKE3 of its bytes.
     pub(crate) id: ImageId,
-    pub(crate) bytes: &'a SharedBytes,
+    pub(crate) bytes: &'a [u8],
     image: Image<'a>,
 }
 
@@ -28,7 +27,7 @@ impl<'a> ValidImage<'a> {
 /// Checks an image that needs at most `max_memory` bytes. Changes nothing.
 pub(crate) fn validate<'a>(
     id: &ImageId,
-    bytes: &'a SharedBytes,
+    bytes: &'a [u8],
     max_memory: usize,
 ) -> Result<ValidImage<'a>, Refusal> {
     if blake3::hash(bytes) != *id {

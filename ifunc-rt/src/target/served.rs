@@ -7,7 +7,7 @@ use std::time::Instant;
 use ifunc_abi::ImageId;
 use ifunc_abi::image::ImageFlags;
 use ifunc_abi::status::{Rejection, Status};
-use ifunc_exec::{Executor, InProcess, InstalledImage, Session, SharedBytes};
+use ifunc_exec::{Executor, InProcess, InstalledImage, Session};
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
     Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo,
@@ -217,10 +217,10 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
 
     fn install(&mut self, install: Install) -> Result<Bound, Refusal> {
         let (handle, id) = (install.handle, install.id);
-        let bytes = SharedBytes::new(install.body, install.image);
+        let bytes = &install.body[install.image];
         let size = bytes.len();
         let mut about = None;
-        match self.accept(&id, &bytes, &mut about) {
+        match self.accept(&id, bytes, &mut about) {
             Ok(image) => {
                 let about = About {
                     id: &image.id,
@@ -378,7 +378,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     fn accept<'b>(
         &self,
         id: &'b ImageId,
-        bytes: &'b SharedBytes,
+        bytes: &'b [u8],
         about: &mut Option<About<'b>>,
     ) -> Result<Arc<InstalledImage>, Refusal> {
         let (host, argument) = (self.host, self.argument);
