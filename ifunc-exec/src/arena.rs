@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -67,7 +67,7 @@ impl Range {
         self.len
     }
 
-    /// Where it begins in the arena's file.
+    /// Offset in the arena's file.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
@@ -154,9 +154,9 @@ impl Arena {
         })
     }
 
-    /// The file that the arena shows.
-    pub(crate) fn file(&self) -> Arc<File> {
-        Arc::clone(&self.memfd)
+    /// The file that the arena maps, as long as there is an arena.
+    pub(crate) fn file(&self) -> Weak<File> {
+        Arc::downgrade(&self.memfd)
     }
 
     /// Address of a range.

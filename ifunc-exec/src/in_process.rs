@@ -14,6 +14,7 @@ use crate::ended::{end, log};
 use crate::executor::{Executor, Invocation, Observer};
 use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, Side, ifunc_exec_enter};
 use crate::image::cache::CodeCache;
+use crate::image::original::Kept;
 use crate::image::validate;
 use crate::stack::{Listing, Stack};
 use crate::{HostSymbols, InstalledImage, ValidImage};
@@ -21,7 +22,7 @@ use crate::{HostSymbols, InstalledImage, ValidImage};
 /// Sizes and settings of an [`InProcess`] executor.
 #[derive(Debug)]
 pub struct InProcessOptions {
-    /// Address space for code, and most bytes that images take.
+    /// Size of the arena, and the limit of the sum of all images' footprints.
     pub code_bytes: usize,
     /// Most installed images.
     pub max_images: usize,
@@ -86,11 +87,12 @@ impl Executor for InProcess {
             return Ok(installed);
         }
         let got = self.symbols.resolve(image.image())?;
+        let kept = Arc::new(Kept::of(image.image(), image.bytes));
         // Meanwhile another thread may have installed it.
         let mut cache = self.cache();
         match cache.get(&image.id) {
             Some(installed) => Ok(installed),
-            None => cache.insert(image, &got),
+            None => cache.insert(image, &got, &kept),
         }
     }
 
@@ -124,7 +126,8 @@ impl Executor for InProcess {
             host: (&raw const *invocation.image).cast_mut().cast(),
         };
         let (payload, size) = (invocation.payload, invocation.size);
-        // SAFETY: the image is borrowed, so it is installed; the rest is what `Invocation::new` was promised.
+        // SAFETY: the image is borrowed, so it is installed; the context is a local, and the answer is borrowed; the rest is what
+        // `Invocation::new` was promised.
         let code = unsafe {
             session.enter(
                 invocation.image.main,
@@ -194,10 +197,12 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Calls an entry on the gate's stack. Returns its result; it has none if it escaped.
+    /// Calls an entry on the gate's stack. Returns its result, or 1 after an escape: see [`take_escape`](Self::take_escape).
     ///
     /// # Safety
-    /// `main` is an entry that may be called with these arguments.
+    /// `main` is the entry of code that stays mapped during the call. During the call, `payload` is readable for `size` bytes,
+    /// `target` is what the entry takes, and `ctx` is null or valid for reads and writes. This session is the innermost of its
+    /// thread.
     #[inline(always)]
     pub(crate) unsafe fn enter(
         &mut self,

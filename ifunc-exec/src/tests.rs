@@ -146,7 +146,7 @@ fn an_image_keeps_its_bytes_and_the_entries_of_its_got() {
     assert_eq!(original[..], panics.encode().unwrap()[..]);
     let entries: Vec<_> = original
         .got_entries()
-        .map(|entry| (entry.import.symbol.to_owned(), entry.value()))
+        .map(|entry| (entry.import.symbol.to_owned(), entry.value))
         .collect();
     assert_eq!(entries.len(), 2);
     assert_eq!(entries[0].0, "__ifunc_panic");

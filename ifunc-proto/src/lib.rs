@@ -12,7 +12,8 @@
 //! | [`caller`] | the calling half: handles, requests, fragments, batches, what is sent again |
 //! | `server` | the serving half: bindings, reassembly, batches, statistics |
 //! | `replies` | what the serving half owes its peer |
-//! | `order`, `assembly` | frames in order, once, and how many in one poll; bodies from their fragments |
+//! | `order` | the reorder buffer, and the quantum of a poll |
+//! | `assembly` | bodies from their fragments |
 //! | [`calls`] | tokens, and how requests end |
 //! | [`link`], [`host`] | what a connection needs of a transport, and of the node that serves |
 

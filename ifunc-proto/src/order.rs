@@ -1,5 +1,5 @@
-//! Which frames are processed: each in its turn and once, whatever order the transport delivers them in, and as many as fit
-//! into one poll, so that connections share a thread fairly.
+//! The reorder buffer, which delivers each frame in its turn and once; and the quantum, which bounds the frames of one poll, so
+//! that connections share a thread fairly.
 
 use std::collections::BTreeMap;
 

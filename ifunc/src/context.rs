@@ -1,4 +1,4 @@
-//! The services that a target offers to an invocation.
+//! The services that a target offers to an invocation, and the result of `X_main`.
 
 use core::fmt;
 

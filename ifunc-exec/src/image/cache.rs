@@ -48,7 +48,7 @@ pub(crate) struct CodeCache {
     images: IdMap<Entry>,
     /// When they were last bound → which: the one bound longest ago is first.
     ages: BTreeMap<u64, ImageId>,
-    /// Most bytes that images take, with what is kept of their originals.
+    /// Limit of the sum of all images' footprints.
     max_bytes: usize,
     /// Bytes that they take.
     bytes: usize,
@@ -98,8 +98,8 @@ impl CodeCache {
         &mut self,
         valid: &ValidImage<'_>,
         got: &[usize],
+        kept: &Arc<Kept>,
     ) -> Result<Arc<InstalledImage>, Refusal> {
-        let kept = Arc::new(Kept::of(valid.image(), valid.bytes));
         let needed = memory_of(valid.image()) + size_of_val(got) + kept.footprint();
         let installed = loop {
             let full = if self.images.len() >= self.max_images {
@@ -107,7 +107,7 @@ impl CodeCache {
             } else if self.bytes + needed > self.max_bytes {
                 ArenaError::Full(needed).to_string()
             } else {
-                match install(&mut self.arena, &self.debug, valid, got, &kept) {
+                match install(&mut self.arena, &self.debug, valid, got, kept) {
                     Ok(installed) => break Arc::new(installed),
                     Err(error @ ArenaError::Full(_)) => error.to_string(),
                     Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),

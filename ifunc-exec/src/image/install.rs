@@ -68,7 +68,6 @@ pub(super) fn install(
         file: arena.file(),
         code,
         got,
-        got_address,
     })
 }
 

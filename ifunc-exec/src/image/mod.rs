@@ -2,14 +2,15 @@
 
 pub(crate) mod cache;
 mod install;
-mod original;
+pub(crate) mod original;
 mod validate;
 
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Weak};
 
 use ifunc_abi::image::{Image, ImageFlags, Import};
 use ifunc_abi::{Fingerprint, ImageId};
@@ -57,15 +58,13 @@ pub struct InstalledImage {
     /// What debuggers know of it.
     pub(crate) debug: DebugRecord,
     kept: Arc<Kept>,
-    /// The file of the arena.
-    file: Arc<File>,
+    /// The file of the arena, as long as there is one.
+    file: Weak<File>,
     code: arena::Range,
     got: Option<arena::Range>,
-    /// Address of the GOT; 0 without one.
-    got_address: usize,
 }
 
-// SAFETY: the addresses are of the arena, which the executor keeps as long as this value.
+// SAFETY: the address of the entry is bound to no thread, and only `Executor::run` uses it.
 unsafe impl Send for InstalledImage {}
 // SAFETY: immutable.
 unsafe impl Sync for InstalledImage {}
@@ -80,14 +79,22 @@ impl Deref for InstalledImage {
 }
 
 impl InstalledImage {
-    /// The bytes as they arrived, of which the id is the hash. Reads the code from the arena's file, in which no debugger sets
-    /// breakpoints.
+    /// Restores the bytes as they arrived, of which the id is the hash. Reads the code from the arena's file: a debugger's
+    /// breakpoints are in the mapping only.
     ///
     /// # Errors
-    /// The kernel's, for the file.
-    pub fn original(&self) -> io::Result<Original<'_>> {
-        let bytes = self.kept.restore(&self.file, self.code.offset())?;
-        Ok(Original { bytes, image: self })
+    /// The executor is gone, the kernel's error from reading the file, or another process has written to it.
+    pub fn original(&self) -> io::Result<Original> {
+        let file = self.file.upgrade().ok_or(io::ErrorKind::NotFound)?;
+        let bytes = self.kept.restore(&file, self.code.offset())?;
+        if blake3::hash(&bytes) != self.properties.id {
+            return Err(io::Error::other("the code of an installed image was changed"));
+        }
+        let mut got = vec![0; self.got.as_ref().map_or(0, arena::Range::len)];
+        if let Some(range) = &self.got {
+            file.read_exact_at(&mut got, range.offset() as u64)?;
+        }
+        Ok(Original { bytes, got })
     }
 
     /// Bytes of memory that it takes: code, data, GOT, and what is kept to restore the original.
@@ -112,26 +119,27 @@ impl InstalledImage {
     }
 }
 
-/// The bytes of an installed image as they arrived.
+/// The bytes of an installed image as they arrived, and its GOT.
 #[derive(Debug)]
-pub struct Original<'a> {
+pub struct Original {
     bytes: Vec<u8>,
-    image: &'a InstalledImage,
+    got: Vec<u8>,
 }
 
-impl Original<'_> {
-    /// The GOT: each import with the entry that holds its address. An image has one entry per import, in their order.
+impl Original {
+    /// The GOT: each import with the content of its entry. An image has one entry per import, in their order.
     pub fn got_entries(&self) -> impl Iterator<Item = GotEntry<'_>> {
         let image = Image::parse(&self.bytes).ok();
         let imports = image.map(|image| image.imports()).into_iter().flatten();
-        imports.enumerate().map(|(index, import)| GotEntry {
+        let (entries, _) = self.got.as_chunks();
+        imports.zip(entries).map(|(import, entry)| GotEntry {
             import,
-            address: self.image.got_address + index * size_of::<usize>(),
+            value: usize::from_le_bytes(*entry),
         })
     }
 }
 
-impl Deref for Original<'_> {
+impl Deref for Original {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -144,15 +152,6 @@ impl Deref for Original<'_> {
 pub struct GotEntry<'a> {
     /// What the image imports.
     pub import: Import<'a>,
-    /// Where the entry lies.
-    address: usize,
-}
-
-impl GotEntry<'_> {
     /// The address that the import is bound to; 0 if it is weak and not there.
-    #[must_use]
-    pub fn value(&self) -> usize {
-        // SAFETY: the image is borrowed, so its GOT is mapped, and readable like all of the arena.
-        unsafe { std::ptr::with_exposed_provenance::<usize>(self.address).read() }
-    }
+    pub value: usize,
 }

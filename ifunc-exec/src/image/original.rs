@@ -1,4 +1,4 @@
-//! The bytes of an installed image as they arrived. The arena holds most of them as code, so only the others are kept beside it.
+//! Restores the bytes of an installed image as they arrived. The arena holds the code; this keeps the rest.
 
 use std::fs::File;
 use std::io;
@@ -11,27 +11,27 @@ const WORD: usize = size_of::<u64>();
 
 /// What the arena does not hold of an image's bytes.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Header, tables and strings, which precede the code, and the data, which follows it.
     beside_code: Box<[u8]>,
     /// Offset of the code in the image, and its length.
     code: (usize, usize),
     /// Offset in the code and content of each word that the installation overwrites.
-    overwritten: Box<[(usize, [u8; WORD])]>,
+    overwritten: Box<[(u32, [u8; WORD])]>,
 }
 
 impl Kept {
-    /// Of an image with these bytes.
-    pub(super) fn of(image: &Image<'_>, bytes: &[u8]) -> Self {
+    /// What to keep of `image`, whose bytes are `bytes`.
+    pub(crate) fn of(image: &Image<'_>, bytes: &[u8]) -> Self {
         let (rx, rw) = (image.rx(), image.rw());
         let code_at = bytes.len() - rx.len() - rw.len();
         let relocated = image.relocations().map(|relocation| match relocation {
             Relocation::Relative { offset, .. } | Relocation::Import { offset, .. } => offset,
         });
         let overwritten = image.slot().into_iter().chain(relocated).filter_map(|offset| {
-            // Others are in the data, which is kept whole.
+            // Any other word lies in the data, which is kept whole.
             let word = rx.get(offset as usize..)?.first_chunk()?;
-            Some((offset as usize, *word))
+            Some((offset, *word))
         });
         Self {
             beside_code: [&bytes[..code_at], rw].concat().into(),
@@ -45,16 +45,17 @@ impl Kept {
         self.beside_code.len() + size_of_val(&*self.overwritten)
     }
 
-    /// All bytes, of which those of the code lie in `arena` from byte `at` on.
+    /// The original bytes. The code lies in `arena` from byte `at` on.
     pub(super) fn restore(&self, arena: &File, at: usize) -> io::Result<Vec<u8>> {
         let (code_at, len) = self.code;
         let (before, after) = self.beside_code.split_at(code_at);
-        let mut bytes = before.to_vec();
+        let mut bytes = Vec::with_capacity(self.beside_code.len() + len);
+        bytes.extend_from_slice(before);
         bytes.resize(code_at + len, 0);
         let code = &mut bytes[code_at..];
         arena.read_exact_at(code, at as u64)?;
         for (offset, word) in &self.overwritten {
-            code[*offset..][..WORD].copy_from_slice(word);
+            code[*offset as usize..][..WORD].copy_from_slice(word);
         }
         bytes.extend_from_slice(after);
         Ok(bytes)

@@ -89,7 +89,7 @@ pub(crate) struct Signals {
     pub(crate) received: u64,
     /// Bytes that the last attempt had no credit for.
     pub(crate) lacking: usize,
-    /// Frames that may be sent before the connection looks whether waiters for credit exist, and whether its peer lives.
+    /// Frames that may be sent before the connection checks whether waiters for credit exist, and whether its peer lives.
     pub(crate) unexamined: u32,
     /// Waiters for credit exist.
     pub(crate) is_crowded: bool,

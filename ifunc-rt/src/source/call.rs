@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use ifunc::payload::{DecodeError, Ifunc};
 use ifunc_abi::status::Status;
+use ifunc_proto::caller::Submission;
 use ifunc_proto::calls::Outcome;
 
-use super::completion::{explain, explain_lost, explain_wait};
-use super::connection::Connection;
+use super::completion::{explain, explain_lost, explain_not_sent, explain_wait};
+use super::connection::{Connection, NotSent};
 use super::error::Error;
 use super::handle::{Framing, Handle, Submitter};
 use super::library::Library;
@@ -52,7 +53,7 @@ impl<E: Encoding> Handle<E> {
         self.submit_async(payload, true).await?.await
     }
 
-    /// Sends the payload without waiting for an outcome. The next `send` or [`Source::flush`] returns an error that
+    /// Sends the payload without waiting for an outcome. The next `send` or [`Source::flush`](super::Source::flush) returns an error that
     /// this one ends with later.
     ///
     /// # Errors
@@ -129,6 +130,99 @@ impl<E: Encoding> Handle<E> {
             drained.map_err(|ended| explain_wait(ended, name))?;
         }
         Ok(call)
+    }
+}
+
+impl Submitter {
+    /// An invocation with a payload of this layout.
+    #[inline(always)]
+    fn submission(&self, (bound, align): (usize, usize), wants_completion: bool) -> Submission {
+        Submission {
+            handle: self.binding.handle,
+            bound,
+            align,
+            wants_completion,
+            carries_code: self.framing == Framing::WithImage,
+        }
+    }
+
+    /// One attempt to send. With a completion the result is its token, otherwise 0.
+    fn attempt(
+        &self,
+        connection: &mut Connection,
+        layout: (usize, usize),
+        wants_completion: bool,
+        mut encode: &mut Encode,
+    ) -> Result<u64, NotSent> {
+        let submission = self.submission(layout, wants_completion);
+        if self.framing == Framing::Batched {
+            connection.append(submission, encode)
+        } else {
+            connection.submit(submission, &mut encode)
+        }
+    }
+
+    /// The outcome of an attempt. `None`: there is no credit now, or no link.
+    fn sent(&self, result: Result<u64, NotSent>) -> Result<Option<u64>, Error> {
+        match result {
+            Ok(token) => Ok(Some(token)),
+            Err(NotSent::Blocked) => Ok(None),
+            Err(NotSent::Failed(error)) => explain_not_sent(self.name(), *error).map(Some),
+        }
+    }
+
+    /// Continues after the `first` attempt over the fast path of the lock: sends if that did not, and waits until all fragments
+    /// are sent.
+    #[cold]
+    #[inline(never)]
+    fn submit_late(
+        &self,
+        layout: (usize, usize),
+        wants_completion: bool,
+        block: bool,
+        first: Option<NotSent>,
+        encode: &mut Encode,
+    ) -> Result<u64, Box<Error>> {
+        let (shared, name) = (self.shared(), self.name());
+        // To unlock wakes the waiters whose completion the first attempt has received.
+        let mut state = shared.lock();
+        let first = match first {
+            None => self.attempt(&mut state.connection, layout, wants_completion, encode),
+            Some(not_sent) => Err(not_sent),
+        };
+        // Otherwise the lock was taken to wake waiters, and there is nothing to wait for.
+        let has_backlog = state.connection.protocol.caller.has_backlog();
+        drop(state);
+        if let Ok(token) = first {
+            return Ok(token);
+        }
+        let mut attempt = |connection: &mut Connection| {
+            self.sent(self.attempt(connection, layout, wants_completion, encode))
+        };
+        let token = match self.sent(first)? {
+            Some(token) if !has_backlog => return Ok(token),
+            Some(token) => token,
+            None if !block => {
+                shared.try_reconnect();
+                let second = attempt(&mut shared.lock().connection)?;
+                return second.ok_or_else(|| Error::WouldBlock { what: name.into() }.into());
+            }
+            None => {
+                failpoint!("source.no_room");
+                shared.retry(after(self.timeout), name, Want::Credit, attempt)?
+            }
+        };
+        if block && self.framing != Framing::Batched {
+            let drained = shared.retry(after(self.timeout), name, Want::Credit, Connection::drained);
+            // A thread that serves the link sends the rest in its next polls.
+            if let Err(error) = drained
+                && !matches!(error, Error::Serving { .. })
+            {
+                shared.lock().connection.protocol.caller.abandon(token);
+                return Err(error.into());
+            }
+        }
+        Ok(token)
     }
 }
 
@@ -360,7 +454,7 @@ impl<A> fmt::Debug for Call<A> {
 }
 
 /// Writes a payload into memory that may be longer than it asked for.
-pub(super) type Encode<'a> = dyn FnMut(&mut [u8]) -> Result<usize, Error> + 'a;
+type Encode<'a> = dyn FnMut(&mut [u8]) -> Result<usize, Error> + 'a;
 
 /// The encoding of a [`Handle`]'s payloads and answers. Every [`Ifunc`], the type that `#[ifunc]` makes, is one;
 /// [`ByName`] is the other.
@@ -417,7 +511,7 @@ impl<F: Ifunc> Encoding for F {
 }
 
 /// The encoding of an ifunc by name, written in Rust or C: the `payload_init` of its library makes a payload of the source
-/// arguments that a call takes. Where only an image was loaded ([`Source::load_bytes`]), a call takes the payload itself. The
+/// arguments that a call takes. Where only an image was loaded ([`Source::load_bytes`](super::Source::load_bytes)), a call takes the payload itself. The
 /// answer is bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ByName {}

@@ -5,18 +5,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ifunc_proto::caller::Submission;
-
 use super::Source;
-use super::call::{Encode, Encoding};
-use super::completion::explain_not_sent;
-use super::connection::{Connection, NotSent};
+use super::call::Encoding;
 use super::error::Error;
 use super::library::Library;
 use super::message::Message;
 use super::shared::SharedConnection;
-use crate::driver::backoff::after;
-use crate::driver::state::Want;
 
 /// The handle of an ifunc: sends payloads and receives answers.
 ///
@@ -88,7 +82,7 @@ impl<E: Encoding> Handle<E> {
     ///
     /// **When the source sends a batch.** When the batch is full; when its first invocation has waited for
     /// [`delay`](super::Aggregation::delay); on [`Source::push`] and [`Source::flush`]; when a caller waits for,
-    /// polls or awaits a [`Call`] in it; before anything that is not aggregated is sent; and when the last user of
+    /// polls or awaits a [`Call`](super::Call) in it; before anything that is not aggregated is sent; and when the last user of
     /// the source drops it. A thread of the source's keeps the time and sleeps while no batch is open. Where only the
     /// caller's thread may use the connection (a UCX worker of the application's, [`ucx`](crate::ucx)) there is no
     /// such thread: the next use of the source sends what is due.
@@ -222,96 +216,5 @@ impl Submitter {
 
     pub(super) fn name(&self) -> &str {
         &self.binding.library.name
-    }
-
-    /// An invocation with a payload of this layout.
-    #[inline(always)]
-    pub(super) fn submission(&self, (bound, align): (usize, usize), wants_completion: bool) -> Submission {
-        Submission {
-            handle: self.binding.handle,
-            bound,
-            align,
-            wants_completion,
-            carries_code: self.framing == Framing::WithImage,
-        }
-    }
-
-    /// One attempt to send. With a completion the result is its token, otherwise 0.
-    pub(super) fn attempt(
-        &self,
-        connection: &mut Connection,
-        layout: (usize, usize),
-        wants_completion: bool,
-        mut encode: &mut Encode,
-    ) -> Result<u64, NotSent> {
-        let submission = self.submission(layout, wants_completion);
-        if self.framing == Framing::Batched {
-            connection.append(submission, encode)
-        } else {
-            connection.submit(submission, &mut encode)
-        }
-    }
-
-    /// The outcome of an attempt. `None`: there is no credit now, or no link.
-    pub(super) fn sent(&self, result: Result<u64, NotSent>) -> Result<Option<u64>, Error> {
-        match result {
-            Ok(token) => Ok(Some(token)),
-            Err(NotSent::Blocked) => Ok(None),
-            Err(NotSent::Failed(error)) => explain_not_sent(self.name(), *error).map(Some),
-        }
-    }
-
-    /// Continues after the `first` attempt over the fast path of the lock: sends if that did not, and waits until all fragments
-    /// are sent.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn submit_late(
-        &self,
-        layout: (usize, usize),
-        wants_completion: bool,
-        block: bool,
-        first: Option<NotSent>,
-        encode: &mut Encode,
-    ) -> Result<u64, Box<Error>> {
-        let (shared, name) = (self.shared(), self.name());
-        // To unlock wakes the waiters whose completion the first attempt has received.
-        let mut state = shared.lock();
-        let first = match first {
-            None => self.attempt(&mut state.connection, layout, wants_completion, encode),
-            Some(not_sent) => Err(not_sent),
-        };
-        // Otherwise the lock was taken to wake waiters, and there is nothing to wait for.
-        let has_backlog = state.connection.protocol.caller.has_backlog();
-        drop(state);
-        if let Ok(token) = first {
-            return Ok(token);
-        }
-        let mut attempt = |connection: &mut Connection| {
-            self.sent(self.attempt(connection, layout, wants_completion, encode))
-        };
-        let token = match self.sent(first)? {
-            Some(token) if !has_backlog => return Ok(token),
-            Some(token) => token,
-            None if !block => {
-                shared.try_reconnect();
-                let second = attempt(&mut shared.lock().connection)?;
-                return second.ok_or_else(|| Error::WouldBlock { what: name.into() }.into());
-            }
-            None => {
-                failpoint!("source.no_room");
-                shared.retry(after(self.timeout), name, Want::Credit, attempt)?
-            }
-        };
-        if block && self.framing != Framing::Batched {
-            let drained = shared.retry(after(self.timeout), name, Want::Credit, Connection::drained);
-            // A thread that serves the link sends the rest in its next polls.
-            if let Err(error) = drained
-                && !matches!(error, Error::Serving { .. })
-            {
-                shared.lock().connection.protocol.caller.abandon(token);
-                return Err(error.into());
-            }
-        }
-        Ok(token)
     }
 }

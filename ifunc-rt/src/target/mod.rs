@@ -169,7 +169,7 @@ impl Target {
 
     /// Number of connections that a poll visits.
     #[cfg(test)]
-    pub(crate) fn looked_at(&self) -> usize {
+    pub(crate) fn active_connections(&self) -> usize {
         self.links.active()
     }
 

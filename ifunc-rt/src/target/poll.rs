@@ -22,12 +22,12 @@ use crate::policy::SourceInfo;
 use crate::serve::SPIN;
 use crate::transport::{Key, Link, Listener};
 
-/// So many connections may be polled in vain.
+/// Idle connections that stay active.
 const FEW: usize = 8;
-/// Polls of connections between two reviews of which had nothing: longer than the barrier takes that follows.
+/// Polls of connections between two reviews: they take longer than the barrier that a review needs.
 const REVIEW: usize = 4096;
-/// Polls that find up to as many frames each, between two looks at the listener, after each of which a load may miss the cache.
-/// A poll that finds more is followed by a look: invocations may be slow.
+/// Polls between two calls of [`tend`](Links::tend), which may miss the cache. After a poll that finds nothing, or more than this
+/// many frames, the next one begins with a call: invocations may be slow.
 const TEND: u32 = 8;
 
 impl Target {
@@ -43,7 +43,7 @@ impl Target {
         links.poll(host, &mut entry.session(), &argument)
     }
 
-    /// Serves until [`StopHandle::stop`] is called. An idle target sleeps and costs no CPU.
+    /// Serves until [`StopHandle::stop`](crate::StopHandle::stop) is called. An idle target sleeps and costs no CPU.
     ///
     /// # Errors
     /// The kernel's error from waiting.
@@ -52,7 +52,7 @@ impl Target {
     }
 
     /// Serves until `done` returns `true`, which the target calls after every poll that ran something, or until
-    /// [`StopHandle::stop`].
+    /// [`StopHandle::stop`](crate::StopHandle::stop).
     ///
     /// # Errors
     /// The kernel's error from waiting.
@@ -97,7 +97,7 @@ impl Target {
         Ok(())
     }
 
-    /// For event loops: arms the descriptor before the caller waits for [`as_fd`](AsFd::as_fd) to become readable.
+    /// For event loops: arms the descriptor before the caller waits for [`as_fd`](std::os::fd::AsFd::as_fd) to become readable.
     /// `false`: there is something to do already; poll instead of waiting.
     ///
     /// The loop is: `poll` until it returns 0; `arm`; if that returns `true`, wait, at most for
@@ -206,7 +206,7 @@ impl Links {
     /// Polls each active connection once. Returns how many frames they handled. While polls find a few, only one of several first
     /// gathers connections.
     #[inline]
-    pub(super) fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
+    fn poll(&mut self, host: &Host, session: &mut Session<'_>, argument: &Argument) -> usize {
         if self.until_tended == 0 {
             self.tend(host);
         }
@@ -328,7 +328,7 @@ pub(super) enum Connection {
 
 impl Connection {
     /// Of a link that was accepted.
-    pub(super) fn new(number: u64, link: Link, host: &Host) -> Self {
+    fn new(number: u64, link: Link, host: &Host) -> Self {
         if link.hello.roles.contains(Roles::SERVES) {
             return Self::Duplex(Box::new(Duplex::accepted(number, link, host)));
         }
@@ -387,7 +387,7 @@ impl Connection {
     }
 
     /// By which the listener names it.
-    pub(super) fn key(&self) -> Key {
+    fn key(&self) -> Key {
         match self {
             Self::OneWay(connection) => connection.link.key,
             Self::Duplex(connection) => connection.key,
@@ -395,7 +395,7 @@ impl Connection {
     }
 
     /// Whether it had anything since this was asked last.
-    pub(super) fn take_ready(&mut self) -> bool {
+    fn take_ready(&mut self) -> bool {
         match self {
             Self::OneWay(connection) => std::mem::take(&mut connection.is_busy),
             Self::Duplex(connection) => connection.take_busy(),
@@ -403,7 +403,7 @@ impl Connection {
     }
 
     /// Announces that it is polled no more until the listener names it. It holds after the listener's fence.
-    pub(super) fn park(&mut self) {
+    fn park(&mut self) {
         match self {
             Self::OneWay(connection) => connection.link.rx().park(),
             Self::Duplex(connection) => connection.park(),
@@ -411,7 +411,7 @@ impl Connection {
     }
 
     /// Whether it has nothing. Asked after the fence.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         match self {
             Self::OneWay(connection) => connection.is_quiet(),
             Self::Duplex(connection) => connection.is_quiet(),
@@ -419,7 +419,7 @@ impl Connection {
     }
 
     /// It is polled again.
-    pub(super) fn unpark(&mut self) {
+    fn unpark(&mut self) {
         match self {
             Self::OneWay(connection) => {
                 connection.link.rx().disarm();

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 #[derive(Debug)]
 pub(super) struct Tick {
     at: Timespec,
-    /// Readings in this tick that a frame followed.
+    /// Readings in this tick before an attempt to send.
     readings: u32,
     /// Frames without a reading after each reading.
     stride: u32,
@@ -30,7 +30,7 @@ impl Tick {
         }
     }
 
-    /// The last reading was made for a frame.
+    /// Counts the last reading: an attempt to send a frame follows it.
     pub(super) fn count(&mut self) {
         self.readings += 1;
     }

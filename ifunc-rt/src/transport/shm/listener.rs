@@ -215,7 +215,7 @@ impl Acceptor {
     /// Takes a source of this process, whose hello waits at the socket.
     pub(in super::super) fn admit(&self, socket: OwnedFd) {
         if let Ok(peer) = peer_of(&socket) {
-            // A source that had no memory for its hello sees its socket closed.
+            // If the hello was not sent, for want of memory, to drop the connection here closes it, and the source sees that.
             self.receive_hello(Watch::new(&self.watcher, socket), peer);
         }
     }
