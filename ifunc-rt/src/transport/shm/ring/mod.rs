@@ -9,7 +9,7 @@
 //! Slot `n % slots` holds frame number `n` (from 0), whose sequence is `n + 1`. Zeroed memory and old laps never match, so the
 //! consumer clears nothing. Only this offset is ever a commit word, so no body looks like one. No message says where a body
 //! lies: both sides advance a cursor by the length of each body that is not inline, rounded up to
-//! [`BODY_ALIGN`](ifunc_abi::frame::BODY_ALIGN).
+//! [`BODY_ALIGN`].
 //!
 //! The consumer publishes what it released ([`window`](crate::transport::window)) every quarter lap and when no more frames have
 //! arrived. The producer reads that only when it has no credit left. A side that goes to sleep announces it in a flag, which
