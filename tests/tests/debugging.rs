@@ -144,7 +144,7 @@ fn in_order(names: &[&str], wanted: &[&str]) -> bool {
 }
 
 /// Frames of the host, from the shim that calls the ifunc to the end. They are found for every kind of image.
-const HOST: [&str; 3] = ["ifunc_exec_enter", "ifunc_rt::target::Target::poll", "main"];
+const HOST: [&str; 3] = ["ifunc_exec_enter", "ifunc_rt::target::poll::<impl", "main"];
 
 #[test]
 fn an_image_has_a_name_where_nothing_else_is_known_of_it() {
