@@ -216,7 +216,7 @@ fn other_bytes_than_those_of_the_id_are_refused() {
 /// Nanoseconds of an install, of which the registration with debuggers may be one twentieth.
 #[test]
 #[ignore = "nightly: a measurement"]
-fn an_install_with_and_without_debuggers() {
+fn measured_an_install_with_and_without_debuggers() {
     const INSTALLS: usize = 1000;
     let images: Vec<_> = (0..INSTALLS)
         .map(|number| {

@@ -2,6 +2,7 @@
 //! and ring that a target can have.
 
 use crate::debian;
+use crate::plan::Tier;
 use crate::programs::{self, Program, Runs};
 use crate::steps::Steps;
 use crate::transports;
@@ -50,7 +51,11 @@ fn run(steps: &mut Steps, name: &str, names: &[&str], env: &[(&str, &str)]) {
         .filter(|program| names.is_empty() || names.contains(&program.name()))
         .cloned()
         .collect();
-    let mut runs = Runs::of_tier(steps.tier());
+    let mut runs = match steps.tier() {
+        Tier::Commit => Runs::of_tier(Tier::Commit),
+        // What is measured is the default configuration.
+        Tier::Nightly => Runs::new(&["--include-ignored", "--skip", "measured_"]),
+    };
     runs.env.extend(env);
     if debian::is_debian() {
         runs.env.push(("IFUNC_REQUIRE_UCX", "1"));

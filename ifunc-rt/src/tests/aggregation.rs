@@ -206,10 +206,10 @@ fn an_image_that_the_next_target_does_not_take_is_told_of_each_of_its_invocation
     assert_eq!(second.finish(), 1);
 }
 
-/// `UCX_TLS=tcp cargo test -p ifunc-rt --release --lib -- --ignored --nocapture increments_alone`
+/// `UCX_TLS=tcp cargo test -p ifunc-rt --release --lib -- --ignored --nocapture measured_increments`
 #[test]
 #[ignore = "nightly: a measurement"]
-fn increments_alone_and_together() {
+fn measured_increments_alone_and_together() {
     for transport in ["loopback"].iter().chain(between_processes()) {
         let target = Running::start(&place(transport), accepting());
         for (bytes, micros) in [

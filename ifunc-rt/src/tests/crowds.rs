@@ -240,10 +240,10 @@ fn hundreds_of_sources_come_speak_rest_and_leave() {
     }
 }
 
-/// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture a_look`
+/// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture measured_polls`
 #[test]
 #[ignore = "nightly: a measurement"]
-fn a_look_with_idle_connections() {
+fn measured_polls_with_idle_connections() {
     const LOOKS: u32 = 200_000;
     for idle in [0, 64, 500] {
         let mut target = accepting()

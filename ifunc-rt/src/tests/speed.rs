@@ -1,7 +1,7 @@
 //! Cost of the hot path beside the cost of the machine's cache lines. For changes to the hot path: no test here
 //! asserts a time.
 //!
-//! `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture speed::`
+//! `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture measured_figures`
 //!
 //! The other process is this test's executable again; the environment makes it run [`child`].
 
@@ -137,7 +137,7 @@ fn floor(lines: &'static [Line; 2], there: usize, back: usize) -> f64 {
 
 #[test]
 #[ignore = "nightly: a measurement"]
-fn figures() {
+fn measured_figures() {
     static LINES: [Line; 2] = [Line(AtomicU64::new(0)), Line(AtomicU64::new(0))];
     let only = std::env::var("IFUNC_SPEED_ONLY").unwrap_or_default();
     let wanted = |name: &str| only.is_empty() || only.split(',').any(|only| only == name);

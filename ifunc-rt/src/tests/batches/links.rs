@@ -206,10 +206,10 @@ fn a_batch_takes_its_share_of_a_turn_and_is_run_to_its_end() {
     }
 }
 
-/// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture an_entry`
+/// `cargo test -p ifunc-rt --release --lib -- --ignored --nocapture measured_an_entry`
 #[test]
 #[ignore = "nightly: a measurement"]
-fn an_entry_beside_a_frame() {
+fn measured_an_entry_beside_a_frame() {
     const ROUNDS: u32 = 2000;
     let mut target = accepting().listen(&unique("shm")).unwrap();
     let mut value = 0;
