@@ -82,7 +82,7 @@ fn a_static_target_runs_code_that_was_never_in_it() {
             "{mapping:?}"
         );
         // Code; frames; and a bit for each connection that has something.
-        let ours = ["/memfd:ifunc-code", "/memfd:ifunc-shm", "/memfd:ifunc-board"];
+        let ours = ["/memfd:ifunc-code", "/memfd:ifunc-shm", "/memfd:ifunc-ready"];
         let memfd = mapping.name.starts_with("/memfd:");
         assert!(
             !memfd || ours.iter().any(|name| mapping.name.starts_with(name)),
