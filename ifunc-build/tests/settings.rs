@@ -121,7 +121,7 @@ fn what_the_user_sets_for_builds_of_his_own_is_not_in_images() {
     std::fs::remove_dir_all(&config).unwrap();
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again
-        .args(["--exact", "--nocapture"])
+        .args(["--exact", "--nocapture", "--include-ignored"])
         .arg("what_the_user_sets_for_builds_of_his_own_is_not_in_images")
         .env(FOLDER, workspace.dir.path())
         .envs([
