@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::process::{built, cargo, end, ifunc, last_line, output, status};
+use crate::process::{build_ifuncs, built, cargo, end, last_line, output, status};
 use crate::steps::Steps;
 
 /// The file that a whole run writes; the page is rendered from it.
@@ -95,12 +95,7 @@ fn run(
         true => runner()?,
         false => release()?,
     };
-    status(&mut ifunc(&[
-        "build",
-        "--quiet",
-        "--package",
-        "ifunc-bench-ifuncs",
-    ])?)?;
+    build_ifuncs("ifunc-bench-ifuncs")?;
     let mut bench = Command::new(program);
     bench
         .arg("run")

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::process::{build_test_ifuncs, built_with, end, last_line, output, status};
+use crate::process::{build_ifuncs, built_with, end, last_line, output, status};
 use crate::steps::Steps;
 use crate::transports::between_processes;
 
@@ -38,7 +38,7 @@ pub(crate) fn command(args: &[String]) -> ExitCode {
 fn driver<S: AsRef<OsStr>>(args: &[S]) -> Result<Command, String> {
     let programs = ["faults", "fault-source", "fault-target"];
     let folder = built_with(&programs, &["--features", "ifunc-tests/failpoints"])?;
-    build_test_ifuncs()?;
+    build_ifuncs("ifunc-tests-ifuncs")?;
     let target = crate::target();
     let mut driver = Command::new(folder.join("faults"));
     driver

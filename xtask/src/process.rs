@@ -57,14 +57,9 @@ pub(crate) fn ifunc(args: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Builds the ifuncs that the tests' programs send.
-pub(crate) fn build_test_ifuncs() -> Result<(), String> {
-    status(&mut ifunc(&[
-        "build",
-        "--quiet",
-        "--package",
-        "ifunc-tests-ifuncs",
-    ])?)
+/// Builds the ifuncs of a package, which programs of the tests or the benchmarks send.
+pub(crate) fn build_ifuncs(package: &str) -> Result<(), String> {
+    status(&mut ifunc(&["build", "--quiet", "--package", package])?)
 }
 
 /// The exit code of a command that is no list of steps.

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::process::{WHOLE, build_test_ifuncs, cargo, end, last_line, output, status};
+use crate::process::{WHOLE, build_ifuncs, cargo, end, last_line, output, status};
 use crate::steps::Steps;
 
 /// Options without and with a value.
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &[String]) -> Result<String, String> {
         "ifunc-tests/failpoints",
     ];
     status(cargo(build).args(["--profile", profile]).args(WHOLE))?;
-    build_test_ifuncs()?;
+    build_ifuncs("ifunc-tests-ifuncs")?;
     let target = crate::target();
     let mut soak = Command::new(target.join(if quick { "debug" } else { "release" }).join("soak"));
     soak.args(args)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{build_test_ifuncs, ifunc, status};
+use crate::process::{build_ifuncs, ifunc, status};
 
 /// The variable that tells tests with a target directory of their own where it is.
 pub(crate) const VARIABLE: &str = "IFUNC_WARM_TARGET";
@@ -28,7 +28,7 @@ pub(crate) fn target() -> Result<PathBuf, String> {
     fs::write(project.join("src/lib.rs"), SOURCE).map_err(io)?;
     fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).map_err(io)?;
     // The tests need the images of the checkout, too. Cargo compiles their macros and build scripts in the same way.
-    build_test_ifuncs()?;
+    build_ifuncs("ifunc-tests-ifuncs")?;
     let macros = crate::target().join("ifunc/ifunc");
     copy(&macros, &crate::target().join("corpus/rust/ifunc"))?;
     copy(&macros, &target.join("ifunc"))?;

@@ -53,8 +53,8 @@ impl<E: Encoding> Handle<E> {
         self.submit_async(payload, true).await?.await
     }
 
-    /// Sends the payload without waiting for an outcome. The next `send` or [`Source::flush`](super::Source::flush) returns an error that
-    /// this one ends with later.
+    /// Sends the payload without waiting for an outcome. The next `send` or [`Source::flush`](super::Source::flush)
+    /// returns an error that this one ends with later.
     ///
     /// # Errors
     /// The reason why it was not sent; [`Error::Earlier`] for an earlier send, and then this one was not sent.
@@ -511,8 +511,8 @@ impl<F: Ifunc> Encoding for F {
 }
 
 /// The encoding of an ifunc by name, written in Rust or C: the `payload_init` of its library makes a payload of the source
-/// arguments that a call takes. Where only an image was loaded ([`Source::load_bytes`](super::Source::load_bytes)), a call takes the payload itself. The
-/// answer is bytes.
+/// arguments that a call takes. Where only an image was loaded ([`Source::load_bytes`](super::Source::load_bytes)), a call takes
+/// the payload itself. The answer is bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ByName {}
 
