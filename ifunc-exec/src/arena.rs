@@ -7,7 +7,6 @@
 //! The mapping is private, so that a debugger can put breakpoints into it: the kernel refuses to write into a
 //! shared one. A page with a breakpoint is a copy that no longer shows the file; `write` detects that and maps the page anew.
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
 use std::sync::{Arc, Weak};
@@ -15,6 +14,8 @@ use std::sync::{Arc, Weak};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::{MembarrierCommand, membarrier};
+
+use crate::ranges::FreeRanges;
 
 /// Size of a page.
 pub(crate) const PAGE: usize = 4096;
@@ -27,8 +28,7 @@ pub(crate) struct Arena {
     memfd: Arc<File>,
     base: *mut c_void,
     len: usize,
-    /// Free ranges, offset → length; neighbours are merged.
-    free: BTreeMap<usize, usize>,
+    free: FreeRanges,
     /// Everything below was handed out at least once: an address below may be in some core's instruction buffers.
     used: usize,
     /// Everything below has its page-table entries.
@@ -102,7 +102,7 @@ impl Arena {
             memfd: Arc::new(memfd.into()),
             base,
             len,
-            free: BTreeMap::from([(0, len)]),
+            free: FreeRanges::new(len),
             used: 0,
             populated: 0,
             serializes,
@@ -123,28 +123,16 @@ impl Arena {
         let Some(len) = len.max(1).checked_next_multiple_of(granule) else {
             return Err(full);
         };
-        let found = self.free.iter().find_map(|(&start, &room)| {
-            let start_here = if self.serializes {
-                start
-            } else {
-                start.max(self.used)
-            };
-            let at = start_here.next_multiple_of(align);
-            (at + len <= start + room).then_some((start, room, at))
-        });
-        let Some((start, room, at)) = found else {
+        let from = if self.serializes { 0 } else { self.used };
+        let Some(at) = self.free.take(len, align, from) else {
             return Err(full);
         };
-        if at < self.used {
+        if at < self.used
+            && let Err(error) = membarrier(MembarrierCommand::PrivateExpeditedSyncCore)
+        {
             // Some core may still hold decoded instructions of what was here.
-            membarrier(MembarrierCommand::PrivateExpeditedSyncCore)?;
-        }
-        self.free.remove(&start);
-        if at > start {
-            self.free.insert(start, at - start);
-        }
-        if at + len < start + room {
-            self.free.insert(at + len, start + room - at - len);
+            self.free.give_back(at..at + len);
+            return Err(error.into());
         }
         self.used = self.used.max(at + len);
         Ok(Range {
@@ -265,17 +253,7 @@ impl Arena {
                 return;
             }
         }
-        let (mut start, mut len) = (range.offset, range.len);
-        if let Some((&before, &room)) = self.free.range(..start).next_back()
-            && before + room == start
-        {
-            self.free.remove(&before);
-            (start, len) = (before, len + room);
-        }
-        if let Some(room) = self.free.remove(&(start + len)) {
-            len += room;
-        }
-        self.free.insert(start, len);
+        self.free.give_back(range.offset..range.offset + range.len);
     }
 }
 
@@ -315,7 +293,7 @@ mod tests {
             arena.free(a);
             arena.free(c);
         }
-        assert_eq!(arena.free, BTreeMap::from([(0, 16 * PAGE)]));
+        assert!(arena.free.is_whole(16 * PAGE));
         assert!(arena.allocate(16 * PAGE, 4096, true).is_ok());
     }
 

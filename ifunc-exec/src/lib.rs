@@ -8,7 +8,7 @@
 //! |---|---|
 //! | the image is checked | `image/validate.rs` |
 //! | its imports are bound to symbols of the host | `symbols` |
-//! | it is relocated and written into the arena | `image/install.rs`, `arena.rs` |
+//! | it is relocated and written into the arena, its GOT into memory of its own | `image/install.rs`, `arena.rs`, `got.rs` |
 //! | it stays in the code cache | `image/cache.rs` |
 //! | an invocation enters it through the call gate | `in_process.rs`, `gate.rs`, `ended.rs`, `arch` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
@@ -21,9 +21,11 @@ mod ended;
 mod executor;
 pub mod fingerprint;
 mod gate;
+mod got;
 mod image;
 mod imports;
 mod in_process;
+mod ranges;
 mod stack;
 mod symbols;
 #[cfg(test)]

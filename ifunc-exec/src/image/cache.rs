@@ -16,6 +16,7 @@ use super::{InstalledImage, ValidImage};
 use crate::Observer;
 use crate::arena::{Arena, ArenaError};
 use crate::debug::DebugRegistry;
+use crate::got::{Got, GotMemory};
 
 /// A map by image id. An id is a cryptographic hash, so it is not hashed again.
 pub type IdMap<V> = HashMap<ImageId, V, BuildHasherDefault<IdHasher>>;
@@ -44,6 +45,7 @@ impl Hasher for IdHasher {
 #[derive(Debug)]
 pub(crate) struct CodeCache {
     arena: Arena,
+    gots: Arc<GotMemory>,
     debug: DebugRegistry,
     images: IdMap<Entry>,
     /// When they were last bound → which: the one bound longest ago is first.
@@ -72,6 +74,8 @@ impl CodeCache {
     ) -> rustix::io::Result<Self> {
         Ok(Self {
             arena: Arena::new(max_bytes)?,
+            // An entry is smaller than what an image's table of imports says of it.
+            gots: GotMemory::new(max_bytes)?,
             debug,
             images: IdMap::default(),
             ages: BTreeMap::new(),
@@ -100,14 +104,14 @@ impl CodeCache {
         got: &[usize],
         kept: &Arc<Kept>,
     ) -> Result<Arc<InstalledImage>, Refusal> {
-        let needed = memory_of(valid.image()) + size_of_val(got) + kept.footprint();
+        let needed = memory_of(valid.image()) + Got::size_of(got.len()) + kept.footprint();
         let installed = loop {
             let full = if self.images.len() >= self.max_images {
                 format!("all {} images are in use", self.max_images)
             } else if self.bytes + needed > self.max_bytes {
                 ArenaError::Full(needed).to_string()
             } else {
-                match install(&mut self.arena, &self.debug, valid, got, kept) {
+                match install(&mut self.arena, &self.gots, &self.debug, valid, got, kept) {
                     Ok(installed) => break Arc::new(installed),
                     Err(error @ ArenaError::Full(_)) => error.to_string(),
                     Err(error) => return Err(Refusal::new(Rejection::Resources, error.to_string())),

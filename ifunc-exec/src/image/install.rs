@@ -9,45 +9,29 @@ use super::validate::memory_of;
 use super::{ImageProperties, InstalledImage, ValidImage};
 use crate::arena::{Arena, ArenaError, PAGE, Range};
 use crate::debug::{DebugRegistry, Placement};
+use crate::got::GotMemory;
 
 /// Writes an image and its GOT into the arena.
 pub(super) fn install(
     arena: &mut Arena,
+    gots: &Arc<GotMemory>,
     debug: &DebugRegistry,
     valid: &ValidImage<'_>,
     addresses: &[usize],
     kept: &Arc<Kept>,
 ) -> Result<InstalledImage, ArenaError> {
     let image = valid.image();
-    let bytes: Vec<u8> = addresses
-        .iter()
-        .flat_map(|address| address.to_le_bytes())
-        .collect();
-    let got = match bytes.len() {
-        0 => None,
-        len => Some(place(arena, len, 8, false, |arena, range| arena.write(range, &bytes))?.0),
-    };
-    let got_address = got.as_ref().map_or(0, |range| arena.address(range));
+    let got = gots.allocate(addresses)?;
     let rw = image.rw_range().map(|(at, len)| (at as usize, len as usize));
     let align = if rw.is_some() { PAGE } else { image.rx_align() };
-    let placed = place(arena, memory_of(image), align, rw.is_some(), |arena, range| {
-        let (rx_bytes, rw_bytes) = relocate(image, arena.address(range), got_address, addresses);
+    let (code, rx_bytes) = place(arena, memory_of(image), align, rw.is_some(), |arena, range| {
+        let (rx_bytes, rw_bytes) = relocate(image, arena.address(range), got.address(), addresses);
         arena.write(range, &rx_bytes)?;
         if let Some((at, len)) = rw {
             arena.map_anonymous(range, at, len, &rw_bytes)?;
         }
         Ok(rx_bytes)
-    });
-    let (code, rx_bytes) = match placed {
-        Ok(placed) => placed,
-        Err(error) => {
-            if let Some(got) = got {
-                // SAFETY: no code refers to the GOT: the image was not installed.
-                unsafe { arena.free(got) };
-            }
-            return Err(error);
-        }
-    };
+    })?;
     let base = arena.address(&code);
     Ok(InstalledImage {
         debug: debug.register(&Placement {

@@ -9,7 +9,6 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Weak};
 
 use ifunc_abi::image::{Image, ImageFlags, Import};
@@ -21,6 +20,7 @@ pub use self::validate::ValidImage;
 pub(crate) use self::validate::validate;
 use crate::arena::{self, Arena};
 use crate::debug::DebugRecord;
+use crate::got::Got;
 
 /// What an image declares about itself, as every executor needs it.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub struct InstalledImage {
     /// The file of the arena, as long as there is one.
     file: Weak<File>,
     code: arena::Range,
-    got: Option<arena::Range>,
+    got: Got,
 }
 
 // SAFETY: the address of the entry is bound to no thread, and only `Executor::run` uses it.
@@ -90,17 +90,14 @@ impl InstalledImage {
         if blake3::hash(&bytes) != self.properties.id {
             return Err(io::Error::other("the code of an installed image was changed"));
         }
-        let mut got = vec![0; self.got.as_ref().map_or(0, arena::Range::len)];
-        if let Some(range) = &self.got {
-            file.read_exact_at(&mut got, range.offset() as u64)?;
-        }
+        let got = self.got.iter().collect();
         Ok(Original { bytes, got })
     }
 
     /// Bytes of memory that it takes: code, data, GOT, and what is kept to restore the original.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        self.code.len() + self.got.as_ref().map_or(0, arena::Range::len) + self.kept.footprint()
+        self.code.len() + self.got.len() + self.kept.footprint()
     }
 
     /// Gives the memory back.
@@ -109,13 +106,8 @@ impl InstalledImage {
     /// Nothing may run in the image or reach it any more.
     unsafe fn free(self, arena: &mut Arena) {
         drop(self.debug);
-        // SAFETY: the caller's promise; the GOT is reached through the image only.
-        unsafe {
-            arena.free(self.code);
-            if let Some(got) = self.got {
-                arena.free(got);
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { arena.free(self.code) };
     }
 }
 
@@ -123,7 +115,7 @@ impl InstalledImage {
 #[derive(Debug)]
 pub struct Original {
     bytes: Vec<u8>,
-    got: Vec<u8>,
+    got: Vec<usize>,
 }
 
 impl Original {
@@ -131,11 +123,9 @@ impl Original {
     pub fn got_entries(&self) -> impl Iterator<Item = GotEntry<'_>> {
         let image = Image::parse(&self.bytes).ok();
         let imports = image.map(|image| image.imports()).into_iter().flatten();
-        let (entries, _) = self.got.as_chunks();
-        imports.zip(entries).map(|(import, entry)| GotEntry {
-            import,
-            value: usize::from_le_bytes(*entry),
-        })
+        imports
+            .zip(&self.got)
+            .map(|(import, &value)| GotEntry { import, value })
     }
 }
 
