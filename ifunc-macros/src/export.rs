@@ -72,7 +72,7 @@ impl Model {
                 #[linkme(crate = ::ifunc::__private::linkme)]
                 // SAFETY: the shim above has this prototype: the macro derived both from one signature.
                 static __IFUNC_EXPORT: ::ifunc::host::Export = unsafe {
-                    ::ifunc::host::Export::new(
+                    ::ifunc::host::Export::function(
                         #symbol,
                         ::ifunc::__private::text(&__IFUNC_SIGNATURE_TEXT),
                         ::ifunc::__private::text(&__IFUNC_PROTOTYPE_TEXT),

@@ -1,17 +1,31 @@
-//! The host's part of the SDK: host functions, registered by `#[ifunc::export]`. Images do not contain it.
+//! The host's part of the SDK: what `#[ifunc::export]` registers, and the call gate. Images do not contain it.
 
-use core::any::Any;
+use core::any::{Any, TypeId};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A host function that ifuncs may import.
-#[derive(Debug)]
+use ifunc_abi::text::Text;
+
+use crate::payload::TargetArgs;
+
+/// What an [`Export`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportKind {
+    /// A function.
+    Function,
+    /// A variable.
+    Data,
+}
+
+/// A function or a variable of the host that ifuncs may import.
+#[derive(Clone, Copy, Debug)]
 pub struct Export {
     name: &'static str,
     signature: &'static str,
     prototype: &'static str,
     address: *const (),
+    kind: ExportKind,
 }
 
 impl Export {
@@ -20,7 +34,7 @@ impl Export {
     /// # Safety
     /// `address` is the address of a function with this `prototype`, which is the C form of `signature`.
     #[must_use]
-    pub const unsafe fn new(
+    pub const unsafe fn function(
         name: &'static str,
         signature: &'static str,
         prototype: &'static str,
@@ -31,6 +45,28 @@ impl Export {
             signature,
             prototype,
             address,
+            kind: ExportKind::Function,
+        }
+    }
+
+    /// Describes a host variable. `#[ifunc::export]` calls it.
+    ///
+    /// # Safety
+    /// `address` is the address of a variable with this `declaration`, which is the C form of `signature`. Every
+    /// access that `signature` permits to safe code is sound.
+    #[must_use]
+    pub const unsafe fn data(
+        name: &'static str,
+        signature: &'static str,
+        declaration: &'static str,
+        address: *const (),
+    ) -> Self {
+        Self {
+            name,
+            signature,
+            prototype: declaration,
+            address,
+            kind: ExportKind::Data,
         }
     }
 
@@ -46,28 +82,103 @@ impl Export {
         self.signature
     }
 
-    /// The C prototype of the shim, for display.
+    /// The C prototype of the shim or the C declaration of the variable, for display.
     #[must_use]
     pub const fn prototype(&self) -> &'static str {
         self.prototype
     }
 
-    /// Address of the generated C shim.
+    /// Address of the generated C shim, or of the variable.
     #[must_use]
     pub const fn address(&self) -> *const () {
         self.address
     }
+
+    /// Function or variable.
+    #[must_use]
+    pub const fn kind(&self) -> ExportKind {
+        self.kind
+    }
 }
 
-// SAFETY: an `Export` is immutable and its address is that of a function.
+// SAFETY: an `Export` is immutable, and nothing is accessed through its address but by images, which `unsafe` code
+// accepted.
 unsafe impl Sync for Export {}
 // SAFETY: as above.
 unsafe impl Send for Export {}
 
-/// Every `#[ifunc::export]` linked into this process.
+/// Every `#[ifunc::export]` function and variable linked into this process: the default set of a target.
 #[linkme::distributed_slice]
 #[linkme(crate = linkme)]
 pub static EXPORTS: [Export];
+
+/// The interface `Self`, which is a `dyn Trait` of `#[ifunc::interface]`, exported by the host type `H`. The attribute
+/// implements it for every `H` that implements the trait.
+///
+/// # Safety
+/// [`METHODS`](Self::METHODS) are the methods of the interface for `H`: each takes a pointer to an `H` as its first
+/// argument.
+#[diagnostic::on_unimplemented(
+    message = "`{H}` does not export the interface `{Self}`",
+    label = "no implementation of this interface",
+    note = "help: put `#[ifunc::interface]` on the trait, implement it for `{H}`, and name it with `dyn`: `dyn Kv`"
+)]
+pub unsafe trait Interface<H: 'static>: TargetArgs {
+    /// The methods in the order of the trait.
+    const METHODS: &'static [Export];
+}
+
+/// An interface as one host type exports it.
+#[derive(Clone, Copy, Debug)]
+pub struct InterfaceExport {
+    interface: &'static Text,
+    host_type: fn() -> TypeId,
+    host_name: fn() -> &'static str,
+    methods: &'static [Export],
+}
+
+impl InterfaceExport {
+    /// The interface `I` of the host type `H`.
+    #[must_use]
+    pub const fn of<I: Interface<H> + ?Sized, H: 'static>() -> Self {
+        Self {
+            interface: const { &<I as TargetArgs>::TEXT },
+            host_type: TypeId::of::<H>,
+            host_name: core::any::type_name::<H>,
+            methods: I::METHODS,
+        }
+    }
+
+    /// The canonical text that names the interface: the target text of the ifuncs that take it.
+    #[must_use]
+    pub const fn interface(&self) -> &'static str {
+        self.interface.as_str()
+    }
+
+    /// The host type. The methods take pointers to values of this type, and of no other.
+    #[must_use]
+    pub fn host_type(&self) -> TypeId {
+        (self.host_type)()
+    }
+
+    /// The name of the host type, for messages.
+    #[must_use]
+    pub fn host_name(&self) -> &'static str {
+        (self.host_name)()
+    }
+
+    /// One export per method.
+    #[must_use]
+    pub const fn methods(&self) -> &'static [Export] {
+        self.methods
+    }
+}
+
+/// Every `#[ifunc::export] impl` linked into this process. A target exports those interfaces that one type only exports
+/// in this process; its builder chooses among several, and adds those of generic types.
+#[linkme::distributed_slice]
+#[linkme(crate = linkme)]
+pub static INTERFACES: [InterfaceExport];
 
 /// The runtime's hooks at the boundary between injected code and host functions. The generated shims call
 /// them around each host function, so that arguments and results stay in registers.

@@ -58,7 +58,7 @@ pub trait Ifunc: 'static {
     /// `Record<'a>`.
     type Payload<'a>: ?Sized;
     /// `T` of `&mut T` or `&T`.
-    type Target: TargetArgs;
+    type Target: TargetArgs + ?Sized;
     /// The return type; `()` for none.
     type Answer;
     /// The ifunc's name.

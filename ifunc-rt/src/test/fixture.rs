@@ -110,7 +110,7 @@ impl Fixture {
         target: &mut F::Target,
     ) -> Result<F::Answer, Error>
     where
-        F::Target: 'static,
+        F::Target: Sized + 'static,
     {
         let call = self.call::<F>(payload.borrow(), target)?;
         self.finish(call, F::NAME, target)
@@ -126,7 +126,7 @@ impl Fixture {
         target: &mut F::Target,
     ) -> Result<Vec<u8>, Error>
     where
-        F::Target: 'static,
+        F::Target: Sized + 'static,
     {
         let call = self.call::<F>(payload.borrow(), target)?;
         self.finish(call.undecoded(), F::NAME, target)
@@ -173,7 +173,7 @@ impl Fixture {
         target: &mut F::Target,
     ) -> Result<Call<F::Answer>, Error>
     where
-        F::Target: 'static,
+        F::Target: Sized + 'static,
     {
         let known = self.registered.get(&TypeId::of::<F>());
         let handle = match known.and_then(|handle| handle.downcast_ref::<Handle<F>>()) {

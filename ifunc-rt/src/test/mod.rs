@@ -48,7 +48,7 @@ pub fn run<'p, F: Ifunc>(
     target: &mut F::Target,
 ) -> Result<F::Answer, Error>
 where
-    F::Target: 'static,
+    F::Target: Sized + 'static,
 {
     Fixture::new()?.run::<F>(payload, target)
 }
