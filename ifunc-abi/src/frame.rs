@@ -25,9 +25,13 @@
 //! | `Sync` | → target | 0 | of the completion | – |
 //! | `Stats` | → target | offset of the page | of the completion | – |
 //! | `Batch` | → target | 0 | 0 | invocations: see [`batch`](crate::batch) |
+//! | `Travel`, `Finish`, `Grant` | → target | | | see [`travel`](crate::travel) |
 //! | `Completion` | → source | status | of the request | answer or detail |
 //! | `Report` | → source | status | sequence number of the failed frame | handle (u32), then the detail |
 //! | `Completions` | → source | 0 | 0 | outcomes of requests: see [`batch`](crate::batch) |
+//!
+//! | `Partial` | → source | | | see [`travel`](crate::travel) |
+//! | `Reply`, `Weights`, `NodesLost`, `Window` | between nodes | | | see [`travel`](crate::travel) |
 //!
 //! `Sync` completes when the target has consumed everything before it. A `Report` states why a frame without
 //! a completion failed.
@@ -64,12 +68,28 @@ pub enum Kind {
     Stats = 6,
     /// Many `Exec`s.
     Batch = 7,
+    /// Run the image bound to the handle on the payload behind a [`TravelHead`](crate::travel::TravelHead).
+    Travel = 8,
+    /// Complete when everything that was sent in the scope, and everything that that sent, has ended.
+    Finish = 9,
+    /// The source took partial answers of a call.
+    Grant = 10,
     /// The outcome of a request.
     Completion = 16,
     /// The failure of a request that wanted no completion.
     Report = 17,
     /// Many `Completion`s.
     Completions = 18,
+    /// From the node that answers, to the slot that awaits the answer.
+    Reply = 19,
+    /// A partial answer of a call.
+    Partial = 20,
+    /// Weights that return to their scopes.
+    Weights = 21,
+    /// Nodes that were lost.
+    NodesLost = 22,
+    /// The window of a stream between nodes.
+    Window = 23,
 }
 
 impl Kind {
@@ -85,9 +105,17 @@ impl Kind {
             5 => Self::Sync,
             6 => Self::Stats,
             7 => Self::Batch,
+            8 => Self::Travel,
+            9 => Self::Finish,
+            10 => Self::Grant,
             16 => Self::Completion,
             17 => Self::Report,
             18 => Self::Completions,
+            19 => Self::Reply,
+            20 => Self::Partial,
+            21 => Self::Weights,
+            22 => Self::NodesLost,
+            23 => Self::Window,
             _ => return None,
         })
     }
@@ -104,6 +132,8 @@ impl FrameFlags {
     pub const INLINE: Self = Self(1);
     /// The body is the last part of one that began in `Fragment`s.
     pub const ASSEMBLED: Self = Self(2);
+    /// The completion of an invocation that failed on another node, whose number (u32) begins the body.
+    pub const RELAYED: Self = Self(4);
 
     /// Whether every flag of `other` is set.
     #[must_use]
@@ -212,7 +242,7 @@ impl Header {
         let Some(kind) = Kind::from_code(low as u8) else {
             return Err(FrameError::Kind(low as u8));
         };
-        if low >> 8 > 3 {
+        if low >> 8 > 7 {
             return Err(FrameError::Flags(low >> 8));
         }
         Ok(Self {

@@ -1,5 +1,5 @@
 //! The formats that cross a process or version boundary: the [image] of an injected function, the [hello] that opens a
-//! connection, the [frame]s that carry it, the [context] that the target calls it with, the [status] of an invocation, the canonical
+//! connection, the [frame]s that carry it, what lets it [travel] on, the [context] that the target calls it with, the [status] of an invocation, the canonical
 //! [text]s that identify types and signatures, and the [records](meta) that the attributes emit for the
 //! builder.
 //!
@@ -30,6 +30,7 @@ pub mod stats;
 pub mod status;
 pub mod symbols;
 pub mod text;
+pub mod travel;
 
 /// Version of the image format, of the call of `X_main` and of [`context::Context`].
 pub const ABI_VERSION: u16 = 1;

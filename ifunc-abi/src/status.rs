@@ -66,6 +66,14 @@ reasons! {
         Answer = 7, "the answer does not fit";
         /// `X_main` returned a code that this version does not define.
         UnknownResult = 8, "the ifunc returned an unknown code";
+        /// The node to which it was forwarded was lost before it reported that it had taken the invocation. It may have
+        /// begun to run there.
+        NodeLost = 9, "the node to which it was forwarded was lost";
+        /// No answer came before the deadline. Body: the numbers of the nodes that were lost since the call began, in
+        /// decimal, separated by blanks.
+        Indeterminate = 10, "no answer came before the deadline";
+        /// The ifunc forwarded the invocation and then ended with an answer or a failure of its own.
+        EndedTwice = 11, "the ifunc forwarded the invocation and answered it, too";
     }
 }
 
@@ -108,6 +116,16 @@ reasons! {
         NotShareable = 16, "the target runs shareable ifuncs only";
         /// The target could not map or write memory.
         Resources = 17, "the target is out of resources";
+        /// The group has no such node. Body: its number.
+        NoNode = 18, "the group has no such node";
+        /// The node was lost before the invocation was sent to it: it did not run there. Body: its number.
+        NodeLost = 19, "the node was lost before the invocation was sent to it";
+        /// The invocation made as many hops as it may.
+        HopLimit = 20, "the hop limit is reached";
+        /// The node's outbox is full.
+        NodeBusy = 21, "the node's outbox is full";
+        /// The deadline of the call had passed when the invocation arrived.
+        TooLate = 22, "the deadline had passed before it could run";
     }
 }
 
