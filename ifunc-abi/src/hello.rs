@@ -12,7 +12,7 @@
 //! | 12 | 4 | 0 hello, 1 refused, 2 refused at this moment |
 //! | 16 | 2 | hello: [architecture](Hello::arch) |
 //! | 18 | 2 | [roles](Roles) |
-//! | 20 | 4 | 0 |
+//! | 20 | 4 | [number of the node](Hello::node) and 1; 0: it is no node of a group |
 //! | 24 | 8 | [CPU features](Hello::cpu_features) |
 //! | 32 | 8 | [epoch](Hello::epoch) |
 //! | 40 | 24 | [limits](Hello::limits): largest payload, image, answer |
@@ -108,7 +108,10 @@ pub struct Hello {
     pub roles: Roles,
     /// CPU features that it has: bits as in [`RawHeader::cpu_features`](crate::image::RawHeader::cpu_features).
     pub cpu_features: u64,
-    /// A number that a listening process draws when it starts: a different one after a restart. 0 from the other side.
+    /// Its number, if it is a node of a group: less than `u32::MAX`.
+    pub node: Option<u32>,
+    /// A number that a listening process draws when it starts: a different one after a restart. 0 from a side that does not
+    /// listen.
     pub epoch: u64,
     /// What it accepts, if it [serves](Roles::SERVES).
     pub limits: Limits,
@@ -119,7 +122,7 @@ pub struct Hello {
 struct Raw {
     arch: U16,
     roles: U16,
-    reserved: [u8; 4],
+    node: U32,
     cpu_features: U64,
     epoch: U64,
     limits: [U64; 3],
@@ -170,7 +173,7 @@ impl Hello {
         let raw = Raw {
             arch: U16::new(self.arch),
             roles: U16::new(self.roles.0),
-            reserved: [0; 4],
+            node: U32::new(self.node.map_or(0, |node| node.wrapping_add(1))),
             cpu_features: U64::new(self.cpu_features),
             epoch: U64::new(self.epoch),
             limits: [max_payload, max_image, max_answer].map(U64::new),
@@ -216,6 +219,7 @@ pub fn parse(transport: TransportTag, message: &[u8]) -> Result<Message<'_>, Hel
             let hello = Hello {
                 arch: raw.arch.get(),
                 roles: Roles(raw.roles.get()),
+                node: raw.node.get().checked_sub(1),
                 cpu_features: raw.cpu_features.get(),
                 epoch: raw.epoch.get(),
                 limits: Limits {
@@ -241,10 +245,12 @@ mod tests {
 
     fn hello() -> impl Strategy<Value = Hello> {
         let limits = [any::<u64>(), any::<u64>(), any::<u64>()];
-        (any::<u16>(), 0..4_u16, any::<u64>(), any::<u64>(), limits).prop_map(
-            |(arch, roles, cpu_features, epoch, [max_payload, max_image, max_answer])| Hello {
+        let node = prop::option::of(0..u32::MAX);
+        (any::<u16>(), 0..4_u16, node, any::<u64>(), any::<u64>(), limits).prop_map(
+            |(arch, roles, node, cpu_features, epoch, [max_payload, max_image, max_answer])| Hello {
                 arch,
                 roles: Roles(roles),
+                node,
                 cpu_features,
                 epoch,
                 limits: Limits {
@@ -279,7 +285,6 @@ mod tests {
             bytes.splice(..0, opening.iter().copied());
             if let Ok(Message::Hello(parsed, rest)) = parse(TransportTag::UCX, &bytes) {
                 let mut again: Vec<u8> = parsed.encode(TransportTag::UCX).to_vec();
-                again[20..24].copy_from_slice(&bytes[20..24]);
                 again.extend(rest);
                 prop_assert_eq!(again, bytes);
             }

@@ -23,15 +23,19 @@ pub(crate) fn invoking() -> Hello {
     hello(Roles::INVOKES, NOTHING, 0)
 }
 
-/// The hello of a target that connects to another one: it serves over the link, too.
-pub(crate) fn both(limits: Limits) -> Hello {
-    hello(Roles::INVOKES.with(Roles::SERVES), limits, 0)
+/// The hello of a target that connects to another one: it serves over the link, too. `listening` is its listener's.
+pub(crate) fn both(listening: &Hello) -> Hello {
+    Hello {
+        roles: Roles::INVOKES.with(Roles::SERVES),
+        ..*listening
+    }
 }
 
 fn hello(roles: Roles, limits: Limits, epoch: u64) -> Hello {
     Hello {
         arch: ifunc_exec::ARCH,
         roles,
+        node: None,
         cpu_features: ifunc_exec::cpu_features(),
         epoch,
         limits,

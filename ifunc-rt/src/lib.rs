@@ -47,6 +47,7 @@ extern crate self as ifunc_rt;
 mod failpoint;
 
 mod driver;
+pub mod group;
 mod hello;
 mod observe;
 mod os;

@@ -74,7 +74,17 @@ impl TargetDoorbell {
 
     /// Sleeps until the listener's peers, another thread or the stop ring.
     pub(crate) fn sleep(&self) -> std::io::Result<()> {
-        self.epoll.wait(self.poll_interval(), |_| {})?;
+        self.sleep_at_most(self.poll_interval())
+    }
+
+    /// As [`sleep`](Self::sleep), for at most this time.
+    pub(crate) fn sleep_for(&self, time: Duration) -> std::io::Result<()> {
+        let interval = self.poll_interval();
+        self.sleep_at_most(Some(interval.map_or(time, |interval| interval.min(time))))
+    }
+
+    fn sleep_at_most(&self, time: Option<Duration>) -> std::io::Result<()> {
+        self.epoll.wait(time, |_| {})?;
         self.local.clear();
         Ok(())
     }

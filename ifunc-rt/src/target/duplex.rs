@@ -10,11 +10,12 @@ use super::Host;
 use super::argument::Argument;
 use super::peers::Peers;
 use super::served::{Served, State};
+use crate::group::Nodes;
 use crate::policy::SourceInfo;
 use crate::serve::doorbell::TargetDoorbell;
 use crate::source::connection::{ACCEPTED, Connection};
 use crate::source::shared::SharedConnection;
-use crate::transport::{ConnectError, Key, Link, Route, Waiter};
+use crate::transport::{ConnectError, Key, Link, Waiter};
 use crate::{Source, SourceError, SourceOptions};
 
 /// Invocations that one poll runs.
@@ -36,6 +37,15 @@ pub(super) struct Duplex {
     answer: AlignedBuffer,
     is_busy: bool,
     doorbell: Doorbell,
+    /// The node of the group at the other side.
+    node: Option<Node>,
+}
+
+/// A node of the group to which a link leads.
+struct Node {
+    number: u32,
+    /// The group in which the link counts.
+    listed: Option<Nodes>,
 }
 
 /// What wakes the target for the link.
@@ -43,7 +53,12 @@ enum Doorbell {
     /// The listener that accepted the link. Its sources are listed as long as the connection lives.
     Listener(Peers),
     /// The link's own.
-    Own(Arc<TargetDoorbell>, Option<Arc<dyn Waiter>>),
+    Own {
+        target: Arc<TargetDoorbell>,
+        watched: Option<Arc<dyn Waiter>>,
+        /// Whether the next use of the source makes another link after this one.
+        reconnects: bool,
+    },
 }
 
 impl Duplex {
@@ -59,17 +74,16 @@ impl Duplex {
         Self::new(&source, info, key, Doorbell::Listener(host.peers.clone()), host)
     }
 
-    /// Connects to a node.
+    /// Of a link that the target made. It `reconnects`, or ends with the link.
     ///
     /// # Errors
-    /// As [`Source::connect_with`].
+    /// The link is gone; as [`Source::connect_with`].
     pub(super) fn connected(
         number: u64,
-        route: Route,
-        options: SourceOptions,
+        connection: Connection,
+        reconnects: bool,
         host: &Host,
     ) -> Result<(Source, Self), SourceError> {
-        let connection = Connection::connect(route, options, Some(host.service()))?;
         let peer = connection.served_link().map(|(link, _)| link.peer.clone());
         let peer = peer.ok_or_else(|| ConnectError::Io {
             doing: "connecting".into(),
@@ -78,17 +92,27 @@ impl Duplex {
         let source = Source::of(connection)?;
         // No listener gives out keys from the end.
         let (info, key) = (SourceInfo::new(number, &peer), Key(u64::MAX - number));
-        let doorbell = Doorbell::Own(Arc::clone(&host.doorbell), None);
-        let duplex = Self::new(&source, info, key, doorbell, host);
+        let doorbell = Doorbell::Own {
+            target: Arc::clone(&host.doorbell),
+            watched: None,
+            reconnects,
+        };
+        let mut duplex = Self::new(&source, info, key, doorbell, host);
+        if let Some(nodes) = host.nodes().filter(|_| !reconnects) {
+            duplex.list(nodes, source.clone());
+        }
         Ok((source, duplex))
     }
 
     fn new(source: &Source, info: SourceInfo, key: Key, doorbell: Doorbell, host: &Host) -> Self {
         let shared = Arc::clone(source.shared());
-        let served = shared.lock().connection.served_link().map(|(link, number)| {
+        let state = shared.lock();
+        let node = state.connection.peer_node();
+        let served = state.connection.served_link().map(|(link, number)| {
             let state = State::new(info.connection, link, host);
             (number, state)
         });
+        drop(state);
         Self {
             shared,
             info,
@@ -97,6 +121,42 @@ impl Duplex {
             answer: AlignedBuffer::default(),
             is_busy: true,
             doorbell,
+            node: node.map(|number| Node { number, listed: None }),
+        }
+    }
+
+    /// Counts as a link to its node, if it has been accepted.
+    #[cold]
+    fn list_accepted(&mut self, nodes: &Nodes) {
+        let source = match &self.doorbell {
+            Doorbell::Listener(peers) => peers.source(self.info.connection),
+            Doorbell::Own { .. } => None,
+        };
+        if let Some(source) = source {
+            self.list(nodes, source);
+        }
+    }
+
+    /// Counts as a link to its node.
+    fn list(&mut self, nodes: &Nodes, source: Source) {
+        if let Some(node) = &mut self.node
+            && node.listed.is_none()
+            && node.number != nodes.number()
+        {
+            nodes.link_up(node.number, self.info.connection, source);
+            node.listed = Some(nodes.clone());
+        }
+    }
+
+    /// Whether it leads to a node, and does not count yet.
+    fn is_unlisted(&self) -> bool {
+        self.node.as_ref().is_some_and(|node| node.listed.is_none())
+    }
+
+    /// See [`Connection::meet`](super::poll::Connection::meet).
+    pub(super) fn meet(&mut self, nodes: &Nodes) {
+        if self.is_unlisted() && self.shared.lock().connection.has_frame() {
+            self.list_accepted(nodes);
         }
     }
 
@@ -110,8 +170,14 @@ impl Duplex {
         waiter.map_or_else(String::new, |waiter| waiter.carried_by())
     }
 
+    /// Whether the listener watches the link's doorbell.
     fn is_accepted(&self) -> bool {
         matches!(self.doorbell, Doorbell::Listener(_))
+    }
+
+    /// Whether the connection goes on when its link has ended.
+    fn reconnects(&self) -> bool {
+        matches!(self.doorbell, Doorbell::Own { reconnects: true, .. })
     }
 
     /// Processes at most one quantum of what has arrived. Returns the number of frames and batch entries processed; `None`:
@@ -132,6 +198,12 @@ impl Duplex {
             processed += polled;
         }
         self.is_busy |= processed > 0;
+        if processed > 0
+            && self.is_unlisted()
+            && let Some(nodes) = host.nodes()
+        {
+            self.list_accepted(nodes);
+        }
         if argument.shared {
             self.release_thread();
         }
@@ -148,7 +220,7 @@ impl Duplex {
         let Some((link, number)) = state.connection.served_link() else {
             drop(state);
             self.served = None;
-            return (!self.is_accepted()).then_some(0);
+            return self.reconnects().then_some(0);
         };
         if self.served.as_ref().is_none_or(|(known, _)| *known != number) {
             self.served = None;
@@ -171,7 +243,7 @@ impl Duplex {
             Err(closed) => {
                 served.state.ended(&closed);
                 self.served = None;
-                return (!self.is_accepted()).then_some(0);
+                return self.reconnects().then_some(0);
             }
         };
         if let Some((reply_to, outcome)) = served.run_taken(&mut self.answer) {
@@ -186,7 +258,7 @@ impl Duplex {
     /// Whether a poll would find something. If not, grants the peer its credits.
     pub(super) fn has_work(&mut self) -> bool {
         let mut state = self.shared.lock();
-        let is_over = state.is_closed || self.is_accepted() && !state.connection.is_linked();
+        let is_over = state.is_closed || !self.reconnects() && !state.connection.is_linked();
         let has_work = is_over || state.connection.has_arrived();
         state.polled();
         has_work
@@ -201,15 +273,15 @@ impl Duplex {
     pub(super) fn park(&mut self) {
         let is_accepted = self.is_accepted();
         let connection = &mut self.shared.lock().connection;
-        if let Doorbell::Own(doorbells, watched) = &mut self.doorbell {
-            doorbells.watch(watched, connection.waiter());
+        if let Doorbell::Own { target, watched, .. } = &mut self.doorbell {
+            target.watch(watched, connection.waiter());
         }
         connection.park(!is_accepted);
     }
 
     pub(super) fn is_quiet(&mut self) -> bool {
         let mut state = self.shared.lock();
-        if state.is_closed || self.is_accepted() && !state.connection.is_linked() {
+        if state.is_closed || !self.reconnects() && !state.connection.is_linked() {
             return false;
         }
         let is_quiet = state.connection.is_quiet();
@@ -219,7 +291,11 @@ impl Duplex {
 
     pub(super) fn unpark(&mut self) {
         self.shared.lock().connection.unpark();
-        if let Doorbell::Own(_, Some(waiter)) = &self.doorbell {
+        if let Doorbell::Own {
+            watched: Some(waiter),
+            ..
+        } = &self.doorbell
+        {
             waiter.clear_doorbell();
         }
         self.is_busy = true;
@@ -231,11 +307,15 @@ impl Drop for Duplex {
     fn drop(&mut self) {
         let listed = match &mut self.doorbell {
             Doorbell::Listener(peers) => peers.remove(self.info.connection),
-            Doorbell::Own(doorbells, watched) => {
-                doorbells.watch(watched, None);
+            Doorbell::Own { target, watched, .. } => {
+                target.watch(watched, None);
                 None
             }
         };
+        let of_group = self.node.take().and_then(|Node { number, listed }| {
+            let nodes = listed?;
+            nodes.link_down(number, self.info.connection)
+        });
         let mut state = self.shared.lock();
         let is_linked = state.connection.is_linked();
         let why = if is_linked { TARGET_GONE } else { ACCEPTED };
@@ -245,6 +325,6 @@ impl Drop for Duplex {
         if is_linked && let Some((_, served)) = &self.served {
             served.ended(&Closed::Left);
         }
-        drop(listed);
+        drop((listed, of_group));
     }
 }

@@ -5,6 +5,7 @@ mod argument;
 pub(crate) mod bench;
 mod builder;
 mod duplex;
+mod join;
 mod peers;
 mod poll;
 mod served;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::Fingerprint;
-use ifunc_abi::frame::Limits;
+use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::Stats;
 use ifunc_abi::text::Text;
 use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess};
@@ -31,16 +32,15 @@ pub use serving::{ServeEnd, ServeError, Serving};
 pub(crate) use served::Bound;
 
 use argument::Argument;
-use duplex::Duplex;
 use poll::Links;
 
 use crate::fingerprint;
+use crate::group::{Membership, Nodes};
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, SourceInfo};
 use crate::serve::doorbell::{StopHandle, TargetDoorbell};
 use crate::source::connection::Service;
-use crate::transport::address::Address;
-use crate::transport::{Listener, Route};
+use crate::transport::Listener;
 use crate::{Source, SourceError, SourceOptions};
 
 /// A target: listens, installs and runs.
@@ -81,7 +81,8 @@ struct Host {
     policy: Policy,
     executor: InProcess,
     metrics: Arc<Metrics>,
-    limits: Limits,
+    /// What this target states about itself. Its limits are those of all connections.
+    hello: Hello,
     max_handles: usize,
     copy_payloads: bool,
     /// See [`TargetBuilder::share_stats`].
@@ -89,15 +90,22 @@ struct Host {
     other_users: bool,
     /// Sources over links that were accepted.
     peers: Peers,
+    /// The group that this target has joined.
+    membership: Option<Membership>,
     /// Wakes the threads that serve.
     doorbell: Arc<TargetDoorbell>,
 }
 
 impl Host {
+    /// The nodes of the group.
+    fn nodes(&self) -> Option<&Nodes> {
+        self.membership.as_ref().map(|membership| &membership.nodes)
+    }
+
     /// How the protocol serves a connection.
     fn server(&self, has_private_answers: bool) -> ServerConfig {
         ServerConfig {
-            limits: self.limits,
+            limits: self.hello.limits,
             max_handles: self.max_handles,
             has_private_answers,
         }
@@ -107,6 +115,7 @@ impl Host {
     fn service(&self) -> Service {
         Service::new(
             self.server(true),
+            crate::hello::both(&self.hello),
             self.other_users,
             Arc::clone(&self.doorbell.local),
         )
@@ -140,12 +149,13 @@ impl Target {
                 policy: builder.policy,
                 executor,
                 metrics,
-                limits: builder.listen.hello.limits,
+                hello: builder.listen.hello,
                 max_handles: builder.max_handles,
                 copy_payloads: builder.copy_payloads,
                 share_stats: builder.share_stats,
                 other_users: builder.listen.other_users,
                 peers: Peers::default(),
+                membership: None,
                 doorbell: Arc::new(doorbell),
             },
             entry,
@@ -238,6 +248,9 @@ impl Target {
     /// invocation may wait for another connection, as long as another thread is left to poll it; otherwise the wait ends
     /// at its deadline.
     ///
+    /// **While it connects,** this target accepts connections: several nodes may connect to each other at the same time.
+    /// What arrives over them runs when it polls or serves. [`join`](Self::join) connects the nodes of a group.
+    ///
     /// **Calls under way.** A link that carries invocations both ways has at most 64 unanswered calls per direction. More
     /// wait, as for credit.
     ///
@@ -249,16 +262,6 @@ impl Target {
     /// [accept other users](TargetBuilder::accept_other_users).
     pub fn connect(&mut self, address: &str) -> Result<Source, SourceError> {
         self.connect_with(address, SourceOptions::default())
-    }
-
-    /// Connects with these options instead of the defaults.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
-    pub fn connect_with(&mut self, address: &str, options: SourceOptions) -> Result<Source, SourceError> {
-        let address: Address = address.parse()?;
-        self.links
-            .connect(|number| Duplex::connected(number, Route::Address(address), options, &self.host))
     }
 
     /// Sources over the links that this target accepted from nodes: see [`connect`](Self::connect).

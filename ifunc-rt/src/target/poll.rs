@@ -16,11 +16,13 @@ use super::argument::Argument;
 use super::duplex::Duplex;
 use super::served::OneWay;
 use super::{Host, Target, TargetError};
-use crate::Source;
 use crate::driver::backoff::{Backoff, Next};
+use crate::group::Nodes;
 use crate::policy::SourceInfo;
 use crate::serve::SPIN;
+use crate::source::connection as source;
 use crate::transport::{Key, Link, Listener};
+use crate::{Source, SourceError};
 
 /// Idle connections that stay active.
 const FEW: usize = 8;
@@ -162,12 +164,20 @@ impl Links {
         self.active.is_empty()
     }
 
-    /// Adds a connection over a link that the target makes: `make` makes it for a number.
-    pub(super) fn connect<E>(
+    /// The connections, those that are parked included.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        let all = self.active.iter_mut().chain(self.parked.values_mut());
+        all.map(|connection| &mut **connection)
+    }
+
+    /// Adds a connection over a link that the target made. It `reconnects`, or ends with the link.
+    pub(super) fn connect(
         &mut self,
-        make: impl FnOnce(u64) -> Result<(Source, Duplex), E>,
-    ) -> Result<Source, E> {
-        let (source, duplex) = make(self.last + 1)?;
+        connection: source::Connection,
+        reconnects: bool,
+        host: &Host,
+    ) -> Result<Source, SourceError> {
+        let (source, duplex) = Duplex::connected(self.last + 1, connection, reconnects, host)?;
         self.last += 1;
         self.connected.push(duplex.key);
         let connection = Connection::Duplex(Box::new(duplex));
@@ -188,6 +198,9 @@ impl Links {
     /// Accepts new connections, and activates those that are parked no more. Returns whether there were any.
     pub(super) fn gather(&mut self, host: &Host) -> bool {
         let before = self.active.len();
+        if let Some(nodes) = host.nodes() {
+            self.gather_dialed(host, nodes);
+        }
         while let Some(link) = self.listener.accept() {
             self.last += 1;
             let connection = Connection::new(self.last, link, host);
@@ -339,6 +352,13 @@ impl Connection {
     pub(super) fn release_thread(&self) {
         if let Self::Duplex(connection) = self {
             connection.release_thread();
+        }
+    }
+
+    /// Counts as a link to a node of the group once that has sent something: it has found this one to be of the group.
+    pub(super) fn meet(&mut self, nodes: &Nodes) {
+        if let Self::Duplex(connection) = self {
+            connection.meet(nodes);
         }
     }
 

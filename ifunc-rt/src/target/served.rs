@@ -382,7 +382,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         about: &mut Option<About<'b>>,
     ) -> Result<Arc<InstalledImage>, Refusal> {
         let (host, argument) = (self.host, self.argument);
-        let (len, limit) = (bytes.len(), host.limits.max_image);
+        let (len, limit) = (bytes.len(), host.hello.limits.max_image);
         if len as u64 > limit {
             let detail = format!("an image of {len} bytes, the limit is {limit}");
             return Err(Refusal::new(Rejection::TooLarge, detail));

@@ -8,6 +8,8 @@ mod crowds;
 mod departures;
 #[cfg(not(loom))]
 mod futures;
+#[cfg(not(loom))]
+mod groups;
 mod hostile_frames;
 mod hostile_images;
 pub(crate) mod images;

@@ -117,6 +117,9 @@ pub(crate) trait Listener: Send {
     /// The address that a source connects to, as text.
     fn address(&self) -> String;
 
+    /// States the number of this node, or that it is none, in the hellos of later connections.
+    fn set_node(&mut self, node: Option<u32>);
+
     /// The next new connection. Never blocks; costs one load when there is none.
     fn accept(&mut self) -> Option<Link>;
 

@@ -465,7 +465,7 @@ impl Connection {
 fn connect_config(options: &SourceOptions, service: Option<&Service>) -> ConnectConfig {
     let mut config = options.connect_config();
     if let Some(service) = service {
-        config.hello = crate::hello::both(service.config.limits);
+        config.hello = service.hello;
     }
     config
 }

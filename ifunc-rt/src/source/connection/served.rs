@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
+use ifunc_abi::hello::Hello;
 use ifunc_proto::host::{Failed, Host, ReplyTo};
 use ifunc_proto::{Closed, ServerConfig};
 
@@ -15,9 +16,11 @@ use crate::target::Bound;
 use crate::transport::{ConnectError, Link, Route, Waiter, with_link};
 
 /// How a target serves a link that carries invocations both ways.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(super) config: ServerConfig,
+    /// What the target states about itself.
+    pub(super) hello: Hello,
     /// Processes of other users may invoke.
     other_users: bool,
     /// Wakes the thread that serves.
@@ -29,9 +32,10 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(config: ServerConfig, other_users: bool, doorbell: Arc<EventFd>) -> Self {
+    pub(crate) fn new(config: ServerConfig, hello: Hello, other_users: bool, doorbell: Arc<EventFd>) -> Self {
         Self {
             config,
+            hello,
             other_users,
             doorbell,
             polled_by: None,
@@ -61,6 +65,24 @@ impl Connection {
     /// The link, and the number of links so far. `None`: there is no link.
     pub(crate) fn served_link(&self) -> Option<(&Link, u64)> {
         Some((self.link.as_ref()?, self.protocol.caller.generation()))
+    }
+
+    /// The number of the node at the other side, if it is of a group.
+    pub(crate) fn peer_node(&self) -> Option<u32> {
+        self.link.as_ref()?.hello.node
+    }
+
+    /// Sends a frame that asks for nothing: the peer sees by it that this side takes the link.
+    pub(crate) fn greet(&mut self) {
+        if let Some(token) = self.try_flush() {
+            self.protocol.caller.abandon(token);
+        }
+    }
+
+    /// Whether a frame has arrived that was not processed.
+    pub(crate) fn has_frame(&mut self) -> bool {
+        let link = self.link.as_mut();
+        link.is_some_and(|link| matches!(link.rx().peek(), Ok(Some(_))))
     }
 
     pub(crate) fn is_linked(&self) -> bool {

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ifunc_abi::hello::HelloError;
+use ifunc_abi::hello::{Hello, HelloError};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::geteuid;
@@ -43,6 +43,8 @@ pub(in super::super) struct Acceptor {
     /// Where sources connect; `None` for a target of this process alone.
     socket: Option<Watch>,
     config: ListenConfig,
+    /// The number of this node and 1; 0: it is no node of a group.
+    node: AtomicU32,
     layout: Layout,
     barriers: Barriers,
     watcher: Arc<Watcher>,
@@ -118,6 +120,7 @@ impl Acceptor {
             socket: socket.map(|socket| Watch::new(&watcher, socket)),
             layout: Layout::new([config.to_target, config.to_source]),
             config,
+            node: AtomicU32::new(0),
             barriers: Barriers::register(),
             watcher,
             wakeups: Arc::new(wakeups),
@@ -255,8 +258,12 @@ impl Acceptor {
                 return refuse(&socket, true, &why);
             }
         };
+        let hello = Hello {
+            node: self.node.load(Ordering::Relaxed).checked_sub(1),
+            ..self.config.hello
+        };
         let welcome = Welcome {
-            hello: self.config.hello,
+            hello,
             barriers: self.barriers.agree(request.barriers),
             layout: self.layout,
             bit: slot.bit,
@@ -317,6 +324,11 @@ impl Watched for Acceptor {
 impl<N: Send> Listener for ShmListener<N> {
     fn address(&self) -> String {
         self.address.clone()
+    }
+
+    fn set_node(&mut self, node: Option<u32>) {
+        let node = node.map_or(0, |node| node.wrapping_add(1));
+        self.acceptor.node.store(node, Ordering::Relaxed);
     }
 
     fn accept(&mut self) -> Option<Link> {

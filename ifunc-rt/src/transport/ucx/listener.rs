@@ -105,6 +105,12 @@ impl Listener for UcxListener {
         self.address.to_string()
     }
 
+    fn set_node(&mut self, node: Option<u32>) {
+        if let Some(acceptor) = &mut self.engine.lock().state.acceptor {
+            acceptor.welcome.hello.node = node;
+        }
+    }
+
     fn accept(&mut self) -> Option<Link> {
         let mut locked = self.engine.lock();
         // Between `arm` and the sleep there is no progress: what it takes in would not wake the target.
