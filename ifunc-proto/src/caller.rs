@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use ifunc_abi::batch::EntryHead;
-use ifunc_abi::frame::{Header, Kind, Limits};
+use ifunc_abi::frame::{FrameFlags, Header, Kind, Limits};
 use ifunc_abi::status::Status;
+use ifunc_abi::travel::LostNode;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::attention::Attention;
@@ -19,9 +20,11 @@ mod aggregate;
 mod backlog;
 mod handles;
 mod submission;
+mod travel;
 
 use handles::{Former, Handle};
 pub use submission::{Image, NotSent, Report, Submission, SubmitError};
+pub use travel::Accepted;
 
 /// Reports kept until the driver takes them. Later ones are dropped.
 const MAX_REPORTS: usize = 64;
@@ -58,6 +61,10 @@ pub struct Caller<I, U> {
     /// Calls that are sent again over this link.
     resend: VecDeque<u64>,
     unbind: Vec<u32>,
+    /// Sequence number of the last frame whose body was sent in fragments.
+    last_fragmented: u32,
+    /// Nodes that the peer reported as lost.
+    lost_nodes: VecDeque<u32>,
 }
 
 /// A body that is sent in fragments.
@@ -248,7 +255,19 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             _ if !self.caller.is_served() => Err(LinkError::Malformed(
                 "a completion from a peer that does not serve",
             )),
+            Kind::Completion if header.flags.contains(FrameFlags::RELAYED) => {
+                self.relayed(header, frame.body)?;
+                Ok(None)
+            }
             Kind::Completion => Ok(Some(header)),
+            Kind::Partial => {
+                self.received += 1;
+                if self.caller.calls.partial(header.token, header.handle, frame.body) {
+                    self.caller.set_attention();
+                }
+                Ok(None)
+            }
+            Kind::NodesLost => self.read_lost_nodes(frame.body).map(|()| None),
             Kind::Report => {
                 let completion = Completion::new(status(header.handle)?, frame.body);
                 self.received += 1;
@@ -258,6 +277,39 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             Kind::Completions => self.read_completions(frame.body).map(|()| None),
             _ => Err(LinkError::Malformed("a request from a peer that does not invoke")),
         }
+    }
+
+    /// A call failed on another node than the one that it was sent to.
+    #[cold]
+    fn relayed(&mut self, header: Header, body: impl Body) -> Result<(), LinkError> {
+        let status = status(header.handle)?;
+        let mut bytes = Vec::new();
+        body.append_to(&mut bytes);
+        let (node, detail) = bytes.split_first_chunk().ok_or(CUT_OFF)?;
+        self.received += 1;
+        let lost = Lost::AtNode {
+            node: u32::from_le_bytes(*node),
+            status,
+            detail: detail.to_vec(),
+        };
+        if self.caller.calls.end(header.token, Err(Box::new(lost))) {
+            self.caller.set_attention();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn read_lost_nodes(&mut self, body: impl Body) -> Result<(), LinkError> {
+        let mut bytes = Vec::new();
+        body.append_to(&mut bytes);
+        let nodes =
+            LostNode::parse_all(&bytes).ok_or(LinkError::Malformed("a malformed list of lost nodes"))?;
+        self.received += 1;
+        for lost in nodes {
+            self.caller.node_lost(lost.node.get());
+        }
+        self.caller.set_attention();
+        Ok(())
     }
 
     /// Reads the entries of a `Completions` frame. All are validated before the first is processed.
@@ -329,6 +381,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
             bodies: 0,
             resend: VecDeque::new(),
             unbind: Vec::new(),
+            last_fragmented: 0,
+            lost_nodes: VecDeque::new(),
         }
     }
 
@@ -551,7 +605,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             self.report_sent(handle, sequence, Err(Box::new(Lost::Indeterminate)));
         }
         if let Some(Outgoing { header, .. }) = self.outgoing.take()
-            && header.kind == Kind::Exec
+            && matches!(header.kind, Kind::Exec | Kind::Travel)
             && header.token == 0
         {
             let why = why.to_owned();

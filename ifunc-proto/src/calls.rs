@@ -1,5 +1,6 @@
 //! Requests under way, by token, and how they end.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use ifunc_abi::frame::INLINE;
@@ -14,6 +15,8 @@ pub enum Request {
     Flush,
     /// A page of the target's statistics.
     Stats,
+    /// The end of a scope.
+    Finish,
     /// An invocation of the image that is bound to this handle.
     Invocation(u32),
 }
@@ -49,6 +52,8 @@ pub struct Calls<U> {
     pub(crate) last_send: Option<(u32, u32)>,
     /// The driver's data of calls that ended since the driver last took it.
     pub(crate) ended: Vec<U>,
+    /// Partial answers that were not taken, by token.
+    partials: BTreeMap<u64, VecDeque<Vec<u8>>>,
 }
 
 #[derive(Debug)]
@@ -86,6 +91,7 @@ impl<U> Default for Calls<U> {
             in_flight: 0,
             last_send: None,
             ended: Vec::new(),
+            partials: BTreeMap::new(),
         }
     }
 }
@@ -204,6 +210,37 @@ impl<U> Calls<U> {
         }
     }
 
+    /// A partial answer of a call arrived, in the order of their numbers. `true`: the driver kept something with a call that
+    /// ended or has a partial answer, and has not taken it.
+    #[cold]
+    pub(crate) fn partial(&mut self, token: u64, _number: u32, body: impl Body) -> bool {
+        let Some(slot) = find(&mut self.slots, token) else {
+            return false;
+        };
+        if !matches!(slot.state, State::Pending { .. }) {
+            return false;
+        }
+        self.ended.extend(slot.user.take());
+        self.partials.entry(token).or_default().push_back(long(body));
+        !self.ended.is_empty()
+    }
+
+    /// Takes the oldest partial answer of a call, also of one that ended. The driver then
+    /// [grants](crate::Connection::grant) the peer another one.
+    pub fn take_partial(&mut self, token: u64) -> Option<Vec<u8>> {
+        let waiting = self.partials.get_mut(&token)?;
+        let first = waiting.pop_front();
+        if waiting.is_empty() {
+            self.partials.remove(&token);
+        }
+        first
+    }
+
+    /// Drops the partial answers of a call that were not taken.
+    pub fn drop_partials(&mut self, token: u64) {
+        self.partials.remove(&token);
+    }
+
     /// Replaces what the driver keeps with a call. When the call ends, [`ended`](crate::caller::Caller::ended) returns it.
     pub fn set_user(&mut self, token: u64, user: Option<U>) {
         if let Some(slot) = find(&mut self.slots, token) {
@@ -256,6 +293,7 @@ impl<U> Calls<U> {
     /// The caller dropped the call. `may_complete`: a completion may still arrive, so the token stays in use.
     pub(crate) fn abandon(&mut self, token: u64, may_complete: bool) {
         self.set_user(token, None);
+        self.partials.remove(&token);
         match self.state(token) {
             Some(state @ State::Pending { .. }) if may_complete => *state = State::Abandoned,
             Some(State::Pending { .. }) => {
@@ -454,6 +492,16 @@ pub enum Lost {
         len: u64,
         /// The target's limit.
         limit: u64,
+    },
+    /// The invocation traveled, and another node than the one that it was sent to reported how it ended.
+    #[error("on node {node}: {status}")]
+    AtNode {
+        /// The node.
+        node: u32,
+        /// What it reported.
+        status: Status,
+        /// As [`status`](ifunc_abi::status) defines it for the status.
+        detail: Vec<u8>,
     },
 }
 

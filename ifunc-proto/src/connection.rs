@@ -29,6 +29,8 @@ pub struct Peer {
     pub limits: Option<Limits>,
     /// Whether it invokes.
     pub invokes: bool,
+    /// Its number, if it is a node of the group that this node is in: what it forwards is always received.
+    pub node: Option<u32>,
 }
 
 /// A connection.
@@ -50,6 +52,10 @@ pub struct Connection<I, U, B> {
     is_fast: bool,
     /// The last poll found a request that waits for the send window.
     is_stalled: bool,
+    /// The last poll found an invocation of a source that travels, and the host does not admit any.
+    pub(crate) is_held: bool,
+    /// The peer's number in the group.
+    pub(crate) node: Option<u32>,
     /// The link died: the first poll that processes nothing returns this.
     closed: Option<Box<Closed>>,
     /// Of an invocation in the next poll.
@@ -73,6 +79,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             lost_because: String::new(),
             is_fast: false,
             is_stalled: false,
+            is_held: false,
+            node: None,
             closed: None,
             price: Price::for_invocations(UNITS),
             received: 0,
@@ -91,6 +99,8 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.caller.relink(peer.limits, tx.max_body(), is_duplex);
         self.order = Order::new();
         self.is_stalled = false;
+        self.is_held = false;
+        self.node = peer.node;
         self.closed = None;
         self.is_linked = true;
         self.price = Price::for_invocations(rx.first_quantum());
@@ -161,7 +171,13 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.request(link, Kind::Stats, offset, Request::Stats)
     }
 
-    fn request<L: Link>(&mut self, link: &mut L, kind: Kind, handle: u32, request: Request) -> Option<u64> {
+    pub(crate) fn request<L: Link>(
+        &mut self,
+        link: &mut L,
+        kind: Kind,
+        handle: u32,
+        request: Request,
+    ) -> Option<u64> {
         self.receive_all(link);
         self.caller.close_batch_soon();
         let is_driven = self.drive(link);
@@ -223,6 +239,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Footprint {
             parked: self.order.parked(),
             replies: server.map_or(0, |server| server.replies.kept()),
+            late: server.map_or(0, |server| server.replies.late()),
             batch: self.caller.batch.len(),
             assembled: server.map_or(0, Server::assembled),
             calls: self.caller.calls.in_use(),

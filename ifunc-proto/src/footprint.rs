@@ -7,6 +7,8 @@ pub struct Footprint {
     pub parked: (usize, usize),
     /// Replies that wait for the send window in frames of their own.
     pub replies: usize,
+    /// Replies that wait and whose requests traveled.
+    pub late: usize,
     /// Bytes of the open batch.
     pub batch: usize,
     /// Bytes of a body that arrives in fragments.

@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use ifunc_abi::ImageId;
+use ifunc_abi::frame::Header;
 pub use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Rejection, Status};
+use ifunc_abi::travel::TravelHead;
 
 use crate::link::Body;
 
@@ -45,9 +47,74 @@ pub trait Host {
     /// The page of this node's statistics that begins at `offset`, in at most `max` bytes.
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>);
 
+    /// Whether a source may add an invocation that travels. `false`: its frame stays where it is, and everything behind it,
+    /// and the connection [is held](crate::Connection::is_held) until the driver polls it again. Nodes of the group are not
+    /// asked: what they forward is always received.
+    fn admits_travel(&mut self) -> bool {
+        true
+    }
+
+    /// Receives an invocation that may travel on. Either runs it, and returns the length of the answer that it wrote to the
+    /// begin of `answer`; or takes it, with a copy of its payload and with `reply_to`, and returns `None`: then
+    /// [`Connection::answer`](crate::Connection::answer) or [`Connection::relay`](crate::Connection::relay) ends it, at any
+    /// time and in any order with others, also over a link that carries invocations one way. A host that
+    /// [`TAKES`](Self::TAKES) invocations takes this one, too.
+    ///
+    /// # Errors
+    /// The image did not run, or did not run to its end. The peer's completion states it, or a report if the peer wants no
+    /// completion: of an invocation whose head names another destination, the host reports the failure there and returns
+    /// `None`.
+    fn travel<B: Body>(
+        &mut self,
+        _image: &Self::Image,
+        _invocation: Invocation<'_, B>,
+        _head: &TravelHead,
+        _reply_to: ReplyTo,
+        _answer: Option<&mut [u8]>,
+    ) -> Result<Option<usize>, Box<Failed>> {
+        Err(Refusal::new(Rejection::NoNode, "this target runs no invocations that travel").into())
+    }
+
+    /// An invocation that may travel on cannot run. Returns the failure if the peer is to receive it, in its completion or in
+    /// a report; `None`: the host reports it to the destination that the head names.
+    fn reject_travel(
+        &mut self,
+        _head: &TravelHead,
+        _reply_to: &ReplyTo,
+        failed: Box<Failed>,
+    ) -> Option<Box<Failed>> {
+        Some(failed)
+    }
+
+    /// The source asks for a completion when everything in its scope has ended. [`Connection::answer`](crate::Connection::answer)
+    /// ends the request, with an encoded [`ScopeReport`](ifunc_abi::travel::ScopeReport).
+    ///
+    /// # Errors
+    /// Why there is no such completion.
+    fn finish(&mut self, _scope: u32, _reply_to: ReplyTo) -> Result<(), Refusal> {
+        Err(Refusal::new(Rejection::NoNode, "this target keeps no scopes"))
+    }
+
+    /// The source took partial answers of the call with this [token](ReplyTo::token).
+    fn grant(&mut self, _token: u64, _count: u32) {}
+
+    /// Receives a frame from a node of the group that is no invocation:
+    /// [`Node::receive`](crate::node::Node::receive).
+    ///
+    /// # Errors
+    /// The frame is malformed: the connection ends.
+    fn node_frame(&mut self, _header: Header, _body: &[u8]) -> Result<(), MalformedFrame> {
+        Err(MalformedFrame("a frame between nodes, and this is none"))
+    }
+
     /// Counts an event. The events of invocations that end well are not reported: [`invoke`](Self::invoke) counts those.
     fn observe(&mut self, event: Event);
 }
+
+/// A frame from a node breaks the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MalformedFrame(pub &'static str);
 
 /// An image to be installed.
 #[derive(Debug)]
@@ -78,13 +145,15 @@ pub struct Invocation<'a, B> {
 }
 
 /// Where the answer to an invocation goes that the host took.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ReplyTo {
     /// Its handle and its token.
     pub(crate) call: (u32, u64),
     pub(crate) sequence: u32,
     pub(crate) is_batched: bool,
     pub(crate) payload: usize,
+    /// It may be answered after any later request.
+    pub(crate) is_late: bool,
     max_answer: Option<usize>,
 }
 
@@ -93,6 +162,12 @@ impl ReplyTo {
     #[must_use]
     pub fn max_answer(&self) -> Option<usize> {
         self.max_answer
+    }
+
+    /// The token of the call, unique among the calls of its connection that are under way; 0: the peer wants no answer.
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.call.1
     }
 
     /// The invocation, with a copy of its payload.
@@ -115,7 +190,20 @@ impl ReplyTo {
             sequence: invocation.sequence,
             is_batched: invocation.is_batched,
             payload: invocation.payload.len(),
+            is_late: false,
             max_answer: answer.map(|answer| answer.len()),
+        }
+    }
+
+    /// Of a request that may be answered after any later one.
+    pub(crate) fn late(call: (u32, u64), sequence: u32, payload: usize, max_answer: Option<usize>) -> Self {
+        Self {
+            call,
+            sequence,
+            is_batched: false,
+            payload,
+            is_late: true,
+            max_answer,
         }
     }
 }

@@ -41,8 +41,10 @@ pub(crate) struct Replies {
     /// A report that found the window closed. It is sent after what is gathered.
     report: Option<(Header, Vec<u8>)>,
     outbox: VecDeque<(Header, Vec<u8>)>,
+    /// Replies to invocations that traveled. The node that holds their slots bounds them.
+    late: VecDeque<(Header, Vec<u8>)>,
     is_duplex: bool,
-    /// Something is gathered, in the outbox, or a report.
+    /// Something is gathered, in the outbox, late, or a report.
     owes: bool,
     /// The peer left. What it sent is processed all the same; replies are dropped.
     is_peer_gone: bool,
@@ -82,6 +84,7 @@ impl Replies {
             gathered: Gathered::new(max_body, max_reply),
             report: None,
             outbox: VecDeque::new(),
+            late: VecDeque::new(),
             is_duplex,
             owes: false,
             is_peer_gone: false,
@@ -129,9 +132,31 @@ impl Replies {
         self.outbox.len()
     }
 
+    /// Number of replies that wait and whose requests traveled.
+    pub(crate) fn late(&self) -> usize {
+        self.late.len()
+    }
+
+    /// Replies to a request that was processed long ago, or sends a part of a reply.
+    #[cold]
+    pub(crate) fn send_late(
+        &mut self,
+        tx: &mut impl Outbound,
+        header: Header,
+        mut body: Vec<u8>,
+    ) -> Result<(), Box<Closed>> {
+        body.truncate(self.max_reply);
+        if self.owes || !self.send(tx, header, &body)? {
+            self.late.push_back((header, body));
+            self.owes = true;
+        }
+        Ok(())
+    }
+
     /// Whether the window is still closed for what waits. Asked before this side sleeps.
     pub(crate) fn is_blocked(&mut self, tx: &mut impl Outbound) -> bool {
-        let len = match (self.outbox.front(), self.gathered.next(), &self.report) {
+        let first = self.outbox.front().or_else(|| self.late.front());
+        let len = match (first, self.gathered.next(), &self.report) {
             (Some((_, body)), _, _) => body.len(),
             (None, Some((_, body)), _) => body.len(),
             (None, None, Some((_, body))) => body.len(),
@@ -321,6 +346,13 @@ impl Replies {
         while let Some((header, body)) = self.outbox.pop_front() {
             if !self.send(tx, header, &body)? {
                 self.outbox.push_front((header, body));
+                self.spill();
+                return Ok(false);
+            }
+        }
+        while let Some((header, body)) = self.late.pop_front() {
+            if !self.send(tx, header, &body)? {
+                self.late.push_front((header, body));
                 self.spill();
                 return Ok(false);
             }

@@ -3,6 +3,7 @@
 use ifunc_abi::batch::EntryHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
 use ifunc_abi::status::{Rejection, Status};
+use ifunc_abi::travel::{ReplyHead, TravelHead};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::assembly::Assembly;
@@ -11,6 +12,8 @@ use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, Re
 use crate::link::{Body, Frame, Outbound};
 use crate::order::{Order, Quantum};
 use crate::replies::{Answer, Destination, Replies};
+
+mod travel;
 
 /// How a node serves a connection.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +43,8 @@ pub(crate) struct Images<B> {
     config: ServerConfig,
     /// The body that comes in fragments.
     assembly: Assembly,
+    /// A copy of the frame from a node that is processed.
+    copy: Vec<u8>,
 }
 
 /// Why an invocation has no answer.
@@ -121,6 +126,7 @@ impl<B> Server<B> {
                 bindings: Vec::new(),
                 config,
                 assembly: Assembly::default(),
+                copy: Vec::new(),
             },
             replies: Replies::new(max_body, max_answer, config.has_private_answers, is_duplex),
             batch_at: 0,
@@ -204,6 +210,9 @@ impl<B> Server<B> {
             if !is_batched && matches!(status, Status::Rejected(_)) {
                 host.observe(Event::Frame);
             }
+        }
+        if reply_to.is_late {
+            return self.conclude_late(tx, reply_to, None, status, body);
         }
         if is_batched {
             return self.replies.conclude_entry(tx, sequence, call, status, body);
@@ -315,7 +324,9 @@ impl<B> Server<B> {
             Kind::Fragment => {
                 let limits = self.images.config.limits;
                 let install = limits.max_image.saturating_add(InstallHead::SIZE as u64 + 1024);
-                let limit = usize::try_from(limits.max_payload.max(install)).unwrap_or(usize::MAX);
+                let travel = limits.max_payload.saturating_add(TravelHead::SIZE as u64);
+                let reply = limits.max_answer.saturating_add(ReplyHead::SIZE as u64);
+                let limit = usize::try_from(travel.max(reply).max(install)).unwrap_or(usize::MAX);
                 self.images
                     .assembly
                     .fragment(header.handle, header.token, frame.body, limit)
@@ -331,6 +342,12 @@ impl<B> Server<B> {
                 host.observe(Event::ReplyBytes(page.len()));
                 self.replies.complete(tx, header.token, status, &page)
             }
+            Kind::Grant => {
+                host.grant(header.token, header.handle);
+                Ok(())
+            }
+            Kind::Finish if header.token == 0 => Err(Closed::broke("a `Finish` without a token")),
+            Kind::Finish => self.finish(tx, host, header, frame.sequence),
             kind => Err(Closed::broke(format!("{kind:?} is no request"))),
         }
     }
@@ -415,6 +432,7 @@ impl<B> Images<B> {
             bindings,
             config,
             assembly,
+            ..
         } = self;
         let (handle, _) = call;
         let refusal = match bindings.get(handle as usize) {

@@ -501,6 +501,7 @@ impl Ledger {
                 Lost::ImageTooLarge { len: stated, limit } => {
                     (stated <= limit).then_some("its image is accepted")
                 }
+                Lost::AtNode { .. } => Some("it did not travel"),
             },
         };
         if let Some(problem) = problem {

@@ -160,6 +160,7 @@ impl World {
                     .filter(|_| here.invokes)
                     .map(|server| server.limits),
                 invokes: there.invokes,
+                node: None,
             };
             self.with_link(ports[side], "connects", |port, end| {
                 port.connection.connect(end, peer);

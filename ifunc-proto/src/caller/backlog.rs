@@ -69,8 +69,11 @@ impl<I: Image + Clone, U> Caller<I, U> {
         };
         self.outgoing = None;
         let sequence = tx.commit(header, len);
+        self.last_fragmented = sequence;
         if header.kind == Kind::Install {
             self.installed(header.handle, sequence);
+        } else if !matches!(header.kind, Kind::Exec | Kind::Travel) {
+            // A frame between nodes. Its token is none of a call.
         } else if header.token == 0 {
             self.calls.last_send = Some((sequence, header.handle));
         } else {

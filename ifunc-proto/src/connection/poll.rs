@@ -4,6 +4,9 @@
 //! [`Connection::unusual_frames`], which returns to it once nothing unusual is left.
 
 use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::status::Status;
+use ifunc_abi::travel::LostNode;
+use zerocopy::IntoBytes;
 
 use super::{Connection, TOO_FAR_AHEAD};
 use crate::caller::Image;
@@ -11,7 +14,7 @@ use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, ReplyTo};
 use crate::link::{Body, Frame, Inbound, Link, Outbound};
 use crate::order::{Order, Price, Quantum, Turn};
-use crate::server::{Progress, Unanswered};
+use crate::server::{Progress, Server, Unanswered};
 
 /// How much a poll processed.
 #[derive(Clone, Copy)]
@@ -136,6 +139,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     pub(super) fn update_fast(&mut self) {
         self.is_fast = self.closed.is_none()
             && !self.is_stalled
+            && !self.is_held
             && !self.order.has_parked()
             && self.server.as_ref().is_some_and(|server| !server.replies.owes());
     }
@@ -152,6 +156,7 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             return self.close(link, 0);
         }
         let was_stalled = std::mem::take(&mut self.is_stalled);
+        self.is_held = false;
         let (_, rx) = link.split();
         rx.begin_poll();
         let polled = self.frames(link, host);
@@ -286,7 +291,11 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         frame: Frame<P>,
     ) -> Result<bool, Box<Closed>> {
         let header = Header::parse(frame.words).map_err(Closed::broke)?;
-        if matches!(header.kind, Kind::Completion | Kind::Completions | Kind::Report) {
+        let is_reply = matches!(
+            header.kind,
+            Kind::Completion | Kind::Completions | Kind::Report | Kind::Partial
+        );
+        if is_reply || header.kind == Kind::NodesLost && self.node.is_none() {
             self.reply(None, &frame)?;
             self.order.advance();
             quantum.charge(frame.body.len());
@@ -312,6 +321,32 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
                 self.order.advance();
             }
             return Ok(progress == Progress::Done);
+        }
+        if header.kind == Kind::Travel {
+            if self.node.is_none() && !host.admits_travel() {
+                self.is_held = true;
+                return Ok(false);
+            }
+            let traveled = server.travel(tx, host, &mut self.order, quantum, header, frame);
+            return match traveled {
+                Ok(progress) => {
+                    self.is_stalled = progress == Progress::Blocked;
+                    Ok(progress != Progress::Blocked)
+                }
+                Err(unanswered) => server.conclude(tx, host, frame, unanswered).map(|()| true),
+            };
+        }
+        if matches!(
+            header.kind,
+            Kind::Reply | Kind::Weights | Kind::NodesLost | Kind::Window
+        ) {
+            if self.node.is_none() {
+                return Err(Closed::broke("a frame between nodes, from a peer that is none"));
+            }
+            self.order.advance();
+            quantum.charge(frame.body.len());
+            server.node_frame(host, header, &frame)?;
+            return Ok(true);
         }
         if !server.replies.admits(tx, header.token)? {
             self.is_stalled = true;
@@ -368,6 +403,67 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         self.update_fast();
     }
 
+    /// Ends an invocation that [traveled](Host::travel), as another node reported. On a link that died nothing is sent, as by
+    /// [`answer`](Self::answer).
+    pub fn relay<L: Link, H: Host<Image = B>>(
+        &mut self,
+        link: &mut L,
+        host: &mut H,
+        reply_to: &ReplyTo,
+        node: u32,
+        outcome: Result<&[u8], &Failed>,
+    ) {
+        let (status, body) = match outcome {
+            Ok(answer) => (Status::Executed, answer),
+            Err(failed) => {
+                host.observe(Event::Failed {
+                    status: failed.status,
+                    payload: reply_to.payload,
+                    detail: failed.detail.len(),
+                });
+                (failed.status, &failed.detail[..])
+            }
+        };
+        self.reply_late(link, |server, tx| {
+            server.conclude_late(tx, reply_to, Some(node), status, body)
+        });
+    }
+
+    /// Sends a partial answer of a call that [traveled](Host::travel), or may have. `number` counts them from 0.
+    pub fn answer_partially<L: Link>(
+        &mut self,
+        link: &mut L,
+        reply_to: &ReplyTo,
+        number: u32,
+        answer: Vec<u8>,
+    ) {
+        let header = Header::new(Kind::Partial, number, reply_to.token());
+        self.reply_late(link, |server, tx| server.replies.send_late(tx, header, answer));
+    }
+
+    /// Reports lost nodes to a peer that is no node, at most [`LostNode::MAX`].
+    pub fn report_lost_nodes<L: Link>(&mut self, link: &mut L, nodes: &[LostNode]) {
+        let header = Header::new(Kind::NodesLost, 0, 0);
+        let body = nodes.as_bytes().to_vec();
+        self.reply_late(link, |server, tx| server.replies.send_late(tx, header, body));
+    }
+
+    /// Sends a reply outside of a poll.
+    fn reply_late<L: Link>(
+        &mut self,
+        link: &mut L,
+        send: impl FnOnce(&mut Server<B>, &mut L::Tx) -> Result<(), Box<Closed>>,
+    ) {
+        let (tx, _) = link.split();
+        if let Some(server) = &mut self.server
+            && let Err(closed) = send(server, tx)
+        {
+            self.closed = Some(closed);
+            let _ = self.close(link, 1);
+        }
+        self.update_fast();
+    }
+
     /// Whether replies wait for the send window, and it is still closed. Asked before this side sleeps.
     pub fn is_blocked<L: Link>(&mut self, link: &mut L) -> bool {
         let (tx, _) = link.split();
@@ -383,6 +479,14 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.is_stalled
+    }
+
+    /// Whether the last poll found an invocation of a source that travels, and the host [admits](Host::admits_travel) none.
+    /// Replies go on. The driver polls again after the host admits one.
+    #[inline]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// Whether a poll has something to do, whatever arrives: an end to return, replies to send, a parked frame whose turn

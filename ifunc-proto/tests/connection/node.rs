@@ -262,6 +262,7 @@ pub(crate) fn connect(pipe: &mut Pipe, nodes: [&mut Node; 2], serves: [bool; 2],
         let peer = Peer {
             limits: (serves[there] && invokes[here]).then_some(limits),
             invokes: invokes[there],
+            node: None,
         };
         node.connection.connect(&mut pipe.side(here), peer);
     }

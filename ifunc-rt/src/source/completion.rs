@@ -69,6 +69,26 @@ pub(super) fn explain_lost(what: &str, lost: Lost) -> Error {
             len,
             limit,
         },
+        Lost::AtNode { node, status, detail } => explain_at_node(name, node, status, &detail),
+    }
+}
+
+/// The error of an invocation that failed on another node than the one that it was sent to.
+#[cold]
+fn explain_at_node(ifunc: String, node: u32, status: Status, detail: &[u8]) -> Error {
+    let text = match PanicDetail::parse(detail) {
+        Some(panic) if status == Status::Failed(Failure::Panic) => {
+            format!("`{}` at {}:{}", panic.message, panic.file, panic.line)
+        }
+        _ => String::from_utf8_lossy(detail).into_owned(),
+    };
+    let separator = if text.is_empty() { "" } else { ": " };
+    let detail = format!("on node {node}{separator}{text}");
+    match status {
+        Status::Failed(why) => Error::Failed { ifunc, why, detail },
+        Status::Rejected(why) => Error::Rejected { ifunc, why, detail },
+        // Only failures are relayed so.
+        Status::Executed => Error::Indeterminate { what: ifunc },
     }
 }
 

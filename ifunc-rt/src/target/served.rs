@@ -44,6 +44,7 @@ impl OneWay {
         let peer = Peer {
             limits: None,
             invokes: true,
+            node: None,
         };
         with_link!(link, link => protocol.connect(link, peer));
         Self {

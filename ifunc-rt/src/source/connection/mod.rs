@@ -139,6 +139,7 @@ impl Connection {
         let peer = Peer {
             limits: Some(link.hello.limits),
             invokes: self.service.is_some() && link.hello.roles.contains(Roles::INVOKES),
+            node: self.service.as_ref().and(link.hello.node),
         };
         with_link!(link, link => self.protocol.connect(link, peer));
         self.link = Some(link);
