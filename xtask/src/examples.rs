@@ -1,4 +1,4 @@
-//! The three examples, over every transport.
+//! The examples, over every transport.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,21 @@ pub(crate) fn run(steps: &mut Steps) {
         let name = format!("03-text-search over {transport}");
         steps.step(&name, || text_search::beside_grep(transport));
     }
+    for &transport in transports::all() {
+        let name = format!("06-top-k over {transport}");
+        steps.step(&name, || checked(transport, "06-top-k", &["--rows", "50000"]));
+    }
+}
+
+/// Runs an example that compares its result with that of a sequential computation. Returns the line that says so.
+fn checked(transport: &str, name: &str, args: &[&str]) -> Result<String, String> {
+    let run = ["run", name, "--transport", transport, "--"];
+    let said = output(&mut ifunc(&[&run, args].concat())?)?;
+    let line = said
+        .lines()
+        .find_map(|line| line.split_once("checked: ").map(|(_, what)| what));
+    line.map(str::to_owned)
+        .ok_or_else(|| format!("{name} did not say what it checked"))
 }
 
 fn hello(transport: &str) -> Result<String, String> {

@@ -1,0 +1,247 @@
+//! How the servers start and find each other.
+
+use std::env;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ifunc_rt::Target;
+use ifunc_rt::rendezvous::{Launched, Published, Rendezvous};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+use crate::Failure;
+
+/// Time that all servers have to publish their addresses.
+const START: Duration = Duration::from_secs(60);
+/// Set for a server that server 0 started: the process id of server 0.
+const PARENT: &str = "EXAMPLE_SERVER_0";
+
+/// One of the servers, in its own process or thread.
+#[derive(Debug)]
+pub struct Server {
+    /// Its number.
+    pub rank: u32,
+    /// Number of servers.
+    pub size: u32,
+    /// Where it listens.
+    address: String,
+    meeting: Meeting,
+    /// Started by this one.
+    children: Vec<Child>,
+    /// The address of the example, by which a source finds the servers: printed when all of them are ready.
+    reports: Option<String>,
+}
+
+/// Where the servers publish their addresses.
+#[derive(Clone, Debug)]
+struct Meeting {
+    job: String,
+    directory: PathBuf,
+    place: Rendezvous,
+}
+
+/// Runs `serve` as each of the servers that belong to this process. `addr` is the address that `cargo ifunc run` chose. `serve`
+/// listens at [`Server::address`] and calls [`Server::ready`].
+///
+/// # Errors
+/// A server does not start, or `serve` fails.
+pub fn run(
+    addr: &str,
+    servers: u32,
+    serve: impl Fn(Server) -> Result<(), Failure> + Sync,
+) -> Result<(), Failure> {
+    if launched_by_hand() {
+        let me = Launched::from_env()?;
+        if let Some(parent) = env::var_os(PARENT) {
+            end_with(&parent.to_string_lossy())?;
+        }
+        if me.size != servers {
+            return Err(format!("IFUNC_SIZE={}, and `--servers {servers}`", me.size).into());
+        }
+        let meeting = Meeting {
+            place: Rendezvous::from_env(&me.job)?,
+            directory: env::var_os("IFUNC_RENDEZVOUS").unwrap_or_default().into(),
+            job: me.job,
+        };
+        let listed = meeting.place.listed(me.rank);
+        return serve(Server {
+            rank: me.rank,
+            size: me.size,
+            address: listed.unwrap_or_else(|| address_of(addr, me.rank)),
+            meeting,
+            children: Vec::new(),
+            reports: (me.rank == 0).then(|| addr.to_owned()),
+        });
+    }
+
+    let meeting = Meeting::of(addr)?;
+    let server = |rank: u32| Server {
+        rank,
+        size: servers,
+        address: address_of(addr, rank),
+        meeting: meeting.clone(),
+        children: Vec::new(),
+        reports: (rank == 0).then(|| addr.to_owned()),
+    };
+    if addr.starts_with("loopback:") {
+        return thread::scope(|scope| {
+            let threads: Vec<_> = (0..servers)
+                .map(|rank| {
+                    let (serve, server) = (&serve, server(rank));
+                    scope.spawn(move || serve(server))
+                })
+                .collect();
+            let mut ended = threads.into_iter().map(|thread| thread.join());
+            ended.try_for_each(|ended| ended.map_err(|_| "a server panicked")?)
+        });
+    }
+    let mut first = server(0);
+    for rank in 1..servers {
+        first.children.push(start(rank, &first)?);
+    }
+    serve(first)
+}
+
+/// The addresses of all servers, for a source. `addr` is the address that `cargo ifunc run` passed.
+///
+/// # Errors
+/// A server does not publish its address in time.
+pub fn addresses(addr: &str, servers: u32) -> Result<Vec<String>, Failure> {
+    if env::var_os("IFUNC_RENDEZVOUS").is_some() || env::var_os("IFUNC_HOSTS").is_some() {
+        let job = env::var("IFUNC_JOB").map_err(|_| "IFUNC_JOB is not set")?;
+        let place = Rendezvous::from_env(&job)?;
+        return (0..servers).map(|rank| Ok(place.find(rank, START)?)).collect();
+    }
+    let meeting = Meeting::of(addr)?;
+    let found: Result<Vec<_>, Failure> = (0..servers)
+        .map(|rank| Ok(meeting.place.find(rank, START)?))
+        .collect();
+    // All servers are ready, and know each other's addresses: no process reads these files after this one.
+    let _ = fs::remove_dir_all(&meeting.directory);
+    found
+}
+
+impl Server {
+    /// Where this server listens.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Where the servers publish their addresses.
+    #[must_use]
+    pub fn rendezvous(&self) -> &Rendezvous {
+        &self.meeting.place
+    }
+
+    /// Publishes where this server listens. Server 0 waits until all servers have done so, and reports that it is ready. The
+    /// address is published as long as the result lives.
+    ///
+    /// # Errors
+    /// The address cannot be published, or another server ended or was not ready in time.
+    pub fn ready(&mut self, target: &Target) -> Result<Published, Failure> {
+        let published = self.meeting.place.publish(self.rank, &target.address())?;
+        if let Some(addr) = self.reports.take() {
+            let until = Instant::now() + START;
+            for rank in 1..self.size {
+                self.wait_for(rank, until)?;
+            }
+            println!("ifunc: ready {addr}");
+        }
+        Ok(published)
+    }
+
+    /// Waits until a server has published its address.
+    fn wait_for(&mut self, rank: u32, until: Instant) -> Result<(), Failure> {
+        loop {
+            let missing = match self.meeting.place.find(rank, Duration::from_millis(100)) {
+                Ok(_) => return Ok(()),
+                Err(missing) => missing,
+            };
+            for (child, rank) in self.children.iter_mut().zip(1..) {
+                if let Some(status) = child.try_wait()? {
+                    return Err(format!("server {rank} ended: {status}").into());
+                }
+            }
+            if Instant::now() > until {
+                return Err(missing.into());
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // Fails if it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Meeting {
+    /// A directory beside the programs, which target and source derive from the address that both know.
+    fn of(addr: &str) -> io::Result<Self> {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let name: String = addr.chars().map(plain).collect();
+        let directory = env::current_exe()?.with_file_name(format!("meeting-{name}"));
+        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let place = Rendezvous::in_directory(&directory, &name).map_err(io::Error::other)?;
+        Ok(Self {
+            job: name,
+            directory,
+            place,
+        })
+    }
+}
+
+/// Whether the variables for one server are set. Those of Open MPI or Slurm alone may be those of the shell that runs `cargo`.
+fn launched_by_hand() -> bool {
+    env::var_os("IFUNC_RANK").is_some() || env::var_os("IFUNC_RENDEZVOUS").is_some()
+}
+
+/// Where a server listens, from the address of server 0.
+fn address_of(addr: &str, rank: u32) -> String {
+    let host = env::var("IFUNC_HOST").ok();
+    match addr.split_once("://") {
+        // Server 0 listens where `cargo ifunc run` said; a launcher's servers each on a host of its own.
+        Some((scheme, at)) => match host {
+            Some(host) => format!("{scheme}://{host}:0"),
+            None if rank == 0 => addr.to_owned(),
+            None => format!(
+                "{scheme}://{}:0",
+                at.rsplit_once(':').map_or(at, |(host, _)| host)
+            ),
+        },
+        None if rank == 0 => addr.to_owned(),
+        None => format!("{addr}-{rank}"),
+    }
+}
+
+/// Starts another server in a process of its own.
+fn start(rank: u32, first: &Server) -> Result<Child, Failure> {
+    let mut command = Command::new(env::current_exe()?);
+    command
+        .args(env::args_os().skip(1))
+        .env("IFUNC_RANK", rank.to_string())
+        .env("IFUNC_SIZE", first.size.to_string())
+        .env("IFUNC_JOB", &first.meeting.job)
+        .env("IFUNC_RENDEZVOUS", &first.meeting.directory)
+        .env(PARENT, std::process::id().to_string());
+    Ok(command.spawn()?)
+}
+
+/// Ends this process when server 0 ends, however it ends.
+fn end_with(parent: &str) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before the call.
+    match getppid().map(Pid::as_raw_nonzero) {
+        Some(now) if now.to_string() == parent => Ok(()),
+        _ => Err("server 0 has ended".into()),
+    }
+}
