@@ -1,7 +1,7 @@
 //! Distinct images of a given size.
 
 use anyhow::{Result, ensure};
-use ifunc_abi::image::{Image, ImageParts, ImportPart};
+use ifunc_abi::image::{EntryPart, Image, ImageParts, ImportPart};
 
 /// Builds images with the same function and different ids.
 pub(crate) struct Images {
@@ -15,7 +15,7 @@ pub(crate) struct Images {
 impl Images {
     pub(crate) fn of(image: &[u8], namespace: u32) -> Result<Self> {
         let parts = parts(&Image::parse(image)?);
-        ensure!(parts.rw_mem == 0, "`{}` has writable data", parts.name);
+        ensure!(parts.rw_mem == 0, "{} has writable data", names(&parts));
         Ok(Self {
             parts,
             least: image.len(),
@@ -28,8 +28,8 @@ impl Images {
         let code = self.parts.rx.len();
         ensure!(
             size >= self.least + 8,
-            "`{}` has {} bytes and cannot be padded to {size}",
-            self.parts.name,
+            "{} has {} bytes and cannot be padded to {size}",
+            names(&self.parts),
             self.least
         );
         self.number += 1;
@@ -42,18 +42,19 @@ impl Images {
     }
 }
 
+/// The names of the entries, for messages.
+fn names(parts: &ImageParts) -> String {
+    let names: Vec<_> = parts.entries.iter().map(|entry| &*entry.name).collect();
+    format!("`{}`", names.join("`, `"))
+}
+
 fn parts(image: &Image<'_>) -> ImageParts {
     let (rw_at, rw_mem) = image.rw_range().unwrap_or_default();
     ImageParts {
-        name: image.name().into(),
+        entries: image.entries().map(EntryPart::from).collect(),
         arch: image.arch(),
         flags: image.flags(),
         cpu_features: image.cpu_features(),
-        payload: image.payload(),
-        target: image.target(),
-        answer: image.answer(),
-        payload_align_log2: image.payload_align().trailing_zeros() as u8,
-        entry: image.entry(),
         slot: image.slot(),
         rx_align_log2: image.rx_align().trailing_zeros() as u8,
         rx: image.rx().into(),
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn images_have_the_size_and_distinct_ids() {
         let image = ImageParts {
-            name: "seven".into(),
+            entries: vec![EntryPart::new("seven")],
             arch: ifunc_abi::image::ARCH_X86_64,
             rx: vec![0xb8, 7, 0, 0, 0, 0xc3],
             ..ImageParts::default()
@@ -92,7 +93,7 @@ mod tests {
             assert_eq!(image.len(), *size);
             let parsed = Image::parse(image).unwrap();
             assert_eq!(
-                (parsed.name(), &parsed.rx()[..6]),
+                (parsed.entries().next().unwrap().name, &parsed.rx()[..6]),
                 ("seven", &[0xb8, 7, 0, 0, 0, 0xc3][..])
             );
         }

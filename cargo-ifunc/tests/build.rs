@@ -31,8 +31,8 @@ fn builds_a_single_c_file() {
     assert_eq!(foo["name"], "foo");
     assert_eq!(foo["arch"], "x86_64");
     assert_eq!(foo["id"].as_str().map(str::len), Some(64));
-    assert_eq!(foo["flags"][0], "ignore-result");
-    assert_eq!(foo["convention"], "bound");
+    assert_eq!(foo["entries"][0]["flags"][0], "ignore-result");
+    assert_eq!(foo["entries"][0]["convention"], "bound");
     let bytes = |field: &str| foo[field].as_u64().unwrap_or_else(|| panic!("{field} in {foo}"));
     assert!((1..bytes("image_bytes")).contains(&bytes("code_bytes")));
     assert!(foo["relocations"].is_array());
@@ -115,10 +115,13 @@ fn a_rust_package() {
 
     let add = inspected(folder.path(), &format!("{IMAGES}/release/add.so"));
     assert_eq!(add["name"], "add");
-    assert_eq!(add["payload"]["text"], "u64");
+    assert_eq!(add["entries"][0]["payload"]["text"], "u64");
     assert_eq!(add["target"]["text"], "u64");
-    assert_eq!(add["answer"]["text"], "u64");
-    assert_eq!(add["payload"]["fingerprint"].as_str().map(str::len), Some(16));
+    assert_eq!(add["entries"][0]["answer"]["text"], "u64");
+    assert_eq!(
+        add["entries"][0]["payload"]["fingerprint"].as_str().map(str::len),
+        Some(16)
+    );
     let bytes = add["image_bytes"].as_u64().expect("a number");
     assert!(bytes <= 256, "the image of `add` has {bytes} bytes");
 

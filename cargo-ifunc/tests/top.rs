@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::{Killed, checkout, command, ifunc};
-use ifunc_abi::image::{ARCH_X86_64, ImageParts};
+use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageParts};
 use ifunc_rt::stats::Stats;
 use ifunc_rt::{Serving, Source, SourceOptions, Target, TargetBuilder};
 
@@ -20,7 +20,7 @@ fn image(name: &str, well: bool) -> Vec<u8> {
         false => vec![0xb8, 1, 0, 0, 0, 0xc3],
     };
     let image = ImageParts {
-        name: name.into(),
+        entries: vec![EntryPart::new(name)],
         arch: ARCH_X86_64,
         rx_align_log2: 4,
         rx,

@@ -33,7 +33,7 @@ pub mod text;
 pub mod travel;
 
 /// Version of the image format, of the call of `X_main` and of [`context::Context`].
-pub const ABI_VERSION: u16 = 1;
+pub const ABI_VERSION: u16 = 2;
 
 /// A fingerprint: the first eight bytes, little-endian, of the BLAKE3 hash of a canonical [text](text::Text).
 /// Zero means that the type is not stated, as in C ifuncs.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::files::Files;
 use common::loaded::{Loaded, process_symbol};
 use common::{exports, open_now};
-use ifunc_abi::image::{Image, ImageFlags, ImportFlags};
+use ifunc_abi::image::{EntryFlags, Image, ImportFlags};
 use ifunc_build::{COptions, Language, Progress, Quiet, build_c, read_library};
 
 /// Both argument orders, an import of the target, a weak one, and one of libc.
@@ -61,14 +61,10 @@ fn a_file_may_hold_several_ifuncs() {
     assert_eq!(slides.id, *blake3::hash(&slides.image).as_bytes());
 
     let image = Image::parse(&slides.image).unwrap();
-    assert_eq!(image.flags(), ImageFlags::IGNORE_RESULT);
+    let entry = image.entries().next().unwrap();
+    assert_eq!(entry.flags, EntryFlags::IGNORE_RESULT);
     assert_eq!(
-        (
-            image.payload_align(),
-            image.payload(),
-            image.target(),
-            image.answer()
-        ),
+        (entry.payload_align, entry.payload, entry.target, entry.answer),
         (16, 0, 0, 0)
     );
     let imports: Vec<_> = image
@@ -100,7 +96,13 @@ fn a_file_may_hold_several_ifuncs() {
             (library.images.len(), &*library.images[0].name),
             (1, &*ifunc.name)
         );
-        assert_eq!(library.images[0].about().convention(), Some(convention));
+        assert_eq!(
+            library.images[0]
+                .about()
+                .entry(&library.images[0].name)
+                .convention(),
+            Some(convention)
+        );
         assert_eq!(library.images[0].image, ifunc.image);
     }
 }

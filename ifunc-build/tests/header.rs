@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::files::Files;
-use ifunc_abi::image::{Image, ImageFlags};
+use ifunc_abi::image::{EntryFlags, Image};
 use ifunc_build::{COptions, Quiet, build_c};
 
 /// `ifunc.h` as authors use it.
@@ -66,8 +66,8 @@ fn the_header_is_there_and_compiles_without_warnings() {
             let built = files.build_with(&["headed.c"], &options);
             let image = Image::parse(&built[0].image).unwrap();
             assert_eq!(
-                image.flags(),
-                ImageFlags::SHARED,
+                image.entries().next().unwrap().flags,
+                EntryFlags::SHARED,
                 "what `main` returns counts, too"
             );
         }

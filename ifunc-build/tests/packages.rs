@@ -7,7 +7,7 @@ use std::fs;
 use common::loaded::Loaded;
 use common::workspace::{DEPENDS, Workspace};
 use common::{exports, open_now};
-use ifunc_abi::image::{Image, ImageFlags};
+use ifunc_abi::image::{EntryFlags, Image, ImageFlags};
 use ifunc_build::{BuildOptions, COptions, Language, Quiet, build_c, build_packages, read_library};
 
 const ADD: &str = "#![no_std]
@@ -37,16 +37,17 @@ fn add_is_small_runs_and_stays_as_it_is() {
         add.image.len()
     );
     let image = Image::parse(&add.image).unwrap();
+    let entry = image.entries().next().unwrap();
     assert_eq!(
         (
             image.imports().len(),
             image.relocation_count(),
-            image.payload_align()
+            entry.payload_align
         ),
         (0, 0, 8)
     );
-    assert!(!image.flags().contains(ImageFlags::IGNORE_RESULT));
-    assert!(image.payload() != 0 && image.target() != 0 && image.answer() != 0);
+    assert!(!entry.flags.contains(EntryFlags::IGNORE_RESULT));
+    assert!(entry.payload != 0 && entry.target != 0 && entry.answer != 0);
 
     let loaded = Loaded::new(&add.image, |_| None).unwrap();
     let mut counter = 37_u64;
@@ -57,7 +58,7 @@ fn add_is_small_runs_and_stays_as_it_is() {
     let library = read_library(&add.path).unwrap();
     assert_eq!(library.images[0].image, add.image);
     assert_eq!(library.images[0].id(), add.id);
-    let about = library.images[0].about();
+    let about = library.images[0].about().entry(&add.name);
     assert_eq!(
         (about.payload(), about.target(), about.convention()),
         (Some("u64"), Some("u64"), Some("bound"))
@@ -115,8 +116,14 @@ pub fn original(index: u64, table: &mut [u64; 4]) -> u64 { table[index as usize]
     assert_eq!(imports(0), [""; 0]);
     assert_eq!(imports(1), ["__ifunc_panic"], "a bounds check panics");
     assert_eq!(imports(2), ["several_sum"]);
-    assert_eq!(images[0].flags(), ImageFlags::PINNED.union(ImageFlags::SHARED));
-    assert_eq!(images[2].flags(), ImageFlags::IDEMPOTENT);
+    let flags = |index: usize| {
+        (
+            images[index].flags(),
+            images[index].entries().next().unwrap().flags,
+        )
+    };
+    assert_eq!(flags(0), (ImageFlags::PINNED, EntryFlags::SHARED));
+    assert_eq!(flags(2), (ImageFlags::NONE, EntryFlags::IDEMPOTENT));
     assert!(
         images[1].relocation_count() > 0,
         "a panic's location holds a pointer"
@@ -409,7 +416,8 @@ fn c_files_stand_beside_rust() {
     assert_eq!(names, [("mixed_rust", Language::Rust), ("mixed_c", Language::C)]);
     assert_eq!(built[1].package.as_deref(), Some("mixed"));
     let image = Image::parse(&built[1].image).unwrap();
-    assert!(image.flags().contains(ImageFlags::IGNORE_RESULT) && image.imports().len() == 0);
+    let flags = image.entries().next().unwrap().flags;
+    assert!(flags.contains(EntryFlags::IGNORE_RESULT) && image.imports().len() == 0);
     let loaded = Loaded::new(&built[1].image, |_| None).unwrap();
     let mut total = 1_i32;
     // SAFETY: the target is an `int`.

@@ -3,11 +3,11 @@
 use std::fmt::{self, Write as _};
 
 use ifunc_abi::context::{self, Context};
-use ifunc_abi::image::ImageFlags;
+use ifunc_abi::image::EntryFlags;
 use ifunc_abi::refusal::Failed;
 use ifunc_abi::status::{Failure, PanicDetail, Status};
 
-use crate::InstalledImage;
+use crate::InstalledEntry;
 use crate::gate::Escape;
 use crate::in_process::Session;
 
@@ -16,7 +16,7 @@ use crate::in_process::Session;
 #[inline(never)]
 pub(crate) fn end(
     session: &mut Session<'_>,
-    image: &InstalledImage,
+    entry: &InstalledEntry,
     (size, sender): (usize, u64),
     code: u32,
     len: usize,
@@ -34,7 +34,7 @@ pub(crate) fn end(
         )
     });
     let escape = session.take_escape();
-    let is_ignored = image.flags.contains(ImageFlags::IGNORE_RESULT);
+    let is_ignored = entry.flags.contains(EntryFlags::IGNORE_RESULT);
     let code = if is_ignored { context::MAIN_OK } else { code };
     let escape = match escape.map_or(Ok(code), Err) {
         Ok(context::MAIN_OK) => return too_long.unwrap_or(Ok(room.map_or(0, |_| len))),
@@ -60,13 +60,14 @@ pub(crate) fn end(
             column,
             stack,
         } => {
-            let words = image.debug.calls(session.left_behind(stack));
+            let debug = &entry.image().debug;
+            let words = debug.calls(session.left_behind(stack));
             // The source chooses how often this happens and what the texts hold: so the level is not shown by default, texts are
             // escaped, and the function is looked up only for a reader.
             if tracing::enabled!(target: crate::LOG, tracing::Level::DEBUG) {
-                let place = image.debug.describe(&image.name, &words);
+                let place = debug.describe(&entry.name, &words);
                 tracing::debug!(
-                    target: crate::LOG, ifunc = %image.name, source = sender, ?file, line, column, ?place, says = ?message,
+                    target: crate::LOG, ifunc = %entry.name, source = sender, ?file, line, column, ?place, says = ?message,
                     "panicked"
                 );
             }
@@ -94,16 +95,16 @@ pub(crate) unsafe extern "C" fn log(ctx: *mut Context, level: u32, message: *con
         if message.is_null() || len > isize::MAX as usize {
             return;
         }
-        // SAFETY: injected code passes the context it was called with, whose `host` is the image of its invocation, and a
+        // SAFETY: injected code passes the context it was called with, whose `host` is the entry of its invocation, and a
         // message of `len` bytes.
-        let (image, source, message) = unsafe {
+        let (entry, source, message) = unsafe {
             let Some(ctx) = ctx.as_ref() else { return };
-            let image = &*ctx.host.cast::<InstalledImage>();
-            (image, ctx.sender, std::slice::from_raw_parts(message, len))
+            let entry = &*ctx.host.cast::<InstalledEntry>();
+            (entry, ctx.sender, std::slice::from_raw_parts(message, len))
         };
         let message = String::from_utf8_lossy(message);
         let message = OneLine(&message);
-        let ifunc = &*image.name;
+        let ifunc = &*entry.name;
         match level {
             1 => tracing::error!(target: "ifunc", ifunc, source, "{message}"),
             2 => tracing::warn!(target: "ifunc", ifunc, source, "{message}"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ifunc_abi::ImageId;
 use ifunc_abi::refusal::{Failed, Refusal};
 
-use crate::{ImageProperties, InstalledImage, ValidImage};
+use crate::{EntryProperties, ImageProperties, InstalledEntry, InstalledImage, ValidImage};
 
 /// Where injected code runs. The caller decides whether an image may run at all: policy and target type are its own.
 ///
@@ -18,6 +18,8 @@ use crate::{ImageProperties, InstalledImage, ValidImage};
 pub trait Executor {
     /// An installed image. It stays installed as long as its `Arc` is held.
     type Image: Deref<Target = ImageProperties>;
+    /// An entry of an installed image. Its image stays installed as long as it is held.
+    type Entry: Deref<Target = EntryProperties>;
     /// What the invocations of one thread run on.
     type Thread;
     /// While it lives, the invocations of a thread can call the host.
@@ -35,6 +37,9 @@ pub trait Executor {
     /// An import is not there, or there is no room.
     fn install(&self, image: &ValidImage<'_>) -> Result<Arc<Self::Image>, Refusal>;
 
+    /// The entries of an image, in their order.
+    fn entries(image: &Arc<Self::Image>) -> impl ExactSizeIterator<Item = Self::Entry>;
+
     /// Number of installed images.
     fn image_count(&self) -> usize;
 
@@ -51,38 +56,38 @@ pub trait Executor {
     /// It did not end with an answer that fits.
     fn run(
         session: &mut Self::Session<'_>,
-        invocation: Invocation<'_, Self::Image>,
+        invocation: Invocation<'_, Self::Entry>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>>;
 }
 
 /// Everything that an invocation is given.
 #[derive(Debug)]
-pub struct Invocation<'a, Image = InstalledImage> {
-    pub(crate) image: &'a Image,
+pub struct Invocation<'a, Entry = InstalledEntry> {
+    pub(crate) entry: &'a Entry,
     pub(crate) payload: *const u8,
     pub(crate) size: usize,
     pub(crate) target: *mut c_void,
     pub(crate) sender: u64,
 }
 
-impl<'a, Image> Invocation<'a, Image> {
-    /// Of `image`, on a payload of `size` bytes and the target arguments `target`, for the connection `sender`.
+impl<'a, Entry> Invocation<'a, Entry> {
+    /// Of `entry`, on a payload of `size` bytes and the target arguments `target`, for the connection `sender`.
     ///
     /// # Safety
-    /// The host accepted the image's code. While the invocation runs, the payload is readable and aligned as the image asks,
-    /// and `target` is of the type that the image takes.
+    /// The host accepted the image's code. While the invocation runs, the payload is readable and aligned as the entry asks,
+    /// and `target` is of the type that the entry takes.
     #[inline]
     #[must_use]
     pub unsafe fn new(
-        image: &'a Image,
+        entry: &'a Entry,
         payload: *const u8,
         size: usize,
         target: *mut c_void,
         sender: u64,
     ) -> Self {
         Self {
-            image,
+            entry,
             payload,
             size,
             target,
@@ -90,10 +95,10 @@ impl<'a, Image> Invocation<'a, Image> {
         }
     }
 
-    /// The image that runs.
+    /// The entry that runs.
     #[must_use]
-    pub fn image(&self) -> &'a Image {
-        self.image
+    pub fn entry(&self) -> &'a Entry {
+        self.entry
     }
 
     /// Length of the payload.
@@ -109,5 +114,5 @@ pub trait Observer: fmt::Debug + Send + Sync {
     fn installed(&self, image: &InstalledImage);
 
     /// An image was taken out of code memory.
-    fn evicted(&self, id: &ImageId);
+    fn evicted(&self, image: &InstalledImage);
 }

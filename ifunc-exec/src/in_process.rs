@@ -17,7 +17,7 @@ use crate::image::cache::CodeCache;
 use crate::image::original::Kept;
 use crate::image::validate;
 use crate::stack::{Listing, Stack};
-use crate::{HostSymbols, InstalledImage, ValidImage};
+use crate::{HostSymbols, InstalledEntry, InstalledImage, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
 #[derive(Debug)]
@@ -74,6 +74,7 @@ impl InProcess {
 
 impl Executor for InProcess {
     type Image = InstalledImage;
+    type Entry = InstalledEntry;
     type Thread = ExecThread;
     type Session<'t> = Session<'t>;
 
@@ -94,6 +95,10 @@ impl Executor for InProcess {
             Some(installed) => Ok(installed),
             None => cache.insert(image, &got, &kept),
         }
+    }
+
+    fn entries(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = InstalledEntry> {
+        InstalledEntry::all(image)
     }
 
     fn image_count(&self) -> usize {
@@ -123,14 +128,14 @@ impl Executor for InProcess {
             answer_capacity,
             answer_len: 0,
             log,
-            host: (&raw const *invocation.image).cast_mut().cast(),
+            host: (&raw const *invocation.entry).cast_mut().cast(),
         };
         let (payload, size) = (invocation.payload, invocation.size);
-        // SAFETY: the image is borrowed, so it is installed; the context is a local, and the answer is borrowed; the rest is what
+        // SAFETY: the entry is borrowed, so its image is installed; the context is a local, and the answer is borrowed; the rest is what
         // `Invocation::new` was promised.
         let code = unsafe {
             session.enter(
-                invocation.image.main,
+                invocation.entry.main,
                 payload,
                 size,
                 invocation.target,
@@ -147,9 +152,9 @@ impl Executor for InProcess {
             }
         }
         let Invocation {
-            image, size, sender, ..
+            entry, size, sender, ..
         } = invocation;
-        end(session, image, (size, sender), code, ctx.answer_len, room)
+        end(session, entry, (size, sender), code, ctx.answer_len, room)
     }
 }
 

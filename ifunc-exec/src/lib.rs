@@ -34,7 +34,10 @@ mod tests;
 pub use arch::{ARCH, cpu_features};
 pub use debug::DebugInfo;
 pub use executor::{Executor, Invocation, Observer};
-pub use image::{GotEntry, IdHasher, IdMap, ImageProperties, InstalledImage, Original, ValidImage};
+pub use image::{
+    EntryProperties, GotEntry, IdHasher, IdMap, ImageProperties, InstalledEntry, InstalledImage, Original,
+    ValidImage,
+};
 pub use in_process::{ExecThread, InProcess, InProcessOptions, Session};
 pub use symbols::{DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
 

@@ -3,8 +3,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-use ifunc_abi::ImageId;
-use ifunc_abi::image::{ARCH_X86_64, ImageFlags, ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart};
 use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Failure, PanicDetail, Rejection, Status};
 
@@ -18,10 +17,10 @@ struct Events(Mutex<Vec<String>>);
 
 impl Observer for Events {
     fn installed(&self, image: &InstalledImage) {
-        self.0.lock().unwrap().push(format!("+{}", image.name));
+        self.0.lock().unwrap().push(format!("+{}", image.names()));
     }
 
-    fn evicted(&self, _: &ImageId) {
+    fn evicted(&self, _: &InstalledImage) {
         self.0.lock().unwrap().push("-".into());
     }
 }
@@ -52,7 +51,7 @@ fn install(executor: &InProcess, parts: &ImageParts) -> Result<Arc<InstalledImag
 
 fn image(name: &str, rx: Vec<u8>) -> ImageParts {
     ImageParts {
-        name: name.into(),
+        entries: vec![EntryPart::new(name)],
         arch: ARCH_X86_64,
         rx_align_log2: 4,
         rx,
@@ -106,18 +105,19 @@ fn panics() -> ImageParts {
 
 fn run(
     executor: &InProcess,
-    image: &InstalledImage,
+    image: &Arc<InstalledImage>,
     answer: Option<&mut [u8]>,
 ) -> (u64, Result<usize, Failed>) {
     let payload = 5u64.to_le_bytes();
     let mut target = 37u64;
     let mut thread = executor.thread().unwrap();
     let mut session = thread.session();
+    let entry = InProcess::entries(image).next().unwrap();
     // SAFETY: the images above are well-behaved and take eight bytes of payload and a `u64`; the payload is aligned as they
     // ask.
     let invocation = unsafe {
         let target = (&raw mut target).cast::<c_void>();
-        Invocation::new(image, payload.as_ptr(), payload.len(), target, 1)
+        Invocation::new(&entry, payload.as_ptr(), payload.len(), target, 1)
     };
     let outcome = InProcess::run(&mut session, invocation, answer);
     drop(session);
@@ -163,8 +163,7 @@ fn an_image_keeps_its_bytes_and_the_entries_of_its_got() {
 fn what_is_kept_of_originals_counts_for_the_room_of_the_cache() {
     // Each takes a kilobyte of code, and what is beside the code in its bytes.
     let numbered = |number: u8| ImageParts {
-        name: format!("seven_{number}"),
-        ..image("seven", [&SEVEN[..], &[number; 1000]].concat())
+        ..image(&format!("seven_{number}"), [&SEVEN[..], &[number; 1000]].concat())
     };
     let (executor, events) = executor(8 << 10, 1000);
     let first = install(&executor, &numbered(0)).unwrap();
@@ -198,8 +197,10 @@ fn a_pinned_image_outlives_its_executor() {
         ..image("seven", SEVEN.to_vec())
     };
     let installed = install(&executor, &pinned).unwrap();
+    let entry = InProcess::entries(&installed).next().unwrap();
     // SAFETY: `mov eax, 7 ; ret` is this function, and the image is installed.
-    let seven: extern "C" fn() -> u32 = unsafe { std::mem::transmute(installed.main) };
+    let seven: extern "C" fn() -> u32 = unsafe { std::mem::transmute(entry.main) };
+    drop(entry);
     drop(installed);
     drop(executor);
     assert_eq!(seven(), 7);
@@ -221,7 +222,7 @@ fn measured_an_install_with_and_without_debuggers() {
     let images: Vec<_> = (0..INSTALLS)
         .map(|number| {
             let parts = ImageParts {
-                name: format!("panics_{number}"),
+                entries: vec![EntryPart::new(format!("panics_{number}"))],
                 ..panics()
             };
             let bytes = parts.encode().unwrap();

@@ -1,6 +1,6 @@
 //! The parts of an image, from the graph, its layout and its bytes.
 
-use ifunc_abi::image::{ImageParts, ImportFlags, ImportPart};
+use ifunc_abi::image::{EntryPart, ImageFlags, ImageParts, ImportFlags, ImportPart};
 use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
 
 use crate::graph::{Graph, Import};
@@ -31,16 +31,21 @@ pub(crate) fn emit(
         true => &[][..],
         false => &request.needed,
     };
+    let root = &request.root;
     ImageParts {
-        name: request.name.into(),
         arch: graph.arch.machine(),
-        flags: request.flags,
+        flags: ImageFlags::NONE.union_if(root.is_pinned, ImageFlags::PINNED),
         cpu_features: request.cpu_features,
-        payload: request.payload,
-        target: request.target,
-        answer: request.answer,
-        payload_align_log2: request.payload_align.max(1).next_power_of_two().trailing_zeros() as u8,
-        entry: layout.address(graph.entry) as u32,
+        entries: vec![EntryPart {
+            name: root.name.into(),
+            flags: root.flags,
+            main: layout.address(graph.entry) as u32,
+            batch: None,
+            payload: root.payload,
+            target: root.target,
+            answer: root.answer,
+            payload_align_log2: root.payload_align.max(1).next_power_of_two().trailing_zeros() as u8,
+        }],
         slot: layout.slot.map(|slot| slot as u32),
         rx_align_log2: layout.align.trailing_zeros() as u8,
         rx: relocated.rx,

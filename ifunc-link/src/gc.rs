@@ -39,11 +39,11 @@ pub(crate) fn collect<'w, 'a>(
         uses: BTreeMap::new(),
         reasons: Reasons::default(),
         current: None,
-        root: format!("{}{}", request.name, symbols::MAIN_SUFFIX),
+        root: format!("{}{}", request.root.name, symbols::MAIN_SUFFIX),
         extracted: OnceCell::new(),
     };
     let Some((arch, entry)) = collector.entry() else {
-        return Err(collector.reasons.into_error(request.name));
+        return Err(collector.reasons.into_error(request.root.name));
     };
     let mut next = 0;
     while next < collector.sections.len() {
@@ -63,7 +63,7 @@ pub(crate) fn collect<'w, 'a>(
         got_entries: collector.got_entries,
         uses: collector.uses,
     };
-    collector.reasons.unless_any(request.name, graph)
+    collector.reasons.unless_any(request.root.name, graph)
 }
 
 /// The graph while it grows.

@@ -73,7 +73,7 @@ mod uses;
 use std::collections::BTreeMap;
 
 use ifunc_abi::Fingerprint;
-use ifunc_abi::image::ImageFlags;
+use ifunc_abi::image::EntryFlags;
 use reason::Reasons;
 
 pub use inputs::{Input, InputError, Role};
@@ -92,17 +92,15 @@ pub enum Imports<'a> {
     Any,
 }
 
-/// The image to make. Its entry is the symbol `NAME_main`.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// Name of the ifunc.
+/// What the builder knows of an ifunc. Its entry is the symbol `NAME_main`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ifunc<'a> {
+    /// Its name.
     pub name: &'a str,
-    /// The imports that are allowed.
-    pub imports: Imports<'a>,
-    /// Flags of the image.
-    pub flags: ImageFlags,
-    /// CPU features that the code was compiled for.
-    pub cpu_features: u64,
+    /// Flags of its entry.
+    pub flags: EntryFlags,
+    /// Whether its address outlives an invocation: the target never evicts its image.
+    pub is_pinned: bool,
     /// Fingerprint of the payload type.
     pub payload: Fingerprint,
     /// Fingerprint of the target type.
@@ -111,24 +109,52 @@ pub struct Request<'a> {
     pub answer: Fingerprint,
     /// Alignment of the payload in bytes.
     pub payload_align: u32,
+}
+
+impl<'a> Ifunc<'a> {
+    /// An ifunc without types and alignment.
+    #[must_use]
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            flags: EntryFlags::NONE,
+            is_pinned: false,
+            payload: 0,
+            target: 0,
+            answer: 0,
+            payload_align: 1,
+        }
+    }
+}
+
+/// The image to make.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The ifunc whose image it is.
+    pub root: Ifunc<'a>,
+    /// The imports that are allowed.
+    pub imports: Imports<'a>,
+    /// CPU features that the code was compiled for.
+    pub cpu_features: u64,
     /// Sonames of shared libraries that define imports. The image names them if it has an import that not every target
     /// provides.
     pub needed: Vec<&'a str>,
 }
 
 impl<'a> Request<'a> {
-    /// A request without types and alignment.
+    /// The image of an ifunc without types and alignment.
     #[must_use]
     pub fn new(name: &'a str, imports: Imports<'a>) -> Self {
+        Self::of(Ifunc::new(name), imports)
+    }
+
+    /// The image of an ifunc.
+    #[must_use]
+    pub fn of(root: Ifunc<'a>, imports: Imports<'a>) -> Self {
         Self {
-            name,
+            root,
             imports,
-            flags: ImageFlags::NONE,
             cpu_features: 0,
-            payload: 0,
-            target: 0,
-            answer: 0,
-            payload_align: 1,
             needed: Vec::new(),
         }
     }
@@ -183,11 +209,11 @@ impl<'a> Linker<'a> {
     /// Every reason against the image.
     pub fn link_explained(&self, request: &Request<'_>) -> Result<Linked, LinkError> {
         let graph = gc::collect(&self.inputs, request)?;
-        let layout = layout::lay_out(&graph).map_err(|reasons| reasons.into_error(request.name))?;
+        let layout = layout::lay_out(&graph).map_err(|reasons| reasons.into_error(request.root.name))?;
         let refuse = |rule, detail: &str, help| {
             let mut reasons = Reasons::default();
-            reasons.add(rule, request.name, detail, None, help);
-            reasons.into_error(request.name)
+            reasons.add(rule, request.root.name, detail, None, help);
+            reasons.into_error(request.root.name)
         };
         let relocated = relocate::relocate(&graph, &layout).ok_or_else(|| {
             let detail = "a distance or an address beyond 32 bits";

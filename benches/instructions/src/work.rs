@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use ifunc::payload::Ifunc;
-use ifunc_abi::image::{ARCH_X86_64, ImageError, ImageParts};
+use ifunc_abi::image::{ARCH_X86_64, EntryPart, ImageError, ImageParts};
 use ifunc_abi::text::Text;
 use ifunc_rt::{Handle, Source, Target};
 
@@ -165,12 +165,14 @@ impl Both {
 fn image() -> Result<Vec<u8>, ImageError> {
     let fingerprint = |text: &Text| ifunc_abi::fingerprint(blake3::hash(text.as_str().as_bytes()).as_bytes());
     let image = ImageParts {
-        name: burn::NAME.into(),
+        entries: vec![EntryPart {
+            payload: fingerprint(burn::PAYLOAD),
+            target: fingerprint(burn::TARGET),
+            answer: fingerprint(burn::ANSWER),
+            payload_align_log2: 3,
+            ..EntryPart::new(burn::NAME)
+        }],
         arch: ARCH_X86_64,
-        payload: fingerprint(burn::PAYLOAD),
-        target: fingerprint(burn::TARGET),
-        answer: fingerprint(burn::ANSWER),
-        payload_align_log2: 3,
         rx_align_log2: 4,
         rx: BURN.to_vec(),
         ..ImageParts::default()

@@ -8,10 +8,57 @@ use alloc::vec::Vec;
 use zerocopy::IntoBytes;
 
 use super::{
-    Image, ImageError, ImageFlags, ImportFlags, MAGIC, NO_SLOT, RawHeader, RawImport, RawImportReloc,
-    RawRelative, RawStr, Relocation,
+    EntryFlags, Image, ImageError, ImageFlags, ImportFlags, MAGIC, NO_BATCH, NO_SLOT, RawEntry, RawHeader,
+    RawImport, RawImportReloc, RawRelative, RawStr, Relocation,
 };
 use crate::{ABI_VERSION, Fingerprint};
+
+/// An entry to encode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryPart {
+    /// Name of the ifunc.
+    pub name: String,
+    /// Flags.
+    pub flags: EntryFlags,
+    /// Offset of `X_main` in `rx`.
+    pub main: u32,
+    /// Offset of `X_batch` in `rx`, if there is one.
+    pub batch: Option<u32>,
+    /// Fingerprint of the payload type; 0: not stated.
+    pub payload: Fingerprint,
+    /// Fingerprint of the target type; 0: not stated.
+    pub target: Fingerprint,
+    /// Fingerprint of the answer type; 0: not stated.
+    pub answer: Fingerprint,
+    /// Log2 of the payload's alignment.
+    pub payload_align_log2: u8,
+}
+
+impl EntryPart {
+    /// An entry at offset 0 whose types are not stated.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<super::Entry<'_>> for EntryPart {
+    fn from(entry: super::Entry<'_>) -> Self {
+        Self {
+            name: entry.name.into(),
+            flags: entry.flags,
+            main: entry.main,
+            batch: entry.batch,
+            payload: entry.payload,
+            target: entry.target,
+            answer: entry.answer,
+            payload_align_log2: entry.payload_align.trailing_zeros() as u8,
+        }
+    }
+}
 
 /// An import to encode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,24 +74,14 @@ pub struct ImportPart {
 /// The parts of an image, to encode.
 #[derive(Clone, Debug, Default)]
 pub struct ImageParts {
-    /// Name of the ifunc.
-    pub name: String,
     /// ELF `e_machine`.
     pub arch: u16,
     /// Flags.
     pub flags: ImageFlags,
     /// CPU features that the code needs; see [`RawHeader::cpu_features`].
     pub cpu_features: u64,
-    /// Fingerprint of the payload type.
-    pub payload: Fingerprint,
-    /// Fingerprint of the target type.
-    pub target: Fingerprint,
-    /// Fingerprint of the answer type.
-    pub answer: Fingerprint,
-    /// Log2 of the payload's alignment.
-    pub payload_align_log2: u8,
-    /// Offset of `X_main` in `rx`.
-    pub entry: u32,
+    /// The entries, in any order; [`encode`](Self::encode) sorts them by name.
+    pub entries: Vec<EntryPart>,
     /// Offset of the slot in `rx`; `None` if no code reaches an import.
     pub slot: Option<u32>,
     /// Log2 of the alignment of `rx`.
@@ -76,7 +113,7 @@ impl ImageParts {
             field,
             value: value as u64,
         };
-        let mut strings = String::from(&*self.name);
+        let mut strings = String::new();
         let mut intern = |s: &str, flags: u16| -> Result<RawStr, ImageError> {
             let at = u32::try_from(strings.len()).map_err(|_| too_many("strings_len", strings.len()))?;
             let len = u16::try_from(s.len()).map_err(|_| ImageError::Name { table: "strings" })?;
@@ -87,6 +124,26 @@ impl ImageParts {
                 flags: flags.into(),
             })
         };
+        let mut by_name: Vec<&EntryPart> = self.entries.iter().collect();
+        by_name.sort_by(|a, b| a.name.cmp(&b.name));
+        let entries = by_name
+            .into_iter()
+            .map(|entry| {
+                let name = intern(&entry.name, 0)?;
+                Ok(RawEntry {
+                    name_at: name.at,
+                    name_len: u8::try_from(entry.name.len())
+                        .map_err(|_| ImageError::Name { table: "entries" })?,
+                    payload_align_log2: entry.payload_align_log2,
+                    flags: entry.flags.bits().into(),
+                    main: entry.main.into(),
+                    batch: entry.batch.unwrap_or(NO_BATCH).into(),
+                    payload: entry.payload.into(),
+                    target: entry.target.into(),
+                    answer: entry.answer.into(),
+                })
+            })
+            .collect::<Result<Vec<_>, ImageError>>()?;
         let imports = self
             .imports
             .iter()
@@ -135,26 +192,22 @@ impl ImageParts {
             flags: self.flags.bits().into(),
             total_len: 0.into(),
             cpu_features: self.cpu_features.into(),
-            payload: self.payload.into(),
-            target: self.target.into(),
-            answer: self.answer.into(),
-            entry: self.entry.into(),
             slot: self.slot.unwrap_or(NO_SLOT).into(),
             rx_len: size32("rx_len", self.rx.len())?.into(),
             rw_at: self.rw_at.into(),
             rw_len: size32("rw_len", self.rw.len())?.into(),
             rw_mem: self.rw_mem.into(),
             rx_align_log2: self.rx_align_log2,
-            payload_align_log2: self.payload_align_log2,
-            name_len: size16("name_len", self.name.len())?.into(),
+            reserved: 0,
+            entry_count: size16("entry_count", entries.len())?.into(),
             import_count: size16("import_count", imports.len())?.into(),
             needed_count: size16("needed_count", needed.len())?.into(),
             relative_count: size32("relative_count", relatives.len())?.into(),
             import_reloc_count: size32("import_reloc_count", import_relocs.len())?.into(),
             strings_len: size32("strings_len", strings.len())?.into(),
-            reserved: 0.into(),
         };
-        let parts: [&[u8]; 7] = [
+        let parts: [&[u8]; 8] = [
+            entries.as_bytes(),
             imports.as_bytes(),
             relatives.as_bytes(),
             import_relocs.as_bytes(),
@@ -183,11 +236,22 @@ mod tests {
 
     fn parts() -> ImageParts {
         ImageParts {
-            name: "add".into(),
+            entries: vec![
+                EntryPart {
+                    flags: EntryFlags::SHARED,
+                    main: 16,
+                    batch: Some(24),
+                    payload_align_log2: 3,
+                    ..EntryPart::new("visit")
+                },
+                EntryPart {
+                    payload: 1,
+                    target: 2,
+                    answer: 3,
+                    ..EntryPart::new("add")
+                },
+            ],
             arch: super::super::ARCH_X86_64,
-            payload: 1,
-            target: 2,
-            answer: 3,
             rx_align_log2: 6,
             rx: vec![0xc3; 64],
             slot: Some(56),
@@ -223,11 +287,20 @@ mod tests {
     fn parsing_inverts_encoding() {
         let bytes = parts().encode().unwrap();
         let image = Image::parse(&bytes).unwrap();
-        assert_eq!(size_of::<RawHeader>(), 96);
+        assert_eq!((size_of::<RawHeader>(), size_of::<RawEntry>()), (64, 40));
+        assert_eq!((image.slot(), image.rw_range()), (Some(56), Some((4096, 32))));
+        let entries: Vec<_> = image.entries().map(EntryPart::from).collect();
+        let [visit, add] = &*parts().entries else {
+            panic!("two entries")
+        };
+        assert_eq!(entries, [add.clone(), visit.clone()]);
         assert_eq!(
-            (image.name(), image.slot(), image.rw_range()),
-            ("add", Some(56), Some((4096, 32)))
+            image
+                .entry("visit")
+                .map(|(index, entry)| (index, entry.payload_align)),
+            Some((1, 8))
         );
+        assert_eq!(image.entry("vis"), None);
         assert_eq!(
             image.imports().next(),
             Some(super::super::Import {
@@ -250,10 +323,29 @@ mod tests {
             parts.encode().unwrap_err().stage()
         };
         use super::super::Stage::{Layout, Relocations, Tables};
-        assert_eq!(refused(|p| p.name = "1x".into()), Tables);
+        assert_eq!(refused(|p| p.entries[0].name = "1x".into()), Tables);
+        assert_eq!(refused(|p| p.entries[0].name = "x".repeat(256)), Tables);
+        assert_eq!(refused(|p| p.entries[0].name = "add".into()), Tables);
+        assert_eq!(refused(|p| p.entries.clear()), Layout);
+        assert_eq!(refused(|p| p.entries[0].main = 64), Layout);
+        assert_eq!(refused(|p| p.entries[0].batch = Some(64)), Layout);
+        assert_eq!(refused(|p| p.entries[0].payload_align_log2 = 7), Layout);
+        assert_eq!(refused(|p| p.entries[1].main = 16), Layout);
+        let numbered = |n: u32| EntryPart {
+            main: n,
+            ..EntryPart::new(alloc::format!("f{n}"))
+        };
+        let with = |count: u32| ImageParts {
+            rx: vec![0xc3; 128],
+            rw_at: 4096,
+            slot: None,
+            entries: (0..count).map(numbered).collect(),
+            ..parts()
+        };
+        assert!(with(64).encode().is_ok());
+        assert_eq!(with(65).encode().unwrap_err().stage(), Layout);
         assert_eq!(refused(|p| p.imports[0].symbol = "a b".into()), Tables);
         assert_eq!(refused(|p| p.needed[0] = "../x".into()), Tables);
-        assert_eq!(refused(|p| p.entry = 64), Layout);
         assert_eq!(refused(|p| p.slot = Some(60)), Layout);
         assert_eq!(refused(|p| p.rw_at = 0), Layout);
         assert_eq!(refused(|p| p.rw_mem = 8), Layout);

@@ -4,12 +4,13 @@
 //!
 //! | part | size |
 //! |---|---|
-//! | [`RawHeader`] | 96 |
+//! | [`RawHeader`] | 64 |
+//! | entries, [`RawEntry`] each, by ascending name | 40 × `entry_count` |
 //! | imports, [`RawImport`] each | 16 × `import_count` |
 //! | RELATIVE install relocations, [`RawRelative`] each, by ascending offset | 8 × `relative_count` |
 //! | IMPORT install relocations, [`RawImportReloc`] each, by ascending offset | 16 × `import_reloc_count` |
 //! | needed shared libraries, [`RawStr`] each | 8 × `needed_count` |
-//! | strings: the name first, then what the tables refer to | `strings_len` |
+//! | strings: what the tables refer to | `strings_len` |
 //! | read-execute part: text, read-only data, the slot | `rx_len` |
 //! | read-write part: initialised data | `rw_len` |
 //!
@@ -17,6 +18,10 @@
 //! part lies at offset 0 of the image's address space, aligned to `1 << rx_align_log2`. The read-write part
 //! lies at `rw_at`, a multiple of 4096. It is `rw_mem` bytes long; all bytes after the first `rw_len` are
 //! zero. The distance between the two parts is a link-time constant.
+//!
+//! An image has 1 to [`MAX_ENTRIES`] entries: the ifuncs that share its code and data. An ifunc that sends or forwards to another
+//! one is linked with it into one image. An image has no name of its own, so the images of two ifuncs that refer to each other are
+//! the same bytes. No two entries begin at the same offset: the address of an `X_main` identifies its entry.
 //!
 //! Code reaches every import through the *slot*, eight bytes at offset `slot` of the read-execute part. The
 //! target stores the address of a GOT in it. The GOT holds one 8-byte address per import, in table order. A
@@ -27,7 +32,7 @@ mod encode;
 mod parse;
 
 #[cfg(feature = "alloc")]
-pub use encode::{ImageParts, ImportPart};
+pub use encode::{EntryPart, ImageParts, ImportPart};
 pub use parse::{Image, ImageError, Stage};
 
 use zerocopy::little_endian::{I32, I64, U16, U32, U64};
@@ -43,12 +48,16 @@ pub const RW_GRANULE: u32 = 4096;
 pub const MAX_RX_ALIGN_LOG2: u8 = 12;
 /// Value of `slot` in an image whose code reaches no import.
 pub const NO_SLOT: u32 = u32::MAX;
+/// Value of `batch` of an entry without a function for batches.
+pub const NO_BATCH: u32 = u32::MAX;
+/// Most entries of an image.
+pub const MAX_ENTRIES: usize = 64;
 /// ELF `e_machine` of x86-64, the `arch` of its images.
 pub const ARCH_X86_64: u16 = 62;
 /// ELF `e_machine` of AArch64, the `arch` of its images.
 pub const ARCH_AARCH64: u16 = 183;
 
-/// The header: the first 96 bytes of an image.
+/// The header: the first 64 bytes of an image.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RawHeader {
@@ -65,14 +74,6 @@ pub struct RawHeader {
     /// CPU features that the code needs beyond the architecture's baseline. Each architecture defines its
     /// bits; on x86-64, bit 0 is x86-64-v2, bit 1 v3 and bit 2 v4.
     pub cpu_features: U64,
-    /// Fingerprint of the payload type; 0: not stated.
-    pub payload: U64,
-    /// Fingerprint of the target type; 0: not stated.
-    pub target: U64,
-    /// Fingerprint of the answer type; 0: not stated.
-    pub answer: U64,
-    /// Offset of `X_main` in the read-execute part.
-    pub entry: U32,
     /// Offset of the slot in the read-execute part, or [`NO_SLOT`].
     pub slot: U32,
     /// Length of the read-execute part in bytes.
@@ -86,10 +87,10 @@ pub struct RawHeader {
     pub rw_mem: U32,
     /// Log2 of the alignment of the read-execute part.
     pub rx_align_log2: u8,
-    /// Log2 of the alignment of the payload.
-    pub payload_align_log2: u8,
-    /// Length in bytes of the name, which is the first string.
-    pub name_len: U16,
+    /// Zero.
+    pub reserved: u8,
+    /// Number of entries.
+    pub entry_count: U16,
     /// Number of imports.
     pub import_count: U16,
     /// Number of needed shared libraries.
@@ -100,8 +101,30 @@ pub struct RawHeader {
     pub import_reloc_count: U32,
     /// Length of the strings in bytes.
     pub strings_len: U32,
-    /// Zero.
-    pub reserved: U32,
+}
+
+/// One entry: an ifunc of the image.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawEntry {
+    /// Offset of the name in the strings.
+    pub name_at: U32,
+    /// Length of the name in bytes.
+    pub name_len: u8,
+    /// Log2 of the alignment of the payload.
+    pub payload_align_log2: u8,
+    /// [`EntryFlags`].
+    pub flags: U16,
+    /// Offset of `X_main` in the read-execute part.
+    pub main: U32,
+    /// Offset of `X_batch` in the read-execute part, or [`NO_BATCH`].
+    pub batch: U32,
+    /// Fingerprint of the payload type; 0: not stated.
+    pub payload: U64,
+    /// Fingerprint of the target type; 0: not stated.
+    pub target: U64,
+    /// Fingerprint of the answer type; 0: not stated.
+    pub answer: U64,
 }
 
 /// One import. Entry `i` of the table belongs to entry `i` of the GOT.
@@ -184,14 +207,20 @@ macro_rules! bitset {
 bitset! {
     /// Flags of an image.
     ImageFlags: u32 {
+        /// A function's address outlives its invocation: the target never evicts the image.
+        PINNED = 0;
+    }
+}
+
+bitset! {
+    /// Flags of an entry.
+    EntryFlags: u16 {
         /// `X_main` returns nothing (C): the target ignores the result register.
         IGNORE_RESULT = 0;
         /// A source may send an invocation again when it does not know whether the first attempt ran.
         IDEMPOTENT = 1;
-        /// The function's address outlives the invocation: the target never evicts the image.
-        PINNED = 2;
         /// The ifunc takes the target arguments by shared reference.
-        SHARED = 3;
+        SHARED = 2;
     }
 }
 
@@ -203,6 +232,27 @@ bitset! {
         /// The linker found an object, not a function.
         DATA = 1;
     }
+}
+
+/// A parsed entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Name of the ifunc.
+    pub name: &'a str,
+    /// Flags.
+    pub flags: EntryFlags,
+    /// Offset of `X_main` in the read-execute part.
+    pub main: u32,
+    /// Offset of `X_batch` in the read-execute part.
+    pub batch: Option<u32>,
+    /// Fingerprint of the payload type; 0: not stated.
+    pub payload: Fingerprint,
+    /// Fingerprint of the target type; 0: not stated.
+    pub target: Fingerprint,
+    /// Fingerprint of the answer type; 0: not stated.
+    pub answer: Fingerprint,
+    /// Alignment of the payload in bytes: 1 to 64.
+    pub payload_align: usize,
 }
 
 /// A parsed import.

@@ -3,10 +3,10 @@
 use zerocopy::FromBytes;
 
 use super::{
-    ImageFlags, Import, ImportFlags, MAGIC, MAX_RX_ALIGN_LOG2, NO_SLOT, RW_GRANULE, RawHeader, RawImport,
-    RawImportReloc, RawRelative, RawStr, Relocation,
+    Entry, EntryFlags, ImageFlags, Import, ImportFlags, MAGIC, MAX_ENTRIES, MAX_RX_ALIGN_LOG2, NO_BATCH,
+    NO_SLOT, RW_GRANULE, RawEntry, RawHeader, RawImport, RawImportReloc, RawRelative, RawStr, Relocation,
 };
-use crate::{ABI_VERSION, Fingerprint, frame, name};
+use crate::{ABI_VERSION, frame, name};
 
 /// The checks of a parse, in order. Tests use it to see how far their mutations reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub enum Stage {
     Header,
     /// Lengths and offsets of the parts.
     Layout,
-    /// Name, imports, needed libraries.
+    /// Names of entries, imports, needed libraries.
     Tables,
     /// Relocations.
     Relocations,
@@ -76,6 +76,22 @@ pub enum ImageError {
         /// The table.
         table: &'static str,
     },
+    /// Entries do not ascend by name, so two may have the same one.
+    #[error("entry {index} is out of order: entries ascend by name, and no two have the same")]
+    EntryOrder {
+        /// Index of the second of two entries.
+        index: usize,
+    },
+    /// Two entries begin at the same offset.
+    #[error("entries {first} and {second} begin at the same offset {offset:#x}")]
+    SameMain {
+        /// Index of one entry.
+        first: usize,
+        /// Index of the other.
+        second: usize,
+        /// Their `main`.
+        offset: u32,
+    },
     /// A relocation writes outside the image's data, overlaps another one, or breaks the ascending order.
     #[error(
         "relocation {index} of `{table}` at {offset:#x} is outside the image's data, overlaps another or is out of order"
@@ -98,8 +114,8 @@ impl ImageError {
             Self::Truncated { .. } | Self::Magic | Self::AbiVersion { .. } | Self::UnknownBits { .. } => {
                 Stage::Header
             }
-            Self::Length { .. } | Self::OutOfRange { .. } => Stage::Layout,
-            Self::Name { .. } => Stage::Tables,
+            Self::Length { .. } | Self::OutOfRange { .. } | Self::SameMain { .. } => Stage::Layout,
+            Self::Name { .. } | Self::EntryOrder { .. } => Stage::Tables,
             Self::Relocation { .. } => Stage::Relocations,
         }
     }
@@ -110,7 +126,7 @@ impl ImageError {
 pub struct Image<'a> {
     header: &'a RawHeader,
     flags: ImageFlags,
-    name: &'a str,
+    entries: &'a [RawEntry],
     imports: &'a [RawImport],
     relatives: &'a [RawRelative],
     import_relocs: &'a [RawImportReloc],
@@ -130,6 +146,12 @@ fn table<T: FromBytes + zerocopy::Immutable + zerocopy::Unaligned + zerocopy::Kn
 fn string(strings: &[u8], raw: RawStr) -> Option<&str> {
     let at = raw.at.get() as usize;
     core::str::from_utf8(strings.get(at..at.checked_add(raw.len.get().into())?)?).ok()
+}
+
+fn name_of<'a>(strings: &'a [u8], raw: &RawEntry) -> Option<&'a str> {
+    let (at, len) = (raw.name_at, u16::from(raw.name_len).into());
+    let flags = 0.into();
+    string(strings, RawStr { at, len, flags })
 }
 
 impl<'a> Image<'a> {
@@ -152,10 +174,11 @@ impl<'a> Image<'a> {
         let flags =
             ImageFlags::from_bits(header.flags.get()).ok_or(unknown("flags", header.flags.get().into()))?;
         if header.reserved != 0 {
-            return Err(unknown("reserved", header.reserved.get().into()));
+            return Err(unknown("reserved", header.reserved.into()));
         }
 
         let parts = size_of::<RawHeader>() as u64
+            + u64::from(header.entry_count.get()) * size_of::<RawEntry>() as u64
             + u64::from(header.import_count.get()) * size_of::<RawImport>() as u64
             + u64::from(header.relative_count.get()) * size_of::<RawRelative>() as u64
             + u64::from(header.import_reloc_count.get()) * size_of::<RawImportReloc>() as u64
@@ -168,6 +191,7 @@ impl<'a> Image<'a> {
         if stated != parts || stated != found {
             return Err(length);
         }
+        let (entries, rest) = table::<RawEntry>(rest, header.entry_count.get().into()).ok_or(length)?;
         let (imports, rest) = table::<RawImport>(rest, header.import_count.get().into()).ok_or(length)?;
         let (relatives, rest) = table(rest, header.relative_count.get() as usize).ok_or(length)?;
         let (import_relocs, rest) = table(rest, header.import_reloc_count.get() as usize).ok_or(length)?;
@@ -180,12 +204,19 @@ impl<'a> Image<'a> {
             .ok_or(length)?;
 
         check_layout(header)?;
+        check_entries(header, entries)?;
 
-        let name = strings
-            .get(..header.name_len.get().into())
-            .and_then(|name| core::str::from_utf8(name).ok())
-            .filter(|name| name::is_valid(name))
-            .ok_or(ImageError::Name { table: "name" })?;
+        let mut previous = "";
+        for (index, entry) in entries.iter().enumerate() {
+            let name = name_of(strings, entry)
+                .filter(|name| name::is_valid(name))
+                .ok_or(ImageError::Name { table: "entries" })?;
+            // A valid name is not empty.
+            if name <= previous {
+                return Err(ImageError::EntryOrder { index });
+            }
+            previous = name;
+        }
         for import in imports {
             string(strings, import.symbol)
                 .filter(|s| {
@@ -202,7 +233,7 @@ impl<'a> Image<'a> {
         let image = Self {
             header,
             flags,
-            name,
+            entries,
             imports,
             relatives,
             import_relocs,
@@ -265,10 +296,25 @@ impl<'a> Image<'a> {
         self.header
     }
 
-    /// The ifunc's name.
+    /// The entries, by ascending name.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'a>> + use<'a> {
+        let strings = self.strings;
+        self.entries.iter().map(move |raw| Entry {
+            name: name_of(strings, raw).unwrap_or_default(),
+            flags: EntryFlags::from_bits(raw.flags.get()).unwrap_or_default(),
+            main: raw.main.get(),
+            batch: Some(raw.batch.get()).filter(|&batch| batch != NO_BATCH),
+            payload: raw.payload.get(),
+            target: raw.target.get(),
+            answer: raw.answer.get(),
+            payload_align: 1 << raw.payload_align_log2,
+        })
+    }
+
+    /// The entry of this name and its index in [`entries`](Self::entries).
     #[must_use]
-    pub fn name(&self) -> &'a str {
-        self.name
+    pub fn entry(&self, name: &str) -> Option<(usize, Entry<'a>)> {
+        self.entries().enumerate().find(|(_, entry)| entry.name == name)
     }
 
     /// Flags.
@@ -289,40 +335,10 @@ impl<'a> Image<'a> {
         self.header.cpu_features.get()
     }
 
-    /// Fingerprint of the payload type; 0: not stated.
-    #[must_use]
-    pub fn payload(&self) -> Fingerprint {
-        self.header.payload.get()
-    }
-
-    /// Fingerprint of the target type; 0: not stated.
-    #[must_use]
-    pub fn target(&self) -> Fingerprint {
-        self.header.target.get()
-    }
-
-    /// Fingerprint of the answer type; 0: not stated.
-    #[must_use]
-    pub fn answer(&self) -> Fingerprint {
-        self.header.answer.get()
-    }
-
-    /// Offset of `X_main` in the read-execute part.
-    #[must_use]
-    pub fn entry(&self) -> u32 {
-        self.header.entry.get()
-    }
-
     /// Offset of the slot in the read-execute part.
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
         Some(self.header.slot.get()).filter(|&slot| slot != NO_SLOT)
-    }
-
-    /// Alignment of the payload in bytes: 1 to 64.
-    #[must_use]
-    pub fn payload_align(&self) -> usize {
-        1 << self.header.payload_align_log2
     }
 
     /// Alignment of the read-execute part in bytes: 1 to 4096.
@@ -392,18 +408,12 @@ impl<'a> Image<'a> {
 fn check_layout(header: &RawHeader) -> Result<(), ImageError> {
     let out = |field, value| Err(ImageError::OutOfRange { field, value });
     let rx_len = header.rx_len.get();
-    if header.entry.get() >= rx_len {
-        return out("entry", header.entry.get().into());
-    }
     let slot = header.slot.get();
     if slot != NO_SLOT && (!slot.is_multiple_of(8) || slot.checked_add(8).is_none_or(|end| end > rx_len)) {
         return out("slot", slot.into());
     }
     if header.rx_align_log2 > MAX_RX_ALIGN_LOG2 || (slot != NO_SLOT && header.rx_align_log2 < 3) {
         return out("rx_align_log2", header.rx_align_log2.into());
-    }
-    if header.payload_align_log2 > frame::BODY_ALIGN.trailing_zeros() as u8 {
-        return out("payload_align_log2", header.payload_align_log2.into());
     }
     let (rw_at, rw_len, rw_mem) = (header.rw_at.get(), header.rw_len.get(), header.rw_mem.get());
     if rw_len > rw_mem {
@@ -424,6 +434,42 @@ fn check_layout(header: &RawHeader) -> Result<(), ImageError> {
     }
     if u64::from(rw_at) + u64::from(rw_mem) > i32::MAX as u64 {
         return out("rw_mem", rw_mem.into());
+    }
+    Ok(())
+}
+
+/// Checks what entries state beside their names.
+fn check_entries(header: &RawHeader, entries: &[RawEntry]) -> Result<(), ImageError> {
+    let out = |field, value| Err(ImageError::OutOfRange { field, value });
+    if !(1..=MAX_ENTRIES).contains(&entries.len()) {
+        return out("entry_count", entries.len() as u64);
+    }
+    let rx_len = header.rx_len.get();
+    for (second, entry) in entries.iter().enumerate() {
+        let (main, batch) = (entry.main.get(), entry.batch.get());
+        if main >= rx_len {
+            return out("main", main.into());
+        }
+        if batch != NO_BATCH && batch >= rx_len {
+            return out("batch", batch.into());
+        }
+        if entry.payload_align_log2 > frame::BODY_ALIGN.trailing_zeros() as u8 {
+            return out("payload_align_log2", entry.payload_align_log2.into());
+        }
+        if EntryFlags::from_bits(entry.flags.get()).is_none() {
+            return out("entry flags", entry.flags.get().into());
+        }
+        if let Some(first) = entries[..second]
+            .iter()
+            .position(|other| other.main == entry.main)
+        {
+            let offset = main;
+            return Err(ImageError::SameMain {
+                first,
+                second,
+                offset,
+            });
+        }
     }
     Ok(())
 }

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use ifunc_abi::image::ImageFlags;
+use ifunc_abi::image::EntryFlags;
 use object::read::archive::ArchiveFile;
 
 use super::{Compiler, PAYLOAD_ALIGN, ifuncs};
 use crate::cargo::declared_imports;
 use crate::shared_library::io;
 use crate::{BuildError, COptions, Checked, CheckedIfunc, Progress};
-use ifunc_link::{Imports, InputError, LinkError, Linker, Request};
+use ifunc_link::{Ifunc, Imports, InputError, LinkError, Linker, Request};
 
 /// A file that was read or compiled.
 struct CheckedFile {
@@ -166,11 +166,14 @@ fn link(
     };
     let linked = names.iter().map(|name| {
         progress.linking(name);
-        let request = Request {
-            flags: ImageFlags::IGNORE_RESULT,
-            cpu_features,
+        let root = Ifunc {
+            flags: EntryFlags::IGNORE_RESULT,
             payload_align: PAYLOAD_ALIGN,
-            ..Request::new(name, imports.clone())
+            ..Ifunc::new(name)
+        };
+        let request = Request {
+            cpu_features,
+            ..Request::of(root, imports.clone())
         };
         linker.link(&request).map(|image| image.len())
     });

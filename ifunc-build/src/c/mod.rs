@@ -8,7 +8,7 @@ mod ifuncs;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ifunc_abi::image::{Image, ImageFlags};
+use ifunc_abi::image::{EntryFlags, Image};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
 
 use crate::names::Names;
@@ -17,7 +17,7 @@ use crate::shared_library::{LibraryPlan, io, make_all};
 use crate::{BuildError, BuiltIfunc, COptions, Checked, Language, Progress};
 pub(crate) use check::check_files;
 pub(crate) use compiler::Compiler;
-use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
+use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
 
 /// Alignment of the payload of a C ifunc: that of `malloc`.
 const PAYLOAD_ALIGN: u32 = 16;
@@ -129,7 +129,7 @@ pub(crate) fn build_files(
                 language: Language::C,
                 arch: arch_of(image),
                 image,
-                about: format!("convention {}\n", ifunc.convention.name()),
+                about: format!("entry {}\nconvention {}\n", ifunc.name, ifunc.convention.name()),
                 debug,
                 origin,
                 weaken: weaken.clone(),
@@ -174,14 +174,17 @@ fn link_unit(
     for ifunc in &unit.ifuncs {
         names.claim_c(&ifunc.name, &unit.file)?;
         progress.linking(&ifunc.name);
-        let request = Request {
-            flags: ImageFlags::NONE
-                .union_if(!ifunc.returns_status, ImageFlags::IGNORE_RESULT)
-                .union_if(ifunc.shareable, ImageFlags::SHARED),
-            cpu_features,
+        let root = Ifunc {
+            flags: EntryFlags::NONE
+                .union_if(!ifunc.returns_status, EntryFlags::IGNORE_RESULT)
+                .union_if(ifunc.shareable, EntryFlags::SHARED),
             payload_align: PAYLOAD_ALIGN,
+            ..Ifunc::new(&ifunc.name)
+        };
+        let request = Request {
+            cpu_features,
             needed: needed.to_vec(),
-            ..Request::new(&ifunc.name, Imports::Any)
+            ..Request::of(root, Imports::Any)
         };
         match linker.link_explained(&request) {
             Ok(linked) => {

@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ifunc_abi::Fingerprint;
-use ifunc_abi::image::ImageFlags;
+use ifunc_abi::image::EntryFlags;
 
 use crate::c::{Compiler, arch_of, build_files, imports_of};
 use crate::names::Names;
 use crate::needed;
 use crate::shared_library::{LibraryPlan, make_all};
 use crate::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, Progress};
-use ifunc_link::{Imports, Input, Linked, Linker, Request, Role};
+use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
 use records::{Records, about_text, fingerprint};
 use units::{Archive, BuildPlan, Unit};
 use workspace::Package;
@@ -240,18 +240,21 @@ fn link_all(
     for ifunc in &records.ifuncs {
         names.claim_rust(&ifunc.name, &unit.name())?;
         progress.linking(&ifunc.name);
-        let request = Request {
-            flags: ImageFlags::NONE
-                .union_if(ifunc.idempotent, ImageFlags::IDEMPOTENT)
-                .union_if(ifunc.pinned, ImageFlags::PINNED)
-                .union_if(ifunc.shared, ImageFlags::SHARED),
+        let root = Ifunc {
+            name: &ifunc.name,
+            flags: EntryFlags::NONE
+                .union_if(ifunc.idempotent, EntryFlags::IDEMPOTENT)
+                .union_if(ifunc.shared, EntryFlags::SHARED),
+            is_pinned: ifunc.pinned,
             payload: fingerprint(&ifunc.payload),
             target: fingerprint(&ifunc.target),
             answer: fingerprint(&ifunc.answer),
             payload_align: ifunc.align,
+        };
+        let request = Request {
             cpu_features: unit.package.cpu_of(options).features(),
             needed: needed.clone(),
-            ..Request::new(&ifunc.name, Imports::Declared(declared.clone()))
+            ..Request::of(root, Imports::Declared(declared.clone()))
         };
         match linker.link_explained(&request) {
             Ok(linked) => images.push(linked),

@@ -115,14 +115,13 @@ pub(super) fn fingerprint(text: &str) -> Fingerprint {
 /// The text that a library carries beside the image.
 pub(super) fn about_text(ifunc: &Ifunc, imports: &[String], signatures: &BTreeMap<String, String>) -> String {
     let mut text = format!(
-        "payload {}\ntarget {}\nanswer {}\n",
-        ifunc.payload, ifunc.target, ifunc.answer
+        "entry {}\npayload {}\ntarget {}\nanswer {}\nconvention bound\n",
+        ifunc.name, ifunc.payload, ifunc.target, ifunc.answer
     );
     for symbol in imports {
         if let Some(signature) = signatures.get(symbol) {
             let _ = writeln!(text, "import {symbol} {signature}");
         }
     }
-    text.push_str("convention bound\n");
     text
 }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::image::Image;
+use ifunc_abi::image::{Entry, Image};
 
 pub use backtrace::describe;
 pub use object::{DebugObject, Functions};
@@ -53,7 +53,7 @@ impl DebugInfo {
         }
     }
 
-    /// gdb shows an image as the function `NAME_main`, can break there, and unwinds from there to the frames of the host. The default: it costs well below a microsecond per image, and nothing per invocation.
+    /// gdb shows an image as its functions `NAME_main`, one per entry, can break there, and unwinds from there to the frames of the host. The default: it costs well below a microsecond per image of one entry, and nothing per invocation.
     #[must_use]
     pub fn names() -> Self {
         Self {
@@ -125,6 +125,25 @@ pub(crate) struct Placement<'i> {
     pub(crate) code: &'i [u8],
 }
 
+impl<'i> Placement<'i> {
+    /// The code of an image of which only the entries are known, cut at the entries: the offset and the length of each part, and
+    /// the entry that it is named after. What precedes the first entry belongs to that one.
+    fn parts(&self) -> Vec<(usize, usize, Entry<'i>)> {
+        let mut entries: Vec<_> = self.image.entries().collect();
+        entries.sort_by_key(|entry| entry.main);
+        let len = self.image.rx().len();
+        let ends = entries.iter().skip(1).map(|entry| entry.main as usize);
+        let ends: Vec<usize> = ends.chain([len]).collect();
+        let mut at = 0;
+        let part = |(entry, end): (Entry<'i>, usize)| {
+            let part = (at, end - at, entry);
+            at = end;
+            part
+        };
+        entries.into_iter().zip(ends).map(part).collect()
+    }
+}
+
 /// What is known of an installed image. Dropping it deregisters the image.
 #[derive(Debug)]
 pub(crate) struct DebugRecord {
@@ -153,7 +172,10 @@ impl DebugRegistry {
         };
         if self.info.lines {
             let folders = (self.folders)();
-            record.object = DebugObject::find(&folders, placement.image.name(), placement.id);
+            record.object = placement
+                .image
+                .entries()
+                .find_map(|entry| DebugObject::find(&folders, entry.name, placement.id));
         }
         if self.info.names {
             let symfile = record
@@ -171,6 +193,11 @@ impl DebugRegistry {
 }
 
 impl DebugRecord {
+    /// Where the image's code is.
+    pub(crate) fn code(&self) -> Range<usize> {
+        self.code.clone()
+    }
+
     /// The calls in the image that a stack shows, as offsets: see [`backtrace`].
     pub(crate) fn calls(&self, stack: impl Iterator<Item = usize>) -> Vec<u32> {
         backtrace::calls(self.code.start, self.bytes(), stack)

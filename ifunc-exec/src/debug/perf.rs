@@ -52,14 +52,24 @@ pub(super) fn loaded(placement: &Placement<'_>, object: Option<&DebugObject>) {
     let Some(slot) = DUMP.get() else { return };
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(dump) = &mut *slot else { return };
-    let whole = format!("{}{}", placement.image.name(), ifunc_abi::symbols::MAIN_SUFFIX);
+    let parts: Vec<_> = placement
+        .parts()
+        .into_iter()
+        .map(|(at, len, entry)| {
+            (
+                format!("{}{}", entry.name, ifunc_abi::symbols::MAIN_SUFFIX),
+                at,
+                len,
+            )
+        })
+        .collect();
     let functions: Vec<_> = match object {
         Some(object) => object
             .functions()
             .iter()
             .map(|function| (&*function.name, function.at as usize, function.size as usize))
             .collect(),
-        None => vec![(&*whole, 0, placement.code.len())],
+        None => parts.iter().map(|(name, at, len)| (&**name, *at, *len)).collect(),
     };
     for (name, at, len) in functions {
         let Some(code) = placement.code.get(at..at.saturating_add(len)) else {

@@ -6,6 +6,7 @@
 use std::mem::offset_of;
 use std::sync::LazyLock;
 
+use ifunc_abi::image::Entry;
 use ifunc_abi::name::MAX_NAME;
 use ifunc_abi::symbols::MAIN_SUFFIX;
 use object::elf::{self, FileHeader64, SectionHeader64, Sym64};
@@ -30,8 +31,8 @@ const FILE_HEADER: FileHeader = FileHeader {
 
 const SECTION: usize = size_of::<SectionHeader64<LE>>();
 
-/// The file of an image of which only the name is known: one function, `NAME_main`, as long as the code. An install copies it
-/// and fills in the rest, because that costs a few nanoseconds where writing a file costs microseconds.
+/// The file of an image with one entry of which only the name is known: one function, `NAME_main`, as long as the code. An install
+/// copies it and fills in the rest, because that costs a few nanoseconds where writing a file costs microseconds.
 struct Template {
     file: Vec<u8>,
     /// Where the header of `.text` is.
@@ -50,7 +51,53 @@ struct Template {
 const NAME: usize = MAX_NAME + MAIN_SUFFIX.len();
 
 static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
-    let frame = frame();
+    let name = [b'n'; NAME];
+    let function = Function {
+        name: &name,
+        at: 0,
+        len: 0,
+    };
+    let Written {
+        file,
+        text,
+        strtab,
+        frame,
+        symbol,
+    } = write(&[function], 0, 0);
+    let name = file.windows(NAME).position(|bytes| bytes == name);
+    Template {
+        text,
+        strtab,
+        frame,
+        symbol,
+        name: name.expect("the string table holds it"),
+        file,
+    }
+});
+
+/// A function of an image of which only the entries are known.
+struct Function<'n> {
+    name: &'n [u8],
+    /// Offset in the image.
+    at: u64,
+    len: u64,
+}
+
+/// A file, and where the parts of it are that differ from one image to the next.
+struct Written {
+    file: Vec<u8>,
+    text: usize,
+    strtab: usize,
+    frame: usize,
+    symbol: usize,
+}
+
+/// The file of the functions of an image of `len` bytes at `base`.
+fn write(functions: &[Function<'_>], base: u64, len: u64) -> Written {
+    let mut frame = frame();
+    let words = frame.len() - 2 * size_of::<u64>();
+    frame[words..][..8].copy_from_slice(&base.to_le_bytes());
+    frame[words + 8..].copy_from_slice(&len.to_le_bytes());
     let mut file = Vec::new();
     let mut writer = Writer::new(Endianness::Little, true, &mut file);
     writer.reserve_file_header();
@@ -60,9 +107,14 @@ static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
     let text = writer.reserve_section_index();
     let frame_name = writer.add_section_name(b".debug_frame");
     writer.reserve_section_index();
-    let name = writer.add_string(&[b'n'; NAME]);
+    let names: Vec<_> = functions
+        .iter()
+        .map(|function| writer.add_string(function.name))
+        .collect();
     writer.reserve_null_symbol_index();
-    writer.reserve_symbol_index(Some(text));
+    for _ in functions {
+        writer.reserve_symbol_index(Some(text));
+    }
     writer.reserve_symtab_section_index();
     writer.reserve_symtab();
     let strtab = writer.reserve_strtab_section_index();
@@ -75,27 +127,29 @@ static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
     writer.write_align(8);
     writer.write(&frame);
     let symbol = writer.write_null_symbol() as usize + size_of::<Sym64<LE>>();
-    writer.write_symbol(&Sym {
-        section: Some(text.0),
-        st_name: writer.string_offset(Some(name)),
-        st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, elf::STT_FUNC),
-        st_other: elf::SymbolOther(0),
-        st_shndx: elf::SymbolSection(0),
-        st_value: 0,
-        st_size: 0,
-    });
+    for (function, name) in functions.iter().zip(names) {
+        writer.write_symbol(&Sym {
+            section: Some(text.0),
+            st_name: writer.string_offset(Some(name)),
+            st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, elf::STT_FUNC),
+            st_other: elf::SymbolOther(0),
+            st_shndx: elf::SymbolSection(0),
+            st_value: function.at,
+            st_size: function.len,
+        });
+    }
     writer.write_shstrtab();
     let sections_at = writer.write_null_section_header() as usize;
     let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
-    for (name, kind, flags, size) in [
-        (text_name, elf::SHT_NOBITS, code, 0),
-        (frame_name, elf::SHT_PROGBITS, 0, frame.len() as u64),
+    for (name, kind, flags, address, size) in [
+        (text_name, elf::SHT_NOBITS, code, base, len),
+        (frame_name, elf::SHT_PROGBITS, 0, 0, frame.len() as u64),
     ] {
         writer.write_section_header(&SectionHeader {
             sh_name: writer.section_name_offset(Some(name)),
             sh_type: kind,
             sh_flags: elf::SectionFlags(flags),
-            sh_addr: 0,
+            sh_addr: address,
             sh_offset: frame_at,
             sh_size: size,
             sh_link: 0,
@@ -108,16 +162,14 @@ static TEMPLATE: LazyLock<Template> = LazyLock::new(|| {
     writer.write_strtab_section_header();
     writer.write_shstrtab_section_header();
     writer.write_strtab();
-    let name = file.windows(NAME).position(|bytes| bytes == [b'n'; NAME]);
-    Template {
+    Written {
         text: sections_at + SECTION,
         strtab: sections_at + strtab.0 as usize * SECTION,
-        frame: frame_at as usize + frame.len() - 2 * size_of::<u64>(),
+        frame: frame_at as usize + words,
         symbol,
-        name: name.expect("the string table holds it"),
         file,
     }
-});
+}
 
 /// A file in which nothing is.
 pub(super) fn empty() -> &'static [u8] {
@@ -138,12 +190,29 @@ pub(super) fn empty() -> &'static [u8] {
     &FILE
 }
 
-/// The file of an image of which only the name is known.
+/// The file of an image of which only the entries are known.
 pub(super) fn named(placement: &Placement<'_>) -> Box<[u8]> {
+    let (base, len) = (placement.base as u64, placement.image.rx().len() as u64);
+    let parts = placement.parts();
+    let [(.., entry)] = &*parts else {
+        let named = |(at, len, entry): &(usize, usize, Entry<'_>)| {
+            let main = entry.main as usize;
+            let name = [entry.name, MAIN_SUFFIX].concat().into_bytes();
+            (name, main as u64, (at + len - main) as u64)
+        };
+        let named: Vec<_> = parts.iter().map(named).collect();
+        let functions: Vec<_> = named
+            .iter()
+            .map(|(name, at, len)| Function {
+                name,
+                at: *at,
+                len: *len,
+            })
+            .collect();
+        return write(&functions, base, len).file.into_boxed_slice();
+    };
     let template = &*TEMPLATE;
-    let len = placement.image.rx().len() as u64;
-    let entry = u64::from(placement.image.entry());
-    let name = placement.image.name().as_bytes();
+    let (entry, name) = (u64::from(entry.main), entry.name.as_bytes());
     let mut file = Vec::with_capacity(template.name + name.len() + MAIN_SUFFIX.len() + 1);
     file.extend_from_slice(&template.file[..template.name]);
     file.extend_from_slice(name);
@@ -152,7 +221,6 @@ pub(super) fn named(placement: &Placement<'_>) -> Box<[u8]> {
     // The string table begins with the empty string.
     let strings = file.len() as u64 - template.name as u64 + 1;
     let mut put = |at: usize, word: u64| file[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    let base = placement.base as u64;
     put(template.text + offset_of!(SectionHeader64<LE>, sh_addr), base);
     put(template.text + offset_of!(SectionHeader64<LE>, sh_size), len);
     put(
@@ -318,12 +386,24 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_a_name_is_filled_in() {
+    fn the_file_of_names_is_filled_in() {
+        let entry = |name: &str, main| ifunc_abi::image::EntryPart {
+            main,
+            ..ifunc_abi::image::EntryPart::new(name)
+        };
+        check(vec![entry("add", 8)], &[("add_main", 8, 32)]);
+        let several = vec![entry("add", 24), entry("less", 8), entry("none", 32)];
+        check(
+            several,
+            &[("less_main", 8, 16), ("add_main", 24, 8), ("none_main", 32, 8)],
+        );
+    }
+
+    fn check(entries: Vec<ifunc_abi::image::EntryPart>, expected: &[(&str, u64, u64)]) {
         let parts = ifunc_abi::image::ImageParts {
-            name: "add".into(),
+            entries,
             arch: ARCH,
             rx: vec![0xc3; 40],
-            entry: 8,
             ..Default::default()
         };
         let bytes = parts.encode().unwrap();
@@ -342,7 +422,7 @@ mod tests {
             .symbols()
             .map(|symbol| (symbol.name().unwrap(), symbol.address(), symbol.size()))
             .collect();
-        assert_eq!(symbols, [("add_main", 8, 32)]);
+        assert_eq!(symbols, expected);
         let frame = file.section_by_name(".debug_frame").unwrap().data().unwrap();
         let (_, words) = frame.split_at(frame.len() - 16);
         assert_eq!(words, [0x7000u64.to_le_bytes(), 40u64.to_le_bytes()].concat());

@@ -121,7 +121,7 @@ impl CodeCache {
                 return Err(Refusal::new(Rejection::CacheFull, full));
             }
         };
-        tracing::debug!(target: crate::LOG, name = %installed.name, bytes = installed.footprint(), "installed");
+        tracing::debug!(target: crate::LOG, name = %installed.names(), bytes = installed.footprint(), "installed");
         self.observer.installed(&installed);
         self.bytes += installed.footprint();
         self.clock += 1;
@@ -153,8 +153,8 @@ impl CodeCache {
         let Some(installed) = Arc::into_inner(entry.image) else {
             return false;
         };
-        tracing::debug!(target: crate::LOG, name = %installed.name, "evicted");
-        self.observer.evicted(&installed.id);
+        tracing::debug!(target: crate::LOG, name = %installed.names(), "evicted");
+        self.observer.evicted(&installed);
         self.bytes -= installed.footprint();
         // SAFETY: no connection has it bound (the count was one), so no invocation runs in it, and it did not declare
         // that its address outlives its invocations.

@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use ifunc_abi::image::{Image, ImageFlags, Import};
+use ifunc_abi::image::{self, EntryFlags, Image, ImageFlags, Import};
 use ifunc_abi::{Fingerprint, ImageId};
 
 pub use self::cache::{IdHasher, IdMap};
@@ -27,17 +27,66 @@ use crate::got::Got;
 pub struct ImageProperties {
     /// BLAKE3 of its bytes.
     pub id: ImageId,
-    /// The ifunc's name.
-    pub name: String,
     /// The image's flags.
     pub flags: ImageFlags,
-    /// Alignment of the payload, a power of two.
-    pub payload_align: usize,
-    /// Fingerprint of the target type it takes; 0: any.
-    pub target: Fingerprint,
+    /// Its entries, by ascending name.
+    pub entries: Box<[EntryProperties]>,
 }
 
 impl ImageProperties {
+    fn of(id: ImageId, image: &Image<'_>) -> Self {
+        Self {
+            id,
+            flags: image.flags(),
+            entries: image.entries().map(EntryProperties::from).collect(),
+        }
+    }
+
+    /// The names of its entries, for messages.
+    #[must_use]
+    pub fn names(&self) -> String {
+        let names: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
+        names.join(", ")
+    }
+}
+
+/// What an image declares about one of its entries.
+#[derive(Clone, Debug)]
+pub struct EntryProperties {
+    /// The ifunc's name.
+    pub name: String,
+    /// The entry's flags.
+    pub flags: EntryFlags,
+    /// Offset of `X_main` in the image.
+    pub main: u32,
+    /// Offset of `X_batch` in the image.
+    pub batch: Option<u32>,
+    /// Fingerprint of the payload type it takes; 0: not stated.
+    pub payload: Fingerprint,
+    /// Fingerprint of the target type it takes; 0: any.
+    pub target: Fingerprint,
+    /// Fingerprint of the answer type; 0: not stated.
+    pub answer: Fingerprint,
+    /// Alignment of the payload, a power of two.
+    pub payload_align: usize,
+}
+
+impl From<image::Entry<'_>> for EntryProperties {
+    fn from(entry: image::Entry<'_>) -> Self {
+        Self {
+            name: entry.name.to_owned(),
+            flags: entry.flags,
+            main: entry.main,
+            batch: entry.batch,
+            payload: entry.payload,
+            target: entry.target,
+            answer: entry.answer,
+            payload_align: entry.payload_align,
+        }
+    }
+}
+
+impl EntryProperties {
     /// Whether a payload may lie there.
     #[inline]
     #[must_use]
@@ -53,8 +102,6 @@ impl ImageProperties {
 #[derive(Debug)]
 pub struct InstalledImage {
     properties: ImageProperties,
-    /// Address of `X_main`.
-    pub(crate) main: *const c_void,
     /// What debuggers know of it.
     pub(crate) debug: DebugRecord,
     kept: Arc<Kept>,
@@ -63,11 +110,6 @@ pub struct InstalledImage {
     code: arena::Range,
     got: Got,
 }
-
-// SAFETY: the address of the entry is bound to no thread, and only `Executor::run` uses it.
-unsafe impl Send for InstalledImage {}
-// SAFETY: immutable.
-unsafe impl Sync for InstalledImage {}
 
 impl Deref for InstalledImage {
     type Target = ImageProperties;
@@ -100,6 +142,20 @@ impl InstalledImage {
         self.code.len() + self.got.len() + self.kept.footprint()
     }
 
+    /// Address of the first byte of its code.
+    pub(crate) fn base(&self) -> usize {
+        self.debug.code().start
+    }
+
+    /// The entry whose `X_main` is at this address: what code in the image names an entry by.
+    #[must_use]
+    pub fn entry_at(&self, main: *const c_void) -> Option<usize> {
+        let offset = main.addr().checked_sub(self.base())?;
+        self.entries
+            .iter()
+            .position(|entry| entry.main as usize == offset)
+    }
+
     /// Gives the memory back.
     ///
     /// # Safety
@@ -108,6 +164,46 @@ impl InstalledImage {
         drop(self.debug);
         // SAFETY: the caller's promise.
         unsafe { arena.free(self.code) };
+    }
+}
+
+/// An entry of an installed image. The image stays installed as long as this is held.
+#[derive(Clone, Debug)]
+pub struct InstalledEntry {
+    properties: EntryProperties,
+    /// Address of `X_main`.
+    pub(crate) main: *const c_void,
+    image: Arc<InstalledImage>,
+}
+
+// SAFETY: the address of the entry is bound to no thread, and only `Executor::run` uses it.
+unsafe impl Send for InstalledEntry {}
+// SAFETY: immutable.
+unsafe impl Sync for InstalledEntry {}
+
+impl Deref for InstalledEntry {
+    type Target = EntryProperties;
+
+    #[inline]
+    fn deref(&self) -> &EntryProperties {
+        &self.properties
+    }
+}
+
+impl InstalledEntry {
+    /// All entries of an image, in their order.
+    pub fn all(image: &Arc<InstalledImage>) -> impl ExactSizeIterator<Item = Self> {
+        image.entries.iter().map(|entry| Self {
+            properties: entry.clone(),
+            main: std::ptr::with_exposed_provenance(image.base() + entry.main as usize),
+            image: Arc::clone(image),
+        })
+    }
+
+    /// The image that it is an entry of.
+    #[must_use]
+    pub fn image(&self) -> &Arc<InstalledImage> {
+        &self.image
     }
 }
 

@@ -58,7 +58,7 @@ impl Loaded {
         Ok(Self {
             base,
             len,
-            entry: base as usize + image.entry() as usize,
+            entry: base as usize + image.entries().next().ok_or("no entry")?.main as usize,
             _got: got,
         })
     }

@@ -55,7 +55,7 @@ impl Loader {
     /// Everything else is as the linker made it, so what the target's loader says of it is what it says of the mutant.
     pub(crate) fn install(&self, bytes: &[u8]) -> Outcome {
         let image = Image::parse(bytes).unwrap();
-        let entry = image.entry() as usize;
+        let entry = image.entries().next().unwrap().main as usize;
         let end = entry + RETURN.len();
         let rewritten = |at: usize| at < end && entry < at + 8;
         if end > image.rx().len()

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ifunc_abi::ImageId;
 use ifunc_abi::stats::{Counts, DurationHistogram, IfuncCounts, Timing};
+
+use super::IfuncKey;
 
 /// A count that one thread at a time adds to, and that any thread may read.
 #[derive(Debug, Default)]
@@ -72,14 +73,14 @@ pub(crate) struct HandleCounters {
     times: Arc<SharedTimes>,
     /// Installs of the image that the handle was bound to already.
     installs: Counter,
-    pub(super) id: ImageId,
+    pub(super) key: IfuncKey,
 }
 
 /// When invocations are sampled, the first so many of a handle are timed, and then one in so many.
 const SAMPLE: u64 = 64;
 
 impl HandleCounters {
-    pub(super) fn new(id: ImageId, times: Arc<SharedTimes>, timing: Timing) -> Self {
+    pub(super) fn new(key: IfuncKey, times: Arc<SharedTimes>, timing: Timing) -> Self {
         let next_timed = Counter::default();
         if timing == Timing::Off {
             next_timed.add(u64::MAX);
@@ -94,7 +95,7 @@ impl HandleCounters {
             timing,
             times,
             installs: Counter::default(),
-            id,
+            key,
         }
     }
 
@@ -173,9 +174,14 @@ pub(super) fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    const KEY: IfuncKey = IfuncKey {
+        id: [0; 32],
+        entry: 0,
+    };
+
     fn timed(timing: Timing, invocations: u64) -> u64 {
         let times = Arc::new(SharedTimes::default());
-        let counters = HandleCounters::new([0; 32], times.clone(), timing);
+        let counters = HandleCounters::new(KEY, times.clone(), timing);
         for _ in 0..invocations {
             if counters.is_due() {
                 counters.time(Duration::from_nanos(7));

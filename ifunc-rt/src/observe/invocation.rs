@@ -22,7 +22,7 @@ pub(crate) fn run_observed(
     let span = tracing::trace_span!(
         parent: connection,
         "invocation",
-        ifunc = %invocation.image().name,
+        ifunc = %invocation.entry().name,
         sequence,
         payload_bytes = invocation.payload_len(),
         answer_bytes = tracing::field::Empty,

@@ -5,15 +5,16 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use ifunc_abi::ImageId;
 use ifunc_abi::stats::{CodeMemory, Counts, IfuncCounts, IfuncStats, SourceStats, Stats, Timing};
 use ifunc_abi::status::Rejection;
-use ifunc_exec::{IdMap, InstalledImage, Observer};
+use ifunc_exec::{IdHasher, InstalledImage, Observer};
 
+use super::IfuncKey;
 use super::counters::{HandleCounters, LinkCounters, SharedTimes, locked};
 use crate::policy::SourceInfo;
 
@@ -37,7 +38,7 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 struct Tables {
     sources: BTreeMap<u64, SourceRecord>,
-    ifuncs: IdMap<IfuncRecord>,
+    ifuncs: HashMap<IfuncKey, IfuncRecord, BuildHasherDefault<IdHasher>>,
     /// Connections so far.
     connected: u64,
     /// The sum of closed connections.
@@ -45,7 +46,7 @@ struct Tables {
     /// The sum of ifuncs whose records were dropped.
     forgotten: IfuncCounts,
     /// Records of `ifuncs` that are not installed, by when they were touched: the one touched longest ago is first.
-    uninstalled: BTreeMap<u64, ImageId>,
+    uninstalled: BTreeMap<u64, IfuncKey>,
     clock: u64,
 }
 
@@ -74,11 +75,12 @@ struct IfuncRecord {
     touched: u64,
 }
 
-/// An image by its own account.
+/// An entry of an image by the image's own account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About<'a> {
-    pub(crate) id: &'a ImageId,
+    pub(crate) key: IfuncKey,
     pub(crate) name: &'a str,
+    /// Of the image.
     pub(crate) size: usize,
 }
 
@@ -134,7 +136,7 @@ impl Metrics {
         let now = Instant::now();
         let since = |then: Instant| u64::try_from((now - then).as_nanos()).unwrap_or(u64::MAX);
         let mut total = tables.closed.clone();
-        let mut of_ifuncs: HashMap<ImageId, IfuncCounts> = HashMap::new();
+        let mut of_ifuncs: HashMap<IfuncKey, IfuncCounts> = HashMap::new();
         let mut sources = Vec::with_capacity(tables.sources.len());
         for source in tables.sources.values() {
             let mut counts = source.link.counts();
@@ -142,7 +144,7 @@ impl Metrics {
             for handle in source.handles.values() {
                 let counted = handle.counts();
                 add_invocations(&mut counts, &counted, handle.frames());
-                of_ifuncs.entry(handle.id).or_default().merge(&counted);
+                of_ifuncs.entry(handle.key).or_default().merge(&counted);
             }
             total.merge(&counts);
             sources.push(SourceStats {
@@ -162,14 +164,17 @@ impl Metrics {
             ..CodeMemory::default()
         };
         let mut ifuncs = Vec::with_capacity(tables.ifuncs.len());
-        for (id, record) in &tables.ifuncs {
-            let mut counts = of_ifuncs.remove(id).unwrap_or_default();
+        for (key, record) in &tables.ifuncs {
+            let mut counts = of_ifuncs.remove(key).unwrap_or_default();
             counts.merge(&record.released);
             counts.times = locked(&record.times).clone();
-            code.used += record.memory;
-            code.images += u64::from(record.memory != 0);
+            // The entries of an image share its memory.
+            if key.entry == 0 {
+                code.used += record.memory;
+                code.images += u64::from(record.memory != 0);
+            }
             ifuncs.push(IfuncStats {
-                id: *id,
+                id: key.id,
                 name: record.name.clone(),
                 size: record.size,
                 memory: record.memory,
@@ -206,32 +211,39 @@ impl Observer for Metrics {
         let mut tables = self.tables();
         // At least 1: 0 says that it is not installed.
         let memory = image.footprint().max(1) as u64;
-        let touched = tables.ifunc(&image.id, &image.name, |record| {
-            record.memory = memory;
-            record.touched
-        });
-        tables.uninstalled.remove(&touched);
+        for (entry, properties) in (0..).zip(&image.entries) {
+            let key = IfuncKey { id: image.id, entry };
+            let touched = tables.ifunc(&key, &properties.name, |record| {
+                record.memory = memory;
+                record.touched
+            });
+            tables.uninstalled.remove(&touched);
+        }
     }
 
-    fn evicted(&self, id: &ImageId) {
+    fn evicted(&self, image: &InstalledImage) {
         let mut guard = self.tables();
         let tables = &mut *guard;
-        if let Some(record) = tables.ifuncs.get_mut(id).filter(|record| record.memory != 0) {
-            record.memory = 0;
-            tables.uninstalled.insert(record.touched, *id);
-            tables.forget(MAX_UNINSTALLED);
+        for (entry, _) in (0..).zip(&image.entries) {
+            let key = IfuncKey { id: image.id, entry };
+            let record = tables.ifuncs.get_mut(&key);
+            if let Some(record) = record.filter(|record| record.memory != 0) {
+                record.memory = 0;
+                tables.uninstalled.insert(record.touched, key);
+            }
         }
+        tables.forget(MAX_UNINSTALLED);
     }
 }
 
 impl Tables {
-    /// Changes the record of an image, which is made if there is none, and touches it.
-    fn ifunc<R>(&mut self, id: &ImageId, name: &str, change: impl FnOnce(&mut IfuncRecord) -> R) -> R {
+    /// Changes the record of an entry, which is made if there is none, and touches it.
+    fn ifunc<R>(&mut self, key: &IfuncKey, name: &str, change: impl FnOnce(&mut IfuncRecord) -> R) -> R {
         self.clock += 1;
-        if let Some(record) = self.ifuncs.get_mut(id) {
+        if let Some(record) = self.ifuncs.get_mut(key) {
             if record.memory == 0 {
                 self.uninstalled.remove(&record.touched);
-                self.uninstalled.insert(self.clock, *id);
+                self.uninstalled.insert(self.clock, *key);
             }
             record.touched = self.clock;
             return change(record);
@@ -245,21 +257,21 @@ impl Tables {
         // Room for it when it is evicted, if it is installed now.
         self.forget(MAX_UNINSTALLED - 1);
         if record.memory == 0 {
-            self.uninstalled.insert(self.clock, *id);
+            self.uninstalled.insert(self.clock, *key);
         }
-        self.ifuncs.insert(*id, record);
+        self.ifuncs.insert(*key, record);
         result
     }
 
     /// Drops records of ifuncs that are not installed until there are at most `most`.
     fn forget(&mut self, most: usize) {
         while self.uninstalled.len() > most {
-            let is_free = |id: &ImageId| self.ifuncs.get(id).is_none_or(|entry| entry.bound == 0);
-            let Some((&touched, &id)) = self.uninstalled.iter().find(|(_, id)| is_free(id)) else {
+            let is_free = |key: &IfuncKey| self.ifuncs.get(key).is_none_or(|entry| entry.bound == 0);
+            let Some((&touched, &key)) = self.uninstalled.iter().find(|(_, key)| is_free(key)) else {
                 return;
             };
             self.uninstalled.remove(&touched);
-            let Some(entry) = self.ifuncs.remove(&id) else {
+            let Some(entry) = self.ifuncs.remove(&key) else {
                 continue;
             };
             self.forgotten.merge(&entry.released);
@@ -282,13 +294,13 @@ impl SourceMetrics {
     pub(crate) fn bound(&self, handle: u32, about: About<'_>) -> HandleMetrics {
         self.link.rare().installs += 1;
         let mut tables = self.metrics.tables();
-        let times = tables.ifunc(about.id, about.name, |record| {
+        let times = tables.ifunc(&about.key, about.name, |record| {
             record.size = record.size.max(about.size as u64);
             record.released.installs += 1;
             record.bound += 1;
             record.times.clone()
         });
-        let counters = Arc::new(HandleCounters::new(*about.id, times, self.metrics.timing));
+        let counters = Arc::new(HandleCounters::new(about.key, times, self.metrics.timing));
         if let Some(source) = tables.sources.get_mut(&self.number) {
             source.handles.insert(handle, counters.clone());
         }
@@ -312,7 +324,7 @@ impl SourceMetrics {
         self.link.rare().refused.add(reason, 1);
         if let Some(about) = about {
             let mut tables = self.metrics.tables();
-            tables.ifunc(about.id, about.name, |record| {
+            tables.ifunc(&about.key, about.name, |record| {
                 record.size = record.size.max(about.size as u64);
                 record.released.refused.add(reason, 1);
             });
@@ -345,7 +357,7 @@ impl Drop for HandleMetrics {
         let (counted, frames) = (self.counters.counts(), self.counters.frames());
         let mut guard = self.metrics.tables();
         let tables = &mut *guard;
-        if let Some(entry) = tables.ifuncs.get_mut(&self.counters.id) {
+        if let Some(entry) = tables.ifuncs.get_mut(&self.counters.key) {
             entry.released.merge(&counted);
             entry.bound -= 1;
         }

@@ -13,7 +13,16 @@ pub(crate) use invocation::run_observed;
 pub(crate) use metrics::{About, HandleMetrics, Metrics, SourceMetrics};
 pub(crate) use pages::Pages;
 
+use ifunc_abi::ImageId;
 use ifunc_abi::stats::Stats;
+
+/// What is counted as one ifunc: an entry of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct IfuncKey {
+    pub(crate) id: ImageId,
+    /// Its index in the image's table.
+    pub(crate) entry: u8,
+}
 
 /// Reads what a target has counted, from any thread, while it serves elsewhere; and after it is gone. Clones read the same.
 ///

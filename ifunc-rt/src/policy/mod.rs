@@ -27,11 +27,11 @@ impl SourceInfo {
     }
 }
 
-/// An image that asks to be installed.
+/// An image that asks to be installed, by one of its entries. An image with several entries is accepted if each of them is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageInfo<'a> {
-    /// Name that the image gives itself; not an identity.
+    /// Name that the image gives the entry; not an identity.
     pub name: &'a str,
     /// BLAKE3 of its bytes: its identity.
     pub id: &'a [u8; 32],

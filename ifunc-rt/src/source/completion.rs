@@ -36,7 +36,7 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
             };
             let detail = match why {
                 Rejection::TargetType => {
-                    let ours = stated(about.target());
+                    let ours = stated(about.entry(&library.name).target());
                     format!("\n  the image:  {ours}\n  the target: {detail}")
                 }
                 Rejection::ImportSignature => detail.lines().map(signatures).collect(),

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ifunc::payload::Ifunc;
 use ifunc_abi::about::About;
-use ifunc_abi::image::{Image, ImageFlags, MAGIC};
+use ifunc_abi::image::{EntryFlags, Image, MAGIC};
 use ifunc_abi::{ImageId, symbols};
 use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
@@ -24,7 +24,7 @@ pub struct Library {
     pub(super) id: ImageId,
     pub(super) image: Vec<u8>,
     about: Vec<u8>,
-    flags: ImageFlags,
+    flags: EntryFlags,
     pub(super) payload_align: usize,
     /// The functions of the library, if it was opened.
     pub(super) entries: Option<Entries>,
@@ -43,7 +43,7 @@ impl ifunc_proto::caller::Image for Library {
 
     #[inline]
     fn is_idempotent(&self) -> bool {
-        self.flags.contains(ImageFlags::IDEMPOTENT)
+        self.flags.contains(EntryFlags::IDEMPOTENT)
     }
 }
 
@@ -85,20 +85,25 @@ impl Library {
             path: path.to_owned(),
             error,
         })?;
-        if let Some(name) = name
-            && name != parsed.name()
-        {
-            return Err(not(format!(
-                "its image is of `{}`, not of `{name}`",
-                parsed.name()
-            )));
-        }
+        let names = || {
+            let names: Vec<_> = parsed.entries().map(|entry| entry.name).collect();
+            names.join(", ")
+        };
+        let found = match name {
+            Some(name) => parsed.entry(name).map(|(_, entry)| entry),
+            None => parsed.entries().next().filter(|_| parsed.entries().len() == 1),
+        };
+        let entry = match (found, name) {
+            (Some(entry), _) => entry,
+            (None, Some(name)) => return Err(not(format!("its image is of `{}`, not of `{name}`", names()))),
+            (None, None) => return Err(not(format!("its image has several entries: {}", names()))),
+        };
         Ok(Self {
             path: path.to_owned(),
-            name: parsed.name().to_owned(),
+            name: entry.name.to_owned(),
             id: *blake3::hash(&image).as_bytes(),
-            flags: parsed.flags(),
-            payload_align: parsed.payload_align(),
+            flags: entry.flags,
+            payload_align: entry.payload_align,
             about,
             image,
             entries: None,
@@ -149,14 +154,15 @@ impl Library {
     /// Compares the image's types with those that this program was compiled with.
     pub(super) fn check_types<F: Ifunc>(&self) -> Result<(), LibraryError> {
         // The constructor has parsed it.
-        let Ok(image) = Image::parse(&self.image) else {
+        let image = Image::parse(&self.image).ok();
+        let Some((_, entry)) = image.and_then(|image| image.entry(&self.name)) else {
             return Ok(());
         };
-        let about = self.about();
+        let about = self.about().entry(&self.name);
         let types = [
-            ("payload", F::PAYLOAD, image.payload(), about.payload()),
-            ("target", F::TARGET, image.target(), about.target()),
-            ("answer", F::ANSWER, image.answer(), about.answer()),
+            ("payload", F::PAYLOAD, entry.payload, about.payload()),
+            ("target", F::TARGET, entry.target, about.target()),
+            ("answer", F::ANSWER, entry.answer, about.answer()),
         ];
         for (what, ours, fingerprint, theirs) in types {
             if fingerprint != fingerprint::of(ours.as_str()) {

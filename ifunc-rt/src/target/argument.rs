@@ -1,11 +1,11 @@
-//! The target arguments of invocations, and which images can run on them.
+//! The target arguments of invocations, and which entries can run on them.
 
 use std::ffi::c_void;
 
 use ifunc_abi::Fingerprint;
-use ifunc_abi::image::ImageFlags;
+use ifunc_abi::image::EntryFlags;
 use ifunc_abi::text::Text;
-use ifunc_exec::InstalledImage;
+use ifunc_exec::EntryProperties;
 
 /// The target arguments of invocations.
 #[derive(Clone, Copy)]
@@ -13,7 +13,7 @@ pub(super) struct Argument {
     pub(super) target: *mut c_void,
     /// The text of their type.
     pub(super) text: &'static Text,
-    /// Equal for target arguments that the same images suit: the fingerprint of their type, inverted if they are shared.
+    /// Equal for target arguments that the same entries suit: the fingerprint of their type, inverted if they are shared.
     pub(super) key: u64,
     /// Several threads run invocations on them at the same time.
     pub(super) shared: bool,
@@ -43,10 +43,10 @@ impl Argument {
         target == 0 || target == fingerprint
     }
 
-    /// Whether an image can run on them.
+    /// Whether an entry can run on them.
     #[cold]
-    pub(super) fn suits(&self, image: &InstalledImage) -> bool {
+    pub(super) fn suits(&self, entry: &EntryProperties) -> bool {
         // It may have been bound while the target served on one thread.
-        self.has_type(image.target) && (!self.shared || image.flags.contains(ImageFlags::SHARED))
+        self.has_type(entry.target) && (!self.shared || entry.flags.contains(EntryFlags::SHARED))
     }
 }

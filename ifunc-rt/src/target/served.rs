@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ifunc_abi::ImageId;
-use ifunc_abi::image::ImageFlags;
+use ifunc_abi::image::{Entry, EntryFlags};
 use ifunc_abi::status::{Rejection, Status};
-use ifunc_exec::{Executor, InProcess, InstalledImage, Session};
+use ifunc_exec::{EntryProperties, Executor, InProcess, InstalledEntry, InstalledImage, Session};
 use ifunc_proto::buffer::AlignedBuffer;
 use ifunc_proto::host::{
     Event, Failed, Host as ProtocolHost, Install, Invocation, Payload, Refusal, ReplyTo,
@@ -17,7 +17,7 @@ use ifunc_proto::{Closed, Config, Peer};
 
 use super::Host;
 use super::argument::Argument;
-use crate::observe::{About, HandleCounters, HandleMetrics, Pages, SourceMetrics, run_observed};
+use crate::observe::{About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, run_observed};
 use crate::policy::{ImageInfo, SourceInfo};
 use crate::source::connection::Protocol;
 use crate::transport::{Inbound as _, Link, with_link};
@@ -163,28 +163,28 @@ impl State {
     }
 }
 
-/// An installed image and its counters for this connection.
+/// An entry of an installed image and its counters for this connection.
 #[derive(Debug)]
 pub(crate) struct Bound {
     counted: Counted,
     metrics: HandleMetrics,
 }
 
-/// An installed image, what counts its invocations, and what every one of them would compute again.
+/// An entry of an installed image, what counts its invocations, and what every one of them would compute again.
 #[derive(Clone, Debug)]
 struct Counted {
-    image: Arc<InstalledImage>,
+    entry: Arc<InstalledEntry>,
     counters: Arc<HandleCounters>,
-    /// The [key](Argument::key) of the target arguments that the image was found to suit.
+    /// The [key](Argument::key) of the target arguments that the entry was found to suit.
     suits: u64,
     /// Bits that are 0 in the address of a payload that is used in place.
     misplaced: usize,
 }
 
 impl Counted {
-    /// An image that was accepted for these target arguments.
+    /// An entry that was accepted for these target arguments.
     fn new(
-        image: Arc<InstalledImage>,
+        entry: InstalledEntry,
         counters: Arc<HandleCounters>,
         argument: &Argument,
         copies_payloads: bool,
@@ -192,10 +192,10 @@ impl Counted {
         let misplaced = if copies_payloads {
             usize::MAX
         } else {
-            image.payload_align - 1
+            entry.payload_align - 1
         };
         Self {
-            image,
+            entry: Arc::new(entry),
             counters,
             suits: argument.key,
             misplaced,
@@ -223,14 +223,20 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
         let mut about = None;
         match self.accept(&id, bytes, &mut about) {
             Ok(image) => {
-                let about = About {
-                    id: &image.id,
-                    name: &image.name,
-                    size,
+                let entry = InProcess::entries(&image).next();
+                let Some(entry) = entry.filter(|_| image.entries.len() == 1) else {
+                    let detail = "an image with several entries";
+                    return Err(Refusal::new(Rejection::BadImage, detail));
                 };
+                let key = IfuncKey {
+                    id: image.id,
+                    entry: 0,
+                };
+                let name = &entry.name;
+                let about = About { key, name, size };
                 let metrics = self.state.metrics.bound(handle, about);
                 let counters = Arc::clone(&metrics.counters);
-                let counted = Counted::new(image, counters, self.argument, self.state.copies_payloads);
+                let counted = Counted::new(entry, counters, self.argument, self.state.copies_payloads);
                 Ok(Bound { counted, metrics })
             }
             Err(refusal) => {
@@ -245,7 +251,7 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     }
 
     fn has_id(&mut self, bound: &Bound, id: &ImageId) -> bool {
-        let is_same = bound.counted.image.id == *id;
+        let is_same = bound.counted.entry.image().id == *id;
         if is_same {
             self.state.metrics.bound_again(&bound.metrics);
         }
@@ -336,9 +342,9 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             argument,
             ..
         } = self;
-        let (image, counters) = (&*counted.image, &*counted.counters);
-        if counted.suits != argument.key && !argument.suits(image) {
-            return Err(unsuited(image, argument));
+        let (entry, counters) = (&*counted.entry, &*counted.counters);
+        if counted.suits != argument.key && !argument.suits(entry) {
+            return Err(unsuited(entry, argument));
         }
         let Invocation {
             sequence,
@@ -348,13 +354,13 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let size = payload.len();
         let mut ptr = payload.as_ptr();
         if ptr.addr() & counted.misplaced != 0 {
-            ptr = state.placed(image, payload);
+            ptr = state.placed(entry, payload);
         }
         let sender = state.source.connection;
         // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
         // target arguments, now or by their key. A payload stays readable until its frame is released, after this call, and a
         // copy until the next one; it is aligned.
-        let invocation = || unsafe { ifunc_exec::Invocation::new(image, ptr, size, argument.target, sender) };
+        let invocation = || unsafe { ifunc_exec::Invocation::new(entry, ptr, size, argument.target, sender) };
         if is_batched {
             counters.batched();
         }
@@ -378,7 +384,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
     /// Installs an image that limits, types and policy admit. `about` describes it after its bytes matched its id.
     fn accept<'b>(
         &self,
-        id: &'b ImageId,
+        id: &ImageId,
         bytes: &'b [u8],
         about: &mut Option<About<'b>>,
     ) -> Result<Arc<InstalledImage>, Refusal> {
@@ -390,17 +396,28 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         }
         let valid = host.executor.validate(id, bytes)?;
         let image = valid.image();
-        let name = image.name();
-        *about = Some(About { id, name, size: len });
-        if !argument.has_type(image.target()) {
-            return Err(wrong_target(argument));
+        let describe = |(index, entry): (u8, Entry<'b>)| About {
+            key: IfuncKey {
+                id: *id,
+                entry: index,
+            },
+            name: entry.name,
+            size: len,
+        };
+        for (index, entry) in (0..).zip(image.entries()) {
+            let name = entry.name;
+            *about = Some(describe((index, entry)));
+            if !argument.has_type(entry.target) {
+                return Err(wrong_target(argument));
+            }
+            if argument.shared && !entry.flags.contains(EntryFlags::SHARED) {
+                return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
+            }
+            host.policy
+                .accepts(&self.state.source, &ImageInfo { name, id, len })
+                .map_err(|why| Refusal::new(Rejection::Policy, why))?;
         }
-        if argument.shared && !image.flags().contains(ImageFlags::SHARED) {
-            return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
-        }
-        host.policy
-            .accepts(&self.state.source, &ImageInfo { name, id, len })
-            .map_err(|why| Refusal::new(Rejection::Policy, why))?;
+        *about = (0..).zip(image.entries()).next().map(describe);
         host.executor.install(&valid)
     }
 }
@@ -408,8 +425,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
 impl State {
     /// Where a payload is read that may have to be copied.
     #[cold]
-    fn placed(&mut self, image: &InstalledImage, payload: Payload<'_, impl Body>) -> *const u8 {
-        if image.is_aligned(payload.as_ptr()) && !(self.copies_payloads && payload.is_in_place()) {
+    fn placed(&mut self, entry: &EntryProperties, payload: Payload<'_, impl Body>) -> *const u8 {
+        if entry.is_aligned(payload.as_ptr()) && !(self.copies_payloads && payload.is_in_place()) {
             return payload.as_ptr();
         }
         copied(&mut self.scratch, payload)
@@ -421,7 +438,7 @@ impl State {
         counted.counters.failed(size);
         if let Status::Failed(why) = failed.status {
             tracing::debug!(
-                parent: &self.span, ifunc = %counted.image.name, source = self.source.connection, %why, "invocation failed"
+                parent: &self.span, ifunc = %counted.entry.name, source = self.source.connection, %why, "invocation failed"
             );
         }
     }
@@ -434,10 +451,10 @@ fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *cons
     scratch.as_slice().as_ptr()
 }
 
-/// Why an image does not run on these target arguments.
+/// Why an entry does not run on these target arguments.
 #[cold]
-fn unsuited(image: &InstalledImage, argument: &Argument) -> Box<Failed> {
-    if !argument.has_type(image.target) {
+fn unsuited(entry: &EntryProperties, argument: &Argument) -> Box<Failed> {
+    if !argument.has_type(entry.target) {
         return wrong_target(argument).into();
     }
     Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()

@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 
 use ifunc::payload::{DecodeError, EncodeError, Ifunc};
-use ifunc_abi::image::{ARCH_X86_64, ImageFlags, ImageParts, ImportFlags, ImportPart, Relocation};
+use ifunc_abi::image::{ARCH_X86_64, EntryFlags, EntryPart, ImageParts, ImportFlags, ImportPart, Relocation};
 use ifunc_abi::text::Text;
 
 use crate::fingerprint;
@@ -53,15 +53,28 @@ impl Ifunc for Add {
     }
 }
 
+/// An image whose only entry is changed.
+pub(crate) fn with_entry(mut image: ImageParts, change: impl FnOnce(&mut EntryPart)) -> ImageParts {
+    change(&mut image.entries[0]);
+    image
+}
+
+/// An image whose only entry has this name.
+pub(crate) fn named(name: &str, image: ImageParts) -> ImageParts {
+    with_entry(image, |entry| entry.name = name.into())
+}
+
 /// `add`: adds the payload to the target and answers the sum.
 pub(crate) fn add() -> ImageParts {
     ImageParts {
-        name: "add".into(),
+        entries: vec![EntryPart {
+            payload: fingerprint::of("u64"),
+            target: fingerprint::of("u64"),
+            answer: fingerprint::of("u64"),
+            payload_align_log2: 3,
+            ..EntryPart::new("add")
+        }],
         arch: ARCH_X86_64,
-        payload: fingerprint::of("u64"),
-        target: fingerprint::of("u64"),
-        answer: fingerprint::of("u64"),
-        payload_align_log2: 3,
         rx_align_log2: 4,
         rx: ADD.to_vec(),
         ..ImageParts::default()
@@ -70,20 +83,16 @@ pub(crate) fn add() -> ImageParts {
 
 /// `add` that may be run again.
 pub(crate) fn add_again() -> ImageParts {
-    ImageParts {
-        flags: ImageFlags::IDEMPOTENT,
-        ..add()
-    }
+    with_entry(add(), |entry| entry.flags = EntryFlags::IDEMPOTENT)
 }
 
 /// Replaces the target by the payload, may be run again: `mov rax, [rdi] ; mov [rdx], rax ; xor eax, eax ; ret`.
 pub(crate) fn set() -> ImageParts {
-    ImageParts {
-        name: "set".into(),
-        flags: ImageFlags::IDEMPOTENT,
+    let image = ImageParts {
         rx: vec![0x48, 0x8b, 0x07, 0x48, 0x89, 0x02, 0x31, 0xc0, 0xc3],
-        ..add()
-    }
+        ..named("set", add())
+    };
+    with_entry(image, |entry| entry.flags = EntryFlags::IDEMPOTENT)
 }
 
 /// Panics through the slot: `mov rax, [rip+slot] ; lea rdi, [rip+text] ; mov esi, 4 ; lea rdx, [rip+file] ; mov ecx, 4 ;
@@ -103,7 +112,7 @@ pub(crate) fn panics() -> ImageParts {
     rx.resize(0x48, 0xcc);
     rx.extend_from_slice(b"ouchx.rs");
     ImageParts {
-        name: "panics".into(),
+        entries: vec![EntryPart::new("panics")],
         arch: ARCH_X86_64,
         rx_align_log2: 4,
         slot: Some(0x40),
@@ -124,12 +133,11 @@ pub(crate) fn adds_shared() -> ImageParts {
         0x48, 0xc7, 0x41, 0x20, 8, 0, 0, 0, // mov qword [rcx+32], 8
         0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
     ];
-    ImageParts {
-        flags: ImageFlags::SHARED,
-        target: 0,
-        rx,
-        ..add()
-    }
+    let image = ImageParts { rx, ..add() };
+    with_entry(image, |entry| {
+        entry.flags = EntryFlags::SHARED;
+        entry.target = 0;
+    })
 }
 
 /// Calls the import `meet`: `push rax ; mov rax, [rip+slot] ; call [rax] ; pop rax ; xor eax, eax ; ret`.
@@ -139,9 +147,11 @@ pub(crate) fn meets() -> ImageParts {
     ];
     rx.resize(0x20, 0xcc);
     ImageParts {
-        name: "meets".into(),
+        entries: vec![EntryPart {
+            flags: EntryFlags::SHARED,
+            ..EntryPart::new("meets")
+        }],
         arch: ARCH_X86_64,
-        flags: ImageFlags::SHARED,
         rx_align_log2: 4,
         slot: Some(0x18),
         rx,
@@ -162,7 +172,7 @@ pub(crate) fn counts() -> ImageParts {
         0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
     ];
     ImageParts {
-        name: "counts".into(),
+        entries: vec![EntryPart::new("counts")],
         arch: ARCH_X86_64,
         rx_align_log2: 4,
         rx,
@@ -184,25 +194,25 @@ pub(crate) fn fills() -> ImageParts {
         0x48, 0x89, 0xc1, 0xf3, 0xaa, // mov rcx, rax ; rep stosb
         0x31, 0xc0, 0xc3, // done: xor eax, eax ; ret
     ];
-    ImageParts {
-        name: "fills".into(),
-        target: 0,
+    let image = ImageParts {
         rx,
-        ..add()
-    }
+        ..named("fills", add())
+    };
+    with_entry(image, |entry| entry.target = 0)
 }
 
 /// Wants its payload at a multiple of 64, and fails elsewhere: `test dil, 63 ; jnz bad ; xor eax, eax ; ret ; bad: mov eax, 1 ; ret`.
 pub(crate) fn wants_alignment() -> ImageParts {
-    ImageParts {
-        name: "wants_alignment".into(),
-        target: 0,
-        payload_align_log2: 6,
+    let image = ImageParts {
         rx: vec![
             0x40, 0xf6, 0xc7, 0x3f, 0x75, 0x03, 0x31, 0xc0, 0xc3, 0xb8, 1, 0, 0, 0, 0xc3,
         ],
-        ..add()
-    }
+        ..named("wants_alignment", add())
+    };
+    with_entry(image, |entry| {
+        entry.target = 0;
+        entry.payload_align_log2 = 6;
+    })
 }
 
 /// Everything an image can have, for mutations: imports, both kinds of relocations, read-write pages.

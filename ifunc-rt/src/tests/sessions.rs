@@ -162,7 +162,7 @@ fn refusals_carry_their_reason() {
     assert_eq!(rejected(judged, images::add()).0, Rejection::Policy);
 
     let mut image = images::add();
-    image.target = 1;
+    image.entries[0].target = 1;
     let (why, detail) = rejected(accepting(), image);
     assert_eq!(why, Rejection::TargetType);
     assert!(detail.contains("u64"), "{detail}");
@@ -197,7 +197,7 @@ fn types_are_compared_at_registration() {
     let _target = Running::start(&address, accepting());
     let source = source(&address);
     let mut image = images::add();
-    image.payload = 1;
+    image.entries[0].payload = 1;
     let error = source
         .register_bytes::<Add>(&image.encode().unwrap())
         .unwrap_err()
@@ -206,7 +206,7 @@ fn types_are_compared_at_registration() {
         error.contains("another payload type") && error.contains("u64"),
         "{error}"
     );
-    image.name = "sub".into();
+    image = images::named("sub", image);
     assert!(source.register_bytes::<Add>(&image.encode().unwrap()).is_err());
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::image::{ImageFlags, ImageParts};
+use ifunc_abi::image::{EntryFlags, ImageParts};
 
 use super::images;
 use super::running::{accepting, between_processes, place, roomy, source, unique};
@@ -147,10 +147,7 @@ impl WaitLong for crate::Call<Vec<u8>> {
 fn what_takes_the_data_for_itself_is_refused() {
     let mut target = accepting().listen(&unique("shm")).unwrap();
     let address = target.address();
-    let alone = ImageParts {
-        target: 0,
-        ..images::add()
-    };
+    let alone = images::with_entry(images::add(), |entry| entry.target = 0);
     let source = source(&address);
     let add = load(&source, alone);
     let call = add.call(&1u64.to_le_bytes()).unwrap();
@@ -167,10 +164,7 @@ fn what_takes_the_data_for_itself_is_refused() {
         add,
         load(
             &other,
-            ImageParts {
-                target: 0,
-                ..images::add()
-            },
+            images::with_entry(images::add(), |entry| entry.target = 0),
         ),
     ] {
         match add.call(&1u64.to_le_bytes()).unwrap().wait() {
@@ -190,10 +184,7 @@ fn what_takes_the_data_for_itself_is_refused() {
     // A panic ends an invocation, on whichever thread it is.
     let panics = load(
         &other,
-        ImageParts {
-            flags: ImageFlags::SHARED,
-            ..images::panics()
-        },
+        images::with_entry(images::panics(), |entry| entry.flags = EntryFlags::SHARED),
     );
     for _ in 0..10 {
         assert!(matches!(

@@ -18,8 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Imports what no target provides.
 fn lacking() -> ImageParts {
-    let mut image = images::everything();
-    image.name = "lacking".into();
+    let mut image = images::named("lacking", images::everything());
     image.imports[2].flags = ImportFlags::NONE;
     image
 }
@@ -165,8 +164,7 @@ fn evicted_images_and_many_refused_ones_are_remembered_up_to_a_limit() {
     let poll = |target: &mut crate::Target| while target.poll(&mut 0u64) > 0 {};
     const OTHERS: u64 = 1500;
     for number in 0..OTHERS {
-        let mut image = images::add();
-        image.name = format!("add_{number}");
+        let image = images::named(&format!("add_{number}"), images::add());
         let add = source.register_bytes::<Add>(&image.encode().unwrap());
         // The name is not that of the type: by bytes alone.
         assert!(add.is_err());

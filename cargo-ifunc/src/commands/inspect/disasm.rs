@@ -11,6 +11,7 @@ use iced_x86::{
 use ifunc_abi::image::{ARCH_X86_64, Image};
 
 use super::flow;
+use super::size::mains;
 use super::symbols::{self, Symbol};
 use crate::error::Failure;
 
@@ -24,26 +25,26 @@ const TEXT: usize = 44;
 /// Longest quoted text, in bytes.
 const QUOTED: u64 = 48;
 
-/// Prints the code of `image`, whose debug object is `debug_object`; `bytes` adds the bytes of each
+/// Prints the code of the `image` in the library of ifunc `name`, whose debug object is `debug_object`; `bytes` adds the bytes of each
 /// instruction.
 pub(super) fn print(
     image: &Image<'_>,
+    name: &str,
     debug_object: &[u8],
     bytes: bool,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if image.arch() != ARCH_X86_64 {
         return Err(Failure::Message(format!(
-            "the image of `{}` is not for x86-64, the only architecture that can be disassembled\nhelp: `cargo ifunc inspect` without --disasm shows the rest",
-            image.name()
+            "the image of `{name}` is not for x86-64, the only architecture that can be disassembled\nhelp: `cargo ifunc inspect` without --disasm shows the rest"
         )));
     }
     let mut symbols = symbols::of_debug_object(debug_object, image);
     if symbols.is_empty() {
         writeln!(
             out,
-            "{DIM}only code that control flow reaches from {}_main is shown: the library (`.so`) has more names{DIM:#}",
-            image.name()
+            "{DIM}only code that control flow reaches from {} is shown: the library (`.so`) has more names{DIM:#}",
+            mains(image)
         )?;
         symbols = flow::functions(image);
     }
@@ -244,7 +245,7 @@ impl SymbolResolver for Resolver {
 
 #[cfg(test)]
 mod tests {
-    use ifunc_abi::image::{ImageParts, ImportFlags, ImportPart};
+    use ifunc_abi::image::{EntryPart, ImageParts, ImportFlags, ImportPart};
 
     use super::*;
 
@@ -265,7 +266,7 @@ mod tests {
 
     fn printed(arch: u16, bytes: bool) -> Result<String, Failure> {
         let parts = ImageParts {
-            name: "calls".into(),
+            entries: vec![EntryPart::new("calls")],
             arch,
             slot: Some(32),
             rx_align_log2: 4,
@@ -275,7 +276,8 @@ mod tests {
         };
         let image = parts.encode().expect("an image");
         let mut out = Vec::new();
-        print(&Image::parse(&image).expect("an image"), &[], bytes, &mut out)?;
+        let image = Image::parse(&image).expect("an image");
+        print(&image, "calls", &[], bytes, &mut out)?;
         Ok(anstream::adapter::strip_str(&String::from_utf8(out).expect("text")).to_string())
     }
 

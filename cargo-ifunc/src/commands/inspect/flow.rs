@@ -1,4 +1,4 @@
-//! The functions of an image without symbols: those that control flow reaches from the entry.
+//! The functions of an image without symbols: those that control flow reaches from its entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,16 @@ use ifunc_abi::image::Image;
 use super::disasm::GotRegister;
 use super::symbols::Symbol;
 
-/// The entry and every function that it calls, directly or indirectly, by address. Indirect jumps are not
+/// The entries and every function that they call, directly or indirectly, by address. Indirect jumps are not
 /// followed.
 pub(super) fn functions(image: &Image<'_>) -> Vec<Symbol> {
     let code = image.rx();
     let slot = image.slot().map(u64::from);
-    let entry = u64::from(image.entry());
-    let mut starts: BTreeSet<u64> = [entry].into();
+    let mut open: Vec<u64> = image.entries().map(|entry| u64::from(entry.main)).collect();
+    let mut starts: BTreeSet<u64> = open.iter().copied().collect();
     // Each instruction's start and end.
     let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
     let mut thunks: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut open = vec![entry];
     while let Some(from) = open.pop() {
         let mut at = from;
         let mut got = GotRegister::default();
@@ -74,11 +73,12 @@ fn named(
             // Extends to the next function, without the padding between them.
             let limit = starts.range(start + 1..).next().copied().unwrap_or(u64::MAX);
             let end = seen.range(start..limit).map(|(_, end)| *end).max()?;
+            let entry = image.entries().find(|entry| u64::from(entry.main) == start);
             let import = thunks.get(&start).and_then(|import| imports.get(*import));
-            let name = match import {
-                Some(import) => format!("{import}@plt"),
-                None if start == u64::from(image.entry()) => format!("{}_main", image.name()),
-                None => format!("function_{start:x}"),
+            let name = match (import, entry) {
+                (Some(import), _) => format!("{import}@plt"),
+                (None, Some(entry)) => format!("{}_main", entry.name),
+                (None, None) => format!("function_{start:x}"),
             };
             Some(Symbol {
                 at: start,

@@ -36,14 +36,14 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
         let mut out = anstream::stdout().lock();
         for (index, (one, image)) in parsed.iter().enumerate() {
             separate(index, &mut out)?;
-            disasm::print(image, &one.debug, args.bytes, &mut out)?;
+            disasm::print(image, &one.name, &one.debug, args.bytes, &mut out)?;
         }
         return Ok(());
     }
     if args.size {
         let sizes: Vec<Size> = parsed
             .iter()
-            .map(|(one, image)| Size::new(image, one.image.len(), &one.debug))
+            .map(|(one, image)| Size::new(&one.name, image, one.image.len(), &one.debug))
             .collect();
         return show(args.json, &sizes, |size, out| size.print(out));
     }
@@ -95,7 +95,8 @@ fn images_of(file: &std::path::Path) -> Result<Vec<LibraryImage>, Failure> {
         file: file.into(),
         source,
     })?;
-    let name = image.name().to_owned();
+    let names: Vec<_> = image.entries().map(|entry| entry.name).collect();
+    let name = names.join(", ");
     Ok(vec![LibraryImage {
         name,
         image: bytes,

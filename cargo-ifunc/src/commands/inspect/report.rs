@@ -1,7 +1,9 @@
 //! The report of an image; its fields are those of `--json`.
 
 use ifunc_abi::about::About;
-use ifunc_abi::image::{ARCH_AARCH64, ARCH_X86_64, Image, ImageFlags, Import, ImportFlags, Relocation};
+use ifunc_abi::image::{
+    ARCH_AARCH64, ARCH_X86_64, Entry, EntryFlags, Image, ImageFlags, Import, ImportFlags, Relocation,
+};
 use ifunc_build::LibraryImage;
 use serde::Serialize;
 
@@ -10,6 +12,7 @@ use super::prototype;
 /// The properties of an image.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
+    /// The ifunc whose library it is; of an image by itself the names of its entries.
     pub(super) name: String,
     /// BLAKE3 of the image, in hexadecimal.
     pub(super) id: String,
@@ -26,20 +29,30 @@ pub(super) struct Report {
     pub(super) data_bytes: usize,
     /// The read-write part in memory.
     pub(super) data_memory_bytes: u32,
-    /// Offset of `NAME_main` in the code.
-    pub(super) entry: u32,
     /// Offset of the slot, which holds the GOT's address, in the code.
     pub(super) slot: Option<u32>,
+    pub(super) entries: Vec<EntryReport>,
+    pub(super) imports: Vec<ImportReport>,
+    pub(super) relocations: Vec<RelocationReport>,
+    /// Shared libraries needed on the target.
+    pub(super) needed: Vec<String>,
+}
+
+/// An entry: an ifunc of the image.
+#[derive(Debug, Serialize)]
+pub(super) struct EntryReport {
+    pub(super) name: String,
+    /// Offset of `NAME_main` in the code.
+    pub(super) main: u32,
+    /// Offset of `NAME_batch` in the code.
+    pub(super) batch: Option<u32>,
+    pub(super) flags: Vec<&'static str>,
     pub(super) payload_align: usize,
     pub(super) payload: Type,
     pub(super) target: Type,
     pub(super) answer: Type,
     /// Argument order of `NAME_payload_init`: `bound` or `max-size`.
     pub(super) convention: Option<String>,
-    pub(super) imports: Vec<ImportReport>,
-    pub(super) relocations: Vec<RelocationReport>,
-    /// Shared libraries needed on the target.
-    pub(super) needed: Vec<String>,
 }
 
 /// A type: its fingerprint and its text.
@@ -98,7 +111,7 @@ impl Report {
             },
         });
         Self {
-            name: image.name().to_owned(),
+            name: library.name.clone(),
             id: hex(&library.id()),
             abi: image.header().abi.get(),
             arch: arch(image.arch()),
@@ -108,16 +121,31 @@ impl Report {
             code_bytes: image.rx().len(),
             data_bytes: image.rw().len(),
             data_memory_bytes: image.rw_range().map_or(0, |(_, len)| len),
-            entry: image.entry(),
             slot: image.slot(),
-            payload_align: image.payload_align(),
-            payload: Type::new(image.payload(), about.payload()),
-            target: Type::new(image.target(), about.target()),
-            answer: Type::new(image.answer(), about.answer()),
-            convention: about.convention().map(Into::into),
+            entries: image
+                .entries()
+                .map(|entry| EntryReport::new(&entry, &about))
+                .collect(),
             relocations: relocations.collect(),
             needed: image.needed().map(Into::into).collect(),
             imports,
+        }
+    }
+}
+
+impl EntryReport {
+    fn new(entry: &Entry<'_>, about: &About<'_>) -> Self {
+        let about = about.entry(entry.name);
+        Self {
+            name: entry.name.to_owned(),
+            main: entry.main,
+            batch: entry.batch,
+            flags: entry_flags(entry.flags),
+            payload_align: entry.payload_align,
+            payload: Type::new(entry.payload, about.payload()),
+            target: Type::new(entry.target, about.target()),
+            answer: Type::new(entry.answer, about.answer()),
+            convention: about.convention().map(Into::into),
         }
     }
 }
@@ -171,11 +199,19 @@ fn cpu_features(machine: u16, bits: u64) -> Vec<String> {
 }
 
 fn flags(flags: ImageFlags) -> Vec<&'static str> {
+    let known = [(ImageFlags::PINNED, "pinned")];
+    known
+        .into_iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+fn entry_flags(flags: EntryFlags) -> Vec<&'static str> {
     let known = [
-        (ImageFlags::IGNORE_RESULT, "ignore-result"),
-        (ImageFlags::IDEMPOTENT, "idempotent"),
-        (ImageFlags::PINNED, "pinned"),
-        (ImageFlags::SHARED, "shared"),
+        (EntryFlags::IGNORE_RESULT, "ignore-result"),
+        (EntryFlags::IDEMPOTENT, "idempotent"),
+        (EntryFlags::SHARED, "shared"),
     ];
     known
         .into_iter()

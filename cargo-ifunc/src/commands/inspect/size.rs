@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
-use ifunc_abi::image::{Image, RawHeader, RawImport, RawImportReloc, RawRelative, RawStr, Relocation};
+use ifunc_abi::image::{
+    Image, RawEntry, RawHeader, RawImport, RawImportReloc, RawRelative, RawStr, Relocation,
+};
 use serde::Serialize;
 
 use super::symbols::{self, Symbol};
@@ -35,9 +37,10 @@ enum Kind {
     /// The read-write part.
     Data,
     Header,
+    EntryTable,
     ImportTable,
     Relocations,
-    /// Names of the ifunc, its imports and libraries.
+    /// Names of the entries, imports and libraries.
     Names,
     /// Alignment padding, or bytes without a symbol.
     Padding,
@@ -54,6 +57,7 @@ impl Kind {
             Self::Constant => "constants",
             Self::Data => "data",
             Self::Header => "header",
+            Self::EntryTable => "entry table",
             Self::ImportTable => "import table",
             Self::Relocations => "relocations",
             Self::Names => "names",
@@ -94,8 +98,9 @@ struct Sum {
 }
 
 impl Size {
-    /// Counts the bytes of `image`, of `len` bytes, whose debug object is `debug_object`.
-    pub(super) fn new(image: &Image<'_>, len: usize, debug_object: &[u8]) -> Self {
+    /// Counts the bytes of the `image` in the library of ifunc `name`, of `len` bytes, whose debug object is `debug_object`. What
+    /// several entries share counts once.
+    pub(super) fn new(name: &str, image: &Image<'_>, len: usize, debug_object: &[u8]) -> Self {
         let symbols = symbols::of_debug_object(debug_object, image);
         let has_symbols = !symbols.is_empty();
         let mut items = tables(image.header());
@@ -107,7 +112,7 @@ impl Size {
             false => vec![Symbol {
                 at: 0,
                 size: rx,
-                name: format!("{}_main, and what it reaches", image.name()),
+                name: format!("{}, and what it reaches", mains(image)),
                 code: true,
             }],
         };
@@ -129,7 +134,7 @@ impl Size {
             }
         });
         Self {
-            name: image.name().to_owned(),
+            name: name.to_owned(),
             image_bytes: len as u64,
             symbols: has_symbols,
             by_kind,
@@ -171,6 +176,15 @@ impl Size {
     }
 }
 
+/// The entries' functions.
+pub(super) fn mains(image: &Image<'_>) -> String {
+    let mains: Vec<_> = image
+        .entries()
+        .map(|entry| format!("{}_main", entry.name))
+        .collect();
+    mains.join(", ")
+}
+
 fn line(out: &mut dyn Write, bytes: u64, whole: u64, what: &str) -> io::Result<()> {
     let share = bytes as f64 * 100.0 / whole.max(1) as f64;
     writeln!(out, "{bytes:>10}  {share:>5.1} %  {what}")
@@ -199,6 +213,11 @@ fn tables(header: &RawHeader) -> Vec<Item> {
     [
         (Kind::Header, "header", size_of::<RawHeader>() as u64),
         (
+            Kind::EntryTable,
+            "entry table",
+            of(header.entry_count.get().into(), size_of::<RawEntry>()),
+        ),
+        (
             Kind::ImportTable,
             "import table",
             of(imports, size_of::<RawImport>()),
@@ -208,7 +227,7 @@ fn tables(header: &RawHeader) -> Vec<Item> {
         (Kind::Names, "needed libraries", needed),
         (
             Kind::Names,
-            "names of the ifunc, its imports and needed libraries",
+            "names of entries, imports and needed libraries",
             u64::from(header.strings_len.get()),
         ),
     ]
@@ -367,7 +386,7 @@ mod tests {
 
     fn image() -> Vec<u8> {
         let parts = ifunc_abi::image::ImageParts {
-            name: "sized".into(),
+            entries: vec![ifunc_abi::image::EntryPart::new("sized")],
             arch: ifunc_abi::image::ARCH_X86_64,
             rx: vec![0xc3; 32],
             ..Default::default()
@@ -379,7 +398,7 @@ mod tests {
     fn without_symbols_the_sum_is_the_image() {
         let bytes = image();
         let image = Image::parse(&bytes).expect("an image");
-        let size = Size::new(&image, bytes.len(), &[]);
+        let size = Size::new("sized", &image, bytes.len(), &[]);
         assert!(!size.symbols);
         let sum: u64 = size.items.iter().map(|item| item.bytes).sum();
         assert_eq!((sum, size.image_bytes), (bytes.len() as u64, bytes.len() as u64));

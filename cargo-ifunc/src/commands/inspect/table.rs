@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-use super::report::{RelocationReport, Report, Type};
+use super::report::{EntryReport, RelocationReport, Report, Type};
 
 const NAME: Style = Style::new().bold();
 const FIELD: Style = anstyle::AnsiColor::Cyan.on_default();
@@ -43,35 +43,49 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             { report.image_bytes - report.code_bytes - report.data_bytes }
         ),
     )?;
-    let slot = report
-        .slot
-        .map_or_else(|| "no GOT slot".into(), |slot| format!("GOT slot at {slot:#x}"));
-    field(
-        out,
-        "entry",
-        format_args!("{name}_main at {:#x}, {slot}", report.entry),
-    )?;
+    match report.slot {
+        Some(slot) => field(out, "GOT slot", format_args!("at {slot:#x}"))?,
+        None => field(out, "GOT slot", "none")?,
+    }
     if !report.flags.is_empty() {
         field(out, "flags", report.flags.join(" "))?;
     }
-    field(
-        out,
-        "payload",
-        format_args!("{}, aligned to {}", typed(&report.payload), report.payload_align),
-    )?;
-    field(out, "target", typed(&report.target))?;
-    field(out, "answer", typed(&report.answer))?;
-    if let Some(convention) = &report.convention {
-        field(
-            out,
-            "convention",
-            format_args!("payload_{}", convention.replace('-', "_")),
-        )?;
+    for one in &report.entries {
+        entry(one, out)?;
     }
     imports(report, out)?;
     relocations(report, out)?;
     if !report.needed.is_empty() {
         field(out, "needed", report.needed.join(" "))?;
+    }
+    Ok(())
+}
+
+fn entry(entry: &EntryReport, out: &mut dyn Write) -> io::Result<()> {
+    let name = &entry.name;
+    let batch = entry.batch;
+    let batch = batch.map_or_else(String::new, |batch| format!(", {name}_batch at {batch:#x}"));
+    field(
+        out,
+        "entry",
+        format_args!("{name}_main at {:#x}{batch}", entry.main),
+    )?;
+    if !entry.flags.is_empty() {
+        field(out, "flags", entry.flags.join(" "))?;
+    }
+    field(
+        out,
+        "payload",
+        format_args!("{}, aligned to {}", typed(&entry.payload), entry.payload_align),
+    )?;
+    field(out, "target", typed(&entry.target))?;
+    field(out, "answer", typed(&entry.answer))?;
+    if let Some(convention) = &entry.convention {
+        field(
+            out,
+            "convention",
+            format_args!("payload_{}", convention.replace('-', "_")),
+        )?;
     }
     Ok(())
 }
