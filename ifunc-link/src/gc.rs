@@ -52,6 +52,7 @@ pub(crate) fn collect<'w, 'a>(
     }
     collector.refuse_duplicates();
     collector.refuse_constructors();
+    collector.refuse_executable_stacks();
     let graph = Graph {
         inputs,
         arch,

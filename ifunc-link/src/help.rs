@@ -6,6 +6,8 @@ pub(crate) const CONSTRUCTOR: &str =
     "an image runs no constructors: initialise the data with a constant, or on the first call of the ifunc";
 pub(crate) const CPU_SUPPORTS: &str = "`__builtin_cpu_supports` and `__builtin_cpu_is` read what a constructor of the compiler's library fills in, and an image runs no constructors: call `__builtin_cpu_init()` first";
 pub(crate) const SUPPORT_CONSTRUCTOR: &str = "the compiler's library initialises this when a program starts, which an image never does: remove its use";
+pub(crate) const NESTED_FUNCTION: &str = "GCC writes code on the stack for a nested function whose address is used, and no stack of a target is executable: make it a `static` function of the file, and pass what it used of the function around it as an argument";
+pub(crate) const EXECUTABLE_STACK: &str = "no stack of a target is executable: assemble with `.section .note.GNU-stack,\"\",@progbits`, if the code writes none there";
 pub(crate) const GNU_IFUNC: &str = "this is GNU C's load-time dispatch, another thing than an injected function: call one implementation directly, or choose it in the function (`__builtin_cpu_init()` first, then `__builtin_cpu_supports`)";
 pub(crate) const PIC: &str = "compile with `-fPIC`, without `-fno-pic`, `-fno-pie` and `-mcmodel=kernel`";
 pub(crate) const DIRECT_EXTERNAL: &str = "compile with `-fPIC` (not `-fPIE`), and do not declare what the target provides with hidden visibility or as `static`";

@@ -53,6 +53,7 @@ mod constructors;
 mod debug;
 mod demangle;
 mod emit;
+mod executable_stack;
 mod extents;
 mod gc;
 mod graph;

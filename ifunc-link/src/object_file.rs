@@ -121,6 +121,8 @@ pub(crate) struct Object<'a> {
     pub(crate) symbols: Vec<Symbol<'a>>,
     /// The global definitions. A default version (`NAME@@VERSION`) is also listed as `NAME`.
     pub(crate) globals: HashMap<&'a str, usize>,
+    /// Its code runs on an executable stack only.
+    pub(crate) needs_executable_stack: bool,
     /// The innermost symbol around each offset.
     extents: OnceCell<Extents>,
     /// Section, offset and number of every symbol that lies in a section, sorted.
@@ -163,7 +165,10 @@ impl<'a> Object<'a> {
     ) -> Result<Self, Malformed> {
         let table = header.sections(LE, data)?;
         let mut sections = Vec::with_capacity(table.len());
+        let mut needs_executable_stack = false;
         for section in table.iter() {
+            needs_executable_stack |= table.section_name(LE, section)? == b".note.GNU-stack"
+                && section.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0;
             sections.push(read_section(
                 section,
                 text(table.section_name(LE, section)?),
@@ -257,6 +262,7 @@ impl<'a> Object<'a> {
             sections,
             symbols,
             globals,
+            needs_executable_stack,
             extents: OnceCell::new(),
             by_section: OnceCell::new(),
         })

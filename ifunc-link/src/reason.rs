@@ -17,6 +17,8 @@ pub enum Rule {
     ThreadLocal,
     /// A constructor or destructor that would have to run when the image is installed.
     Constructor,
+    /// Code that needs an executable stack.
+    ExecutableStack,
     /// An indirect function of GNU C (`STT_GNU_IFUNC`), resolved when a program starts.
     GnuIfunc,
     /// Code that is not position-independent.
@@ -58,6 +60,7 @@ impl Rule {
             Self::Duplicate => "symbol that is defined twice",
             Self::ThreadLocal => "thread-local variable",
             Self::Constructor => "constructor or destructor",
+            Self::ExecutableStack => "code that needs an executable stack",
             Self::GnuIfunc => "GNU indirect function (STT_GNU_IFUNC)",
             Self::TextRelocation => "text relocation: the code is not position-independent",
             Self::DirectExternal => "external symbol reached without the GOT",
