@@ -12,13 +12,17 @@ use std::sync::LazyLock;
 pub enum NamedSet {
     /// The C library as far as it computes, allocates, formats and prints: `<string.h>`, `<ctype.h>`, `<math.h>`,
     /// `<stdlib.h>` (`malloc`, `qsort`, `strtol`), `<stdio.h>` on the streams that are open (`printf`, `stdout`),
-    /// `<time.h>`, `errno`.
+    /// `<time.h>` with `sleep` and its kin, `errno`, and the locks of `<pthread.h>`: mutexes, read-write locks, spin locks,
+    /// condition variables, `pthread_once`, `pthread_self`.
     ///
-    /// Not in it: what starts or ends processes and threads (`fork`, `system`, `exit`), jumps (`longjmp`), opens files or
+    /// Not in it: what starts or ends processes and threads (`fork`, `system`, `exit`, `pthread_create`), jumps (`longjmp`), opens files or
     /// sockets, or changes what belongs to the whole process (`setenv`, `setlocale`, `signal`). `abort` and a failed
     /// `assert` end the invocation as a panic does, and the target lives on; only where an exported function of the host
     /// called back there is no way out but the end of the process. `fesetround` and `feraiseexcept` last until the
     /// invocation ends, and exported functions do not notice them.
+    ///
+    /// An ifunc that sleeps or waits for a lock keeps the thread that serves, and every source that it serves, waiting. A lock that
+    /// an invocation holds when it panics stays locked.
     ///
     /// These functions run on the injected stack, unguarded; one that calls back (`qsort`, `bsearch`) is left by a jump if
     /// the callback panics. What an ifunc allocates and does not free is the target's.
@@ -94,6 +98,18 @@ mod libc {
             // <time.h>
             asctime asctime_r clock clock_getres clock_gettime ctime ctime_r difftime gettimeofday gmtime
             gmtime_r localtime localtime_r mktime strftime time timegm
+            // <time.h>, <unistd.h>, <sched.h>
+            clock_nanosleep nanosleep sched_yield sleep usleep
+            // <pthread.h>
+            pthread_cond_broadcast pthread_cond_destroy pthread_cond_init
+            pthread_cond_signal pthread_cond_timedwait pthread_cond_wait pthread_condattr_destroy
+            pthread_condattr_init pthread_condattr_setclock pthread_equal
+            pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_timedlock
+            pthread_mutex_trylock pthread_mutex_unlock pthread_mutexattr_destroy pthread_mutexattr_init
+            pthread_mutexattr_settype pthread_once pthread_rwlock_destroy pthread_rwlock_init
+            pthread_rwlock_rdlock pthread_rwlock_tryrdlock pthread_rwlock_trywrlock pthread_rwlock_unlock
+            pthread_rwlock_wrlock pthread_self pthread_spin_destroy pthread_spin_init pthread_spin_lock
+            pthread_spin_trylock pthread_spin_unlock
             // <wchar.h>, <wctype.h>
             btowc iswalnum iswalpha iswdigit iswlower iswpunct iswspace iswupper mbrlen mbrtowc mbsrtowcs
             swprintf towlower towupper wcrtomb wcscat wcschr wcscmp wcscpy wcslen wcsncmp wcsncpy wcsrchr
@@ -148,9 +164,21 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), set.addresses().len(), "a name stands there twice");
         assert!(set.addresses().iter().all(|(_, address)| !address.is_null()));
-        assert_eq!(NamedSet::of("qsort"), Some(NamedSet::Libc));
+        for name in ["qsort", "pthread_mutex_lock", "sleep"] {
+            assert_eq!(NamedSet::of(name), Some(NamedSet::Libc), "{name}");
+        }
         for name in [
-            "system", "fork", "exit", "longjmp", "fopen", "dlopen", "memcpy", "", "zzz",
+            "system",
+            "fork",
+            "exit",
+            "longjmp",
+            "fopen",
+            "dlopen",
+            "pthread_create",
+            "pthread_exit",
+            "memcpy",
+            "",
+            "zzz",
         ] {
             assert_eq!(NamedSet::of(name), None, "{name}");
         }
