@@ -82,6 +82,13 @@ extern "C" {
     const char name##_main_is_shareable = 1;                                                                           \
     IFUNC_EXTERN const char name##_main_is_shareable
 
+/* Declares that an invocation may run twice without harm. When a connection dies, a source sends one that may have run again;
+ * without this, such a call ends with an error. At file scope, once. */
+#define IFUNC_IDEMPOTENT(name)                                                                                         \
+    IFUNC_EXTERN __attribute__((weak)) const char name##_main_is_idempotent;                                           \
+    const char name##_main_is_idempotent = 1;                                                                          \
+    IFUNC_EXTERN const char name##_main_is_idempotent
+
 /* Results of `main`. It ran to its end: */
 #define IFUNC_OK UINT32_C(0)
 /* The payload does not decode; the source gets that error: */

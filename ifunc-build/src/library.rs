@@ -11,6 +11,8 @@ use object::{Object, ObjectSection};
 pub struct Library {
     /// The images, by name.
     pub images: Vec<LibraryImage>,
+    /// Sonames of the shared libraries that the loader opens with it (`DT_NEEDED`), on the source.
+    pub sonames: Vec<String>,
 }
 
 /// One image of a library.
@@ -123,5 +125,8 @@ pub fn read_library(path: impl AsRef<Path>) -> Result<Library, LibraryError> {
         }
     }
     images.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Library { images })
+    let sonames = file.import_libraries().map_err(not_elf)?;
+    let sonames = sonames.map(|library| Ok(String::from_utf8_lossy(library?.name()).into_owned()));
+    let sonames = sonames.collect::<Result<_, _>>().map_err(not_elf)?;
+    Ok(Library { images, sonames })
 }

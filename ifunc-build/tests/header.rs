@@ -14,6 +14,7 @@ const WITH_HEADER: &str = r#"
 IFUNC_PAYLOAD_BOUND(headed);
 IFUNC_MAIN_WITH_CONTEXT(headed);
 IFUNC_SHAREABLE(headed);
+IFUNC_IDEMPOTENT(headed);
 IFUNC_IMPORT(uint64_t, of_the_target, uint64_t x);
 IFUNC_IMPORT_IF_THERE(void, perhaps, void);
 IFUNC_ASSERT_PROTOTYPE(of_the_target, uint64_t, uint64_t);
@@ -67,7 +68,7 @@ fn the_header_is_there_and_compiles_without_warnings() {
             let image = Image::parse(&built[0].image).unwrap();
             assert_eq!(
                 image.entries().next().unwrap().flags,
-                EntryFlags::SHARED,
+                EntryFlags::SHARED.union(EntryFlags::IDEMPOTENT),
                 "what `main` returns counts, too"
             );
         }

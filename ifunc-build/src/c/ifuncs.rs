@@ -12,6 +12,8 @@ use crate::BuildError;
 const STATUS_SUFFIX: &str = "_main_returns_status";
 /// The mark that `IFUNC_SHAREABLE` leaves.
 const SHAREABLE_SUFFIX: &str = "_main_is_shareable";
+/// The mark that `IFUNC_IDEMPOTENT` leaves.
+const IDEMPOTENT_SUFFIX: &str = "_main_is_idempotent";
 
 /// Argument order of `X_payload_init`, as the texts beside an image name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(crate) struct CIfunc {
     pub(crate) returns_status: bool,
     /// It is declared with `IFUNC_SHAREABLE`: it may run on several threads at once.
     pub(crate) shareable: bool,
+    /// It is declared with `IFUNC_IDEMPOTENT`: it may run twice.
+    pub(crate) idempotent: bool,
 }
 
 /// The ifuncs of an object. An object without ifuncs is a helper of other files.
@@ -111,6 +115,7 @@ fn from_symbols(file: &Path, defined: &[&str]) -> Result<Vec<CIfunc>, BuildError
             convention,
             returns_status: has(name, STATUS_SUFFIX),
             shareable: has(name, SHAREABLE_SUFFIX),
+            idempotent: has(name, IDEMPOTENT_SUFFIX),
         });
     }
     let orphan = [INIT_SUFFIX, BOUND_SUFFIX, MAX_SIZE_SUFFIX]
@@ -162,15 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn marks_state_the_result_and_shareability_of_main() {
+    fn marks_state_what_main_is() {
         let symbols = |mark| ["a_main", "a_payload_init", "a_payload_bound", mark];
         let marked = |mark| {
             let found = from_symbols(Path::new("x.c"), &symbols(mark)).unwrap();
-            (found[0].returns_status, found[0].shareable)
+            (found[0].returns_status, found[0].shareable, found[0].idempotent)
         };
-        assert_eq!(marked("a_main_returns_status"), (true, false));
-        assert_eq!(marked("a_main_is_shareable"), (false, true));
-        assert_eq!(marked("b_main_is_shareable"), (false, false));
+        assert_eq!(marked("a_main_returns_status"), (true, false, false));
+        assert_eq!(marked("a_main_is_shareable"), (false, true, false));
+        assert_eq!(marked("a_main_is_idempotent"), (false, false, true));
+        assert_eq!(marked("b_main_is_shareable"), (false, false, false));
     }
 
     #[test]

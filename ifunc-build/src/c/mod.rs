@@ -177,7 +177,8 @@ fn link_unit(
         let root = Ifunc {
             flags: EntryFlags::NONE
                 .union_if(!ifunc.returns_status, EntryFlags::IGNORE_RESULT)
-                .union_if(ifunc.shareable, EntryFlags::SHARED),
+                .union_if(ifunc.shareable, EntryFlags::SHARED)
+                .union_if(ifunc.idempotent, EntryFlags::IDEMPOTENT),
             payload_align: PAYLOAD_ALIGN,
             ..Ifunc::new(&ifunc.name)
         };
