@@ -10,7 +10,8 @@ use common::{Process, connect, static_target, unique_shm, unique_within};
 use ifunc_abi::image::Image;
 use ifunc_build::{BuiltIfunc, COptions, Cpu, Quiet, build_c};
 use ifunc_rt::{
-    ByName, Error, Failure, Handle, NamedSet, Rejection, Source, StopHandle, Target, TargetBuilder,
+    ByName, Error, Failure, Handle, LibraryError, NamedSet, Rejection, Source, StopHandle, Target,
+    TargetBuilder,
 };
 use ifunc_tests::State;
 
@@ -282,6 +283,16 @@ fn the_c_library_if_the_host_says_so() {
 }
 
 #[test]
+fn locks_and_sleep_are_of_the_c_library() {
+    let built = Built::new(&["locks.c"], COptions::default());
+    let target = Running::start(accepting().allow_set(NamedSet::Libc));
+    let locked = built.load(&target.source, "locked");
+    for turn in 1..4_u64 {
+        assert_eq!(numbers(&locked, b"x"), [turn, 0]);
+    }
+}
+
+#[test]
 fn what_the_host_allows_by_name_comes_before_the_set() {
     extern "C" fn strange_sort(base: *mut c_void, _: usize, _: usize, _: *const c_void) {
         // SAFETY: `asserts` sorts its payload, which is not empty.
@@ -409,6 +420,23 @@ fn a_library_that_an_ifunc_needs_and_the_host_allows() {
         answer[0]
     );
     assert_eq!(answer[1..], [60_000, crc32(&text)]);
+}
+
+#[test]
+fn a_library_whose_source_functions_lack_a_symbol_is_not_opened() {
+    let built = Built::new(&["squeeze.c"], COptions::default());
+    let target = Running::start(accepting());
+    // SAFETY: built from the fixtures of these tests.
+    match unsafe { target.source.load_path(built.path("squeeze")) } {
+        Err(LibraryError::Open { why, .. }) => {
+            assert!(
+                why.starts_with("nothing defines `compress")
+                    && why.contains("help: link the library that does"),
+                "{why}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -153,6 +153,12 @@ fn explain_missing(detail: &str) -> String {
         let symbols = listed(&mut of_it.map(|(symbol, _)| *symbol));
         text.push_str(&format!("; help: `allow_set(NamedSet::{set})` has {symbols}"));
     }
+    if lines.iter().any(|(_, set)| set.is_none()) {
+        text.push_str(
+            "; help: what a shared library defines: build the ifunc with `--needed libz.so.1`, the library's soname, and \
+             let the target `allow_library(\"libz.so.1\")`",
+        );
+    }
     text
 }
 
@@ -165,8 +171,11 @@ mod tests {
         assert_eq!(
             explain_missing("f\nprintf Libc\nqsort Libc\n(and 3 more)"),
             "`f`, `printf`, `qsort`, `(and 3 more)`; help: `#[ifunc::export]` it on the target, or \
-             `Target::builder().allow(name, pointer)`; help: `allow_set(NamedSet::Libc)` has `printf`, `qsort`"
+             `Target::builder().allow(name, pointer)`; help: `allow_set(NamedSet::Libc)` has `printf`, `qsort`; help: what a \
+             shared library defines: build the ifunc with `--needed libz.so.1`, the library's soname, and let the target \
+             `allow_library(\"libz.so.1\")`"
         );
         assert!(!explain_missing("f").contains("allow_set"));
+        assert!(!explain_missing("qsort Libc").contains("--needed"));
     }
 }

@@ -9,6 +9,7 @@ use ifunc::payload::Ifunc;
 use ifunc_abi::about::About;
 use ifunc_abi::image::{EntryFlags, Image, MAGIC};
 use ifunc_abi::{ImageId, symbols};
+use libloading::os::unix as loader;
 use object::{Object, ObjectSection};
 use rustix::fs::MemfdFlags;
 
@@ -214,6 +215,24 @@ pub(super) struct Entries {
     _file: OwnedFd,
 }
 
+/// What the loader said, without the name of our copy of the library.
+fn explain_open(error: &libloading::Error, name_of_file: &str) -> String {
+    let said = match std::error::Error::source(error) {
+        Some(loaders) => loaders.to_string(),
+        None => error.to_string(),
+    };
+    let said = said
+        .strip_prefix(name_of_file)
+        .map_or(&*said, |rest| rest.trim_start_matches(": "));
+    match said.strip_prefix("undefined symbol: ") {
+        Some(symbol) => format!(
+            "nothing defines `{symbol}`, which its `payload_init` or `payload_bound` uses; help: link the library that does, \
+             as in `cargo ifunc build X.c --link-arg=-lz`"
+        ),
+        None => said.to_owned(),
+    }
+}
+
 /// Creates a file in memory with these bytes.
 fn in_memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
     use std::io::Write;
@@ -240,9 +259,12 @@ impl Entries {
         };
         let file = in_memory(&library.name, bytes).map_err(|error| open(error.to_string()))?;
         let name_of_file = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // A symbol that nothing defines is an error here, and no end of the process at its first use.
         // SAFETY: the caller's promise.
         let opened =
-            unsafe { libloading::Library::new(name_of_file) }.map_err(|error| open(error.to_string()))?;
+            unsafe { loader::Library::open(Some(&name_of_file), loader::RTLD_NOW | loader::RTLD_LOCAL) }
+                .map_err(|error| open(explain_open(&error, &name_of_file)))?;
+        let opened = libloading::Library::from(opened);
         let name = library.name.clone();
         let symbol = |suffix: &str| format!("{name}{suffix}\0");
         let init = symbol(symbols::INIT_SUFFIX);
