@@ -4,11 +4,15 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ifunc_abi::image::Image;
+use ifunc_abi::symbols::{COMPILER_IMPORTS, RUNTIME_IMPORTS};
 use ifunc_build::{BuiltIfunc, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::shell::{Shell, shown};
 
+/// Imports that a line names.
+const MAX_IMPORTS: usize = 12;
 /// Delay before a progress line appears.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
@@ -91,13 +95,38 @@ impl Progress for BuildProgress<'_> {
             ..
         } = ifunc;
         let what = format!("{name} ({} bytes of image, {})", image.len(), shown(path));
+        let imports = imports_of(image);
         self.above(|shell| match fresh {
             true => shell.detail("Fresh", what),
-            false => shell.status("Linking", what),
+            false => {
+                shell.status("Linking", what);
+                if let Some(imports) = imports {
+                    shell.status("Imports", imports);
+                }
+            }
         });
     }
 
     fn command(&mut self, line: &str) {
         self.above(|shell| shell.detail("Running", format_args!("`{line}`")));
     }
+}
+
+/// The symbols that an image imports of its target, without those that every target provides; `None` if there are none.
+pub(crate) fn imports_of(image: &[u8]) -> Option<String> {
+    let image = Image::parse(image).ok()?;
+    let everywhere = |symbol: &str| RUNTIME_IMPORTS.contains(&symbol) || COMPILER_IMPORTS.contains(&symbol);
+    let mut names: Vec<&str> = image
+        .imports()
+        .map(|import| import.symbol)
+        .filter(|symbol| !everywhere(symbol))
+        .collect();
+    names.sort_unstable();
+    let others = names.len().saturating_sub(MAX_IMPORTS);
+    names.truncate(MAX_IMPORTS);
+    let more = match others {
+        0 => String::new(),
+        others => format!(" and {others} more (`cargo ifunc inspect` lists them)"),
+    };
+    (!names.is_empty()).then(|| format!("{} of the target{more}", names.join(", ")))
 }

@@ -61,6 +61,33 @@ fn builds_a_single_c_file() {
 }
 
 #[test]
+fn a_build_names_the_imports_and_a_library_that_only_the_source_links() {
+    let folder = tempfile::tempdir().expect("folder");
+    let squeeze = c_ifunc("squeeze").replace("announce", "crc32");
+    write(folder.path(), &[("squeeze.c", &squeeze)]);
+    let ran = ifunc(folder.path(), &["build", "squeeze.c", "--link-arg=-l:libz.so.1"]).succeeded();
+    for said in [
+        "     Imports crc32 of the target",
+        "warning: `--link-arg=-l:libz.so.1` links what the source calls, not what travels: `squeeze` imports crc32",
+        "if `libz.so.1` defines them, add `--needed libz.so.1`",
+    ] {
+        assert!(ran.err.contains(said), "{said}\n{}", ran.err);
+    }
+    let ran = ifunc(
+        folder.path(),
+        &[
+            "build",
+            "squeeze.c",
+            "--link-arg=-l:libz.so.1",
+            "--needed",
+            "libz.so.1",
+        ],
+    );
+    let ran = ran.succeeded();
+    assert!(!ran.err.contains("warning"), "{}", ran.err);
+}
+
+#[test]
 fn quiet_and_json() {
     let folder = tempfile::tempdir().expect("folder");
     write(folder.path(), &[("foo.c", &c_ifunc("foo"))]);

@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::time::Instant;
 
-use ifunc_build::{BuildError, BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages};
+use ifunc_build::{
+    BuildError, BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages, read_library,
+};
 use serde::Serialize;
 
 use crate::cli::{BuildArgs, MessageFormat};
 use crate::error::Failure;
-use crate::progress::BuildProgress;
+use crate::progress::{BuildProgress, imports_of};
 use crate::shell::Shell;
 use crate::workspace::{Workspace, unreadable};
 
@@ -59,7 +61,11 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
             color,
             ..COptions::default()
         };
-        build_c(&args.files, &options, &mut BuildProgress::new(shell))?
+        let built = build_c(&args.files, &options, &mut BuildProgress::new(shell))?;
+        if let Some(library) = library_of_the_source_only(args, &built) {
+            shell.warning(library);
+        }
+        built
     };
     if args.message_format == MessageFormat::Json {
         let mut out = std::io::stdout().lock();
@@ -77,6 +83,41 @@ pub(crate) fn run(args: &BuildArgs, shell: &mut Shell) -> Result<(), Failure> {
         ),
     );
     Ok(())
+}
+
+/// Libraries that every process has.
+const OF_THE_C_LIBRARY: [&str; 6] = ["c", "m", "pthread", "dl", "rt", "gcc_s"];
+
+/// Warns of a library that the source links and no target is told to open, although the images import something.
+fn library_of_the_source_only(args: &BuildArgs, built: &[BuiltIfunc]) -> Option<String> {
+    let link = |arg: &&String| {
+        arg.strip_prefix("-l")
+            .is_some_and(|name| !OF_THE_C_LIBRARY.contains(&name))
+    };
+    let arg = args.link_arg.iter().find(link)?;
+    if !args.needed.is_empty() {
+        return None;
+    }
+    let (ifunc, imports) = built
+        .iter()
+        .find_map(|ifunc| Some((ifunc, imports_of(&ifunc.image)?)))?;
+    let name = arg.trim_start_matches("-l");
+    // `-l:FILE` names the file.
+    let file = name
+        .strip_prefix(':')
+        .map_or_else(|| format!("lib{name}.so"), str::to_owned);
+    let sonames = read_library(&ifunc.path)
+        .map(|library| library.sonames)
+        .unwrap_or_default();
+    let soname = sonames
+        .into_iter()
+        .find(|soname| soname.starts_with(&file))
+        .unwrap_or_else(|| file.clone());
+    Some(format!(
+        "`--link-arg={arg}` links what the source calls, not what travels: `{}` imports {imports}\nhelp: if `{file}` defines \
+         them, add `--needed {soname}`, and let the target say `allow_library(\"{soname}\")`",
+        ifunc.name
+    ))
 }
 
 /// Reports a path that is not a C file, with the probable intention.
