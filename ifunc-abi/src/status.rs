@@ -116,6 +116,9 @@ reasons! {
         NotShareable = 16, "the target runs shareable ifuncs only";
         /// The target could not map or write memory.
         Resources = 17, "the target is out of resources";
+        /// A quota of the target, for this source or for all of them, is used up. The body names the quota, and the option
+        /// that sets it.
+        Quota = 24, "a quota of the target is used up";
         /// The group has no such node. Body: its number.
         NoNode = 18, "the group has no such node";
         /// The node was lost before the invocation was sent to it: it did not run there. Body: its number.

@@ -29,7 +29,7 @@ impl AlignedBuffer {
     pub fn try_resize(&mut self, len: usize) -> Option<()> {
         let lines = len.div_ceil(BODY_ALIGN);
         self.lines
-            .try_reserve(lines.saturating_sub(self.lines.len()))
+            .try_reserve_exact(lines.saturating_sub(self.lines.len()))
             .ok()?;
         self.resize(len);
         Some(())

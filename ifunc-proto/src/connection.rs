@@ -6,6 +6,7 @@ use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError
 use crate::calls::{Completion, Request, recorded};
 use crate::closed::Closed;
 use crate::footprint::Footprint;
+use crate::host::Refusal;
 use crate::link::{Inbound, Link, LinkError, Outbound};
 use crate::order::{Order, Price, UNITS};
 use crate::server::{Server, ServerConfig};
@@ -244,6 +245,23 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
             assembled: server.map_or(0, Server::assembled),
             calls: self.caller.calls.in_use(),
             reports: self.caller.reports.len(),
+        }
+    }
+
+    /// Which body that comes in fragments is unfinished and kept, counted from the first one over this link. A driver that
+    /// finds the same number for too long [refuses](Self::refuse_unfinished) it.
+    #[must_use]
+    pub fn unfinished(&self) -> Option<u64> {
+        self.server.as_ref().and_then(Server::unfinished)
+    }
+
+    /// Drops the unfinished body, if there is one: the host holds nothing of it any longer. The peer may send the rest, and what
+    /// the body was for is then rejected with this reason.
+    pub fn refuse_unfinished(&mut self, refusal: Refusal) {
+        if let Some(server) = &mut self.server
+            && server.unfinished().is_some()
+        {
+            server.refuse_unfinished(refusal);
         }
     }
 

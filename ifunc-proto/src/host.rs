@@ -107,6 +107,15 @@ pub trait Host {
         Err(MalformedFrame("a frame between nodes, and this is none"))
     }
 
+    /// This connection is about to hold `bytes` bytes of a body whose last fragment has not arrived; 0: none. They replace what
+    /// it held before, which a refusal leaves as it is.
+    ///
+    /// # Errors
+    /// Why this node does not keep so many. The body is dropped, and what it was for is rejected with the reason.
+    fn hold(&mut self, _bytes: usize) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Counts an event. The events of invocations that end well are not reported: [`invoke`](Self::invoke) counts those.
     fn observe(&mut self, event: Event);
 }

@@ -100,6 +100,8 @@ impl Order {
             return Err(TooFarAhead);
         }
         let mut body = Vec::new();
+        body.try_reserve_exact(frame.body.len())
+            .map_err(|_| TooFarAhead)?;
         frame.body.append_to(&mut body);
         self.bytes += body.len();
         let words = frame.words;

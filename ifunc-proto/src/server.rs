@@ -6,7 +6,7 @@ use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::{ReplyHead, TravelHead};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, no_memory};
 use crate::closed::Closed;
 use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
 use crate::link::{Body, Frame, Outbound};
@@ -329,7 +329,7 @@ impl<B> Server<B> {
                 let limit = usize::try_from(travel.max(reply).max(install)).unwrap_or(usize::MAX);
                 self.images
                     .assembly
-                    .fragment(header.handle, header.token, frame.body, limit)
+                    .fragment(host, header.handle, header.token, frame.body, limit)
                     .map_err(Closed::broke)?;
                 failpoint!("target.fragment");
                 Ok(())
@@ -355,6 +355,16 @@ impl<B> Server<B> {
     /// Bytes that came in fragments of a body that is not complete.
     pub(crate) fn assembled(&self) -> usize {
         self.images.assembly.len()
+    }
+
+    /// As [`Connection::unfinished`](crate::Connection::unfinished).
+    pub(crate) fn unfinished(&self) -> Option<u64> {
+        self.images.assembly.unfinished()
+    }
+
+    /// As [`Connection::refuse_unfinished`](crate::Connection::refuse_unfinished).
+    pub(crate) fn refuse_unfinished(&mut self, refusal: Refusal) {
+        self.images.assembly.refuse(refusal);
     }
 }
 
@@ -438,7 +448,13 @@ impl<B> Images<B> {
         let refusal = match bindings.get(handle as usize) {
             Some(Binding::Bound(image)) => {
                 let payload = if is_assembled {
-                    Payload::Private(assembly.finish(body).map_err(Closed::broke)?)
+                    match assembly.finish(host, body).map_err(Closed::broke)? {
+                        Ok(whole) => Payload::Private(whole),
+                        Err(refusal) => {
+                            assembly.clear(host);
+                            return Err(Unanswered::Failed(refusal.into()));
+                        }
+                    }
                 } else {
                     Payload::InPlace(body)
                 };
@@ -450,7 +466,9 @@ impl<B> Images<B> {
                         payload,
                     };
                     let outcome = invoke(host, image, call, invocation, answer);
-                    assembly.clear();
+                    if is_assembled {
+                        assembly.clear(host);
+                    }
                     return outcome;
                 }
                 let detail = format!("a payload of {size} bytes, the limit is {limit}");
@@ -461,7 +479,7 @@ impl<B> Images<B> {
             None | Some(Binding::Free) => Refusal::new(Rejection::Unbound, format!("handle {handle}")),
         };
         if is_assembled {
-            assembly.clear();
+            assembly.clear(host);
         }
         Err(Unanswered::Failed(refusal.into()))
     }
@@ -474,29 +492,36 @@ impl<B> Images<B> {
         frame: &Frame<P>,
     ) -> Result<Result<(), Refusal>, Box<Closed>> {
         let handle = header.handle as usize;
-        let mut body = Vec::new();
-        if header.flags.contains(FrameFlags::ASSEMBLED) {
-            let whole = self.assembly.finish(frame.body).map_err(Closed::broke)?;
-            body.extend_from_slice(whole);
-            self.assembly.clear();
+        let body = if header.flags.contains(FrameFlags::ASSEMBLED) {
+            let whole = self.assembly.finish(host, frame.body).map_err(Closed::broke)?;
+            let body = whole.and_then(|whole| private_copy(whole));
+            self.assembly.clear(host);
+            body
         } else if self.is_same_image(host, handle, frame.body) {
             host.observe(Event::ImageBytes(frame.body.len()));
             return Ok(Ok(()));
         } else {
-            // What is hashed, validated and run from here on is this copy.
-            frame.body.append_to(&mut body);
-        }
-        host.observe(Event::ImageBytes(body.len()));
+            private_copy(frame.body)
+        };
+        host.observe(Event::ImageBytes(body.as_ref().map_or(0, Vec::len)));
         if handle >= self.config.max_handles {
             host.observe(Event::Refused(Rejection::TooLarge));
             return Ok(Err(too_many_handles(header.handle, self.config.max_handles)));
         }
-        let (head, signature, image) = InstallHead::split(&body).map_err(Closed::broke)?;
         if self.bindings.len() <= handle {
             self.bindings.resize_with(handle + 1, || Binding::Free);
         }
         // The old image is released first: the new one may need its memory.
         self.bindings[handle] = Binding::Free;
+        let body = match body {
+            Ok(body) => body,
+            Err(refusal) => {
+                host.observe(Event::Refused(refusal.reason));
+                self.bindings[handle] = Binding::Refused(refusal.clone());
+                return Ok(Err(refusal));
+            }
+        };
+        let (head, signature, image) = InstallHead::split(&body).map_err(Closed::broke)?;
         let image = body.len() - image.len()..body.len();
         let install = Install {
             handle: header.handle,
@@ -527,6 +552,15 @@ impl<B> Images<B> {
         prefix.copy_to(&mut id);
         host.has_id(image, &id)
     }
+}
+
+/// A copy of an `Install`'s body. What is hashed, validated and run from here on is this copy.
+fn private_copy(body: impl Body) -> Result<Vec<u8>, Refusal> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(body.len())
+        .map_err(|_| no_memory(body.len()))?;
+    body.append_to(&mut copy);
+    Ok(copy)
 }
 
 #[cold]

@@ -60,9 +60,11 @@ impl<B> Server<B> {
         host.observe(Event::Frame);
         let Images { assembly, copy, .. } = &mut self.images;
         let processed = if header.flags.contains(FrameFlags::ASSEMBLED) {
-            let body = assembly.finish(frame.body).map_err(Closed::broke)?;
+            let whole = assembly.finish(host, frame.body).map_err(Closed::broke)?;
+            // A frame that was not kept may be what another invocation waits for.
+            let body = whole.map_err(|refusal| Closed::broke(&*refusal.detail))?;
             let processed = host.node_frame(header, body);
-            assembly.clear();
+            assembly.clear(host);
             processed
         } else {
             copy.clear();
@@ -142,7 +144,20 @@ impl<B> Images<B> {
         let mut head = TravelHead::new_zeroed();
         let is_assembled = header.flags.contains(FrameFlags::ASSEMBLED);
         let payload = if is_assembled {
-            let whole = assembly.finish(body).map_err(Closed::broke)?;
+            let whole = match assembly.finish(host, body).map_err(Closed::broke)? {
+                Ok(whole) => whole,
+                Err(refusal) => {
+                    head.as_mut_bytes().copy_from_slice(assembly.front());
+                    assembly.clear(host);
+                    let reply_to = ReplyTo::late(
+                        (header.handle, header.token),
+                        sequence,
+                        0,
+                        answer.as_ref().map(|answer| answer.len()),
+                    );
+                    return reject(host, &head, &reply_to, refusal);
+                }
+            };
             let (front, payload) = whole.split_at_checked(TravelHead::SIZE).ok_or_else(too_short)?;
             head.as_mut_bytes().copy_from_slice(front);
             Payload::Private(payload)
@@ -166,7 +181,7 @@ impl<B> Images<B> {
                 };
                 let outcome = host.travel(image, invocation, &head, reply_to, answer);
                 if is_assembled {
-                    assembly.clear();
+                    assembly.clear(host);
                 }
                 return Ok(outcome?);
             }
@@ -179,12 +194,22 @@ impl<B> Images<B> {
             None | Some(Binding::Free) => Refusal::new(Rejection::Unbound, format!("handle {handle}")),
         };
         if is_assembled {
-            assembly.clear();
+            assembly.clear(host);
         }
-        match host.reject_travel(&head, &reply_to, refusal.into()) {
-            Some(failed) => Err(Unanswered::Failed(failed)),
-            None => Ok(None),
-        }
+        reject(host, &head, &reply_to, refusal)
+    }
+}
+
+/// An invocation that may travel on does not run.
+fn reject(
+    host: &mut impl Host,
+    head: &TravelHead,
+    reply_to: &ReplyTo,
+    refusal: Refusal,
+) -> Result<Option<usize>, Unanswered> {
+    match host.reject_travel(head, reply_to, refusal.into()) {
+        Some(failed) => Err(Unanswered::Failed(failed)),
+        None => Ok(None),
     }
 }
 

@@ -7,6 +7,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::os::{Epoll, EventFd, EventFlags};
+use crate::target::Unfinished;
 use crate::transport::Waiter;
 
 /// What the sleeper of a target sleeps on.
@@ -17,6 +18,8 @@ pub(crate) struct TargetDoorbell {
     pub(crate) local: Arc<EventFd>,
     /// The shortest of all links that the target made so far, in nanoseconds.
     poll_interval: AtomicU64,
+    /// What grows too old while the target sleeps.
+    unfinished: Arc<Unfinished>,
     is_stopped: AtomicBool,
     /// Stays readable after the stop.
     stop: EventFd,
@@ -25,7 +28,7 @@ pub(crate) struct TargetDoorbell {
 }
 
 impl TargetDoorbell {
-    pub(crate) fn new(listener: BorrowedFd<'_>) -> std::io::Result<Self> {
+    pub(crate) fn new(listener: BorrowedFd<'_>, unfinished: Arc<Unfinished>) -> std::io::Result<Self> {
         let epoll = Epoll::new()?;
         let (stop, local) = (EventFd::new()?, EventFd::new()?);
         for fd in [listener, stop.as_fd(), local.as_fd()] {
@@ -35,6 +38,7 @@ impl TargetDoorbell {
             epoll,
             local: Arc::new(local),
             poll_interval: AtomicU64::new(u64::MAX),
+            unfinished,
             is_stopped: AtomicBool::new(false),
             stop,
             threads: Mutex::default(),
@@ -62,10 +66,11 @@ impl TargetDoorbell {
         *watched = link;
     }
 
-    /// The longest time between two polls; `None`: the doorbells report every event.
+    /// The longest time until the next poll; `None`: the doorbells report every event.
     pub(crate) fn poll_interval(&self) -> Option<Duration> {
-        let interval = self.poll_interval.load(Ordering::Relaxed);
-        (interval != u64::MAX).then(|| Duration::from_nanos(interval))
+        let of_links = self.poll_interval.load(Ordering::Relaxed);
+        let of_links = (of_links != u64::MAX).then(|| Duration::from_nanos(of_links));
+        of_links.into_iter().chain(self.unfinished.interval()).min()
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -1,6 +1,7 @@
 //! For tests: a target without a listener, which polls given frames.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
@@ -9,7 +10,7 @@ use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::served::OneWay;
-use super::{Argument, Host};
+use super::{Argument, Host, Unfinished};
 use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::Policy;
@@ -63,6 +64,11 @@ impl Waiter for NeverWaits {
 
 impl Bench {
     pub(crate) fn new() -> Self {
+        Self::with_unfinished(1 << 30, Duration::MAX)
+    }
+
+    /// With bounds of the bodies in fragments.
+    pub(crate) fn with_unfinished(max_bytes: usize, max_age: Duration) -> Self {
         let limits = Limits {
             max_payload: 1 << 12,
             max_image: 1 << 20,
@@ -78,7 +84,8 @@ impl Bench {
             library_folders: Vec::new,
         };
         let quiet = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let doorbell = TargetDoorbell::new(quiet.as_fd()).unwrap();
+        let unfinished = Unfinished::new(max_bytes, max_age);
+        let doorbell = TargetDoorbell::new(quiet.as_fd(), unfinished.clone()).unwrap();
         let executor = InProcess::new(options, HostSymbols::new().unwrap(), metrics.clone()).unwrap();
         Self {
             thread: executor.thread().unwrap(),
@@ -93,6 +100,7 @@ impl Bench {
                 other_users: false,
                 peers: super::Peers::default(),
                 membership: None,
+                unfinished,
                 doorbell: std::sync::Arc::new(doorbell),
             },
         }

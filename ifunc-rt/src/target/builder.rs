@@ -32,6 +32,7 @@ pub struct TargetBuilder {
     pub(super) of_sets: Vec<(&'static str, usize)>,
     pub(super) libraries: Vec<String>,
     pub(super) max_handles: usize,
+    pub(super) unfinished: (usize, Duration),
     pub(super) executor: InProcessOptions,
     pub(super) copy_payloads: bool,
     pub(super) listen: ListenConfig,
@@ -105,6 +106,7 @@ impl Default for TargetBuilder {
             of_sets: Vec::new(),
             libraries: Vec::new(),
             max_handles: 4096,
+            unfinished: (256 << 20, Duration::from_secs(60)),
             executor: InProcessOptions {
                 code_bytes: 256 << 20,
                 max_images: 4096,
@@ -235,6 +237,16 @@ impl TargetBuilder {
     /// Maximum number of handles per connection. Default 4096.
     pub fn max_handles(mut self, handles: usize) -> Self {
         self.max_handles = handles;
+        self
+    }
+
+    /// Memory for the bodies of all connections that arrive in fragments and are not complete, and how long one may take.
+    /// Default 256 MiB and 60 s. A payload or an image that is larger than a frame (half of the [ring](Self::ring)) travels in
+    /// fragments, which the target keeps until the last one arrives. One that finds no memory left, or is not complete in that
+    /// time, is dropped: its invocation, or all of its image, is [rejected](crate::Rejection::Quota), and the connection goes
+    /// on. Each target's bound holds for all sources together, before any policy is asked.
+    pub fn unfinished_bodies(mut self, bytes: usize, age: Duration) -> Self {
+        self.unfinished = (bytes, age);
         self
     }
 

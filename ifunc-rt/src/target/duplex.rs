@@ -1,6 +1,7 @@
 //! A connection that carries invocations both ways: the target serves it, and sources of this process send over it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ifunc_exec::Session;
 use ifunc_proto::Closed;
@@ -253,6 +254,16 @@ impl Duplex {
             state.polled();
         }
         Some(processed)
+    }
+
+    /// Drops a body that takes too long to arrive.
+    pub(super) fn refuse_overdue(&mut self, host: &Host, now: Instant) {
+        let connection = &mut self.shared.lock().connection;
+        if let Some((_, served)) = &mut self.served
+            && served.is_overdue(connection.unfinished(), now)
+        {
+            connection.refuse_unfinished(host.unfinished.overdue());
+        }
     }
 
     /// Whether a poll would find something. If not, grants the peer its credits.

@@ -11,6 +11,7 @@ mod poll;
 mod served;
 mod serving;
 mod shared;
+mod unfinished;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use peers::Peers;
 pub use serving::{ServeEnd, ServeError, Serving};
 
 pub(crate) use served::Bound;
+pub(crate) use unfinished::Unfinished;
 
 use argument::Argument;
 use poll::Links;
@@ -92,6 +94,8 @@ struct Host {
     peers: Peers,
     /// The group that this target has joined.
     membership: Option<Membership>,
+    /// Bodies whose last fragment has not arrived.
+    unfinished: Arc<Unfinished>,
     /// Wakes the threads that serve.
     doorbell: Arc<TargetDoorbell>,
 }
@@ -141,8 +145,10 @@ impl Target {
         let entry = executor
             .thread()
             .map_err(TargetError::os("map a stack for injected code"))?;
-        let doorbell =
-            TargetDoorbell::new(listener.doorbell()).map_err(TargetError::os("make an epoll instance"))?;
+        let (max_bytes, max_age) = builder.unfinished;
+        let unfinished = Unfinished::new(max_bytes, max_age);
+        let doorbell = TargetDoorbell::new(listener.doorbell(), Arc::clone(&unfinished))
+            .map_err(TargetError::os("make an epoll instance"))?;
         Ok(Self {
             links: Links::new(listener),
             host: Host {
@@ -156,6 +162,7 @@ impl Target {
                 other_users: builder.listen.other_users,
                 peers: Peers::default(),
                 membership: None,
+                unfinished,
                 doorbell: Arc::new(doorbell),
             },
             entry,

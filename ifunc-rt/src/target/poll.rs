@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::thread;
+use std::time::Instant;
 
 use ifunc::payload::TargetArgs;
 use ifunc_abi::hello::Roles;
@@ -128,6 +129,8 @@ pub(super) struct Links {
     /// Number of the last connection.
     last: u64,
     keys: Vec<Key>,
+    /// When all connections were last [looked after](Links::look_after).
+    looked_after: Instant,
 }
 
 impl Links {
@@ -142,6 +145,7 @@ impl Links {
             until_tended: 0,
             last: 0,
             keys: Vec::new(),
+            looked_after: Instant::now(),
         }
     }
 
@@ -248,7 +252,7 @@ impl Links {
     fn tend(&mut self, host: &Host) {
         self.until_tended = TEND;
         if self.polls >= REVIEW {
-            self.review();
+            self.review(host);
         }
         self.gather(host);
         if self.active.len() > 1 {
@@ -257,10 +261,10 @@ impl Links {
     }
 
     /// Takes the next active connection, for a thread to have for itself.
-    pub(super) fn take_next(&mut self) -> Option<Box<Connection>> {
+    pub(super) fn take_next(&mut self, host: &Host) -> Option<Box<Connection>> {
         self.polls += 1;
         if self.polls >= REVIEW {
-            self.review();
+            self.review(host);
         }
         self.active.pop_front()
     }
@@ -270,10 +274,27 @@ impl Links {
         self.active.push_back(connection);
     }
 
+    /// What a poll does not see to, for every connection, idle ones too: drops bodies that take too long to arrive.
+    #[cold]
+    fn look_after(&mut self, host: &Host) {
+        let Some(interval) = host.unfinished.interval() else {
+            return;
+        };
+        let now = Instant::now();
+        if now < self.looked_after + interval {
+            return;
+        }
+        self.looked_after = now;
+        for connection in self.active.iter_mut().chain(self.parked.values_mut()) {
+            connection.refuse_overdue(host, now);
+        }
+    }
+
     /// Parks connections that had nothing, if there are many.
     #[cold]
-    fn review(&mut self) {
+    fn review(&mut self, host: &Host) {
         self.polls = 0;
+        self.look_after(host);
         let spare = self.active.len().saturating_sub(FEW);
         let mut idle = VecDeque::new();
         for _ in 0..self.active.len() {
@@ -292,6 +313,7 @@ impl Links {
     /// Announces sleep. `all`: parks all connections first, ready ones too: a parked connection wakes the target. Returns
     /// whether there is nothing to do.
     pub(super) fn arm(&mut self, host: &Host, all: bool) -> bool {
+        self.look_after(host);
         self.listener.arm();
         let is_quiet = !all || {
             let all = std::mem::take(&mut self.active);
@@ -403,6 +425,14 @@ impl Connection {
                 }
             },
             Self::Duplex(connection) => connection.poll(host, session, argument),
+        }
+    }
+
+    /// Drops a body that takes too long to arrive.
+    fn refuse_overdue(&mut self, host: &Host, now: Instant) {
+        match self {
+            Self::OneWay(connection) => connection.refuse_overdue(host, now),
+            Self::Duplex(connection) => connection.refuse_overdue(host, now),
         }
     }
 

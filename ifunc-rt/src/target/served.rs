@@ -17,10 +17,14 @@ use ifunc_proto::{Closed, Config, Peer};
 
 use super::Host;
 use super::argument::Argument;
+use super::unfinished::Held;
 use crate::observe::{About, HandleCounters, HandleMetrics, IfuncKey, Pages, SourceMetrics, run_observed};
 use crate::policy::{ImageInfo, SourceInfo};
 use crate::source::connection::Protocol;
 use crate::transport::{Inbound as _, Link, with_link};
+
+/// Bytes of a copied payload that are kept for the next one, where each invocation has its payload copied.
+const KEPT: usize = 64 << 10;
 
 /// A connection whose source does not serve.
 pub(super) struct OneWay {
@@ -93,6 +97,13 @@ impl OneWay {
         Ok(processed)
     }
 
+    /// Drops a body that takes too long to arrive.
+    pub(super) fn refuse_overdue(&mut self, host: &Host, now: Instant) {
+        if self.state.is_overdue(self.protocol.unfinished(), now) {
+            self.protocol.refuse_unfinished(host.unfinished.overdue());
+        }
+    }
+
     /// Whether there is nothing to do. Call it after the fence.
     pub(super) fn is_quiet(&mut self) -> bool {
         if self.protocol.is_stalled() {
@@ -108,8 +119,10 @@ pub(super) struct State {
     pub(super) source: SourceInfo,
     /// Payloads that cannot be used in place are copied here, and that of the invocation that was taken.
     scratch: AlignedBuffer,
-    /// An invocation that was taken out of the link, to run it after the poll.
-    taken: Option<(Counted, ReplyTo)>,
+    /// An invocation that was taken out of the link, to run it after the poll, if there was memory for its payload.
+    taken: Option<(Counted, ReplyTo, Result<(), Refusal>)>,
+    /// What its unfinished body holds.
+    held: Held,
     /// Whether every payload is copied, because the source is not trusted to leave it unchanged.
     pub(super) copies_payloads: bool,
     /// Whether the source may read the target's statistics.
@@ -143,12 +156,23 @@ impl State {
             source,
             scratch: AlignedBuffer::default(),
             taken: None,
+            held: Held::new(&host.unfinished),
             copies_payloads,
             may_ask,
             pages: Pages::default(),
             span,
             metrics,
         }
+    }
+
+    /// Whether the unfinished body is overdue. If so, it holds nothing any longer.
+    pub(super) fn is_overdue(&mut self, unfinished: Option<u64>, now: Instant) -> bool {
+        let is_overdue = self.held.is_overdue(unfinished, now);
+        if is_overdue {
+            let _ = self.held.set(0);
+            tracing::debug!(parent: &self.span, "dropped a body that was not complete in time");
+        }
+        is_overdue
     }
 
     /// Logs why the connection ended.
@@ -269,8 +293,8 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
     }
 
     fn take<B: Body>(&mut self, bound: &Bound, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
-        copied(&mut self.state.scratch, invocation.payload);
-        self.state.taken = Some((bound.counted.clone(), reply_to));
+        let has_memory = copied(&mut self.state.scratch, invocation.payload).map(drop);
+        self.state.taken = Some((bound.counted.clone(), reply_to, has_memory));
     }
 
     fn stats(&mut self, offset: u32, max: usize) -> (Status, Vec<u8>) {
@@ -281,6 +305,10 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
         }
         let (metrics, connection) = (&state.metrics.metrics, state.source.connection);
         state.pages.page(metrics, connection, offset, max, Instant::now())
+    }
+
+    fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.state.held.set(bytes)
     }
 
     fn observe(&mut self, event: Event) {
@@ -318,13 +346,18 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         &mut self,
         answer: &mut AlignedBuffer,
     ) -> Option<(ReplyTo, Result<usize, Box<Failed>>)> {
-        let (counted, reply_to) = self.state.taken.take()?;
+        let (counted, reply_to, has_memory) = self.state.taken.take()?;
+        if let Err(refusal) = has_memory {
+            return Some((reply_to, Err(refusal.into())));
+        }
         let payload = std::mem::take(&mut self.state.scratch);
         let invocation = reply_to.invocation(payload.as_slice());
         let max_answer = reply_to.max_answer();
         answer.resize(max_answer.unwrap_or(0));
         let outcome = self.run(&counted, invocation, max_answer.map(|_| answer.as_mut_slice()));
-        self.state.scratch = payload;
+        if payload.len() <= KEPT {
+            self.state.scratch = payload;
+        }
         Some((reply_to, outcome))
     }
 
@@ -354,7 +387,7 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         let size = payload.len();
         let mut ptr = payload.as_ptr();
         if ptr.addr() & counted.misplaced != 0 {
-            ptr = state.placed(entry, payload);
+            ptr = state.placed(entry, payload)?;
         }
         let sender = state.source.connection;
         // SAFETY: the policy accepted the image when it was installed. Its target type was compared with that of the
@@ -425,11 +458,15 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
 impl State {
     /// Where a payload is read that may have to be copied.
     #[cold]
-    fn placed(&mut self, entry: &EntryProperties, payload: Payload<'_, impl Body>) -> *const u8 {
+    fn placed(
+        &mut self,
+        entry: &EntryProperties,
+        payload: Payload<'_, impl Body>,
+    ) -> Result<*const u8, Box<Failed>> {
         if entry.is_aligned(payload.as_ptr()) && !(self.copies_payloads && payload.is_in_place()) {
-            return payload.as_ptr();
+            return Ok(payload.as_ptr());
         }
-        copied(&mut self.scratch, payload)
+        Ok(copied(&mut self.scratch, payload)?)
     }
 
     /// Counts and logs an invocation that has no answer.
@@ -445,10 +482,16 @@ impl State {
 }
 
 /// A copy of a payload, aligned for any image.
-fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> *const u8 {
-    scratch.resize(payload.len());
+fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> Result<*const u8, Refusal> {
+    let size = payload.len();
+    scratch.try_resize(size).ok_or_else(|| {
+        Refusal::new(
+            Rejection::Resources,
+            format!("it has no memory for a payload of {size} bytes"),
+        )
+    })?;
     payload.copy_to(scratch.as_mut_slice());
-    scratch.as_slice().as_ptr()
+    Ok(scratch.as_slice().as_ptr())
 }
 
 /// Why an entry does not run on these target arguments.

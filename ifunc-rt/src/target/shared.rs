@@ -46,7 +46,7 @@ impl Work for Connections<'_> {
 
     fn take(&mut self) -> Taken<Box<Connection>> {
         self.links.gather(self.host);
-        let Some(mut connection) = self.links.take_next() else {
+        let Some(mut connection) = self.links.take_next(self.host) else {
             return Taken::None;
         };
         if connection.has_work() {

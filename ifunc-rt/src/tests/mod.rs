@@ -12,6 +12,8 @@ mod futures;
 mod groups;
 mod hostile_frames;
 mod hostile_images;
+#[cfg(not(loom))]
+mod hostile_sources;
 pub(crate) mod images;
 mod logs;
 #[cfg(not(loom))]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use ifunc_abi::hello::Hello;
-use ifunc_proto::host::{Failed, Host, ReplyTo};
+use ifunc_proto::host::{Failed, Host, Refusal, ReplyTo};
 use ifunc_proto::{Closed, ServerConfig};
 
 use super::Connection;
@@ -148,6 +148,16 @@ impl Connection {
             with_link!(link, link => self.protocol.answer(link, host, reply_to, outcome));
         }
         self.report();
+    }
+
+    /// As [`Protocol::unfinished`](ifunc_proto::Connection::unfinished).
+    pub(crate) fn unfinished(&self) -> Option<u64> {
+        self.protocol.unfinished()
+    }
+
+    /// As [`Protocol::refuse_unfinished`](ifunc_proto::Connection::refuse_unfinished).
+    pub(crate) fn refuse_unfinished(&mut self, refusal: Refusal) {
+        self.protocol.refuse_unfinished(refusal);
     }
 
     /// Whether a poll would find something. If not, grants the peer its credits.
