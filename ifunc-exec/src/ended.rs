@@ -59,9 +59,14 @@ pub(crate) fn end(
             line,
             column,
             stack,
+            trail,
         } => {
             let debug = &entry.image().debug;
-            let words = debug.calls(session.left_behind(stack));
+            let words = if trail.is_empty() {
+                debug.calls(session.left_behind(stack))
+            } else {
+                debug.calls(trail.into_iter())
+            };
             // The source chooses how often this happens and what the texts hold: so the level is not shown by default, texts are
             // escaped, and the function is looked up only for a reader.
             if tracing::enabled!(target: crate::LOG, tracing::Level::DEBUG) {

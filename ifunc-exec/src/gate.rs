@@ -1,5 +1,7 @@
 //! The call gate between the host and injected code: one per serving thread, with the stack that injected code runs on.
 
+mod callback;
+
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 
@@ -51,6 +53,8 @@ pub(crate) enum Escape {
         column: u32,
         /// Where on the stack `__ifunc_panic` found its return address; 0 if something else ended the invocation.
         stack: usize,
+        /// The words from there on, if it was a callback that panicked: the host's function ran on over them.
+        trail: Vec<usize>,
     },
     /// A host function would have had too little stack.
     StackLow,
@@ -138,7 +142,8 @@ impl Gate {
     unsafe fn escape(&self, why: Escape) -> ! {
         // SAFETY: this thread runs the invocation; `InProcess::run` reads the cell only after it.
         unsafe {
-            *self.escape.get() = Some(Box::new(why));
+            // What ended a callback also ends the invocation, whatever the host's function does about it.
+            (*self.escape.get()).get_or_insert_with(|| Box::new(why));
             ifunc_exec_escape((&raw const *self).cast())
         }
     }
@@ -156,6 +161,7 @@ pub(crate) static CALL_GATE: CallGate = CallGate {
     enter,
     leave,
     panicked,
+    call_back: callback::call_back,
 };
 
 fn enter() -> GateToken {
@@ -176,6 +182,10 @@ fn enter() -> GateToken {
 unsafe fn leave(entry: GateToken) {
     // SAFETY: `enter` found it, on this thread, and the invocation has not ended: it waits for the host function.
     let gate = unsafe { &*CURRENT.get() };
+    if gate.is_aborted() {
+        // SAFETY: the shim has returned from the host's function, and holds C values only.
+        unsafe { gate.escape_further() }
+    }
     gate.leave_host(FloatControl::remembered(entry));
 }
 
@@ -243,7 +253,8 @@ pub(crate) unsafe fn escape_with_panic_at(
         // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
         let within = unsafe { CURRENT.get().as_ref() }.is_some_and(|gate| gate.is(Side::Host));
         let place = if within {
-            "in a callback from an exported function, whose frames cannot be left"
+            "in a function that an exported function called by its pointer, whose frames cannot be left (help: let the export \
+             take `&mut dyn FnMut(..)`)"
         } else {
             "outside of an invocation"
         };
@@ -260,6 +271,7 @@ pub(crate) unsafe fn escape_with_panic_at(
         line,
         column,
         stack,
+        trail: Vec::new(),
     };
     // SAFETY: the caller's promise; `why` is moved.
     unsafe { gate.escape(why) }
@@ -344,6 +356,7 @@ mod tests {
                     line: 7,
                     column: 9,
                     stack: 0,
+                    trail: Vec::new(),
                 })
             );
             assert_eq!(
@@ -424,7 +437,7 @@ mod tests {
             "{output_text}"
         );
         assert!(
-            output_text.contains("in a callback from an exported function"),
+            output_text.contains("in a function that an exported function called by its pointer"),
             "{output_text}"
         );
         assert!(output_text.contains(r"up\u{1b}[2J"), "{output_text}");

@@ -140,8 +140,13 @@ impl Model {
         let generics = generics::with_bound(&input.generics, &quote!(::ifunc::Layout));
         let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
         let (text, code) = match &kind {
-            Kind::Struct(fields) => (struct_text(&name, fields), TokenStream::new()),
-            Kind::Enum { repr, variants } => (enum_text(&name, repr, variants), error_code(&input, variants)),
+            Kind::Struct(fields) => (struct_text(&name, fields), struct_value(&input, &name)),
+            Kind::Enum { repr, variants } => (
+                enum_text(&name, repr, variants),
+                [error_code(&input, variants), enum_value(&input, repr, variants)]
+                    .into_iter()
+                    .collect(),
+            ),
         };
         quote! {
             // SAFETY: the representation is fixed, the text states every offset, and every field is of fixed
@@ -194,6 +199,53 @@ fn enum_text(name: &str, repr: &Ident, variants: &[Ident]) -> TokenStream {
     }
     // An enum's alignment may exceed that of its integer, and then so does its size.
     with_size(&quote!(#text.str("}")))
+}
+
+/// Implements `Value`: a struct crosses as C passes it.
+fn struct_value(input: &DeriveInput, name: &str) -> TokenStream {
+    let ident = &input.ident;
+    let generics = generics::with_bound(&input.generics, &quote!(::ifunc::Layout));
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let c_name = format!("struct {name}");
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics ::ifunc::ffi::Value for #ident #ty_generics #where_clause {
+            const TEXT: ::ifunc::abi::text::Text = <Self as ::ifunc::Layout>::TEXT;
+            type C = Self;
+            const C_NAME: &'static str = #c_name;
+            #[inline]
+            fn into_c(self) -> Self {
+                self
+            }
+            #[inline]
+            fn from_c(c: Self) -> Self {
+                c
+            }
+        }
+    }
+}
+
+/// Implements `Value`: an enum crosses as its integer.
+fn enum_value(input: &DeriveInput, repr: &Ident, variants: &[Ident]) -> TokenStream {
+    let ident = &input.ident;
+    let name = ident.unraw().to_string();
+    quote! {
+        #[automatically_derived]
+        impl ::ifunc::ffi::Value for #ident {
+            const TEXT: ::ifunc::abi::text::Text = <Self as ::ifunc::Layout>::TEXT;
+            type C = #repr;
+            const C_NAME: &'static str = <#repr as ::ifunc::ffi::Value>::C_NAME;
+            #[inline]
+            fn into_c(self) -> #repr {
+                self as #repr
+            }
+            #[inline]
+            fn from_c(c: #repr) -> Self {
+                #(if c == Self::#variants as #repr { return Self::#variants; })*
+                ::ifunc::__private::unknown_value(#name)
+            }
+        }
+    }
 }
 
 /// Implements `ErrorCode`, so that the enum may be the error of a host function.

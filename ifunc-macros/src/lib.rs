@@ -9,6 +9,7 @@ mod generics;
 mod host_fn;
 mod ifunc;
 mod import;
+mod interface;
 mod layout;
 mod opaque;
 mod shape;
@@ -25,13 +26,19 @@ pub fn ifunc(args: TokenStream, item: TokenStream) -> TokenStream {
     ifunc::ifunc(args.into(), item.into()).into()
 }
 
-/// Makes a host function callable from ifuncs.
+/// Makes a trait an interface: a host type exports it, and ifuncs take it as their target.
+#[proc_macro_attribute]
+pub fn interface(args: TokenStream, item: TokenStream) -> TokenStream {
+    interface::interface(args.into(), item.into()).into()
+}
+
+/// Makes a host function, a variable or an interface usable from ifuncs.
 #[proc_macro_attribute]
 pub fn export(args: TokenStream, item: TokenStream) -> TokenStream {
     export::export(args.into(), item.into()).into()
 }
 
-/// Declares host functions that an ifunc calls.
+/// Declares host functions and variables that an ifunc uses.
 #[proc_macro_attribute]
 pub fn import(args: TokenStream, item: TokenStream) -> TokenStream {
     import::import(args.into(), item.into()).into()

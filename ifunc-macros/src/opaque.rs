@@ -2,6 +2,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
+use syn::parse::{Parse, ParseStream};
 use syn::{Data, DeriveInput, Fields, Ident, LitStr, Member};
 
 use crate::errors::Errors;
@@ -9,10 +10,32 @@ use crate::types;
 
 struct Model {
     input: DeriveInput,
-    name: LitStr,
+    name: Name,
 }
 
-const HELP: &str = "give the type the same name on both sides, with a version: `#[opaque(\"store/1\")]`";
+/// The argument of `#[opaque(..)]`.
+enum Name {
+    /// `"store/1"`: the name by which ifuncs take the type.
+    Literal(LitStr),
+    /// `interfaces`: ifuncs take the interfaces that the type exports, and never the type itself.
+    Interfaces(Ident),
+}
+
+impl Parse for Name {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(Ident) {
+            let ident: Ident = input.parse()?;
+            if ident == "interfaces" {
+                return Ok(Self::Interfaces(ident));
+            }
+            return Err(syn::Error::new(ident.span(), "expected the name of the type"));
+        }
+        input.parse().map(Self::Literal)
+    }
+}
+
+const HELP: &str = "give the type the same name on both sides, with a version: `#[opaque(\"store/1\")]`; a host type that ifuncs reach \
+                    through `#[ifunc::interface]`s alone has none: `#[opaque(interfaces)]`";
 
 const ALONE: &str = "help: in the ifunc's package write `pub struct Name(ifunc::Foreign);`, and define the type with its fields in \
                      the host's; access its contents through host functions";
@@ -25,8 +48,18 @@ impl Model {
             if name.is_some() {
                 errors.at(attr, "the type has two names", "keep one");
             }
-            match attr.parse_args::<LitStr>() {
-                Ok(literal) => {
+            match attr.parse_args::<Name>() {
+                Ok(Name::Interfaces(ident)) => {
+                    if foreign(&input.data).is_some() {
+                        errors.at(
+                            &ident,
+                            "an ifunc takes an interface itself, and no type for it",
+                            "write `kv: &mut dyn Kv` in the ifunc; `#[opaque(interfaces)]` is for the host's type",
+                        );
+                    }
+                    name = Some(Name::Interfaces(ident));
+                }
+                Ok(Name::Literal(literal)) => {
                     let value = literal.value();
                     if value.is_empty()
                         || !value
@@ -39,7 +72,7 @@ impl Model {
                             HELP,
                         );
                     }
-                    name = Some(literal);
+                    name = Some(Name::Literal(literal));
                 }
                 Err(error) => errors.span(error.span(), "expected the name of the type", HELP),
             }
@@ -51,11 +84,12 @@ impl Model {
                 HELP,
             );
         }
-        for param in &input.generics.params {
+        let is_named = !matches!(name, Some(Name::Interfaces(_)));
+        for param in input.generics.params.iter().filter(|_| is_named) {
             errors.at(
                 param,
                 "an opaque type cannot be generic: one name would denote many types",
-                "wrap one instance: `pub struct Store(Generic<u64>);`",
+                "wrap one instance: `pub struct Store(Generic<u64>);`; or let ifuncs take interfaces of it: `#[opaque(interfaces)]`",
             );
         }
         let makeable = match &input.data {
@@ -63,21 +97,25 @@ impl Model {
             Data::Enum(data) => data.variants.is_empty(),
             Data::Union(_) => false,
         };
-        if makeable {
+        if makeable && is_named {
             errors.at(
                 &input.ident,
                 "safe code could construct this type, which only the host may do",
                 "write `pub struct Name(ifunc::Foreign);`, which cannot be constructed",
             );
         }
-        let name = name.unwrap_or_else(|| LitStr::new("", input.ident.span()));
+        let name = name.unwrap_or_else(|| Name::Literal(LitStr::new("", input.ident.span())));
         errors.or(Self { input, name })
     }
 
     fn expand(self) -> TokenStream {
         let Self { input, name } = self;
         let ident = &input.ident;
-        let text = format!("opaque {}", name.value());
+        let text = match &name {
+            Name::Literal(name) => format!("opaque {}", name.value()),
+            Name::Interfaces(_) => "opaque, reached through interfaces".to_owned(),
+        };
+        let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
         let in_images = match foreign(&input.data) {
             Some(member) => held(ident, &member),
             None => missing(ident),
@@ -86,7 +124,7 @@ impl Model {
             // SAFETY: in an image the type holds a `Foreign` and nothing else, as the checks below enforce:
             // it cannot be constructed and has no contents.
             #[automatically_derived]
-            unsafe impl ::ifunc::TargetArgs for #ident {
+            unsafe impl #impl_generics ::ifunc::TargetArgs for #ident #ty_generics #where_clause {
                 const TEXT: ::ifunc::abi::text::Text = ::ifunc::abi::text::Text::new().str(#text);
             }
             #in_images

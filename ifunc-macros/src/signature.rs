@@ -1,13 +1,13 @@
-//! Checks that `#[ifunc]`, `#[ifunc::export]` and `#[ifunc::import]` share.
+//! Checks that the attributes share.
 
 use quote::ToTokens;
 use syn::spanned::Spanned;
-use syn::{FnArg, GenericParam, Safety, Signature};
+use syn::{FnArg, GenericParam, Safety, Signature, Type};
 
 use crate::errors::Errors;
 use crate::types;
 
-/// Refuses `async`, generics, bounds, `'static`, variadics and `self`; `what` names the function, as in "an ifunc".
+/// Refuses `async`, generics, bounds and `'static`; `what` names the function, as in "an ifunc".
 pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
     if let Some(token) = sig.asyncness {
         errors.at(
@@ -50,18 +50,26 @@ pub(crate) fn refuse_common(sig: &Signature, what: &str, errors: &mut Errors) {
             types::refuse_static(&typed.ty, errors);
         }
     }
-    if let Some(variadic) = &sig.variadic {
-        errors.at(
-            variadic,
-            format_args!("{what} cannot be variadic"),
-            "take a slice",
-        );
-    }
+}
+
+/// Refuses `self`.
+pub(crate) fn refuse_receiver(sig: &Signature, what: &str, errors: &mut Errors) {
     if let Some(receiver) = sig.receiver() {
         errors.at(
             receiver,
             format_args!("{what} cannot be a method: `self` exists in one process only"),
             "move it out of the `impl` and take the value as an ordinary parameter",
+        );
+    }
+}
+
+/// Refuses `...`.
+pub(crate) fn refuse_variadic(sig: &Signature, what: &str, errors: &mut Errors) {
+    if let Some(variadic) = &sig.variadic {
+        errors.at(
+            variadic,
+            format_args!("{what} cannot be variadic"),
+            "take a slice",
         );
     }
 }
@@ -85,6 +93,39 @@ pub(crate) fn refuse_unsafe(sig: &Signature, what: &str, errors: &mut Errors) {
             format_args!("{what} cannot be `unsafe`: the target cannot uphold its safety contract"),
             "remove `unsafe` and validate the input",
         );
+    }
+}
+
+/// Refuses a type that a variable of the host cannot have.
+pub(crate) fn check_variable(ty: &Type, errors: &mut Errors) {
+    types::refuse_unportable(ty, "a variable that crosses", errors);
+    if let Some(reference) = types::borrows(ty) {
+        errors.at(
+            reference,
+            "a variable that crosses cannot hold references: both sides compile the type separately",
+            "hold the data itself, or export a function that lends it: `fn table() -> &[u64]`",
+        );
+    }
+    for (name, help) in [
+        ("Mutex", "export functions that take the lock, or use atomics"),
+        ("RwLock", "export functions that take the lock, or use atomics"),
+        (
+            "OnceLock",
+            "export a function that returns a reference to the value",
+        ),
+        (
+            "LazyLock",
+            "export a function that returns a reference to the value",
+        ),
+        ("Vec", "use an array, or export a function that lends the slice"),
+        (
+            "String",
+            "use an array of bytes, or export a function that lends the text",
+        ),
+    ] {
+        if types::is_named(ty, name) {
+            errors.at(ty, format_args!("a `{name}` has no fixed layout"), help);
+        }
     }
 }
 

@@ -70,6 +70,66 @@ snapshot! { import, crate::import::import(
     },
 )}
 
+snapshot! { interface, crate::interface::interface(
+    quote!(),
+    quote! {
+        /// A store.
+        pub trait Kv {
+            /// Stores.
+            fn put(&mut self, key: &[u8], order: Order) -> Result<u64, KvError>;
+            #[cfg(feature = "scan")]
+            fn scan(&self, prefix: &str, each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>);
+        }
+    },
+)}
+
+snapshot! { interface_misused, crate::interface::interface(
+    quote!(version = 2),
+    quote! {
+        pub unsafe trait Kv<T>: Sync {
+            type Key;
+            fn new() -> Self;
+            fn put(self, key: T) {}
+        }
+    },
+)}
+
+snapshot! { export_interface, crate::export::export(
+    quote!(),
+    quote! {
+        impl shared::Kv for Store {
+            fn put(&mut self, key: &[u8], order: Order) -> Result<u64, KvError> { Ok(1) }
+        }
+    },
+)}
+
+snapshot! { export_static, crate::export::export(
+    quote!(name = "hits_v2"),
+    quote! {
+        pub static HITS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+    },
+)}
+
+snapshot! { import_as_c_has_them, crate::import::import(
+    quote!(),
+    quote! {
+        unsafe extern "C" {
+            pub safe static HITS: AtomicU64;
+            static mut LAST: u64;
+            fn printf(format: *const c_char, ...) -> c_int;
+            fn qsort(base: *mut c_void, n: usize, size: usize, compare: unsafe extern "C" fn(*const c_void, *const c_void) -> c_int);
+            safe fn each_of(numbers: &[u32], each: &mut dyn FnMut(&u32) -> Option<u64>) -> Option<&str>;
+        }
+    },
+)}
+
+snapshot! { ifunc_of_an_interface, crate::ifunc::ifunc(
+    quote!(),
+    quote! {
+        pub fn remember(key: &[u8], kv: &mut dyn Kv) -> u64 { 0 }
+    },
+)}
+
 snapshot! { layout_struct, crate::layout::attribute(
     quote!(),
     quote! {

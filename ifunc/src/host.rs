@@ -1,6 +1,7 @@
 //! The host's part of the SDK: what `#[ifunc::export]` registers, and the call gate. Images do not contain it.
 
 use core::any::{Any, TypeId};
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,7 +188,7 @@ pub struct CallGate {
     /// Switches to the host's stack. With too little stack left for a host function, it ends the invocation
     /// instead and does not return; the frames of the shim own nothing at that point.
     pub enter: fn() -> GateToken,
-    /// Switches back to the injected code.
+    /// Switches back to the injected code, or ends the invocation if a callback panicked: then it does not return.
     ///
     /// # Safety
     /// Called after `enter`, on the same thread, with the token that `enter` returned, unless that is
@@ -198,6 +199,23 @@ pub struct CallGate {
     /// # Safety
     /// Called after `enter`, by a shim that owns nothing but the payload.
     pub panicked: unsafe fn(payload: Box<dyn Any + Send>) -> !,
+    /// Calls `call(data)` on the ifunc's side: a host function calls injected code back. The result says whether it
+    /// returned.
+    ///
+    /// # Safety
+    /// `call` may be called with `data`. Injected code that it calls may leave it by a jump: it owns nothing.
+    pub call_back: unsafe fn(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack,
+}
+
+/// What became of a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallBack {
+    /// It returned.
+    Returned,
+    /// It panicked, or one of this invocation did before: the invocation ends when the host function has returned.
+    Aborted,
+    /// It was not called: no invocation of this thread waits for a host function.
+    NoInvocation,
 }
 
 /// The state that [`CallGate::enter`] saves for [`CallGate::leave`].
@@ -246,5 +264,40 @@ pub fn through_gate<R>(call: impl FnOnce() -> R) -> R {
         }
         // SAFETY: `enter` was called above; the call has unwound and dropped everything it owned.
         Err(payload) => unsafe { (gate.panicked)(payload) },
+    }
+}
+
+/// Runs `call`, which calls a function of the ifunc, on the ifunc's side of the call gate. `None`: it panicked, or a
+/// callback of this invocation did before. Without a runtime or an invocation, it runs `call` directly. The shims of
+/// exports call it.
+#[inline]
+pub fn call_back<R>(call: impl FnOnce() -> R) -> Option<R> {
+    struct Frame<F, R> {
+        call: Option<F>,
+        result: Option<R>,
+    }
+    unsafe extern "C" fn run<F: FnOnce() -> R, R>(frame: *mut c_void) {
+        // SAFETY: `call_back` passes its frame.
+        let frame = unsafe { &mut *frame.cast::<Frame<F, R>>() };
+        frame.result = frame.call.take().map(|call| call());
+    }
+    fn runner<F: FnOnce() -> R, R>(_: &Frame<F, R>) -> unsafe extern "C" fn(*mut c_void) {
+        run::<F, R>
+    }
+
+    // SAFETY: the pointer is null or comes from the `&'static CallGate` of `set_call_gate`.
+    let Some(gate) = (unsafe { CALL_GATE.load(Ordering::Acquire).as_ref() }) else {
+        return Some(call());
+    };
+    let mut frame = Frame {
+        call: Some(call),
+        result: None,
+    };
+    let runner = runner(&frame);
+    // SAFETY: `runner` takes this frame. The closures of the shims own nothing: they hold borrows and C values.
+    match unsafe { (gate.call_back)(runner, (&raw mut frame).cast()) } {
+        CallBack::Returned => frame.result,
+        CallBack::Aborted => None,
+        CallBack::NoInvocation => frame.call.map(|call| call()),
     }
 }

@@ -38,7 +38,7 @@
 //! | payload types, and hand-written payloads | [`codec`], [`Payload`] |
 //! | types of the target's data | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque), [`Foreign`] |
 //! | answering, logging, the sender's connection | [`Context`] |
-//! | calling functions of the host | [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
+//! | calling the host | [`#[ifunc::interface]`](macro@interface), [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
 //! | types shared by source and target | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
 //!
@@ -118,11 +118,11 @@ pub use {serde, zerocopy};
 /// Image builds add the C symbols `NAME_main`, `NAME_payload_bound` and `NAME_payload_init`.
 pub use ifunc_macros::ifunc;
 
-/// Makes a host function callable from ifuncs: registers it in [`host::EXPORTS`] with the text of its
-/// signature.
+/// Makes a host function, a variable or an interface usable from ifuncs: registers it for every target of the process.
 ///
 /// ```
 /// use std::collections::BTreeMap;
+/// use std::sync::atomic::AtomicU64;
 ///
 /// #[derive(ifunc::Opaque)]
 /// #[opaque("store/1")]
@@ -133,15 +133,25 @@ pub use ifunc_macros::ifunc;
 ///     store.0.insert(key.into(), value.into());
 ///     Ok(())
 /// }
+///
+/// #[ifunc::export]
+/// static HITS: AtomicU64 = AtomicU64::new(0);
 /// # fn main() {}
 /// ```
 ///
-/// [`ffi`] lists the types that cross and their form in C. `name = ".."` gives the symbol a name other than
-/// the function's. A program whose exports lie in a library crate must mention that crate (`use the_crate as
-/// _;`); otherwise the linker drops them.
+/// * On a function: [`ffi`] lists the types that cross and their form in C. A function that takes raw or function
+///   pointers is `unsafe`; what it calls by a pointer must not panic. A function that takes `&mut dyn FnMut(..)` may
+///   be called with a callback that panics: see [`ffi`].
+/// * On a `static` of a [fixed layout](macro@Layout): ifuncs use the variable itself. `static mut` is `unsafe` to use.
+/// * On `impl Kv for Store`, where `Kv` is an [`#[ifunc::interface]`](macro@interface): ifuncs that take `&mut dyn Kv`
+///   run on a target that serves a `Store`. An `impl` for a generic type, or a choice among several types of one process,
+///   is registered per target: `Target::builder().export_interface::<dyn Kv, Store<u64>>()`.
+///
+/// `name = ".."` gives a function's or a variable's symbol a name other than its own. A program whose exports lie in a
+/// library crate must mention that crate (`use the_crate as _;`); otherwise the linker drops them.
 pub use ifunc_macros::export;
 
-/// Declares host functions that an ifunc calls.
+/// Declares host functions and variables that an ifunc uses.
 ///
 /// ```
 /// use ifunc::prelude::*;
@@ -166,11 +176,105 @@ pub use ifunc_macros::export;
 /// }
 /// ```
 ///
-/// `safe fn` declares a safe function, `fn` an unsafe one; the export must match. `#[link_name = ".."]` names
+/// `safe fn` declares a safe function, `fn` an unsafe one; the export must match. An unsafe one may take what C takes: raw
+/// pointers, `extern "C" fn(..)`, and `...`. `safe static NAME: T` is a [`ffi::HostStatic`], which dereferences to the
+/// variable; `static NAME: T` and `static mut NAME: T` are [`ffi::HostVariable`]s.
+/// `#[link_name = ".."]` names
 /// another symbol. In an image, the call goes to the target, which compared the signatures when it installed
 /// the image. Outside an image, the call goes to an [`export`](macro@crate::export) of this process, so that
 /// an ifunc can be unit-tested; it panics if there is none.
 pub use ifunc_macros::import;
+
+/// Makes a trait an interface: a host type exports it, and an ifunc takes it as its target.
+///
+/// The trait lies in a `no_std` crate that host and ifunc share:
+///
+/// ```
+/// # mod kv {
+/// use core::ops::ControlFlow;
+/// use ifunc::prelude::*;
+///
+/// #[derive(Layout, Debug, Clone, Copy, PartialEq)]
+/// #[repr(i32)]
+/// pub enum KvError {
+///     EmptyKey = -22,
+/// }
+///
+/// #[ifunc::interface]
+/// pub trait Kv {
+///     /// Stores a value; returns the number of keys.
+///     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<u64, KvError>;
+///     /// Calls `each` with every key that begins with `prefix` and its value, until it breaks.
+///     fn scan(&self, prefix: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>);
+/// }
+/// # }
+/// # mod host {
+/// # use super::kv::*;
+/// # use std::collections::BTreeMap;
+/// # use std::ops::ControlFlow;
+/// // In the target's program:
+/// #[derive(ifunc::Opaque, Default)]
+/// #[opaque(interfaces)]
+/// pub struct Store(BTreeMap<Vec<u8>, Vec<u8>>);
+///
+/// #[ifunc::export]
+/// impl Kv for Store {
+///     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<u64, KvError> {
+///         if key.is_empty() {
+///             return Err(KvError::EmptyKey);
+///         }
+///         self.0.insert(key.into(), value.into());
+///         Ok(self.0.len() as u64)
+///     }
+///
+///     fn scan(&self, prefix: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) {
+///         for (key, value) in self.0.iter().filter(|(key, _)| key.starts_with(prefix)) {
+///             if each(key, value).is_break() {
+///                 break;
+///             }
+///         }
+///     }
+/// }
+/// # }
+/// # mod ifuncs {
+/// # use super::kv::*;
+/// # use core::ops::ControlFlow;
+/// # use ifunc::prelude::*;
+/// // In the ifunc's crate:
+/// /// Stores a value, and counts the bytes under its prefix.
+/// #[ifunc]
+/// pub fn remember(key: &[u8], kv: &mut dyn Kv) -> u64 {
+///     if kv.put(key, b"!").is_err() {
+///         return 0;
+///     }
+///     let mut bytes = 0;
+///     kv.scan(&key[..1], &mut |key, value| {
+///         bytes += (key.len() + value.len()) as u64;
+///         ControlFlow::Continue(())
+///     });
+///     bytes
+/// }
+/// # }
+/// # fn main() {
+/// // A unit test passes any implementation, such as the host's own.
+/// let mut store = host::Store::default();
+/// assert_eq!(ifuncs::remember(b"key", &mut store), 4);
+/// # }
+/// ```
+///
+/// Methods take `&self` or `&mut self`, and what [`ffi`] lists. Each is one C function, named `TRAIT_METHOD`
+/// (`Kv_put`), whose first argument is the target arguments: `int32_t Kv_put(void *self, const uint8_t *key, size_t
+/// key_len, ..)`. `cargo ifunc inspect` prints the prototypes that an image uses. `#[ifunc::interface(name = "kv_v2")]`
+/// gives the interface a name other than the trait's, in the symbols too.
+///
+/// In an image, a call is one indirect call through the image's table of imports. The image names the interface (its
+/// target text is `interface Kv`) and imports the methods that it calls. So a method that is added breaks no image; an
+/// image that calls a method that was removed or changed is refused when it is installed, with both signatures.
+///
+/// A target runs such an image if it serves a type that exports the interface: by [`#[ifunc::export]`
+/// impl](macro@export), or, for a generic type or another choice per target, by
+/// `Target::builder().export_interface::<dyn Kv, Store<u64>>()`.
+pub use ifunc_macros::interface;
 
 /// Makes a type one that can travel by its bytes: adds `#[repr(C)]` unless the type has a `repr`,
 /// [`derive(Layout)`](macro@crate::Layout), zerocopy's `TryFromBytes`, `IntoBytes`, `Immutable` and
@@ -220,6 +324,9 @@ pub use ifunc_macros::Layout;
 
 /// Names a type whose contents only the host can access: implements [`TargetArgs`] under the name in
 /// `#[opaque("..")]`.
+///
+/// A host type that ifuncs reach through [interfaces](macro@interface) alone needs no name, and may be generic:
+/// `#[opaque(interfaces)]`.
 ///
 /// The host derives it for the real type; the ifunc's crate derives it for a struct that holds a [`Foreign`]
 /// and nothing else. An image build refuses any other struct: through fields of its own, an ifunc would

@@ -119,32 +119,144 @@ pub const fn concat<const N: usize>(parts: &[&str]) -> [u8; N] {
 /// Canonical text of an answer given through the context.
 pub const RAW_BYTES: ifunc_abi::text::Text = ifunc_abi::text::Text::new().str("raw bytes");
 
-/// The address of a host function of this process, for unit tests of ifuncs.
+/// The items of the first block in an image, those of the second elsewhere.
+#[cfg(ifunc_image)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __ifunc_in_image {
+    ({ $($image:tt)* } { $($other:tt)* }) => { $($image)* };
+}
+
+/// The items of the first block in an image, those of the second elsewhere.
+#[cfg(not(ifunc_image))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __ifunc_in_image {
+    ({ $($image:tt)* } { $($other:tt)* }) => { $($other)* };
+}
+
+pub use __ifunc_in_image as in_image;
+
+/// The type of an interface in an image: `#[ifunc::interface]` implements it for `dyn Trait`.
+#[cfg(ifunc_image)]
+pub trait Guest {
+    /// A type without contents that implements the trait by imports.
+    type Guest;
+}
+
+/// The address of a host function or variable of this process, for unit tests of ifuncs.
 ///
 /// # Panics
 /// If no export has this name and signature; the message says what to do.
 #[cfg(not(ifunc_image))]
 #[must_use]
 pub fn resolve(name: &str, signature: &str) -> *const () {
+    find(name, signature).unwrap_or_else(|| {
+        panic!(
+            "no export provides the host's `{name}`: {signature}\nhelp: outside an image, imports resolve to \
+             the `#[ifunc::export]`s linked into this process; define one in the test, and if it lies in another crate \
+             write `use that_crate as _;`"
+        )
+    })
+}
+
+/// As [`resolve`], for an `unsafe` function: one that no export provides is looked up in this process, which finds the
+/// functions of the C library.
+///
+/// # Panics
+/// As [`resolve`].
+#[cfg(not(ifunc_image))]
+#[must_use]
+pub fn resolve_unsafe(name: &str, signature: &str) -> *const () {
+    unsafe extern "C" {
+        fn dlsym(handle: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
+    }
+    if let Some(address) = find(name, signature) {
+        return address;
+    }
+    let symbol = std::ffi::CString::new(name).unwrap_or_default();
+    // SAFETY: the name ends in a zero byte; null is `RTLD_DEFAULT`.
+    let address = unsafe { dlsym(core::ptr::null_mut(), symbol.as_ptr()) };
+    if address.is_null() {
+        return resolve(name, signature);
+    }
+    address.cast_const().cast()
+}
+
+/// The address of an export.
+///
+/// # Panics
+/// If it has another signature.
+#[cfg(not(ifunc_image))]
+fn find(name: &str, signature: &str) -> Option<*const ()> {
     let mut other = None;
     for export in crate::host::EXPORTS {
         if export.name() == name {
             if export.signature() == signature {
-                return export.address();
+                return Some(export.address());
             }
             other = Some(export.signature());
         }
     }
-    match other {
-        Some(other) => panic!(
-            "the host function `{name}` has another signature here\n  imported: {signature}\n  exported: {other}"
-        ),
-        None => panic!(
-            "no export provides the host function `{name}`: {signature}\nhelp: outside an image, imports resolve to \
-             the `#[ifunc::export]`s linked into this process; define one in the test, and if it lies in another crate \
-             write `use that_crate as _;`"
-        ),
+    let other = other?;
+    panic!("the host's `{name}` has another signature here\n  imported: {signature}\n  exported: {other}")
+}
+
+/// The function of a callback that an ifunc passed to a host function.
+///
+/// # Panics
+/// If it is null: a C ifunc may pass that.
+#[inline]
+#[must_use]
+pub fn callback<F>(function: Option<F>, name: &str) -> F {
+    match function {
+        Some(function) => function,
+        None => null(name),
     }
+}
+
+/// The value that an ifunc passed by a pointer that may be null.
+///
+/// # Safety
+/// `pointer` is null, or points to a `T` that the caller gives up.
+#[inline]
+#[must_use]
+pub unsafe fn optional_value<T>(pointer: *const T) -> Option<T> {
+    // SAFETY: the caller's promise.
+    (!pointer.is_null()).then(|| unsafe { pointer.read() })
+}
+
+/// A slice that a host function returned.
+///
+/// # Safety
+/// `data` points to `len` values that are valid for `'a`.
+#[inline]
+#[must_use]
+pub unsafe fn returned<'a, T>(data: *const T, len: usize) -> &'a [T] {
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(data, len) }
+}
+
+/// As [`returned`], exclusive.
+///
+/// # Safety
+/// `data` points to `len` values that are valid for `'a` and not aliased.
+#[inline]
+#[must_use]
+pub unsafe fn returned_mut<'a, T>(data: *mut T, len: usize) -> &'a mut [T] {
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts_mut(data, len) }
+}
+
+/// A string that a host function returned.
+///
+/// # Safety
+/// `data` points to `len` bytes of UTF-8 that are valid for `'a`.
+#[inline]
+#[must_use]
+pub unsafe fn returned_str<'a>(data: *const u8, len: usize) -> &'a str {
+    // SAFETY: the caller's promise.
+    unsafe { core::str::from_utf8_unchecked(returned(data, len)) }
 }
 
 /// Borrows a reference that an ifunc passed to a host function.
@@ -262,6 +374,15 @@ pub fn unknown_code() -> ! {
     panic!("the host function returned an unknown error code")
 }
 
+/// Panics because C passed a number that an enum does not define.
+///
+/// # Panics
+/// Always.
+#[cold]
+pub fn unknown_value(name: &str) -> ! {
+    panic!("a value that `{name}` does not define")
+}
+
 /// `text` followed by a signed number.
 #[must_use]
 pub const fn integer(text: ifunc_abi::text::Text, n: i128) -> ifunc_abi::text::Text {
@@ -292,12 +413,12 @@ impl<T: ?Sized + Sync> Shared<T> {
 
 /// The fallback of [`Shared`] for other types.
 pub trait NotShared {
-    /// The flag for an opaque type; the empty string otherwise. An ifunc can only pass its `&T` of an opaque
-    /// type to host functions, and a target serves on several threads only if its own type is `Sync`.
+    /// The flag for an opaque type or an interface; the empty string otherwise. An ifunc can only pass its `&T` of
+    /// an opaque type to host functions, and a target serves on several threads only if its own type is `Sync`.
     const FLAG: &'static str;
 }
 
-impl<T: crate::TargetArgs> NotShared for Shared<T> {
+impl<T: crate::TargetArgs + ?Sized> NotShared for Shared<T> {
     const FLAG: &'static str = if is_opaque(T::TEXT.as_str()) {
         Shared::<()>::FLAG
     } else {
@@ -305,9 +426,13 @@ impl<T: crate::TargetArgs> NotShared for Shared<T> {
     };
 }
 
-/// Whether `#[derive(Opaque)]` wrote `text`.
+/// Whether `#[derive(Opaque)]` or `#[ifunc::interface]` wrote `text`.
 const fn is_opaque(text: &str) -> bool {
-    matches!(text.as_bytes(), [b'o', b'p', b'a', b'q', b'u', b'e', b' ', ..])
+    matches!(
+        text.as_bytes(),
+        [b'o', b'p', b'a', b'q', b'u', b'e', b' ', ..]
+            | [b'i', b'n', b't', b'e', b'r', b'f', b'a', b'c', b'e', b' ', ..]
+    )
 }
 
 /// Canonical text of an ifunc's target type.

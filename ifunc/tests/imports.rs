@@ -166,7 +166,7 @@ fn values_cross() {
 }
 
 #[test]
-#[should_panic = "no export provides the host function `missing`: fn missing(u8)"]
+#[should_panic = "no export provides the host's `missing`: fn missing(u8)"]
 fn a_missing_export_is_named() {
     ifuncs::missing(1);
 }

@@ -184,6 +184,12 @@ fn entry(
     let [scope, bytes, value, data, ctx, result] = ["scope", "payload", "value", "target", "ctx", "answer"]
         .map(|name| Ident::new(name, Span::mixed_site()));
     let target_ty = &target.ty;
+    // Coerced to the trait object where the function is called.
+    let target_ty = if target.is_interface {
+        quote!(<#target_ty as ::ifunc::__private::Guest>::Guest)
+    } else {
+        quote!(#target_ty)
+    };
     let borrow = if target.mutable {
         quote!(target_mut)
     } else {

@@ -36,6 +36,8 @@ pub(crate) struct Payload {
 pub(crate) struct Target {
     pub(crate) ty: Type,
     pub(crate) mutable: bool,
+    /// `dyn Trait` of an `#[ifunc::interface]`.
+    pub(crate) is_interface: bool,
 }
 
 /// The return type.
@@ -54,6 +56,8 @@ impl Model {
         let sig = &function.sig;
 
         signature::refuse_common(sig, "an ifunc", &mut errors);
+        signature::refuse_variadic(sig, "an ifunc", &mut errors);
+        signature::refuse_receiver(sig, "an ifunc", &mut errors);
         signature::refuse_abi(sig, "an ifunc", &mut errors);
         signature::refuse_unsafe(sig, "an ifunc", &mut errors);
 
@@ -221,8 +225,23 @@ fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
         );
         return None;
     };
-    types::refuse_unportable(&reference.elem, "the target's data", errors);
+    let is_interface = matches!(types::bare(&reference.elem), Type::TraitObject(_));
+    if !is_interface {
+        types::refuse_unportable(&reference.elem, "the target's data", errors);
+    }
     match types::bare(&reference.elem) {
+        Type::TraitObject(object) => {
+            let mut bounds = object.bounds.iter();
+            let is_alone =
+                matches!(bounds.next(), Some(syn::TypeParamBound::Trait(_))) && bounds.next().is_none();
+            if !is_alone {
+                errors.at(
+                    object,
+                    "an interface is named by its trait alone",
+                    "write `&mut dyn Kv`, without lifetimes and other bounds",
+                );
+            }
+        }
         Type::Slice(_) => errors.at(
             ty,
             "the target passes one pointer, and a slice is two words",
@@ -246,6 +265,7 @@ fn target(ty: &Type, errors: &mut Errors) -> Option<Target> {
     Some(Target {
         ty: types::bare(&reference.elem).clone(),
         mutable: reference.mutability.is_some(),
+        is_interface,
     })
 }
 

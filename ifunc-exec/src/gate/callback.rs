@@ -1,0 +1,285 @@
+//! Callbacks: a host function that injected code called calls injected code, through the gate to the ifunc's side and back.
+//!
+//! The callback runs on the same stack, below the frames of the host's function. A panic in it escapes to the shim of the callback,
+//! no further: the host's function gets "aborted" instead of a value and returns in its own way. Then the gate ends the invocation,
+//! or the callback around it, for the same reason.
+
+use std::ffi::c_void;
+
+use ifunc::host::CallBack;
+
+use super::{CURRENT, Escape, Gate, Side};
+
+/// Stack that a callback must find below it. What it needs beyond is its own affair, as for any injected code.
+const CALLBACK_STACK_ROOM: usize = 64 * 1024;
+/// Most words that are kept of a callback's stack for a backtrace.
+const MAX_TRAIL: usize = 8192;
+
+unsafe extern "C" {
+    /// Calls `call(data)` on the current stack. Returns 0, and 1 after an escape.
+    fn ifunc_exec_call_back(
+        data: *mut c_void,
+        call: unsafe extern "C" fn(*mut c_void),
+        gate: *const c_void,
+    ) -> u32;
+}
+
+impl Gate {
+    /// Whether a callback ended early, so that the invocation ends when the host's function returns.
+    pub(super) fn is_aborted(&self) -> bool {
+        // SAFETY: no reference into the cell outlives an expression, and only this thread uses it.
+        unsafe { (*self.escape.get()).is_some() }
+    }
+
+    /// Ends the invocation, or the callback that it is in, for the reason that is known already.
+    ///
+    /// # Safety
+    /// As for [`escape`](Self::escape), after a callback ended early.
+    pub(super) unsafe fn escape_further(&self) -> ! {
+        // SAFETY: the caller's promise. The reason is kept: there is one already.
+        unsafe { self.escape(Escape::StackLow) }
+    }
+
+    /// Calls injected code from a function of the host that injected code called.
+    ///
+    /// # Safety
+    /// As for [`CallGate::call_back`], on the thread of an invocation of this gate that is on the host's side.
+    unsafe fn call_back(&self, call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
+        if self.is_aborted() {
+            return CallBack::Aborted;
+        }
+        let here = &raw const data as usize;
+        if here < self.stack_low + CALLBACK_STACK_ROOM {
+            // SAFETY: as in `is_aborted`.
+            unsafe { *self.escape.get() = Some(Box::new(Escape::StackLow)) };
+            return CallBack::Aborted;
+        }
+        // SAFETY: the caller's promise; the shim returns to this frame, from the call or from an escape, whose frames own
+        // nothing. Meanwhile `saved_rsp` names the shim's frame, which is above those.
+        let code = unsafe {
+            let outer = *self.saved_rsp.get();
+            self.side.set(Side::Ifunc);
+            let code = ifunc_exec_call_back(data, call, (&raw const *self).cast());
+            self.side.set(Side::Host);
+            *self.saved_rsp.get() = outer;
+            code
+        };
+        if code == 0 {
+            return CallBack::Returned;
+        }
+        self.keep_trail();
+        CallBack::Aborted
+    }
+
+    /// Copies what a panic of a callback left on the stack, before the host's function overwrites it.
+    #[cold]
+    fn keep_trail(&self) {
+        let range = self.stack();
+        // SAFETY: as in `is_aborted`: the reference ends here, and nothing below uses the cell.
+        let escape = unsafe { (*self.escape.get()).as_deref_mut() };
+        let Some(Escape::Panic { stack, trail, .. }) = escape else {
+            return;
+        };
+        if range.contains(stack) && stack.is_multiple_of(align_of::<usize>()) {
+            let words = (*stack..range.end).step_by(size_of::<usize>());
+            // SAFETY: aligned and within the usable part of a mapped stack, of which this thread alone runs a part.
+            let read = |at| unsafe { std::ptr::with_exposed_provenance::<usize>(at).read_volatile() };
+            trail.extend(words.take(MAX_TRAIL).map(read));
+        }
+    }
+}
+
+/// # Safety
+/// As for [`CallGate::call_back`].
+pub(super) unsafe fn call_back(call: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> CallBack {
+    // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
+    let gate = unsafe { CURRENT.get().as_ref() };
+    match gate.filter(|gate| gate.is(Side::Host)) {
+        // SAFETY: the caller's promise.
+        Some(gate) => unsafe { gate.call_back(call, data) },
+        None => CallBack::NoInvocation,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use ifunc::host;
+    use ifunc_abi::context::Context;
+
+    use super::super::{CALL_GATE, escape_with_panic};
+    use super::*;
+    use crate::ExecThread;
+
+    type Body<'a> = &'a mut dyn FnMut() -> u32;
+
+    /// An entry that runs the closure that its target arguments point to.
+    unsafe extern "C" fn run_body(_: *const u8, _: usize, target: *mut c_void, _: *mut Context) -> u32 {
+        // SAFETY: `invoke` passes a closure.
+        unsafe { (*target.cast::<Body<'_>>())() }
+    }
+
+    /// Runs `body` as injected code.
+    fn invoke(thread: &mut ExecThread, mut body: impl FnMut() -> u32) -> Result<u32, Escape> {
+        host::set_call_gate(&CALL_GATE);
+        let mut body: Body<'_> = &mut body;
+        let mut session = thread.session();
+        // SAFETY: the entry takes these arguments.
+        let code = unsafe {
+            session.enter(
+                run_body as *const c_void,
+                std::ptr::null(),
+                0,
+                (&raw mut body).cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        session.take_escape().map_or(Ok(code), |escape| Err(*escape))
+    }
+
+    /// As the shim of an exported function that calls `each` with numbers until it breaks. Returns how often it did.
+    fn count(up_to: u32, mut each: impl FnMut(u32) -> u8) -> u32 {
+        host::through_gate(move || {
+            (0..up_to)
+                .take_while(|&n| {
+                    match host::call_back(|| each(n)) {
+                        Some(0) => ControlFlow::Continue(()),
+                        _ => ControlFlow::Break(()),
+                    }
+                    .is_continue()
+                })
+                .count() as u32
+        })
+    }
+
+    fn panics(message: &str) -> ! {
+        // SAFETY: the frames of the tests' injected code own nothing.
+        unsafe { escape_with_panic(message.as_bytes(), b"src/x.rs", 1, 2) }
+    }
+
+    fn message(outcome: Result<u32, Escape>) -> String {
+        match outcome {
+            Err(Escape::Panic { message, .. }) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn thread() -> ExecThread {
+        ExecThread::new(2 << 20).unwrap()
+    }
+
+    #[test]
+    fn a_callback_runs_on_the_ifuncs_side_and_returns_to_the_host() {
+        let mut thread = thread();
+        let mut sides = Vec::new();
+        let outcome = invoke(&mut thread, || {
+            // SAFETY: set by the session.
+            let side = || unsafe { (*CURRENT.get()).side.get() };
+            let n = count(10, |n| {
+                sides.push(side());
+                u8::from(n == 3)
+            });
+            sides.push(side());
+            n
+        });
+        assert_eq!(outcome, Ok(3));
+        assert_eq!(sides, [Side::Ifunc; 5]);
+    }
+
+    #[test]
+    fn a_panic_in_a_callback_lets_the_host_finish_and_ends_the_invocation() {
+        let mut thread = thread();
+        for _ in 0..3 {
+            let (mut calls, mut dropped, mut after) = (0, 0, false);
+            let outcome = invoke(&mut thread, || {
+                host::through_gate(|| {
+                    struct Owned<'a>(&'a mut i32);
+                    impl Drop for Owned<'_> {
+                        fn drop(&mut self) {
+                            *self.0 += 1;
+                        }
+                    }
+                    let _owned = Owned(&mut dropped);
+                    for n in 0..5 {
+                        let returned = host::call_back(|| {
+                            calls += 1;
+                            if n == 2 {
+                                panics("third");
+                            }
+                        });
+                        assert_eq!(returned.is_some(), n < 2, "later calls do not run");
+                    }
+                });
+                after = true;
+                0
+            });
+            assert_eq!(message(outcome), "third");
+            assert_eq!((calls, dropped, after), (3, 1, false));
+            // The next invocation knows nothing of it.
+            assert_eq!(invoke(&mut thread, || count(2, |_| 0)), Ok(2));
+        }
+    }
+
+    #[test]
+    fn callbacks_nest_and_a_panic_passes_every_host_function() {
+        let mut thread = thread();
+        let mut log = Vec::new();
+        let outcome = invoke(&mut thread, || {
+            count(3, |outer| {
+                let n = count(3, |inner| {
+                    log.push((outer, inner));
+                    if (outer, inner) == (1, 1) {
+                        panics("deep");
+                    }
+                    0
+                });
+                log.push((outer, 100 + n));
+                0
+            })
+        });
+        assert_eq!(message(outcome), "deep");
+        assert_eq!(log, [(0, 0), (0, 1), (0, 2), (0, 103), (1, 0), (1, 1)]);
+    }
+
+    #[test]
+    fn a_host_panic_in_a_callbacks_import_ends_the_invocation_with_it() {
+        let mut thread = thread();
+        let outcome = invoke(&mut thread, || {
+            count(3, |_| {
+                host::through_gate(|| panic!("the disk is on fire"));
+                0
+            })
+        });
+        assert_eq!(outcome, Err(Escape::HostPanic("the disk is on fire".into())));
+        // The first reason is the one that is reported.
+        let outcome = invoke(&mut thread, || {
+            host::through_gate(|| host::call_back(|| panics("first")).expect("second"));
+            0
+        });
+        assert_eq!(message(outcome), "first");
+    }
+
+    #[test]
+    fn too_little_stack_for_a_callback_ends_the_invocation() {
+        let mut thread = thread();
+        let outcome = invoke(&mut thread, || {
+            fn down(n: usize) -> usize {
+                let room = std::hint::black_box([n as u8; 16 * 1024]);
+                match host::call_back(|| {}) {
+                    Some(()) => down(n + 1) + room[7] as usize,
+                    None => n,
+                }
+            }
+            host::through_gate(|| down(0) as u32)
+        });
+        assert_eq!(outcome, Err(Escape::StackLow));
+    }
+
+    #[test]
+    fn without_an_invocation_the_callback_is_a_call() {
+        host::set_call_gate(&CALL_GATE);
+        assert_eq!(host::call_back(|| 5), Some(5));
+        assert!(std::panic::catch_unwind(|| host::call_back(|| panic!("up"))).is_err());
+    }
+}
