@@ -15,6 +15,7 @@
 //! | `order` | the reorder buffer, and the quantum of a poll |
 //! | `assembly` | bodies from their fragments |
 //! | [`calls`] | tokens, and how requests end |
+//! | [`node`] | a node of a group: slots, outbox, scopes, lost nodes |
 //! | [`link`], [`host`] | what a connection needs of a transport, and of the node that serves |
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ mod footprint;
 mod gathered;
 pub mod host;
 pub mod link;
+pub mod node;
 mod order;
 mod replies;
 mod server;

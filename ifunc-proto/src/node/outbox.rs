@@ -1,0 +1,166 @@
+//! What is sent to nodes: invocations, and the frames that reply to them.
+
+use ifunc_abi::frame::{Header, Kind};
+use ifunc_abi::refusal::Failed;
+use ifunc_abi::status::{Rejection, Status};
+use ifunc_abi::travel::{LostNode, ReplyHead, SlotRef, TravelHead, WindowHead};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+use super::Node;
+use crate::caller::Image;
+
+/// Bytes that a message counts beside its payload.
+const OVERHEAD: usize = 192;
+
+/// Bytes that a payload takes in the outbox.
+pub(super) fn size_of(payload: usize) -> usize {
+    payload.saturating_add(OVERHEAD)
+}
+
+/// An invocation for a node.
+#[derive(Debug)]
+pub(super) struct Message<I> {
+    pub(super) image: I,
+    /// Its deadline is computed again when it is sent.
+    pub(super) head: TravelHead,
+    /// On the driver's clock.
+    pub(super) deadline: u64,
+    pub(super) payload: Vec<u8>,
+}
+
+impl<I> Message<I> {
+    pub(super) fn size(&self) -> usize {
+        size_of(self.payload.len())
+    }
+}
+
+/// A frame for a node that is no invocation.
+#[derive(Debug)]
+pub(super) enum Control {
+    Reply(Header, ReplyHead, Vec<u8>),
+    Window(Header, WindowHead),
+    Lost(LostNode),
+}
+
+/// An invocation that was sent and may not have been consumed: what is needed to report that it was lost.
+#[derive(Debug)]
+pub(super) struct Sent {
+    /// `None`: it is being sent in fragments.
+    pub(super) sequence: Option<u32>,
+    pub(super) reply_to: SlotRef,
+    pub(super) stream_next: u32,
+}
+
+impl<I: Image + Clone, O: Clone> Node<I, O> {
+    /// Adds an invocation for a node. It counts in the outbox already.
+    pub(super) fn post(&mut self, to: u32, message: Message<I>, now: u64) {
+        if Some(to) == self.config.number {
+            if message.head.is_streamed() && message.head.stream_window == 0 {
+                self.await_window(message);
+            } else {
+                self.local.push_back(message);
+            }
+            return;
+        }
+        match self.members.get_mut(&to) {
+            Some(member) if !member.is_lost() => {
+                member.queue.push_back(message);
+                self.ask_for_link(to);
+            }
+            _ => {
+                let reason = if self.members.contains_key(&to) {
+                    Rejection::NodeLost
+                } else {
+                    Rejection::NoNode
+                };
+                self.drop_message(message, Status::Rejected(reason), to.to_string().as_bytes(), now);
+            }
+        }
+    }
+
+    /// Asks the driver for a link to a node, once.
+    pub(super) fn ask_for_link(&mut self, to: u32) {
+        if let Some(member) = self.members.get_mut(&to)
+            && member.needs_link()
+        {
+            self.events.push_back(super::Event::Connect { node: to });
+        }
+    }
+
+    /// Adds a frame that is no invocation. For a node that was lost it is dropped: what it replies to is lost, too.
+    pub(super) fn post_control(&mut self, to: u32, control: Control) {
+        if let Some(member) = self.members.get_mut(&to)
+            && !member.is_lost()
+        {
+            member.control.push_back(control);
+            self.ask_for_link(to);
+        }
+    }
+
+    /// An invocation in the outbox cannot be sent: ends it.
+    pub(super) fn drop_message(&mut self, message: Message<I>, status: Status, detail: &[u8], now: u64) {
+        self.bytes -= message.size();
+        let TravelHead {
+            reply_to,
+            scope,
+            weight,
+            stream_next,
+            ..
+        } = message.head;
+        let failed = Failed {
+            status,
+            detail: detail.to_vec(),
+        };
+        self.reply(reply_to, stream_next.get(), Err(&failed));
+        if scope.is_some() {
+            let mut report = ifunc_abi::travel::ScopeReport::default();
+            report.fail(self.me(), status, detail);
+            self.return_weight(scope, weight.get(), &report, now);
+        }
+    }
+
+    /// Replies to a slot, on whatever node. `index`: number of partial answers before.
+    pub(super) fn reply(&mut self, to: SlotRef, index: u32, outcome: Result<&[u8], &Failed>) {
+        let (status, body) = match outcome {
+            Ok(answer) => (Status::Executed, answer),
+            Err(failed) => (failed.status, &failed.detail[..]),
+        };
+        let index = if index == ifunc_abi::travel::NOT_STREAMED {
+            0
+        } else {
+            index
+        };
+        self.reply_with(to, index, true, status, body);
+    }
+
+    /// Sends a reply: the last one of its call, or a partial answer.
+    pub(super) fn reply_with(&mut self, to: SlotRef, index: u32, is_last: bool, status: Status, body: &[u8]) {
+        if !to.is_some() {
+            return;
+        }
+        let head = ReplyHead {
+            slot: to.slot,
+            node: U32::new(self.me()),
+            index: U32::new(index),
+            is_last: U32::new(is_last.into()),
+        };
+        if to.node.get() == self.me() {
+            self.replied(to.nonce.get(), &head, status, body);
+            return;
+        }
+        let header = Header::new(Kind::Reply, status.code(), to.nonce.get());
+        self.post_control(to.node.get(), Control::Reply(header, head, body.to_vec()));
+    }
+}
+
+impl Control {
+    /// Header and body of the frame.
+    pub(super) fn frame(&self) -> (Header, &[u8], &[u8]) {
+        match self {
+            Self::Reply(header, head, body) => (*header, head.as_bytes(), body),
+            Self::Window(header, head) => (*header, head.as_bytes(), &[]),
+            Self::Lost(node) => (Header::new(Kind::NodesLost, 0, 0), node.as_bytes(), &[]),
+        }
+    }
+}
