@@ -283,6 +283,22 @@ fn the_c_library_if_the_host_says_so() {
 }
 
 #[test]
+fn what_was_compiled_with_hidden_visibility_is_loaded() {
+    for compiler in compilers() {
+        let built = Built::new(
+            &["locks.c"],
+            COptions {
+                cflags: vec!["-fvisibility=hidden".into()],
+                ..options(&compiler)
+            },
+        );
+        let target = Running::start(accepting().allow_set(NamedSet::Libc));
+        let locked = built.load(&target.source, "locked");
+        assert_eq!(numbers(&locked, b"x"), [1, 0], "{compiler}");
+    }
+}
+
+#[test]
 fn locks_and_sleep_are_of_the_c_library() {
     let built = Built::new(&["locks.c"], COptions::default());
     let target = Running::start(accepting().allow_set(NamedSet::Libc));

@@ -1,4 +1,4 @@
-//! Copies of objects with undefined symbols made weak and definitions renamed. The edit is in place, so that every
+//! Copies of objects with undefined symbols made weak, definitions renamed and made visible. The edit is in place, so that every
 //! section keeps its offset: a symbol's binding is half a byte, and new names go into a new string table at the end of
 //! the file.
 
@@ -15,12 +15,16 @@ pub(crate) struct Edits {
     pub(crate) weaken: BTreeSet<String>,
     /// Definitions and their new names.
     pub(crate) rename: BTreeMap<String, String>,
+    /// Definitions that become visible outside of the library, whatever `-fvisibility` the object was compiled with.
+    pub(crate) export: BTreeSet<String>,
 }
 
 const SECTION_HEADER: usize = size_of::<elf::SectionHeader64<LE>>();
 const SYMBOL: usize = size_of::<elf::Sym64<LE>>();
 /// Offset of `st_info` in a symbol.
 const ST_INFO: usize = 4;
+/// Offset of `st_other` in a symbol, whose low two bits are the visibility.
+const ST_OTHER: usize = 5;
 /// Offsets of `sh_offset` and `sh_size` in a section header.
 const SH_OFFSET: usize = 24;
 const SH_SIZE: usize = 32;
@@ -47,7 +51,15 @@ pub(crate) fn edit(data: &[u8], edits: &Edits) -> Result<Vec<u8>, object::Error>
             if symbol.st_bind() == elf::STB_GLOBAL && edits.weaken.contains(name) {
                 out[at + ST_INFO] = out[at + ST_INFO] & 0x0f | elf::STB_WEAK.0 << 4;
             }
-        } else if let Some(new) = edits.rename.get(name).filter(|_| !symbol.is_local()) {
+            continue;
+        }
+        if symbol.is_local() {
+            continue;
+        }
+        if edits.export.contains(name) {
+            out[at + ST_OTHER] &= !3;
+        }
+        if let Some(new) = edits.rename.get(name) {
             out[at..at + ST_INFO].copy_from_slice(&(names.len() as u32).to_le_bytes());
             names.extend(new.as_bytes());
             names.push(0);
@@ -102,7 +114,35 @@ mod tests {
                 ("host".into(), "no".into()),
             ]
             .into(),
+            export: ["x_main".into(), "host".into()].into(),
         }
+    }
+
+    #[test]
+    fn exports_become_visible() {
+        let hidden = {
+            let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+            let text = object.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
+            object.append_section_data(text, &[0xc3; 8], 16);
+            for name in ["x_main", "helper"] {
+                object.add_symbol(Symbol {
+                    name: name.into(),
+                    value: 0,
+                    size: 1,
+                    kind: SymbolKind::Text,
+                    scope: SymbolScope::Linkage,
+                    weak: false,
+                    section: SymbolSection::Section(text),
+                    flags: SymbolFlags::None,
+                });
+            }
+            object.write().unwrap()
+        };
+        let data = edit(&hidden, &edits()).unwrap();
+        let file = object::File::parse(&*data).unwrap();
+        let scope = |name: &str| file.symbols().find(|s| s.name() == Ok(name)).unwrap().scope();
+        assert_eq!(scope("x_main"), SymbolScope::Dynamic);
+        assert_eq!(scope("helper"), SymbolScope::Linkage);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) use job::make_all;
 use job::{Link, LinkJob};
 
 /// Version of the library format: bump it when the same parts yield another library.
-const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 4");
+const FORMAT: &str = concat!("ifunc-build ", env!("CARGO_PKG_VERSION"), " library 5");
 
 /// A library to be made.
 pub(crate) struct LibraryPlan<'l, 'a> {
@@ -182,6 +182,7 @@ impl LibraryPlan<'_, '_> {
                 .filter(|symbol| !needed.contains(symbol.as_str()))
                 .cloned()
                 .collect(),
+            export: self.exports(entries).into_iter().collect(),
             ..Edits::default()
         };
         if self.language == Language::Rust {
