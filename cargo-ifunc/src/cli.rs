@@ -73,7 +73,7 @@ Examples:
   cargo ifunc build --message-format json        # where each library is, for programs
   cargo ifunc build greet.c --cflags='-O3 -DLOUD'")]
 pub(crate) struct BuildArgs {
-    /// C files to build instead of packages: one ifunc per `X_main`
+    /// C or C++ files to build instead of packages: one ifunc per `X_main`
     #[arg(value_name = "PATH.c", conflicts_with_all = ["package", "example", "manifest_path", "features", "all_features", "no_default_features"])]
     pub(crate) files: Vec<PathBuf>,
     /// Package to build (repeatable)
@@ -225,7 +225,7 @@ Examples:
   cargo ifunc check greet.c
   cargo ifunc check --message-format=json        # for an editor")]
 pub(crate) struct CheckArgs {
-    /// C files, objects or archives to check instead of packages
+    /// C or C++ files, objects or archives to check instead of packages
     #[arg(value_name = "PATH", conflicts_with_all = ["package", "full", "message_format", "manifest_path", "features", "all_features", "no_default_features"])]
     pub(crate) files: Vec<PathBuf>,
     /// Package to check (repeatable)

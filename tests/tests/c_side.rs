@@ -283,6 +283,21 @@ fn the_c_library_if_the_host_says_so() {
 }
 
 #[test]
+fn ifuncs_in_cxx() {
+    for compiler in compilers() {
+        let built = Built::new(&["median.cpp", "locks.c"], options(&compiler));
+        let target = Running::start(accepting());
+        let median = built.load(&target.source, "median");
+        assert_eq!(numbers(&median, b"9 1 5"), [5, 3], "{compiler}");
+        // `payload_init` catches its own exception.
+        match median.call(b"9 x 5") {
+            Err(Error::PayloadInit { code: 2, .. }) => {}
+            other => panic!("{compiler}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn what_was_compiled_with_hidden_visibility_is_loaded() {
     for compiler in compilers() {
         let built = Built::new(

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::time::Instant;
 
 use ifunc_build::{
-    BuildError, BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages, read_library,
+    BuildError, BuildOptions, BuiltIfunc, COptions, Language, build_c, build_packages, is_c_source,
+    read_library,
 };
 use serde::Serialize;
 
@@ -129,10 +130,10 @@ fn check_files(args: &BuildArgs) -> Result<(), Failure> {
                 file.display()
             )))
         };
-        if file.extension().is_none_or(|extension| extension != "c") {
+        if !is_c_source(file) {
             return usage(
-                "is not a C file (`.c`)",
-                "PATH names C files only; build a Rust package with `cargo ifunc build -p PACKAGE`",
+                "is not a C file (`.c`) or a C++ file (`.cpp`, `.cc`, `.cxx`)",
+                "PATH names such files only; build a Rust package with `cargo ifunc build -p PACKAGE`",
             );
         }
         if !file.is_file() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ifunc_abi::image::EntryFlags;
 use object::read::archive::ArchiveFile;
 
-use super::{Compiler, PAYLOAD_ALIGN, ifuncs};
+use super::{Compiler, PAYLOAD_ALIGN, ifuncs, is_c_source};
 use crate::cargo::declared_imports;
 use crate::shared_library::io;
 use crate::{BuildError, COptions, Checked, CheckedIfunc, Progress};
@@ -39,8 +39,7 @@ pub(crate) fn check_files(
             Err(error) => checked.errors.push(error),
         }
     }
-    let is_c = |file: &Path| file.extension().is_some_and(|extension| extension == "c");
-    let cpu_features = match files.iter().any(|file| is_c(file)) {
+    let cpu_features = match files.iter().any(|file| is_c_source(file)) {
         true => compiler.cpu_features(options),
         // Objects do not state their CPU level.
         false => Ok(0),
@@ -109,7 +108,7 @@ fn part(
 ) -> Result<CheckedFile, BuildError> {
     std::fs::metadata(file).map_err(io("read", file))?;
     progress.compiling(&file.display().to_string());
-    let data = match file.extension().is_some_and(|extension| extension == "c") {
+    let data = match is_c_source(file) {
         true => compiler.compile(file, options, progress)?,
         false => std::fs::read(file).map_err(io("read", file))?,
     };

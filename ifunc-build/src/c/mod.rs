@@ -1,4 +1,4 @@
-//! The C driver: one ifunc per `X_main`.
+//! The C driver: one ifunc per `X_main`, in C or C++.
 
 mod check;
 mod compiler;
@@ -6,7 +6,7 @@ mod cpu;
 mod ifuncs;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ifunc_abi::image::{EntryFlags, Image};
 use ifunc_abi::symbols::COMPILER_IMPORTS;
@@ -22,7 +22,7 @@ use ifunc_link::{Ifunc, Imports, Input, Linked, Linker, Request, Role};
 /// Alignment of the payload of a C ifunc: that of `malloc`.
 const PAYLOAD_ALIGN: u32 = 16;
 
-/// Builds every ifunc of the C files. Files without an `X_main` are helpers: they are linked into the ifuncs of the
+/// Builds every ifunc of the C and C++ files. Files without an `X_main` are helpers: they are linked into the ifuncs of the
 /// other files. Definitions in a file with ifuncs are available to the other files too; an image holds only what its
 /// entry reaches.
 ///
@@ -56,9 +56,22 @@ fn no_ifunc(files: &[PathBuf]) -> BuildError {
     BuildError::CIfunc {
         file: files.first().cloned().unwrap_or_default(),
         reason: "no ifunc is there".into(),
-        help: "an ifunc `X` is three functions: `X_payload_bound`, `X_payload_init` and `X_main`; none may be `static`"
+        help: "an ifunc `X` is three functions: `X_payload_bound`, `X_payload_init` and `X_main`; none may be `static`, and in C++ each is `extern \"C\"`"
             .into(),
     }
+}
+
+/// Whether a file is a source that [`build_c`] compiles: C (`.c`) or C++ (`.cpp`, `.cc`, `.cxx`).
+#[must_use]
+pub fn is_c_source(file: &Path) -> bool {
+    is_cxx(file) || file.extension().is_some_and(|extension| extension == "c")
+}
+
+/// Whether it is C++.
+fn is_cxx(file: &Path) -> bool {
+    let known = ["cpp", "cc", "cxx"];
+    file.extension()
+        .is_some_and(|extension| known.iter().any(|known| extension == *known))
 }
 
 /// A compiled file.
@@ -135,6 +148,7 @@ pub(crate) fn build_files(
                 weaken: weaken.clone(),
                 linker,
                 link_args: &options.link_args,
+                links_cxx: units.iter().any(|unit| is_cxx(&unit.file)),
                 current_dir: options.current_dir.as_deref(),
                 verbose: options.verbose,
             });

@@ -163,6 +163,7 @@ fn build_rust(
             weaken: declared.clone(),
             linker: &linker,
             link_args: &package.link_args,
+            links_cxx: false,
             current_dir: package.manifest_path.parent(),
             verbose: options.verbose,
         })

@@ -153,7 +153,7 @@ impl Package {
         self.cpu.max(options.cpu)
     }
 
-    /// The C files of the package, by name.
+    /// The C and C++ files of the package, by name.
     pub(super) fn c_files(&self) -> Result<Vec<PathBuf>, BuildError> {
         let folder = self.manifest_path.with_file_name("c");
         let entries = match std::fs::read_dir(&folder) {
@@ -164,7 +164,7 @@ impl Package {
         let mut files = Vec::new();
         for entry in entries {
             let path = entry.map_err(io("read", &folder))?.path();
-            if path.extension().is_some_and(|extension| extension == "c") {
+            if crate::is_c_source(&path) {
                 files.push(path);
             }
         }

@@ -47,6 +47,8 @@ pub(crate) struct LibraryPlan<'l, 'a> {
     pub(crate) linker: &'l Linker<'a>,
     /// More arguments for the link.
     pub(crate) link_args: &'l [String],
+    /// The source's functions may need the C++ library.
+    pub(crate) links_cxx: bool,
     /// The base of relative paths in `link_args`; the current directory if `None`.
     pub(crate) current_dir: Option<&'l Path>,
     pub(crate) verbose: bool,
@@ -140,6 +142,9 @@ impl LibraryPlan<'_, '_> {
             command.arg(write(&format!("{index}.o"), object)?);
         }
         command.args(self.link_args);
+        if self.links_cxx {
+            command.args(["-Wl,--push-state,--as-needed", "-lstdc++", "-Wl,--pop-state"]);
+        }
         if self.verbose {
             progress.command(&format!("{command:?}"));
         }

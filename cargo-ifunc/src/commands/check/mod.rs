@@ -4,7 +4,7 @@ mod editor;
 
 use std::time::Instant;
 
-use ifunc_build::{BuildOptions, COptions, CheckOptions, Checked, check_c, check_packages};
+use ifunc_build::{BuildOptions, COptions, CheckOptions, Checked, check_c, check_packages, is_c_source};
 
 use crate::cli::CheckArgs;
 use crate::commands::build::counted;
@@ -106,12 +106,12 @@ fn options(args: &CheckArgs, messages: Option<String>, shell: &Shell) -> CheckOp
 
 fn files(args: &CheckArgs, shell: &mut Shell) -> Result<Checked, Failure> {
     for file in &args.files {
-        let is_supported = file
+        let is_linked = file
             .extension()
-            .is_some_and(|extension| ["c", "o", "a"].iter().any(|known| extension == *known));
-        if !is_supported {
+            .is_some_and(|extension| ["o", "a"].iter().any(|known| extension == *known));
+        if !is_linked && !is_c_source(file) {
             return Err(Failure::Usage(format!(
-                "`{}` is not a C file (`.c`), object (`.o`) or archive (`.a`)\nhelp: check a Rust package with `cargo ifunc check -p PACKAGE`; show a library (`.so`) with `cargo ifunc inspect`",
+                "`{}` is not a C file (`.c`), C++ file (`.cpp`, `.cc`, `.cxx`), object (`.o`) or archive (`.a`)\nhelp: check a Rust package with `cargo ifunc check -p PACKAGE`; show a library (`.so`) with `cargo ifunc inspect`",
                 file.display()
             )));
         }
