@@ -30,6 +30,29 @@ pub enum Level {
     Trace = 5,
 }
 
+/// Where an invocation is on its way through a group of nodes: `struct ifunc_travel` in C, which the import
+/// [`__ifunc_travel`](crate::symbols::TRAVEL) returns. A later version adds fields at the end only; [`size`](Self::size) tells which
+/// fields exist.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Travel {
+    /// Size of this struct in bytes on the target.
+    pub size: u32,
+    /// The number of this node; [`NO_NODE`](crate::travel::NO_NODE): the target is no node of a group.
+    pub node: u32,
+    /// How many nodes forwarded or sent before; 0: the source invoked it.
+    pub hops: u16,
+    /// How often it may be forwarded or sent on.
+    pub hops_left: u16,
+    /// Number of `peers`.
+    pub peer_count: u32,
+    /// The deadline of the call, in nanoseconds on the clock of [`__ifunc_now`](crate::symbols::NOW);
+    /// [`NO_DEADLINE`](crate::travel::NO_DEADLINE): none.
+    pub deadline: u64,
+    /// The numbers of the other nodes, ascending.
+    pub peers: *const u32,
+}
+
 /// The versioned context. A later version adds fields at the end only; [`size`](Self::size) tells which
 /// fields exist.
 #[derive(Debug)]

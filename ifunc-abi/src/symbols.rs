@@ -1,6 +1,7 @@
 //! Symbols and sections with a fixed meaning.
 
-/// The four functions that the SDK imports and every target provides. Their C prototypes:
+/// The functions that the SDK imports and every target provides: those of [`TRAVEL_IMPORTS`], and four more. The C prototypes of
+/// these four:
 ///
 /// ```c
 /// _Noreturn void __ifunc_panic(const char *message, size_t message_len,
@@ -9,7 +10,9 @@
 /// void  __ifunc_dealloc(void *ptr, size_t size, size_t align);
 /// void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_size);
 /// ```
-pub const RUNTIME_IMPORTS: [&str; 4] = [PANIC, ALLOC, DEALLOC, REALLOC];
+pub const RUNTIME_IMPORTS: [&str; 10] = [
+    PANIC, ALLOC, DEALLOC, REALLOC, TRAVEL, OUTGOING, SEND, FORWARD, REPLY, NOW,
+];
 /// Ends the invocation; does not return.
 pub const PANIC: &str = "__ifunc_panic";
 /// Allocates from the target's allocator.
@@ -18,6 +21,35 @@ pub const ALLOC: &str = "__ifunc_alloc";
 pub const DEALLOC: &str = "__ifunc_dealloc";
 /// Grows or shrinks memory of the target's allocator.
 pub const REALLOC: &str = "__ifunc_realloc";
+
+/// The functions by which an invocation travels on, beside [`NOW`]. An image that imports one of them
+/// [travels](crate::image::Image::travels). Their C prototypes:
+///
+/// ```c
+/// const struct ifunc_travel *__ifunc_travel(struct ifunc_context *);
+/// void    *__ifunc_outgoing(struct ifunc_context *, size_t size);      // null: more than a limit, or no group
+/// uint32_t __ifunc_send(struct ifunc_context *, uint32_t node, const void *entry_main, size_t len);
+/// uint32_t __ifunc_forward(struct ifunc_context *, uint32_t node, const void *entry_main, size_t len);
+/// uint32_t __ifunc_reply(struct ifunc_context *, size_t len);
+/// uint64_t __ifunc_now(void);
+/// ```
+///
+/// A context may be null. Results are 0 or the code of a [`TravelError`](crate::travel::TravelError).
+pub const TRAVEL_IMPORTS: [&str; 5] = [TRAVEL, OUTGOING, SEND, FORWARD, REPLY];
+/// The invocation's [`Travel`](crate::context::Travel); never null, valid until the invocation ends.
+pub const TRAVEL: &str = "__ifunc_travel";
+/// Memory for the next payload or partial answer: private to the invocation, aligned to 64 bytes, valid until the next call
+/// of one of these functions. Private, because an invocation that panics while it writes must leave no link locked.
+pub const OUTGOING: &str = "__ifunc_outgoing";
+/// Sends the first `len` bytes of the outgoing memory to an entry of this image on a node: another invocation, without an
+/// obligation to answer. The entry is named by the address of its `X_main`.
+pub const SEND: &str = "__ifunc_send";
+/// As [`SEND`], and the other invocation takes over the obligation to answer.
+pub const FORWARD: &str = "__ifunc_forward";
+/// Sends the first `len` bytes of the outgoing memory as the next partial answer of a streamed call.
+pub const REPLY: &str = "__ifunc_reply";
+/// Nanoseconds on a clock of the target that never goes back.
+pub const NOW: &str = "__ifunc_now";
 
 /// Functions that compilers emit calls to. Every image may import them; a Rust image contains its own.
 pub const COMPILER_IMPORTS: [&str; 7] = [

@@ -158,6 +158,131 @@ static inline void ifunc_log(struct ifunc_context *ctx, uint32_t level, const ch
         ctx->log(ctx, level, (const uint8_t *)text, __builtin_strlen(text));
 }
 
+/* ---- Travelling on. A target that has joined a group is a node with a number. There an invocation sends others,
+ * forwards itself to another node, or answers in parts. What it sends leaves when it has ended. ---- */
+
+/* The number of no node. */
+#define IFUNC_NO_NODE UINT32_MAX
+/* A deadline that never passes. */
+#define IFUNC_NO_DEADLINE UINT64_MAX
+
+/* Where an invocation is on its way. Fields are only ever added at the end; `size` shows which exist. */
+struct ifunc_travel {
+    /* Size of this struct on the target, in bytes. */
+    uint32_t size;
+    /* The number of this node; IFUNC_NO_NODE: the target is no node of a group. */
+    uint32_t node;
+    /* How many nodes forwarded or sent before. */
+    uint16_t hops;
+    /* How many hops may follow. */
+    uint16_t hops_left;
+    /* Number of `peers`. */
+    uint32_t peer_count;
+    /* When the source stops waiting, in nanoseconds on the clock of `ifunc_now`, or IFUNC_NO_DEADLINE. */
+    uint64_t deadline;
+    /* The numbers of the other nodes, ascending. */
+    const uint32_t *peers;
+};
+
+/* Results of `ifunc_send`, `ifunc_forward` and `ifunc_reply`. It was accepted: */
+#define IFUNC_SENT UINT32_C(0)
+/* There is no memory for it now, because other nodes do not take what was sent before: */
+#define IFUNC_BUSY UINT32_C(1)
+/* The group has no such node, or the node is lost: */
+#define IFUNC_NO_SUCH_NODE UINT32_C(2)
+/* The target is no node of a group: */
+#define IFUNC_NO_GROUP UINT32_C(3)
+/* The invocation made as many hops as it may: */
+#define IFUNC_HOP_LIMIT UINT32_C(4)
+/* The payload or the part exceeds a limit: */
+#define IFUNC_TOO_LARGE UINT32_C(5)
+/* The image has no such entry: */
+#define IFUNC_NO_ENTRY UINT32_C(6)
+/* The entry answers with another type than the call expects: */
+#define IFUNC_ANSWER_TYPE UINT32_C(7)
+/* The invocation was forwarded or answered before: */
+#define IFUNC_ENDED UINT32_C(8)
+/* The source has not taken enough parts yet, or takes one answer only: */
+#define IFUNC_WINDOW UINT32_C(9)
+
+/* What every target provides. `ifunc_outgoing` returns memory for the next payload or part, aligned to 64 bytes; null if
+ * `size` exceeds a limit or there is no group. The next of these calls invalidates it. */
+IFUNC_EXTERN const struct ifunc_travel *__ifunc_travel(struct ifunc_context *ctx);
+IFUNC_EXTERN void *__ifunc_outgoing(struct ifunc_context *ctx, size_t size);
+IFUNC_EXTERN uint32_t __ifunc_send(struct ifunc_context *ctx, uint32_t node, const void *entry_main, size_t len);
+IFUNC_EXTERN uint32_t __ifunc_forward(struct ifunc_context *ctx, uint32_t node, const void *entry_main, size_t len);
+IFUNC_EXTERN uint32_t __ifunc_reply(struct ifunc_context *ctx, size_t len);
+IFUNC_EXTERN uint64_t __ifunc_now(void);
+
+/* The number of this node, or IFUNC_NO_NODE. */
+static inline uint32_t ifunc_node(struct ifunc_context *ctx)
+{
+    return __ifunc_travel(ctx)->node;
+}
+
+/* Where the invocation is on its way: never null. */
+static inline const struct ifunc_travel *ifunc_travel(struct ifunc_context *ctx)
+{
+    return __ifunc_travel(ctx);
+}
+
+/* Nanoseconds on a clock of the target that never goes back. */
+static inline uint64_t ifunc_now(void)
+{
+    return __ifunc_now();
+}
+
+/* Memory in which to write the next payload, for `ifunc_send_written` and `ifunc_forward_written`. */
+static inline void *ifunc_outgoing(struct ifunc_context *ctx, size_t size)
+{
+    return __ifunc_outgoing(ctx, size);
+}
+
+/* Copies bytes into the memory for the next payload. Private to the functions below. */
+static inline uint32_t ifunc_write_outgoing(struct ifunc_context *ctx, const void *bytes, size_t len)
+{
+    void *out = __ifunc_outgoing(ctx, len);
+    if (!out)
+        return __ifunc_travel(ctx)->node == IFUNC_NO_NODE ? IFUNC_NO_GROUP : IFUNC_TOO_LARGE;
+    if (len)
+        __builtin_memcpy(out, bytes, len);
+    return IFUNC_SENT;
+}
+
+/* Starts another invocation, of the ifunc `name` of this image, on a node: `ifunc_send(ctx, node, visit, &next, sizeof
+ * next)`. Its answer is dropped. The builder makes `name` an entry of the image by this reference. */
+#define ifunc_send(ctx, node, name, bytes, len) ifunc_send_to((ctx), (node), (const void *)&name##_main, (bytes), (len))
+
+/* Lets an invocation of the ifunc `name` go on in place of this one, on a node. That one answers; after this, return IFUNC_OK and
+ * do not answer. */
+#define ifunc_forward(ctx, node, name, bytes, len)                                                                     \
+    ifunc_forward_to((ctx), (node), (const void *)&name##_main, (bytes), (len))
+
+/* The same for the first `len` bytes of `ifunc_outgoing`. */
+#define ifunc_send_written(ctx, node, name, len) __ifunc_send((ctx), (node), (const void *)&name##_main, (len))
+#define ifunc_forward_written(ctx, node, name, len) __ifunc_forward((ctx), (node), (const void *)&name##_main, (len))
+
+static inline uint32_t ifunc_send_to(struct ifunc_context *ctx, uint32_t node, const void *entry_main,
+                                     const void *bytes, size_t len)
+{
+    uint32_t result = ifunc_write_outgoing(ctx, bytes, len);
+    return result ? result : __ifunc_send(ctx, node, entry_main, len);
+}
+
+static inline uint32_t ifunc_forward_to(struct ifunc_context *ctx, uint32_t node, const void *entry_main,
+                                        const void *bytes, size_t len)
+{
+    uint32_t result = ifunc_write_outgoing(ctx, bytes, len);
+    return result ? result : __ifunc_forward(ctx, node, entry_main, len);
+}
+
+/* Sends a part of the answer to a source that takes a stream. */
+static inline uint32_t ifunc_reply(struct ifunc_context *ctx, const void *bytes, size_t len)
+{
+    uint32_t result = ifunc_write_outgoing(ctx, bytes, len);
+    return result ? result : __ifunc_reply(ctx, len);
+}
+
 /* ---- Functions of the target. ---- */
 
 /* Declares one: `IFUNC_IMPORT(int, compare, const void *a, const void *b);`. `cargo ifunc

@@ -4,11 +4,13 @@ mod callback;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use ifunc::host::{CallGate, GateToken};
 use ifunc_abi::context::Context;
 
 use crate::arch::FloatControl;
+use crate::services::Services;
 use crate::stack::Stack;
 
 /// Stack that a host function must find below it, so that it does not run into the injected stack's guard.
@@ -72,6 +74,8 @@ pub(crate) struct Gate {
     pub(crate) side: Cell<Side>,
     /// Set only if the shim returns another code than [`MAIN_OK`](ifunc_abi::context::MAIN_OK).
     escape: UnsafeCell<Option<Box<Escape>>>,
+    /// Of the node that the thread serves.
+    services: Option<Arc<dyn Services>>,
 }
 
 thread_local! {
@@ -87,7 +91,13 @@ impl Gate {
             stack_low: stack.low(),
             side: Cell::new(Side::Idle),
             escape: UnsafeCell::new(None),
+            services: None,
         }
+    }
+
+    /// What the invocations that enter by this gate may use of a node.
+    pub(crate) fn set_services(&mut self, services: Option<Arc<dyn Services>>) {
+        self.services = services;
     }
 
     /// Why the last invocation ended other than by return.
@@ -154,6 +164,11 @@ fn caller<'a>() -> Option<&'a Gate> {
     // SAFETY: `CURRENT` is null or points to the gate of a living `Session` of this thread.
     let gate = unsafe { CURRENT.get().as_ref()? };
     gate.is(Side::Ifunc).then_some(gate)
+}
+
+/// The services for the invocation that called the current import.
+pub(crate) fn services<'a>() -> Option<&'a Arc<dyn Services>> {
+    caller()?.services.as_ref()
 }
 
 /// What the shims of exported functions call.

@@ -7,6 +7,7 @@ use ifunc_abi::symbols;
 
 use crate::arch;
 use crate::gate::{escape_with_panic, escape_with_panic_at, on_host_side};
+use crate::services;
 
 unsafe extern "C" {
     fn memcpy(to: *mut c_void, from: *const c_void, n: usize) -> *mut c_void;
@@ -18,12 +19,18 @@ unsafe extern "C" {
 }
 
 /// Name and address of every import that needs no permission.
-pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 11] {
+pub(crate) fn runtime_imports() -> [(&'static str, *const ()); 17] {
     [
         (symbols::PANIC, arch::panic as *const ()),
         (symbols::ALLOC, alloc as *const ()),
         (symbols::DEALLOC, dealloc as *const ()),
         (symbols::REALLOC, realloc as *const ()),
+        (symbols::TRAVEL, services::travel as *const ()),
+        (symbols::OUTGOING, services::outgoing as *const ()),
+        (symbols::SEND, services::send as *const ()),
+        (symbols::FORWARD, services::forward as *const ()),
+        (symbols::REPLY, services::reply as *const ()),
+        (symbols::NOW, services::clock as *const ()),
         ("memcpy", memcpy as *const ()),
         ("memmove", memmove as *const ()),
         ("memset", memset as *const ()),

@@ -16,6 +16,7 @@ use crate::gate::{CALL_GATE, CURRENT, Escape, Gate, HOST_STACK_ROOM, Side, ifunc
 use crate::image::cache::CodeCache;
 use crate::image::original::Kept;
 use crate::image::validate;
+use crate::services::Services;
 use crate::stack::{Listing, Stack};
 use crate::{HostSymbols, InstalledEntry, InstalledImage, ValidImage};
 
@@ -181,6 +182,11 @@ impl ExecThread {
             gate,
             _stack: stack,
         })
+    }
+
+    /// Offers the services of a node to the invocations that run on this thread, or none.
+    pub fn set_services(&mut self, services: Option<Arc<dyn Services>>) {
+        self.gate.set_services(services);
     }
 
     /// Makes this the gate of the current thread for several invocations.

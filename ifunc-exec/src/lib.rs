@@ -12,6 +12,7 @@
 //! | it stays in the code cache | `image/cache.rs` |
 //! | an invocation enters it through the call gate | `in_process.rs`, `gate.rs`, `ended.rs`, `arch` |
 //! | it calls back into the host, or panics | `imports.rs`, `gate.rs` |
+//! | it sends others, or travels on | `services.rs` |
 //! | a debugger asks what it is | `debug` |
 
 mod arch;
@@ -26,6 +27,7 @@ mod image;
 mod imports;
 mod in_process;
 mod ranges;
+pub mod services;
 mod stack;
 mod symbols;
 #[cfg(test)]

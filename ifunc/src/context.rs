@@ -11,7 +11,7 @@ use crate::payload::Answer;
 /// The context of one invocation. An ifunc takes it as its third parameter, `ctx: &mut Context`.
 #[derive(Debug)]
 pub struct Context<'a> {
-    raw: Option<&'a mut abi::Context>,
+    pub(crate) raw: Option<&'a mut abi::Context>,
 }
 
 impl<'a> Context<'a> {

@@ -38,6 +38,7 @@
 //! | payload types, and hand-written payloads | [`codec`], [`Payload`] |
 //! | types of the target's data | [`Layout`](macro@Layout), [`Opaque`](macro@Opaque), [`Foreign`] |
 //! | answering, logging, the sender's connection | [`Context`] |
+//! | sending others, travelling on, answering in parts | [`travel`] |
 //! | calling the host | [`#[ifunc::interface]`](macro@interface), [`#[ifunc::export]`](macro@export), [`#[ifunc::import]`](macro@import), [`ffi`] |
 //! | types shared by source and target | [`#[ifunc::layout]`](macro@layout), [`Shape`](macro@Shape) |
 //! | `String`, `Vec`, `Box` | the feature `alloc` |
@@ -70,6 +71,7 @@ mod opaque;
 pub mod payload;
 pub mod prelude;
 mod shape;
+pub mod travel;
 
 #[doc(hidden)]
 #[path = "private.rs"]
@@ -81,6 +83,7 @@ pub use layout::{Layout, Portable};
 pub use opaque::Foreign;
 pub use payload::{Answer, DecodeError, EncodeError, Ifunc, Payload, TargetArgs};
 pub use shape::Shape;
+pub use travel::{Onward, TravelError};
 pub use {serde, zerocopy};
 
 /// Makes a function an ifunc.

@@ -88,6 +88,13 @@ pub trait Ifunc: 'static {
     /// # Errors
     /// Bytes that are not a valid answer.
     fn decode_answer(bytes: &[u8]) -> Result<Self::Answer, DecodeError>;
+
+    /// The address of `X_main` in the image that this code is a part of; `None` outside of images. By it
+    /// [`Context::send`](crate::Context::send) names the ifunc, and the builder makes it an entry of the same image.
+    #[must_use]
+    fn entry() -> Option<*const ()> {
+        None
+    }
 }
 
 /// A type that target and ifunc share: a fixed layout that both compile alike, or an opaque type that an

@@ -18,6 +18,7 @@ pub use linkme;
 
 pub use crate::context::{finish, finish_by_context};
 use crate::payload::EncodeError;
+pub use crate::travel::finish_onward;
 
 /// Borrows arguments or a payload that C code passed.
 ///

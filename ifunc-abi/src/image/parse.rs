@@ -366,6 +366,14 @@ impl<'a> Image<'a> {
         (self.header.rw_mem != 0).then_some((self.header.rw_at.get(), self.header.rw_mem.get()))
     }
 
+    /// Whether its code may send other invocations or forward itself: it imports one of the
+    /// [`TRAVEL_IMPORTS`](crate::symbols::TRAVEL_IMPORTS).
+    #[must_use]
+    pub fn travels(&self) -> bool {
+        self.imports()
+            .any(|import| crate::symbols::TRAVEL_IMPORTS.contains(&import.symbol))
+    }
+
     /// The imports in the order of their GOT entries.
     pub fn imports(&self) -> impl ExactSizeIterator<Item = Import<'a>> + use<'a> {
         let strings = self.strings;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
@@ -55,6 +56,58 @@ HIDDEN void *__ifunc_realloc(void *ptr, size_t size, size_t align, size_t new_si
         free(ptr);
     }
     return moved;
+}
+
+/* The source is no node of a group: nothing travels on from it. As `struct ifunc_travel` of ifunc.h. */
+static const struct {
+    uint32_t size, node;
+    uint16_t hops, hops_left;
+    uint32_t peer_count;
+    uint64_t deadline;
+    const uint32_t *peers;
+} no_group = {sizeof no_group, UINT32_MAX, 0, 0, 0, UINT64_MAX, NULL};
+
+enum { NO_GROUP = 3 };
+
+HIDDEN const void *__ifunc_travel(void *ctx)
+{
+    (void)ctx;
+    return &no_group;
+}
+
+HIDDEN void *__ifunc_outgoing(void *ctx, size_t size)
+{
+    (void)ctx;
+    (void)size;
+    return NULL;
+}
+
+HIDDEN uint32_t __ifunc_send(void *ctx, uint32_t node, const void *entry_main, size_t len)
+{
+    (void)ctx;
+    (void)node;
+    (void)entry_main;
+    (void)len;
+    return NO_GROUP;
+}
+
+HIDDEN uint32_t __ifunc_forward(void *ctx, uint32_t node, const void *entry_main, size_t len)
+{
+    return __ifunc_send(ctx, node, entry_main, len);
+}
+
+HIDDEN uint32_t __ifunc_reply(void *ctx, size_t len)
+{
+    (void)ctx;
+    (void)len;
+    return NO_GROUP;
+}
+
+HIDDEN uint64_t __ifunc_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* Landing pads refer to these. With panic=abort they never run. */

@@ -106,13 +106,14 @@ fn implementation(
     answer: Option<&Answer>,
     idempotent: bool,
 ) -> TokenStream {
+    let main = main_of(name);
     let codec = codec(payload.codec);
     let any = types::with_lifetime(&payload.ty, "'ifunc");
     let fixed = types::with_lifetime(&payload.ty, "'static");
     let assumed = assumed(payload);
     let target = &target.ty;
     let (answer_ty, answer_text, decode) = match answer {
-        Some(Answer { ty, codec: name }) => {
+        Some(Answer { ty, codec: name, .. }) => {
             let codec = self::codec(name);
             let span = span_of(ty);
             (
@@ -159,8 +160,18 @@ fn implementation(
             fn decode_answer(bytes: &[u8]) -> ::core::result::Result<Self::Answer, ::ifunc::DecodeError> {
                 #decode
             }
+
+            #[cfg(ifunc_image)]
+            fn entry() -> ::core::option::Option<*const ()> {
+                ::core::option::Option::Some(#main as *const ())
+            }
         }
     }
+}
+
+/// The function that is exported as `X_main`. Debuggers show its name in a backtrace, not its symbol.
+fn main_of(name: &str) -> Ident {
+    Ident::new(&[name, "_main"].concat(), Span::mixed_site())
 }
 
 /// `X_main`.
@@ -174,8 +185,7 @@ fn entry(
     answer: Option<&Answer>,
 ) -> TokenStream {
     let symbol = symbol(name, "_main", span);
-    // Debuggers show the function's name in a backtrace, not its symbol.
-    let entry = Ident::new(&symbol.value(), Span::mixed_site());
+    let entry = main_of(name);
     let ty = types::with_lifetime(&payload.ty, "'_");
     let codec = codec(payload.codec);
     let assumed = assumed(payload);
@@ -204,11 +214,12 @@ fn entry(
     let third = has_context.then(|| quote!(, &mut #ctx));
     let call = quote!(#handle(#lent #value, #data #third));
     let finish = match answer {
-        Some(Answer { codec, .. }) => {
+        Some(Answer { codec, is_onward, .. }) => {
             let codec = self::codec(codec);
+            let finish = format_ident!("{}", if *is_onward { "finish_onward" } else { "finish" });
             quote! {
                 let #result = #call;
-                ::ifunc::__private::finish::<#codec, _>(&mut #ctx, &#result)
+                ::ifunc::__private::#finish::<#codec, _>(&mut #ctx, &#result)
             }
         }
         None if has_context => quote!(#call; ::ifunc::__private::finish_by_context(&#ctx)),

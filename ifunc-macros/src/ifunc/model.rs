@@ -42,8 +42,11 @@ pub(crate) struct Target {
 
 /// The return type.
 pub(crate) struct Answer {
+    /// What sources get.
     pub(crate) ty: Type,
     pub(crate) codec: &'static str,
+    /// The function returns `Onward<ty>`.
+    pub(crate) is_onward: bool,
 }
 
 const SHAPE: &str = "write `fn name(payload: P, target: &mut T)`, and `ctx: &mut Context` as a third parameter if it is needed";
@@ -287,10 +290,16 @@ fn answer(output: &ReturnType, codec: Option<(CodecName, Span)>, errors: &mut Er
     let ReturnType::Type(_, ty) = output else {
         return None;
     };
-    let ty = types::bare(ty);
-    if types::is_unit(ty) {
+    let returned = types::bare(ty);
+    if types::is_unit(returned) {
         return None;
     }
+    let onward = types::arguments_of(returned, "Onward");
+    let onward = onward.as_deref().and_then(|arguments| match arguments {
+        [ty] => Some(*ty),
+        _ => None,
+    });
+    let ty = onward.map_or(returned, types::bare);
     types::refuse_unportable(ty, "an answer", errors);
     if let Some(reference) = types::borrows(ty) {
         errors.at(
@@ -312,6 +321,7 @@ fn answer(output: &ReturnType, codec: Option<(CodecName, Span)>, errors: &mut Er
     Some(Answer {
         ty: ty.clone(),
         codec,
+        is_onward: onward.is_some(),
     })
 }
 

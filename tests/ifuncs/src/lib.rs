@@ -11,6 +11,7 @@ use ifunc::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub mod soak;
+pub mod travel;
 
 /// What the targets of these tests own. The targets have their own definition of it: nothing is shared but the layout.
 #[derive(Layout)]

@@ -1,0 +1,124 @@
+//! Ifuncs that travel through a group of nodes.
+
+use ifunc::prelude::*;
+use ifunc::{Onward, TravelError};
+
+use super::State;
+
+/// Most nodes of a tour.
+pub const LONGEST: usize = 32;
+
+/// A tour over nodes.
+#[ifunc::layout]
+#[derive(Clone, Copy)]
+pub struct Tour {
+    /// The numbers of the nodes, in their order.
+    pub route: [u32; LONGEST],
+    /// How many of them were visited.
+    pub at: u32,
+    /// How many there are.
+    pub len: u32,
+    /// The sum of what the visits added up.
+    pub sum: u64,
+}
+
+impl Tour {
+    /// A tour that begins at the first target.
+    #[must_use]
+    pub fn new(nodes: &[u32]) -> Self {
+        let mut tour = Self {
+            route: [0; LONGEST],
+            at: 0,
+            len: nodes.len() as u32,
+            sum: 0,
+        };
+        tour.route[..nodes.len()].copy_from_slice(nodes);
+        tour
+    }
+}
+
+/// Counts a visit, and goes on to the next node of the tour. The last one answers the sum of the numbers of all nodes.
+#[ifunc]
+pub fn t_tour(mut tour: Tour, state: &mut State, ctx: &mut Context) -> Onward<u64> {
+    state.changes += 1;
+    tour.sum += u64::from(ctx.node().unwrap_or(1000));
+    match tour.route[..tour.len as usize].get(tour.at as usize) {
+        None => Onward::Answer(tour.sum),
+        Some(&next) => {
+            tour.at += 1;
+            match ctx.forward::<t_tour>(next, &tour) {
+                Ok(()) => Onward::Forwarded,
+                Err(why) => panic!("to node {next}: {why}"),
+            }
+        }
+    }
+}
+
+/// The same, and panics at the end.
+#[ifunc]
+pub fn t_tour_panics(mut tour: Tour, state: &mut State, ctx: &mut Context) -> Onward<u64> {
+    state.changes += 1;
+    let Some(&next) = tour.route[..tour.len as usize].get(tour.at as usize) else {
+        panic!("lost on node {}", ctx.node().unwrap_or(1000));
+    };
+    tour.at += 1;
+    match ctx.forward::<t_tour_panics>(next, &tour) {
+        Ok(()) => Onward::Forwarded,
+        Err(why) => panic!("to node {next}: {why}"),
+    }
+}
+
+/// Forwards itself, and answers too.
+#[ifunc]
+pub fn t_answers_twice(next: u32, state: &mut State, ctx: &mut Context) -> u64 {
+    state.changes += 1;
+    let _ = ctx.forward::<t_answers_twice>(next, &next);
+    state.changes
+}
+
+/// Spreads over a group: `depth` generations, each invocation with `fan` others.
+#[ifunc::layout]
+#[derive(Clone, Copy)]
+pub struct Spread {
+    /// Generations that follow.
+    pub depth: u32,
+    /// Invocations that each one sends.
+    pub fan: u32,
+}
+
+/// Sends `fan` others to the nodes of the group in turn.
+#[ifunc]
+pub fn t_spread(spread: Spread, state: &mut State, ctx: &mut Context) {
+    state.changes += 1;
+    if spread.depth == 0 {
+        return;
+    }
+    let next = Spread {
+        depth: spread.depth - 1,
+        fan: spread.fan,
+    };
+    for n in 0..spread.fan as usize {
+        let peers = ctx.peers();
+        let node = match peers.get((n + state.changes as usize) % (peers.len() + 1)) {
+            Some(&node) => node,
+            None => ctx.node().unwrap_or_default(),
+        };
+        if let Err(why) = ctx.send::<t_spread>(node, &next)
+            && why != TravelError::Busy
+        {
+            panic!("to node {node}: {why}");
+        }
+    }
+}
+
+/// Answers in parts: the numbers below the payload, then the payload.
+#[ifunc]
+pub fn t_count_up(to: u64, state: &mut State, ctx: &mut Context) -> u64 {
+    state.changes += 1;
+    for n in 0..to {
+        if let Err(why) = ctx.reply(&n) {
+            panic!("part {n}: {why}");
+        }
+    }
+    to
+}
