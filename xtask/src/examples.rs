@@ -25,6 +25,11 @@ pub(crate) fn run(steps: &mut Steps) {
         steps.step(&name, || text_search::beside_grep(transport));
     }
     for &transport in transports::all() {
+        let name = format!("04-pointer-chase over {transport}");
+        let args = ["--entries", "12", "--depth", "16", "--seconds", "0.1"];
+        steps.step(&name, || checked(transport, "04-pointer-chase", &args));
+    }
+    for &transport in transports::all() {
         let name = format!("06-top-k over {transport}");
         steps.step(&name, || checked(transport, "06-top-k", &["--rows", "50000"]));
     }

@@ -1,0 +1,169 @@
+//! A pointer chase over a table that is cut over several servers, as Three-Chains measures it. Each entry of the table is the
+//! place of the next one. The source follows them in several ways, and compares what they cost:
+//!
+//! | mode | how |
+//! |---|---|
+//! | `get` | the source reads each entry by a one-sided get of UCX |
+//! | `am` | a UCX active message, whose handler was compiled into the servers, goes from server to server |
+//!
+//! `cargo ifunc run 04-pointer-chase -- --servers N --depth D --entries LOG2 --json FILE`
+
+pub mod by_ucx;
+pub mod description;
+pub mod measure;
+pub mod part;
+pub mod peer;
+pub mod permutation;
+pub mod waiting;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use example_04_pointer_chase_ifuncs::{address, meet};
+use example_servers::{Args, Failure, Moved, Server, addresses, run};
+use ifunc_rt::{Source, Target};
+
+use by_ucx::{ActiveMessage, Client, Get};
+use description::{Description, decode_all};
+use measure::{Measured, Plan, heads, json, measure};
+use part::Part;
+use permutation::{Cut, Permutation};
+
+const USAGE: &str = "cargo ifunc run 04-pointer-chase -- [--servers N] [--depth D] [--entries LOG2] [--batch K] [--seconds S] \
+                     [--seed SEED] [--json FILE]";
+
+/// The command line, the same for servers and source.
+#[derive(Clone, Debug)]
+struct Options {
+    plan: Plan,
+    /// Chases under way at a time, in the second run of each mode.
+    batch: usize,
+    json: Option<PathBuf>,
+}
+
+impl Options {
+    fn from_env() -> Result<Self, Failure> {
+        let mut args = Args::from_env();
+        let servers = args.number("--servers", 2, 1, 64)? as u32;
+        let entries = args.number("--entries", 20, 6, 36)? as u32;
+        let seconds = args.option("--seconds")?.unwrap_or(1.0);
+        let options = Self {
+            plan: Plan {
+                permutation: Permutation::new(entries, args.number("--seed", 1, 0, u64::MAX)?),
+                cut: Cut::new(1 << entries, servers),
+                servers,
+                depth: args.number("--depth", 64, 1, 4096)?,
+                time: Duration::try_from_secs_f64(seconds)?,
+            },
+            batch: args.number("--batch", 16, 1, 1024)? as usize,
+            json: args.option("--json")?,
+        };
+        args.end(USAGE)?;
+        Ok(options)
+    }
+}
+
+/// Owns the part of one server, or of all in this process, until the process is stopped.
+///
+/// # Errors
+/// There is too little memory, or a server cannot listen.
+pub fn target(addr: &str) -> Result<(), Failure> {
+    let Options { plan, .. } = Options::from_env()?;
+    run(addr, plan.servers, |server| serve(server, &plan))
+}
+
+fn serve(mut server: Server, plan: &Plan) -> Result<(), Failure> {
+    let mut part = Part::new(plan.permutation, plan.cut, server.rank)?;
+    // SAFETY: arriving code has the authority of this process. Only programs of the same user can send it.
+    let builder = unsafe { Target::builder().accept_code() };
+    let mut target = builder.listen(server.address())?;
+    let published = server.ready(&target)?;
+    target.serve(&mut part)?;
+    drop(published);
+    Ok(())
+}
+
+/// Chases in every mode, and compares the results with those of a sequential computation.
+///
+/// # Errors
+/// A server cannot be reached or fails, or a chase comes to a wrong entry.
+pub fn source(addr: &str) -> Result<(), Failure> {
+    let Options {
+        plan,
+        batch,
+        json: file,
+    } = Options::from_env()?;
+    let servers = addresses(addr, plan.servers)?;
+    let servers: Vec<Source> = servers
+        .iter()
+        .map(|at| Source::connect(at))
+        .collect::<Result<_, _>>()?;
+    let mut results: Vec<Measured> = Vec::new();
+    println!("{}", heads());
+    let mut add = |measured: Measured| {
+        println!("{}", measured.line(plan.depth));
+        results.push(measured);
+    };
+    let at_a_time = if batch > 1 { &[1, batch][..] } else { &[1] };
+
+    match introduce(&servers, &plan) {
+        Ok(mut client) => {
+            for &batch in at_a_time {
+                let mut got = measure("get", &plan, batch, &mut Get::new(&mut client))?;
+                let gets = got.chases * plan.depth;
+                got.moved = Moved {
+                    messages: 2 * gets,
+                    bytes: 8 * gets,
+                };
+                add(got);
+            }
+            for &batch in at_a_time {
+                let mut sent = measure("am", &plan, batch, &mut ActiveMessage(&mut client))?;
+                let messages = sent.changes + 2 * sent.chases;
+                let bytes = peer::Walk::LEN as u64 * messages;
+                sent.moved = Moved { messages, bytes };
+                add(sent);
+            }
+            println!("UCX uses {} to the first server", client.carried_by());
+        }
+        Err(why) => println!("without get and am, which need UCX: {why}"),
+    }
+
+    if let Some(file) = file {
+        fs::write(&file, json(&plan, &results))
+            .map_err(|e| format!("cannot write `{}`: {e}", file.display()))?;
+    }
+    if let Some(wrong) = results.iter().find(|result| !result.checked) {
+        return Err(format!(
+            "{} does not come where a sequential computation comes",
+            wrong.mode
+        )
+        .into());
+    }
+    let chases: u64 = results.iter().map(|result| result.chases).sum();
+    println!("checked: {chases} chases come where a sequential computation comes");
+    Ok(())
+}
+
+/// Introduces the servers and the source to each other, for what goes by UCX alone.
+fn introduce(servers: &[Source], plan: &Plan) -> Result<Client, Failure> {
+    let (mut client, own) = Client::new(plan.cut, plan.depth)?;
+    let mut all = Vec::new();
+    for server in servers {
+        all.extend(server.register::<address>()?.call(&())?.wait_bytes()?);
+    }
+    let described = decode_all(&all)?;
+    if described.len() != servers.len() {
+        return Err("a server has no UCX".into());
+    }
+    client.connect(&described)?;
+    all.extend(Description::encode(&own));
+    for server in servers {
+        match server.register::<meet>()?.call(&all[..])?.wait()? {
+            0 => {}
+            error => return Err(format!("a server cannot connect to the others: error {error}").into()),
+        }
+    }
+    Ok(client)
+}

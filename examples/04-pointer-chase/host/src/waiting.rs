@@ -1,0 +1,78 @@
+//! How a worker of UCX waits: it polls for a while, then sleeps until something happens. The ifunc runtime does the same, for
+//! the same time, so that the ways of chasing differ in nothing else.
+
+use std::time::{Duration, Instant};
+
+use example_servers::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use ucx::{Handler, Worker};
+
+/// Empty polls between two clock reads.
+const PACE: u32 = 32;
+/// Longest sleep: requests of other threads do not wake the worker.
+const SLEEP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
+
+/// When a worker sleeps.
+#[derive(Debug)]
+pub struct Waiting {
+    spin: Duration,
+    polls: u32,
+    idle_since: Option<Instant>,
+}
+
+impl Waiting {
+    /// As a target waits for sources.
+    #[must_use]
+    pub fn server() -> Self {
+        Self::new(Duration::from_micros(100))
+    }
+
+    /// As a source waits for an answer.
+    #[must_use]
+    pub fn source() -> Self {
+        Self::new(Duration::from_micros(60))
+    }
+
+    fn new(spin: Duration) -> Self {
+        Self {
+            spin,
+            polls: 0,
+            idle_since: None,
+        }
+    }
+
+    /// Progresses the worker until something happened (`true`), or it slept for a while.
+    ///
+    /// # Errors
+    /// UCX or the kernel cannot wait.
+    pub fn progress<H: Handler>(&mut self, worker: &mut Worker<H>) -> Result<bool, Failure> {
+        loop {
+            if worker.progress() {
+                self.polls = 0;
+                self.idle_since = None;
+                return Ok(true);
+            }
+            self.polls += 1;
+            if self.polls < PACE {
+                continue;
+            }
+            self.polls = 0;
+            let now = Instant::now();
+            if now - *self.idle_since.get_or_insert(now) < self.spin {
+                continue;
+            }
+            self.idle_since = None;
+            if worker.arm()? {
+                let fd = worker.event_fd()?;
+                match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&SLEEP)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(why) => return Err(why.into()),
+                }
+            }
+            return Ok(worker.progress());
+        }
+    }
+}
