@@ -1,9 +1,10 @@
 //! The open batch: invocations that travel in one frame.
 //!
 //! The batch lies in private memory and is copied into a frame when it is sent. It holds nothing of the transport's
-//! meanwhile, so a batch whose link dies is sent over the next link.
+//! meanwhile, so a batch whose link dies is sent over the next link. An invocation that is like the one before it joins
+//! that one's run, which costs its payload and nothing else.
 
-use ifunc_abi::batch::{ALIGN, EntryHead};
+use ifunc_abi::batch::{ALIGN, MAX_RUN, RunHead};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::buffer::AlignedBuffer;
@@ -14,9 +15,12 @@ const FIRST: usize = 4 << 10;
 /// The open batch of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct OpenBatch {
-    /// The first `len` bytes are entries.
+    /// The first `len` bytes are runs. The head of the open run is not written yet, nor the zeros after it.
     bytes: AlignedBuffer,
     len: usize,
+    run: OpenRun,
+    /// Offset of the payload that was encoded last.
+    encoded_at: usize,
     /// Most bytes of a batch over the current link.
     limit: usize,
     /// The handles of its entries, each once. The batch is a user of each of them.
@@ -35,6 +39,31 @@ pub(crate) struct OpenBatch {
     pub(crate) opened: u64,
 }
 
+/// The last run, to which alike entries are added.
+#[derive(Clone, Copy, Debug, Default)]
+struct OpenRun {
+    /// Offset of its head.
+    at: usize,
+    handle: u32,
+    len: u32,
+    stride: u32,
+    /// Number of its entries; 0: there is no open run.
+    count: u32,
+    /// Token of its first entry, or 0.
+    token: u64,
+}
+
+/// The begin of a batch that one frame holds: whole runs, and some entries of the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Bytes of whole runs.
+    runs: usize,
+    /// Entries of the run after them.
+    entries: u32,
+    /// Bytes in the frame.
+    pub(crate) len: usize,
+}
+
 impl OpenBatch {
     /// `size`: bytes that a batch may have; `max_body`: those that a frame may have.
     pub(crate) fn set_limit(&mut self, size: usize, max_body: usize) {
@@ -50,32 +79,54 @@ impl OpenBatch {
         self.len == 0
     }
 
+    /// Length in bytes, with the zeros after the last run.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len.next_multiple_of(ALIGN)
     }
 
-    /// Allocates capacity for an entry of `size` bytes. `false`: the batch is full.
+    /// Allocates capacity for a run of `size` bytes. `false`: the batch is full.
     #[inline]
     pub(crate) fn reserve(&mut self, size: usize) -> bool {
-        self.len + size <= self.bytes.len() || self.grow(size)
+        self.has_capacity(size) || self.grow(size)
+    }
+
+    /// Whether `size` more bytes need no allocation.
+    #[inline]
+    pub(crate) fn has_capacity(&self, size: usize) -> bool {
+        self.len() + size <= self.bytes.len()
     }
 
     #[cold]
     fn grow(&mut self, size: usize) -> bool {
-        let needed = self.len + size;
+        let needed = self.len() + size;
         let wanted = (2 * self.bytes.len()).max(FIRST).max(needed).min(self.limit);
         needed <= self.limit && self.bytes.try_resize(wanted).is_some()
     }
 
-    /// Encodes the payload of the next entry, of at most `bound` bytes.
+    /// Whether the last entry invokes this handle, and another one can join its run.
+    #[inline]
+    pub(crate) fn ends_with(&self, handle: u32) -> bool {
+        self.run.handle == handle && self.run.count.wrapping_sub(1) < MAX_RUN - 1
+    }
+
+    /// Encodes the payload of the next entry, of at most `bound` bytes. [`reserve`](Self::reserve) made the memory.
     #[inline]
     pub(crate) fn encode<E>(
         &mut self,
+        handle: u32,
         bound: usize,
         align: usize,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let at = self.len + EntryHead::SIZE;
+        // Where the payload lies if it joins the open run. It is moved if it turns out to be unlike the others.
+        let joins = self.ends_with(handle) && self.len & (align.min(ALIGN) - 1) == 0;
+        let at = if joins {
+            self.len
+        } else {
+            self.len() + RunHead::SIZE
+        };
+        self.encoded_at = at;
         let memory = &mut self.bytes.as_mut_slice()[at..at + bound];
         let len = if align <= ALIGN {
             encode(memory)?
@@ -91,147 +142,372 @@ impl OpenBatch {
 
     /// The payload that was encoded last and not pushed yet.
     pub(crate) fn encoded(&self, len: usize) -> &[u8] {
-        let at = self.len + EntryHead::SIZE;
-        &self.bytes.as_slice()[at..at + len]
+        &self.bytes.as_slice()[self.encoded_at..][..len]
     }
 
     /// Adds the entry whose payload was encoded last. `true`: it is the first of its batch.
     #[inline]
-    pub(crate) fn push(&mut self, handle: u32, token: u64, len: usize) -> bool {
-        let at = self.len;
-        let entry = EntryHead::new(handle, len as u32, token);
-        let end = at + size_of_entry(entry);
-        let bytes = &mut self.bytes.as_mut_slice()[at..end];
-        bytes[..EntryHead::SIZE].copy_from_slice(entry.as_bytes());
-        bytes[EntryHead::SIZE + len..].fill(0);
+    pub(crate) fn push(&mut self, handle: u32, token: u64, len: usize, align: usize) -> bool {
+        let stride = len.next_multiple_of(align.min(ALIGN));
+        let run = &mut self.run;
+        let next_token = if run.token == 0 {
+            0
+        } else {
+            run.token + u64::from(run.count)
+        };
+        let is_alike = run.len as usize == len && run.stride as usize == stride && token == next_token;
+        if self.encoded_at != self.len || !is_alike {
+            return self.push_unlike(handle, token, len, stride);
+        }
+        run.count += 1;
+        self.len += stride;
+        if stride != len {
+            self.bytes.as_mut_slice()[self.encoded_at + len..self.len].fill(0);
+        }
+        false
+    }
+
+    /// Opens a run with the entry whose payload was encoded last.
+    fn push_unlike(&mut self, handle: u32, token: u64, len: usize, stride: usize) -> bool {
+        let (is_first, from) = (self.len == 0, self.encoded_at);
+        let at = self.len();
+        let payload = at + RunHead::SIZE;
+        let bytes = self.bytes.as_mut_slice();
+        if from != payload {
+            bytes.copy_within(from..from + len, payload);
+        }
+        bytes[payload + len..payload + stride].fill(0);
+        // Writes zeros where the payload may have been.
+        self.seal();
+        self.run = OpenRun {
+            at,
+            handle,
+            len: len as u32,
+            stride: stride as u32,
+            count: 1,
+            token,
+        };
+        self.len = payload + stride;
+        self.opened += u64::from(is_first);
+        is_first
+    }
+
+    /// Writes the head of the open run and the zeros after it. The next entry opens another run.
+    pub(crate) fn seal(&mut self) {
+        let OpenRun {
+            at,
+            handle,
+            len,
+            stride,
+            count,
+            token,
+        } = std::mem::take(&mut self.run);
+        if count == 0 {
+            return;
+        }
+        let end = self.len();
+        let bytes = self.bytes.as_mut_slice();
+        let head = RunHead::new(handle, token, len, stride, count);
+        bytes[at..at + RunHead::SIZE].copy_from_slice(head.as_bytes());
+        bytes[self.len..end].fill(0);
         self.len = end;
-        if at == 0 {
-            self.opened += 1;
-        }
-        at == 0
     }
 
-    /// Bytes of the first entries that fit into one frame.
-    pub(crate) fn first_frame(&self, max_body: usize) -> usize {
+    /// The begin of the batch that one frame holds. It is empty if not even one entry fits.
+    pub(crate) fn first_part(&mut self, max_body: usize) -> Part {
+        self.seal();
         if self.len <= max_body {
-            return self.len;
+            return Part {
+                runs: self.len,
+                entries: 0,
+                len: self.len,
+            };
         }
-        self.entries()
-            .map(|(at, entry)| at + size_of_entry(entry))
-            .take_while(|&end| end <= max_body)
-            .last()
-            .unwrap_or(0)
+        let mut runs = 0;
+        let mut entries = 0;
+        for (at, head) in self.runs() {
+            if at + size_of_run(head) <= max_body {
+                runs = at + size_of_run(head);
+                continue;
+            }
+            // A run of entries without bytes fits as soon as its head does.
+            let left = max_body / ALIGN * ALIGN;
+            let left = left.saturating_sub(at + RunHead::SIZE);
+            entries = (left / (head.stride.get() as usize).max(1)) as u32;
+            break;
+        }
+        self.part(runs, entries)
     }
 
-    /// The first `len` bytes.
-    pub(crate) fn bytes(&self, len: usize) -> &[u8] {
-        &self.bytes.as_slice()[..len]
+    /// Whole runs of so many bytes, and so many entries of the next one.
+    fn part(&self, runs: usize, entries: u32) -> Part {
+        let next = self.head_at(runs).filter(|_| entries > 0);
+        let len = runs + next.map_or(0, |head| size_of_run(with_count(head, entries)));
+        Part { runs, entries, len }
     }
 
-    /// The heads of all entries, and their offsets.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, EntryHead)> {
-        let bytes = &self.bytes.as_slice()[..self.len];
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let (entry, _) = EntryHead::read_from_prefix(bytes.get(at..)?).ok()?;
-            let here = at;
-            at += size_of_entry(entry);
-            Some((here, entry))
+    /// The first entry alone.
+    pub(crate) fn first_entry(&self) -> Part {
+        self.part(0, 1)
+    }
+
+    /// Copies a part to a frame's body of its length.
+    pub(crate) fn write(&self, part: Part, body: &mut [u8]) {
+        let (runs, rest) = body.split_at_mut(part.runs);
+        runs.copy_from_slice(&self.bytes.as_slice()[..part.runs]);
+        if let Some((head, entries)) = self.heads(part).last().filter(|_| part.entries > 0) {
+            let (to_head, to_entries) = rest.split_at_mut(RunHead::SIZE);
+            to_head.copy_from_slice(head.as_bytes());
+            let (to_entries, zeros) = to_entries.split_at_mut(entries.len());
+            to_entries.copy_from_slice(entries);
+            zeros.fill(0);
+        }
+    }
+
+    /// The heads of a part and their entries, as [`write`](Self::write) writes them.
+    pub(crate) fn heads(&self, part: Part) -> impl Iterator<Item = (RunHead, &[u8])> {
+        let whole = self.runs().take_while(move |&(at, _)| at < part.runs);
+        let next = self.head_at(part.runs).filter(|_| part.entries > 0);
+        let next = next.map(|head| (part.runs, with_count(head, part.entries)));
+        whole.chain(next).map(|(at, head)| {
+            let len = head.stride.get() as usize * head.count.get() as usize;
+            (head, &self.bytes.as_slice()[at + RunHead::SIZE..][..len])
         })
     }
 
-    /// The handle of the last entry in the first `end` bytes that wants no completion.
-    pub(crate) fn last_send_before(&self, end: usize) -> Option<u32> {
-        if end == self.len {
+    fn head_at(&self, at: usize) -> Option<RunHead> {
+        let bytes = &self.bytes.as_slice()[..self.len];
+        let (head, _) = RunHead::read_from_prefix(bytes.get(at..)?).ok()?;
+        Some(head)
+    }
+
+    /// The heads of all runs but the open one, and their offsets.
+    fn runs(&self) -> impl Iterator<Item = (usize, RunHead)> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let head = self.head_at(at)?;
+            let here = at;
+            at += size_of_run(head);
+            Some((here, head))
+        })
+    }
+
+    /// The handle of the last entry of a part that wants no completion.
+    pub(crate) fn last_send_of(&self, part: Part) -> Option<u32> {
+        if part.len == self.len {
             self.last_send
         } else {
-            self.find_last_send(end)
+            self.find_last_send(part)
         }
     }
 
     #[cold]
-    fn find_last_send(&self, end: usize) -> Option<u32> {
-        let entries = self.entries().take_while(|&(at, _)| at < end);
-        let sends = entries.filter(|(_, entry)| entry.token == 0);
-        sends.last().map(|(_, entry)| entry.code.get())
+    fn find_last_send(&self, part: Part) -> Option<u32> {
+        let sends = self.heads(part).filter(|(head, _)| head.token == 0);
+        sends.last().map(|(head, _)| head.code.get())
     }
 
-    /// The payload of an entry that [`entries`](Self::entries) returned.
-    pub(crate) fn payload(&self, at: usize, entry: EntryHead) -> &[u8] {
-        &self.bytes.as_slice()[at + EntryHead::SIZE..][..entry.len.get() as usize]
-    }
-
-    /// Removes the first `end` bytes.
-    pub(crate) fn remove_first(&mut self, end: usize) {
-        self.bytes.as_mut_slice().copy_within(end..self.len, 0);
-        self.len -= end;
+    /// Removes the begin of the batch. It has no open run.
+    pub(crate) fn remove(&mut self, part: Part) {
+        let (mut from, mut to) = (part.runs, 0);
+        if let Some(head) = self.head_at(from).filter(|_| part.entries > 0) {
+            let (run, stride) = (size_of_run(head), head.stride.get() as usize);
+            let left = with_count(head, head.count.get() - part.entries);
+            if left.count > 0 {
+                let mut left = left;
+                if left.token > 0 {
+                    left.token += u64::from(part.entries);
+                }
+                let entries = from + RunHead::SIZE + stride * part.entries as usize;
+                to = size_of_run(left);
+                let end = RunHead::SIZE + stride * left.count.get() as usize;
+                let bytes = self.bytes.as_mut_slice();
+                bytes.copy_within(entries..entries + end - RunHead::SIZE, RunHead::SIZE);
+                bytes[..RunHead::SIZE].copy_from_slice(left.as_bytes());
+                bytes[end..to].fill(0);
+            }
+            from += run;
+        }
+        self.bytes.as_mut_slice().copy_within(from..self.len, to);
+        self.len -= from - to;
         if self.len > 0 {
-            self.last_send = self.find_last_send(self.len);
+            self.last_send = self.find_last_send(self.whole());
         }
     }
 
-    /// Keeps the entries for which `keep` is true.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(EntryHead) -> bool) {
-        let heads: Vec<_> = self.entries().collect();
+    /// Everything. There is no open run.
+    fn whole(&self) -> Part {
+        self.part(self.len, 0)
+    }
+
+    /// Keeps the runs for which `keep` is true.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(RunHead) -> bool) {
+        self.seal();
+        let heads: Vec<_> = self.runs().collect();
         let mut kept = 0;
-        for (at, entry) in heads {
-            let end = at + size_of_entry(entry);
-            if keep(entry) {
+        for (at, head) in heads {
+            let end = at + size_of_run(head);
+            if keep(head) {
                 self.bytes.as_mut_slice().copy_within(at..end, kept);
                 kept += end - at;
             }
         }
         self.len = kept;
-        self.last_send = self.find_last_send(kept);
+        self.last_send = self.find_last_send(self.whole());
     }
 }
 
-/// Bytes of an entry that this process encoded, head and padding included.
-pub(crate) fn size_of_entry(entry: EntryHead) -> usize {
-    (EntryHead::SIZE + entry.len.get() as usize).next_multiple_of(ALIGN)
+fn with_count(head: RunHead, count: u32) -> RunHead {
+    RunHead {
+        count: count.into(),
+        ..head
+    }
+}
+
+/// Bytes of a run that this process encoded, head and padding included.
+fn size_of_run(head: RunHead) -> usize {
+    let entries = head.stride.get() as usize * head.count.get() as usize;
+    (RunHead::SIZE + entries).next_multiple_of(ALIGN)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn batch(payloads: &[&[u8]]) -> OpenBatch {
+    /// Adds an entry.
+    fn add(batch: &mut OpenBatch, handle: u32, token: u64, payload: &[u8], align: usize) -> bool {
+        assert!(batch.reserve(RunHead::single_len(payload.len()).unwrap()));
+        let mut encode = |memory: &mut [u8]| {
+            memory[..payload.len()].copy_from_slice(payload);
+            Ok::<_, ()>(payload.len())
+        };
+        let len = batch.encode(handle, payload.len(), align, &mut encode).unwrap();
+        assert_eq!(batch.encoded(len), payload);
+        batch.push(handle, token, len, align)
+    }
+
+    fn empty() -> OpenBatch {
         let mut batch = OpenBatch::default();
         batch.set_limit(1 << 16, 1 << 16);
-        for (index, payload) in payloads.iter().enumerate() {
-            assert!(batch.reserve(EntryHead::padded_len(payload.len()).unwrap()));
-            let len = batch
-                .encode::<()>(payload.len(), 1, &mut |memory| {
-                    memory[..payload.len()].copy_from_slice(payload);
-                    Ok(payload.len())
-                })
-                .unwrap();
-            assert_eq!(batch.push(index as u32, 7, len), index == 0);
-        }
         batch
     }
 
-    #[test]
-    fn frames_hold_whole_entries() {
-        let batch = batch(&[b"a", b"bc", &[0; 100]]);
-        assert_eq!(batch.len(), 24 + 24 + 120);
-        assert_eq!(batch.first_frame(1 << 20), batch.len());
-        assert_eq!(batch.first_frame(60), 48);
-        assert_eq!(batch.first_frame(47), 24);
-        assert_eq!(batch.first_frame(23), 0);
+    type Entry = (u32, u64, Vec<u8>);
+
+    /// The entries of a part.
+    fn entries(batch: &OpenBatch, part: Part) -> Vec<Entry> {
+        let mut all = Vec::new();
+        for (head, bytes) in batch.heads(part) {
+            let (len, stride) = (head.len.get() as usize, head.stride.get() as usize);
+            for i in 0..head.count.get() {
+                let token = head.token.get();
+                let token = if token == 0 { 0 } else { token + u64::from(i) };
+                let payload = &bytes[i as usize * stride..][..stride];
+                assert!(payload[len..].iter().all(|&byte| byte == 0));
+                all.push((head.code.get(), token, payload[..len].to_vec()));
+            }
+        }
+        all
+    }
+
+    /// Sends the batch in frames of at most `max_body` bytes, and returns their entries.
+    fn drain(batch: &mut OpenBatch, max_body: usize) -> Vec<Vec<Entry>> {
+        let mut frames = Vec::new();
+        while !batch.is_empty() {
+            let part = batch.first_part(max_body);
+            assert!(
+                part.len > 0 && part.len <= max_body && part.len.is_multiple_of(8),
+                "{part:?}"
+            );
+            let mut body = vec![0xa5; part.len];
+            batch.write(part, &mut body);
+            let mut frame = empty();
+            frame.bytes.resize(body.len());
+            frame.bytes.as_mut_slice().copy_from_slice(&body);
+            frame.len = body.len();
+            frames.push(entries(&frame, frame.whole()));
+            assert_eq!(frames.last().unwrap(), &entries(batch, part));
+            batch.remove(part);
+        }
+        frames
     }
 
     #[test]
-    fn entries_are_removed_and_keep_their_order() {
-        let mut batch = batch(&[b"a", b"bc", b"def"]);
-        batch.retain(|entry| entry.code != 1);
-        let left: Vec<_> = batch
-            .entries()
-            .map(|(at, entry)| batch.payload(at, entry).to_vec())
+    fn alike_entries_share_a_head() {
+        let mut batch = empty();
+        assert!(add(&mut batch, 1, 0, &[1; 8], 8));
+        for i in 2..=10 {
+            assert!(!add(&mut batch, 1, 0, &[i; 8], 8));
+        }
+        assert_eq!(batch.len(), 24 + 80);
+        // Another length, then consecutive tokens, then a token that is not the next one, then another handle.
+        add(&mut batch, 1, 0, &[1; 3], 1);
+        add(&mut batch, 1, 5, &[2; 3], 1);
+        add(&mut batch, 1, 6, &[3; 3], 1);
+        add(&mut batch, 1, 8, &[4; 3], 1);
+        add(&mut batch, 2, 9, &[5; 3], 4);
+        add(&mut batch, 2, 10, &[6; 3], 4);
+        add(&mut batch, 2, 0, &[], 1);
+        batch.seal();
+        let counts: Vec<u32> = batch.runs().map(|(_, head)| head.count.get()).collect();
+        assert_eq!(counts, [10, 1, 2, 1, 2, 1]);
+        assert_eq!(batch.last_send, None, "the connection sets it");
+        let all = drain(&mut batch, 1 << 16).concat();
+        assert_eq!(all.len(), 17);
+        assert_eq!(all[12], (1, 6, vec![3; 3]));
+        assert_eq!(all[15], (2, 10, vec![6; 3]));
+    }
+
+    #[test]
+    fn parts_are_as_long_as_fits_into_a_frame_and_keep_the_order() {
+        let payloads: Vec<(u32, u64, usize, usize)> = (0..40)
+            .map(|i| match i {
+                0..10 => (1, 0, 8, 8),
+                10..20 => (1, 100 + i, 3, 1),
+                20..25 => (2, 0, 0, 1),
+                25..30 => (3, 200 + i, 5, 8),
+                _ => (4, 0, i as usize, 1),
+            })
             .collect();
-        assert_eq!(left, [b"a".to_vec(), b"def".to_vec()]);
-        batch.remove_first(24);
-        assert_eq!(batch.entries().count(), 1);
+        for max_body in 64..1200 {
+            let mut batch = empty();
+            let mut expected = Vec::new();
+            for (i, &(handle, token, len, align)) in payloads.iter().enumerate() {
+                let payload = vec![i as u8; len];
+                add(&mut batch, handle, token, &payload, align);
+                expected.push((handle, token, payload));
+            }
+            let frames = drain(&mut batch, max_body);
+            assert_eq!(frames.concat(), expected, "{max_body}");
+            assert!(batch.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_entry_that_fits_into_no_frame_is_taken_out_alone() {
+        let mut batch = empty();
+        add(&mut batch, 1, 7, &[1; 40], 8);
+        add(&mut batch, 1, 8, &[2; 40], 8);
+        assert_eq!(batch.first_part(56).len, 0);
+        let first = batch.first_entry();
+        assert_eq!(entries(&batch, first), [(1, 7, vec![1; 40])]);
+        batch.remove(first);
+        assert_eq!(entries(&batch, batch.whole()), [(1, 8, vec![2; 40])]);
+        batch.remove(batch.first_entry());
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn runs_are_removed_and_keep_their_order() {
+        let mut batch = empty();
+        add(&mut batch, 0, 0, b"a", 1);
+        add(&mut batch, 1, 0, b"bc", 1);
+        add(&mut batch, 1, 0, b"de", 1);
+        add(&mut batch, 2, 0, b"fgh", 1);
+        batch.retain(|head| head.code != 1);
+        let left = entries(&batch, batch.whole());
+        assert_eq!(left, [(0, 0, b"a".to_vec()), (2, 0, b"fgh".to_vec())]);
+        assert_eq!(batch.last_send, Some(2));
     }
 
     #[test]
@@ -241,23 +517,5 @@ mod tests {
         assert_eq!(batch.limit(), 96);
         assert!(batch.reserve(96));
         assert!(!batch.reserve(104));
-    }
-
-    #[test]
-    fn a_part_is_the_longest_that_fits_into_a_frame() {
-        let batch = batch(&[&[1; 5], &[2; 40], &[], &[3; 100]]);
-        let ends: Vec<usize> = batch
-            .entries()
-            .map(|(at, entry)| at + size_of_entry(entry))
-            .collect();
-        assert_eq!(ends.last(), Some(&batch.len()));
-        for max_body in 0..=batch.len() + 1 {
-            let fitting = ends.iter().filter(|&&end| end <= max_body);
-            assert_eq!(
-                batch.first_frame(max_body),
-                fitting.max().copied().unwrap_or(0),
-                "{max_body}"
-            );
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ifunc_abi::batch::EntryHead;
+use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, Kind, Limits};
 use ifunc_abi::status::Status;
 use ifunc_abi::travel::LostNode;
@@ -32,8 +32,8 @@ const MAX_REPORTS: usize = 64;
 /// What is [lacking](Caller::lacking) while as many calls are under way as a link may have that carries invocations both ways.
 pub(crate) const CALL_WINDOW: usize = usize::MAX;
 
-/// Capacity for completions that is kept between two frames that hold many.
-const KEPT_COMPLETIONS: usize = 1024;
+/// Capacity for heads of runs that is kept between two frames that hold many.
+const KEPT_RUNS: usize = 1024;
 
 /// The calling half of a connection. Its methods need no link.
 #[derive(Debug)]
@@ -312,33 +312,34 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         Ok(())
     }
 
-    /// Reads the entries of a `Completions` frame. All are validated before the first is processed.
+    /// Reads a `Completions` frame. All heads are validated before the first completion is processed.
     fn read_completions(&mut self, body: impl Body) -> Result<(), LinkError> {
-        let mut completions = std::mem::take(&mut self.completions);
-        completions.clear();
+        let mut runs = std::mem::take(&mut self.completions);
+        runs.clear();
         let mut at = 0;
         while at < body.len() {
-            let mut entry = EntryHead::new_zeroed();
-            let head = body.slice(at, EntryHead::SIZE).ok_or(CUT_OFF)?;
-            head.copy_to(entry.as_mut_bytes());
-            let len = entry.len.get() as usize;
-            let answer = body.slice(at + EntryHead::SIZE, len).ok_or(CUT_OFF)?;
-            let completion = Completion::new(status(entry.code.get())?, answer);
-            completions.push((entry.token.get(), completion));
-            at += EntryHead::padded_len(len).ok_or(CUT_OFF)?;
+            let mut head = RunHead::new_zeroed();
+            let bytes = body.slice(at, RunHead::SIZE).ok_or(CUT_OFF)?;
+            bytes.copy_to(head.as_mut_bytes());
+            let size = head.run_len().ok_or(CUT_OFF)?;
+            // A body ends after the padding of its last run.
+            body.slice(at, size).ok_or(CUT_OFF)?;
+            runs.push((head, status(head.code.get())?, at + RunHead::SIZE));
+            at += size;
         }
-        // A body ends after the padding of its last entry.
-        if at != body.len() {
-            return Err(CUT_OFF);
-        }
-        for (token, completion) in completions.drain(..) {
-            self.received += 1;
-            if self.caller.calls.end(token, Ok(completion)) {
-                self.caller.set_attention();
+        for (head, status, at) in runs.drain(..) {
+            let (len, stride) = (head.len.get() as usize, head.stride.get() as usize);
+            for index in 0..head.count.get() {
+                let answer = body.slice(at + stride * index as usize, len).ok_or(CUT_OFF)?;
+                let token = head.token.get().wrapping_add(index.into());
+                if self.caller.calls.end(token, Ok(Completion::new(status, answer))) {
+                    self.caller.set_attention();
+                }
             }
+            self.received += u64::from(head.count.get());
         }
-        if completions.capacity() <= KEPT_COMPLETIONS {
-            self.completions = completions;
+        if runs.capacity() <= KEPT_RUNS {
+            self.completions = runs;
         }
         Ok(())
     }

@@ -38,14 +38,16 @@ impl Retry {
     }
 }
 
-/// The table of calls. A token is an index into it and a generation, so that a late completion never reaches another call.
-/// `U` is what the driver keeps with a call, such as a waker.
+/// The table of calls. Tokens are consecutive numbers: a late completion never reaches another call, and calls that are begun
+/// one after another share a head in a batch. `U` is what the driver keeps with a call, such as a waker.
 #[derive(Debug)]
 pub struct Calls<U> {
+    /// A power of two of slots. The call with token `t` has slot `t` modulo their number.
     slots: Vec<Slot<U>>,
-    free: Vec<u32>,
-    /// Tokens issued so far.
+    /// The last token that was issued.
     issued: u64,
+    /// Number of slots that are not free.
+    in_use: usize,
     /// Calls that a completion may still arrive for.
     in_flight: u32,
     /// The last invocation that wants no completion and may not have been consumed: sequence number and handle.
@@ -58,7 +60,8 @@ pub struct Calls<U> {
 
 #[derive(Debug)]
 struct Slot<U> {
-    generation: u32,
+    /// The call that has the slot, or the last one that had it.
+    token: u64,
     /// The invocation lies in the open batch and was not sent.
     in_batch: bool,
     state: State,
@@ -70,8 +73,6 @@ enum State {
     Free,
     Pending {
         request: Request,
-        /// How many tokens were issued before it.
-        age: u64,
         /// Sequence number of its frame; 0: it was never sent.
         sequence: u32,
         /// Boxed: it is rare, and the state is moved.
@@ -85,9 +86,9 @@ enum State {
 impl<U> Default for Calls<U> {
     fn default() -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: free_slots(FIRST_SLOTS),
             issued: 0,
+            in_use: 0,
             in_flight: 0,
             last_send: None,
             ended: Vec::new(),
@@ -98,8 +99,18 @@ impl<U> Default for Calls<U> {
 
 impl<U> Calls<U> {
     /// Issues a token, never 0, for a request that is sent later.
+    #[inline]
     pub(crate) fn begin(&mut self, request: Request, retry: Option<Box<Retry>>) -> u64 {
         self.begin_sent(request, retry, |_| 0)
+    }
+
+    /// Issues a token, never 0, for an invocation that lies in the open batch.
+    #[inline]
+    pub(crate) fn begin_in_batch(&mut self, request: Request, retry: Option<Box<Retry>>) -> u64 {
+        let token = self.begin(request, retry);
+        let index = self.index_of(token);
+        self.slots[index].in_batch = true;
+        token
     }
 
     /// Issues a token, never 0, for a request that `send` sends. That returns the [`recorded`] number of its frame, or 0.
@@ -110,24 +121,21 @@ impl<U> Calls<U> {
         retry: Option<Box<Retry>>,
         send: impl FnOnce(u64) -> u32,
     ) -> u64 {
-        self.issued += 1;
+        let mut token = self.issued + 1;
+        let mut index = self.index_of(token);
+        if !matches!(self.slots[index].state, State::Free) {
+            token = self.find_free();
+            index = self.index_of(token);
+        }
+        self.issued = token;
+        self.in_use += 1;
         self.in_flight += 1;
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => self.add(),
-        };
-        let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1).max(1);
+        let slot = &mut self.slots[index];
+        slot.token = token;
         slot.in_batch = false;
-        let token = token_of(index, slot.generation);
         let sequence = send(token);
-        debug_assert!(
-            matches!(slot.state, State::Free),
-            "the free list holds free slots only"
-        );
         let pending = State::Pending {
             request,
-            age: self.issued,
             sequence,
             retry,
         };
@@ -136,15 +144,31 @@ impl<U> Calls<U> {
         token
     }
 
+    #[inline]
+    fn index_of(&self, token: u64) -> usize {
+        token as usize & (self.slots.len() - 1)
+    }
+
+    /// The next token whose slot is free. A table that is half full grows first: calls that are begun together then end
+    /// together, and a few that last do not separate the others.
     #[cold]
-    fn add(&mut self) -> u32 {
-        self.slots.push(Slot {
-            generation: 0,
-            in_batch: false,
-            state: State::Free,
-            user: None,
-        });
-        (self.slots.len() - 1) as u32
+    #[inline(never)]
+    fn find_free(&mut self) -> u64 {
+        if 2 * self.in_use >= self.slots.len() {
+            let former = std::mem::take(&mut self.slots);
+            self.slots = free_slots(2 * former.len());
+            for slot in former {
+                if !matches!(slot.state, State::Free) {
+                    let index = self.index_of(slot.token);
+                    self.slots[index] = slot;
+                }
+            }
+        }
+        let mut token = self.issued + 1;
+        while !matches!(self.slots[self.index_of(token)].state, State::Free) {
+            token += 1;
+        }
+        token
     }
 
     /// Records the sequence number of the call's frame.
@@ -160,7 +184,16 @@ impl<U> Calls<U> {
         matches!(self.state(token), Some(State::Pending { sequence: 1.., .. }))
     }
 
+    /// Records that the calls with these tokens were sent in a batch.
+    pub(crate) fn sent_in_batch(&mut self, first: u64, count: u32, number: u32) {
+        for token in first..first + u64::from(count) {
+            self.set_in_batch(token, false);
+            self.sent(token, number);
+        }
+    }
+
     /// Records whether the invocation lies in the open batch.
+    #[inline]
     pub(crate) fn set_in_batch(&mut self, token: u64, in_batch: bool) {
         if let Some(slot) = find(&mut self.slots, token) {
             slot.in_batch = in_batch;
@@ -286,7 +319,7 @@ impl<U> Calls<U> {
             return None;
         };
         slot.user = None;
-        self.free.push(token as u32);
+        self.in_use -= 1;
         Some(outcome)
     }
 
@@ -309,15 +342,12 @@ impl<U> Calls<U> {
     /// which they were submitted; every other call that is not in the open batch ends.
     pub(crate) fn lose(&mut self, why: &str) -> Vec<u64> {
         let mut retries = Vec::new();
-        for (index, slot) in self.slots.iter_mut().enumerate() {
+        for slot in &mut self.slots {
             if slot.in_batch {
                 continue;
             }
-            let token = token_of(index as u32, slot.generation);
             match &slot.state {
-                State::Pending {
-                    retry: Some(_), age, ..
-                } => retries.push((*age, token)),
+                State::Pending { retry: Some(_), .. } => retries.push(slot.token),
                 &State::Pending {
                     retry: None,
                     sequence,
@@ -331,13 +361,13 @@ impl<U> Calls<U> {
                 State::Abandoned => {
                     slot.state = State::Free;
                     self.in_flight -= 1;
-                    self.free.push(index as u32);
+                    self.in_use -= 1;
                 }
                 State::Free | State::Done(_) => {}
             }
         }
         retries.sort_unstable();
-        retries.into_iter().map(|(_, token)| token).collect()
+        retries
     }
 
     /// Number of calls that a completion may still arrive for.
@@ -349,14 +379,14 @@ impl<U> Calls<U> {
     /// Number of tokens in use.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.in_use
     }
 
     fn release(&mut self, token: u64) {
         if let Some(slot) = find(&mut self.slots, token) {
             slot.state = State::Free;
             slot.user = None;
-            self.free.push(token as u32);
+            self.in_use -= 1;
         }
     }
 
@@ -380,12 +410,22 @@ pub(crate) fn recorded(sequence: u32) -> u32 {
 
 #[inline]
 fn find<U>(slots: &mut [Slot<U>], token: u64) -> Option<&mut Slot<U>> {
-    let slot = slots.get_mut(token as u32 as usize)?;
-    (slot.generation == (token >> 32) as u32).then_some(slot)
+    let index = token as usize & (slots.len() - 1);
+    let slot = slots.get_mut(index)?;
+    (slot.token == token).then_some(slot)
 }
 
-const fn token_of(index: u32, generation: u32) -> u64 {
-    (generation as u64) << 32 | index as u64
+/// Slots of a new table.
+const FIRST_SLOTS: usize = 16;
+
+fn free_slots<U>(count: usize) -> Vec<Slot<U>> {
+    let free = || Slot {
+        token: 0,
+        in_batch: false,
+        state: State::Free,
+        user: None,
+    };
+    std::iter::repeat_with(free).take(count).collect()
 }
 
 /// What the peer reported about a request.
@@ -537,14 +577,41 @@ mod tests {
         assert!(!calls.end(first, Ok(Completion::executed())));
         assert!(calls.take(first).is_some());
         assert!(calls.take(first).is_none());
+        let again = FIRST_SLOTS as u64 + first;
+        let others: Vec<u64> = (first + 1..again)
+            .map(|_| calls.begin(Request::Flush, None))
+            .collect();
+        assert_eq!(
+            others,
+            (first + 1..again).collect::<Vec<_>>(),
+            "tokens are consecutive"
+        );
+        others.iter().for_each(|&token| calls.abandon(token, false));
         let second = calls.begin(Request::Flush, None);
-        assert_eq!(second as u32, first as u32, "the slot is used again");
+        assert_eq!(second, again, "it has the same slot");
         calls.set_user(second, Some(()));
         let late = calls.end(first, Ok(Completion::executed()));
         assert!(!late, "the old token is not the new one");
         assert!(calls.pending(second).is_some());
-        // A new slot's generation is 1, so that no token is 0.
-        assert_eq!(first, 1 << 32);
+        assert!(calls.take(0).is_none(), "no call has token 0");
+    }
+
+    #[test]
+    fn calls_that_last_keep_their_slots_while_others_come_and_go() {
+        let mut calls = Calls::<()>::default();
+        let lasting: Vec<u64> = (0..3).map(|_| calls.begin(Request::Flush, None)).collect();
+        for round in 0..100 {
+            let tokens: Vec<u64> = (0..round).map(|_| calls.begin(Request::Flush, None)).collect();
+            assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]));
+            assert_eq!(calls.in_use(), 3 + round);
+            for token in tokens {
+                calls.end(token, Ok(Completion::executed()));
+                assert!(calls.take(token).is_some());
+            }
+        }
+        assert!(calls.slots.len() <= 256, "the table holds twice what was in use");
+        assert!(lasting.iter().all(|&token| calls.pending(token).is_some()));
+        assert_eq!((calls.in_use(), calls.in_flight()), (3, 3));
     }
 
     #[test]
@@ -553,9 +620,9 @@ mod tests {
         let abandoned = calls.begin(Request::Flush, None);
         calls.abandon(abandoned, true);
         let other = calls.begin(Request::Flush, None);
-        assert_ne!(other as u32, abandoned as u32);
+        assert_eq!(calls.in_use(), 2);
         calls.end(abandoned, Ok(Completion::executed()));
-        assert_eq!(calls.begin(Request::Flush, None) as u32, abandoned as u32);
+        assert_eq!(calls.in_use(), 1);
         calls.sent(other, 1);
         let unsent = calls.begin(Request::Flush, None);
         let retry = calls.begin(Request::Invocation(0), Some(Retry::new(0, &[1])));

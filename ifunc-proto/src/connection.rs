@@ -1,6 +1,8 @@
 //! One connection, for both roles.
 
+use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
+use ifunc_abi::status::Status;
 
 use crate::caller::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
 use crate::calls::{Completion, Request, recorded};
@@ -64,8 +66,8 @@ pub struct Connection<I, U, B> {
     /// Completions and reports received.
     pub(crate) received: u64,
     config: Config,
-    /// Completions of the frame that is being read.
-    pub(crate) completions: Vec<(u64, Completion)>,
+    /// Runs of the `Completions` frame that is being read: their heads, statuses, and where their entries lie.
+    pub(crate) completions: Vec<(RunHead, Status, usize)>,
 }
 
 impl<I: Image + Clone, U, B> Connection<I, U, B> {
@@ -142,6 +144,9 @@ impl<I: Image + Clone, U, B> Connection<I, U, B> {
         is_eager: bool,
         encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<u64, NotSent<I, E>> {
+        if let Some(appended) = self.caller.append_alike(&submission, encode) {
+            return appended;
+        }
         if !self.caller.fits_batch(&submission) {
             return self.submit(link, submission, encode);
         }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use ifunc_abi::ImageId;
+use ifunc_abi::batch::ALIGN;
 use ifunc_abi::frame::Header;
 pub use ifunc_abi::refusal::{Failed, Refusal};
 use ifunc_abi::status::{Rejection, Status};
@@ -38,6 +39,18 @@ pub trait Host {
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>>;
+
+    /// Runs entries of a batch in their order. Stops after one that has no answer; and before one, but not before the first,
+    /// if there is less memory left for its answer than the longest one takes. The connection calls it again for the
+    /// others.
+    fn invoke_run<B: Body>(
+        &mut self,
+        image: &Self::Image,
+        run: Run<B>,
+        answers: Option<Answers<'_>>,
+    ) -> RunEnd {
+        run_each(self, image, run, answers)
+    }
 
     /// Takes an invocation, to run it when no poll is under way and before the next one begins.
     /// [`Connection::answer`](crate::Connection::answer) then ends it. Called instead of [`invoke`](Self::invoke) if the
@@ -151,6 +164,124 @@ pub struct Invocation<'a, B> {
     pub is_batched: bool,
     /// Its payload.
     pub payload: Payload<'a, B>,
+}
+
+/// Entries of a batch that invoke one image, with payloads of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<B> {
+    /// Sequence number of their frame.
+    pub sequence: u32,
+    /// The payloads: `count` times `stride` bytes.
+    pub payloads: B,
+    /// Length of each payload.
+    pub len: usize,
+    /// Distance between two payloads.
+    pub stride: usize,
+    /// Number of entries, at least one.
+    pub count: usize,
+}
+
+impl<B: Body> Run<B> {
+    /// The invocation of an entry.
+    ///
+    /// # Panics
+    /// If there are not so many entries.
+    #[must_use]
+    pub fn invocation(&self, index: usize) -> Invocation<'static, B> {
+        let payload = self.payloads.slice(index * self.stride, self.len);
+        Invocation {
+            sequence: self.sequence,
+            is_batched: true,
+            payload: Payload::InPlace(payload.expect("an entry of this run")),
+        }
+    }
+
+    /// The entries from `index` on, `count` of them.
+    ///
+    /// # Panics
+    /// If there are not so many entries.
+    #[must_use]
+    pub fn part(&self, index: usize, count: usize) -> Self {
+        let payloads = self.payloads.slice(index * self.stride, count * self.stride);
+        Self {
+            payloads: payloads.expect("entries of this run"),
+            count,
+            ..*self
+        }
+    }
+}
+
+/// Memory for the answers of a run.
+#[derive(Debug)]
+pub struct Answers<'a> {
+    /// Each answer begins at a multiple of [`ALIGN`](ifunc_abi::batch::ALIGN), right after the one before. There is memory for
+    /// at least one.
+    pub memory: &'a mut [u8],
+    /// Length of the longest answer.
+    pub max_answer: usize,
+    /// The lengths of the answers: at least as many as the run has entries.
+    pub lens: &'a mut [u32],
+}
+
+impl Answers<'_> {
+    /// The memory after the first `count` answers, which have `used` bytes with what lies between them.
+    pub fn after(&mut self, count: usize, used: usize) -> Answers<'_> {
+        Answers {
+            memory: &mut self.memory[used..],
+            max_answer: self.max_answer,
+            lens: &mut self.lens[count..],
+        }
+    }
+}
+
+/// How far a run was processed.
+#[derive(Debug)]
+pub struct RunEnd {
+    /// Number of entries that ended well. Their answers were written.
+    pub executed: usize,
+    /// Why the entry after them has no answer; `None`: it was not started.
+    pub failed: Option<Box<Failed>>,
+}
+
+/// Runs the entries of a run one by one.
+pub fn run_each<H: Host + ?Sized, B: Body>(
+    host: &mut H,
+    image: &H::Image,
+    run: Run<B>,
+    mut answers: Option<Answers<'_>>,
+) -> RunEnd {
+    let mut used = 0;
+    for index in 0..run.count {
+        let memory = match &mut answers {
+            Some(answers) if index > 0 && answers.memory.len() - used < answers.max_answer => {
+                return RunEnd {
+                    executed: index,
+                    failed: None,
+                };
+            }
+            Some(answers) => Some(&mut answers.memory[used..][..answers.max_answer]),
+            None => None,
+        };
+        match host.invoke(image, run.invocation(index), memory) {
+            Ok(len) => {
+                if let Some(answers) = &mut answers {
+                    answers.lens[index] = len as u32;
+                    used += len.next_multiple_of(ALIGN);
+                    used = used.min(answers.memory.len());
+                }
+            }
+            Err(failed) => {
+                return RunEnd {
+                    executed: index,
+                    failed: Some(failed),
+                };
+            }
+        }
+    }
+    RunEnd {
+        executed: run.count,
+        failed: None,
+    }
 }
 
 /// Where the answer to an invocation goes that the host took.

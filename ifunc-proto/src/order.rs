@@ -194,6 +194,20 @@ impl Quantum {
         self.charge_units(1, bytes);
     }
 
+    /// Charges entries of a batch, each of `bytes` bytes.
+    pub(crate) fn charge_entries(&mut self, count: u32, bytes: usize) {
+        self.used = self
+            .used
+            .saturating_add(count.saturating_mul(1 + units_of(bytes)));
+        self.processed += count as usize;
+    }
+
+    /// How many entries of a batch the poll may process, each of `bytes` bytes: at least one.
+    pub(crate) fn entries_left(&self, bytes: usize) -> u32 {
+        let left = (UNITS as u32).saturating_sub(self.used);
+        left.div_ceil(1 + units_of(bytes)).max(1)
+    }
+
     /// Ends the poll after what it processes now.
     pub(crate) fn exhaust(&mut self) {
         self.used = self.used.max(UNITS as u32);

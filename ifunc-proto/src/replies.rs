@@ -8,6 +8,7 @@ use ifunc_abi::status::Status;
 use crate::buffer::AlignedBuffer;
 use crate::closed::Closed;
 use crate::gathered::Gathered;
+use crate::host::Answers;
 use crate::link::{LinkError, Outbound};
 
 /// Bytes of a failure's detail that are sent even where answers are smaller.
@@ -260,6 +261,28 @@ impl Replies {
         self.gather(tx, token, Status::Executed, len)
     }
 
+    /// The memory that the answers of a run of entries are written to.
+    pub(crate) fn run_answers(&mut self, token: u64) -> Option<Answers<'_>> {
+        if token == 0 || self.is_peer_gone {
+            return None;
+        }
+        Some(self.gathered.reserve_run(self.max_answer))
+    }
+
+    /// Gathers the first `count` answers that were written to [`run_answers`](Self::run_answers).
+    pub(crate) fn gather_run(
+        &mut self,
+        tx: &mut impl Outbound,
+        token: u64,
+        count: usize,
+    ) -> Result<(), Box<Closed>> {
+        if token == 0 || self.is_peer_gone || count == 0 {
+            return Ok(());
+        }
+        self.gathered.push_run(token, count);
+        self.gathered(tx)
+    }
+
     /// Replies to an admitted request that wants a reply.
     pub(crate) fn complete(
         &mut self,
@@ -319,10 +342,8 @@ impl Replies {
         if self.is_peer_gone {
             return Ok(());
         }
-        let memory = self.gathered.reserve();
-        let len = detail.len().min(memory.len());
-        memory[..len].copy_from_slice(&detail[..len]);
-        self.gather(tx, token, status, len)
+        self.gathered.push_failure(token, status, detail);
+        self.gathered(tx)
     }
 
     fn gather(
@@ -333,6 +354,11 @@ impl Replies {
         len: usize,
     ) -> Result<(), Box<Closed>> {
         self.gathered.push(token, status, len);
+        self.gathered(tx)
+    }
+
+    /// Sends what is gathered if that is a full frame.
+    fn gathered(&mut self, tx: &mut impl Outbound) -> Result<(), Box<Closed>> {
         self.owes = true;
         if self.gathered.is_full() {
             self.flush(tx)?;

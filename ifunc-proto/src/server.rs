@@ -1,6 +1,6 @@
 //! The serving half of a connection: handles that the peer bound to images, and the requests that use them.
 
-use ifunc_abi::batch::EntryHead;
+use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind, Limits};
 use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::{ReplyHead, TravelHead};
@@ -8,7 +8,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::assembly::{Assembly, no_memory};
 use crate::closed::Closed;
-use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo};
+use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo, Run};
 use crate::link::{Body, Frame, Outbound};
 use crate::order::{Order, Quantum};
 use crate::replies::{Answer, Destination, Replies};
@@ -67,7 +67,7 @@ impl Unanswered {
         match self {
             Self::Closed(closed) => Err(closed),
             Self::Failed(failed) => {
-                count(&failed, host, payload);
+                count_failed(&failed, host, payload);
                 Ok(Some(failed))
             }
             Self::Taken => Ok(None),
@@ -88,7 +88,7 @@ impl From<Box<Closed>> for Unanswered {
 }
 
 /// Counts an invocation that failed.
-fn count(failed: &Failed, host: &mut impl Host, payload: usize) {
+fn count_failed(failed: &Failed, host: &mut impl Host, payload: usize) {
     host.observe(Event::Failed {
         status: failed.status,
         payload,
@@ -101,8 +101,33 @@ fn count(failed: &Failed, host: &mut impl Host, payload: usize) {
 pub(crate) struct Server<B> {
     pub(crate) images: Images<B>,
     pub(crate) replies: Replies,
-    /// Bytes of the current batch that were processed; 0: no batch was begun.
-    batch_at: usize,
+    /// How far the current batch was processed.
+    batch: BatchPosition,
+}
+
+/// How far a batch was processed.
+#[derive(Clone, Copy, Debug, Default)]
+struct BatchPosition {
+    /// Offset of the next run; of the first one if no batch was begun.
+    at: usize,
+    /// The run before it, if not all of its entries were processed.
+    run: Option<CurrentRun>,
+}
+
+/// A run of a batch. Its head was copied once; validated and used is the copy.
+#[derive(Clone, Copy, Debug)]
+struct CurrentRun {
+    head: RunHead,
+    /// Offset of its first entry.
+    at: usize,
+    /// Entries that were started.
+    started: u32,
+}
+
+impl CurrentRun {
+    fn left(&self) -> u32 {
+        self.head.count.get() - self.started
+    }
 }
 
 /// How far a request was processed.
@@ -129,7 +154,7 @@ impl<B> Server<B> {
                 copy: Vec::new(),
             },
             replies: Replies::new(max_body, max_answer, config.has_private_answers, is_duplex),
-            batch_at: 0,
+            batch: BatchPosition::default(),
         }
     }
 
@@ -206,7 +231,7 @@ impl<B> Server<B> {
             Err(failed) => (failed.status, &failed.detail[..]),
         };
         if let Err(failed) = &outcome {
-            count(failed, host, payload);
+            count_failed(failed, host, payload);
             if !is_batched && matches!(status, Status::Rejected(_)) {
                 host.observe(Event::Frame);
             }
@@ -233,39 +258,126 @@ impl<B> Server<B> {
         if header.flags.contains(FrameFlags::ASSEMBLED) || header.handle != 0 || header.token != 0 {
             return Err(Closed::broke("a batch whose header states more than its kind"));
         }
-        while self.batch_at != frame.body.len() {
+        loop {
+            if self.batch.run.is_none() && self.batch.at == frame.body.len() {
+                break;
+            }
             if quantum.is_exhausted() {
                 return Ok(Progress::Exhausted);
             }
             if !self.replies.admits_entry(tx)? {
                 return Ok(Progress::Blocked);
             }
-            let Some((entry, payload, next)) = entry_at(frame.body, self.batch_at) else {
-                // The peer still learns how the entries before it ended.
-                host.observe(Event::Frame);
-                self.replies.flush(tx)?;
-                return Err(Closed::broke("a batch with an entry that is cut off"));
+            let run = match self.batch.run {
+                Some(run) => run,
+                None => {
+                    let Some((head, next)) = run_at(frame.body, self.batch.at) else {
+                        // The peer still learns how the entries before it ended.
+                        host.observe(Event::Frame);
+                        self.replies.flush(tx)?;
+                        return Err(Closed::broke("a batch with a run that is malformed or cut off"));
+                    };
+                    let at = self.batch.at + RunHead::SIZE;
+                    self.batch.at = next;
+                    CurrentRun { head, at, started: 0 }
+                }
             };
-            if self.batch_at != 0 {
+            if run.at != RunHead::SIZE || run.started != 0 {
                 failpoint!("target.batch");
             }
-            // Recorded before the entry runs: an entry never runs twice.
-            self.batch_at = next;
-            quantum.charge(payload.len());
-            let frame = Frame {
-                sequence: frame.sequence,
-                words: frame.words,
-                body: payload,
-            };
-            self.batch_entry(tx, host, (entry.code.get(), entry.token.get()), frame)?;
-            if H::TAKES {
-                quantum.exhaust();
-            }
+            self.batch_entries(tx, host, frame, quantum, run)?;
         }
-        self.batch_at = 0;
+        self.batch = BatchPosition::default();
         host.observe(Event::Frame);
         quantum.charge(0);
         Ok(Progress::Done)
+    }
+
+    /// Runs entries of a run, at least one.
+    fn batch_entries<H: Host<Image = B>, P: Body>(
+        &mut self,
+        tx: &mut impl Outbound,
+        host: &mut H,
+        frame: &Frame<P>,
+        quantum: &mut Quantum,
+        mut run: CurrentRun,
+    ) -> Result<(), Box<Closed>> {
+        let RunHead {
+            code,
+            len,
+            token,
+            stride,
+            ..
+        } = run.head;
+        let (handle, len, stride) = (code.get(), len.get() as usize, stride.get() as usize);
+        let token = match token.get() {
+            0 => 0,
+            first => first + u64::from(run.started),
+        };
+        let first = run.at + stride * run.started as usize;
+        let count = run.left().min(quantum.entries_left(len)) as usize;
+        let image = match self.images.bindings.get(handle as usize) {
+            Some(Binding::Bound(image))
+                if !H::TAKES && count > 1 && len as u64 <= self.images.config.limits.max_payload =>
+            {
+                image
+            }
+            _ => {
+                let Some(payload) = frame.body.slice(first, len) else {
+                    return Err(Closed::broke("a batch that became shorter"));
+                };
+                // Recorded before the entry runs: an entry never runs twice.
+                run.started += 1;
+                self.batch.run = Some(run).filter(|run| run.left() > 0);
+                quantum.charge(len);
+                let frame = Frame {
+                    sequence: frame.sequence,
+                    words: frame.words,
+                    body: payload,
+                };
+                self.batch_entry(tx, host, (handle, token), frame)?;
+                if H::TAKES {
+                    quantum.exhaust();
+                }
+                return Ok(());
+            }
+        };
+        let Some(payloads) = frame.body.slice(first, stride * count) else {
+            return Err(Closed::broke("a batch that became shorter"));
+        };
+        // Recorded before they run: if the host unwinds, none of them runs twice.
+        let before = run.started;
+        run.started += count as u32;
+        self.batch.run = Some(run).filter(|run| run.left() > 0);
+        let entries = Run {
+            sequence: frame.sequence,
+            payloads,
+            len,
+            stride,
+            count,
+        };
+        let end = host.invoke_run(image, entries, self.replies.run_answers(token));
+        failpoint!("target.answer");
+        let started = end.executed + usize::from(end.failed.is_some());
+        assert!(
+            (1..=count).contains(&started),
+            "a host runs at least one entry of a run"
+        );
+        run.started = before + started as u32;
+        self.batch.run = Some(run).filter(|run| run.left() > 0);
+        quantum.charge_entries(started as u32, len);
+        self.replies.gather_run(tx, token, end.executed)?;
+        let Some(failed) = end.failed else {
+            return Ok(());
+        };
+        count_failed(&failed, host, len);
+        let token = match token {
+            0 => 0,
+            first => first + end.executed as u64,
+        };
+        let call = (handle, token);
+        self.replies
+            .conclude_entry(tx, frame.sequence, call, failed.status, &failed.detail)
     }
 
     #[inline(always)]
@@ -571,12 +683,10 @@ fn too_many_handles(handle: u32, max: usize) -> Refusal {
     )
 }
 
-/// The entry of a batch at an offset: its head, its payload, and the offset of the next entry. The head is copied once;
-/// validated and used is the copy.
-fn entry_at<P: Body>(batch: P, at: usize) -> Option<(EntryHead, P, usize)> {
-    let mut head = EntryHead::new_zeroed();
-    batch.slice(at, EntryHead::SIZE)?.copy_to(head.as_mut_bytes());
-    let len = head.len.get() as usize;
-    let whole = batch.slice(at, EntryHead::padded_len(len)?)?;
-    Some((head, whole.slice(EntryHead::SIZE, len)?, at + whole.len()))
+/// The run of a batch at an offset: its head, and the offset of the next run. Its entries are not looked at.
+fn run_at<P: Body>(batch: P, at: usize) -> Option<(RunHead, usize)> {
+    let mut head = RunHead::new_zeroed();
+    batch.slice(at, RunHead::SIZE)?.copy_to(head.as_mut_bytes());
+    let whole = batch.slice(at, head.run_len()?)?;
+    Some((head, at + whole.len()))
 }

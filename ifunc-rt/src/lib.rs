@@ -73,8 +73,8 @@ pub use serve::doorbell::StopHandle;
 #[doc(hidden)]
 pub use source::include as __include;
 pub use source::{
-    Aggregation, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Handle, LibraryError, Message,
-    Progress, Source, SourceError, SourceOptions, StatsError,
+    Aggregation, Answers, ByName, Call, Driver, EmbeddedImage, Encoding, Error, Handle, LibraryError,
+    Message, NotAllSent, Progress, Source, SourceError, SourceOptions, StatsError,
 };
 pub use target::{Peers, ServeEnd, ServeError, Serving, Target, TargetBuilder, TargetError};
 pub use transport::address::{Address, AddressError, HostPort};

@@ -106,7 +106,9 @@ impl World {
         let (handle, image) = self.pick_handle(rng, port);
         let taste = self.taste;
         let max = self.ports[port].connection.caller.limits().max_payload as usize;
-        let len = if rng.below(8) < taste.small {
+        let len = if rng.below(8) < taste.alike {
+            8
+        } else if rng.below(8) < taste.small {
             rng.below(48)
         } else {
             rng.below(max + max / 4 + 2)

@@ -235,7 +235,10 @@ impl Ledger {
     pub(crate) fn accept(&mut self, id: u32) {
         let record = &mut self.records[id as usize];
         record.is_accepted = true;
-        self.accounts[record.port].unsent.push(id);
+        let account = &mut self.accounts[record.port];
+        account.unsent.push(id);
+        // A batch may hold more sends than a connection keeps reports: some are missing if it is never sent.
+        account.reports.may_miss |= account.unsent.len() >= 64;
     }
 
     /// A port sent a frame over side `side` of a link.

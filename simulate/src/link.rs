@@ -222,19 +222,29 @@ impl Channel {
             Kind::Batch | Kind::Completions => {
                 let mut at = 0;
                 let bytes = &self.staging.as_slice()[..len];
-                while at + 16 <= len {
+                while at + 24 <= len {
                     let code = read_u32(bytes, at);
                     let size = read_u32(bytes, at + 4) as usize;
-                    let token =
+                    let first =
                         u64::from(read_u32(bytes, at + 8)) | u64::from(read_u32(bytes, at + 12)) << 32;
-                    let id = (kind == Kind::Batch && size >= 4).then(|| read_u32(bytes, at + 16));
-                    let kind = if kind == Kind::Batch {
-                        Kind::Exec
-                    } else {
-                        Kind::Completion
-                    };
-                    self.log.push(commit(kind, code, token, id, size));
-                    at += (16 + size).next_multiple_of(8);
+                    let count = read_u32(bytes, at + 16) as usize;
+                    let stride = read_u32(bytes, at + 20) as usize;
+                    at += 24;
+                    for index in 0..count {
+                        let entry = at + index * stride;
+                        let id = (kind == Kind::Batch && size >= 4).then(|| read_u32(bytes, entry));
+                        let token = if first == 0 { 0 } else { first + index as u64 };
+                        let kind = if kind == Kind::Batch {
+                            Kind::Exec
+                        } else {
+                            Kind::Completion
+                        };
+                        self.log.push(commit(kind, code, token, id, size));
+                    }
+                    at = (at + count * stride).next_multiple_of(8);
+                }
+                if at != len {
+                    self.misuse = Some("commits a batch that is cut off");
                 }
             }
             _ => self.log.push(commit(kind, handle, token, None, len)),

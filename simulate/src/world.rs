@@ -105,6 +105,8 @@ pub(crate) struct Taste {
     /// Of 8 submissions, so many want a completion, are added to a batch, or carry their code.
     pub(crate) calls: usize,
     pub(crate) batches: usize,
+    /// Of 8 payloads, so many have 8 bytes: entries of a batch that share a run.
+    pub(crate) alike: usize,
     pub(crate) code: usize,
     /// Of 8 payloads, so many are small.
     pub(crate) small: usize,
@@ -152,6 +154,7 @@ impl World {
             taste: Taste {
                 calls: rng.below(9),
                 batches: rng.pick(&[0, 2, 4, 6, 8]),
+                alike: rng.pick(&[0, 0, 6]),
                 code: rng.pick(&[0, 0, 1, 4]),
                 small: rng.pick(&[4, 7, 8]),
             },

@@ -1,24 +1,63 @@
 //! Aggregated invocations: the open batch, from its first entry until it is sent.
 
-use ifunc_abi::batch::{ALIGN, EntryHead};
+use ifunc_abi::batch::{ALIGN, RunHead};
 use ifunc_abi::frame::{Header, Kind};
 
 use super::{CALL_WINDOW, Caller, Image, NotSent, Submission, SubmitError};
 use crate::attention::Attention;
-use crate::batch::size_of_entry;
 use crate::calls::{Lost, Request, Retry};
 use crate::link::{LinkError, Outbound};
 
 impl<I: Image + Clone, U> Caller<I, U> {
     /// Whether an entry for this submission fits into a batch at all. Larger ones are sent in frames of their own.
     pub(crate) fn fits_batch(&self, submission: &Submission) -> bool {
-        EntryHead::padded_len(submission.bound).is_some_and(|size| size <= self.batch.limit())
+        RunHead::single_len(submission.bound).is_some_and(|size| size <= self.batch.limit())
     }
 
     /// Whether an entry for this submission fits into the open batch.
     pub fn fits_open_batch(&self, submission: &Submission) -> bool {
-        let size = EntryHead::padded_len(submission.bound);
+        let size = RunHead::single_len(submission.bound);
         size.is_some_and(|size| self.batch.len() + size <= self.batch.limit())
+    }
+
+    /// Adds an invocation to the open batch if the last entry invokes the same handle and nothing else is to be done: neither
+    /// before, nor after it. `None`: that is not so, and nothing happened.
+    #[inline]
+    pub fn append_alike<E>(
+        &mut self,
+        submission: &Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Option<Result<u64, NotSent<I, E>>> {
+        let &Submission {
+            handle,
+            bound,
+            align,
+            wants_completion,
+            ..
+        } = submission;
+        // The batch stays open: one more entry of this size fits after this one.
+        let size = RunHead::single_len(bound)?.checked_mul(2)?;
+        let is_alike = self.attention == Attention::BATCH
+            && self.batch.ends_with(handle)
+            && self.batch.has_capacity(size)
+            && bound as u64 <= self.limits.max_payload
+            && !(wants_completion && self.handles[handle as usize].image.is_idempotent());
+        if !is_alike {
+            return None;
+        }
+        let len = match self.batch.encode(handle, bound, align, encode) {
+            Ok(len) => len,
+            Err(error) => return Some(Err(SubmitError::Encode(error).into())),
+        };
+        let token = if wants_completion {
+            self.batch.has_calls = true;
+            self.calls.begin_in_batch(Request::Invocation(handle), None)
+        } else {
+            self.batch.last_send = Some(handle);
+            0
+        };
+        self.batch.push(handle, token, len, align);
+        Some(Ok(token))
     }
 
     /// Adds an invocation to the open batch. `None`: the window is closed and the batch is full. `is_eager`: the batch is
@@ -49,7 +88,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
             self.lacking = CALL_WINDOW;
             return Err(NotSent::Blocked);
         }
-        let size = EntryHead::padded_len(bound).unwrap_or(usize::MAX);
+        let size = RunHead::single_len(bound).unwrap_or(usize::MAX);
         let is_installed = self.handles[handle as usize].installed == self.generation;
         let is_ready = is_installed || self.drive(tx)? && self.install(tx, handle, false)??;
         if !is_ready {
@@ -63,7 +102,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         let len = self
             .batch
-            .encode(bound, align, encode)
+            .encode(handle, bound, align, encode)
             .map_err(SubmitError::Encode)?;
         if len as u64 > self.limits.max_payload {
             return Err(self.payload_too_large(len).into());
@@ -76,15 +115,13 @@ impl<I: Image + Clone, U> Caller<I, U> {
         let token = if wants_completion {
             let is_idempotent = slot.image.is_idempotent();
             let retry = is_idempotent.then(|| Retry::new(handle, self.batch.encoded(len)));
-            let token = self.calls.begin(Request::Invocation(handle), retry);
-            self.calls.set_in_batch(token, true);
             self.batch.has_calls = true;
-            token
+            self.calls.begin_in_batch(Request::Invocation(handle), retry)
         } else {
             self.batch.last_send = Some(handle);
             0
         };
-        if self.batch.push(handle, token, len) {
+        if self.batch.push(handle, token, len, align) {
             self.batch.generation = self.generation;
             self.attention.set(Attention::BATCH, true);
         }
@@ -129,29 +166,28 @@ impl<I: Image + Clone, U> Caller<I, U> {
         if self.batch.generation != self.generation {
             return self.refit_batch(tx);
         }
-        let part = self.batch.first_frame(tx.max_body());
-        if part == 0 {
+        let part = self.batch.first_part(tx.max_body());
+        if part.len == 0 {
             self.send_first_entry_alone();
             return Ok(true);
         }
-        let Some(memory) = tx.reserve(part, ALIGN)? else {
-            self.lacking = part;
+        let Some(memory) = tx.reserve(part.len, ALIGN)? else {
+            self.lacking = part.len;
             return Ok(false);
         };
-        memory[..part].copy_from_slice(self.batch.bytes(part));
-        let sequence = tx.commit(Header::new(Kind::Batch, 0, 0), part);
+        self.batch.write(part, &mut memory[..part.len]);
+        let sequence = tx.commit(Header::new(Kind::Batch, 0, 0), part.len);
         failpoint!("source.batch");
         if self.batch.has_calls {
             let Self { batch, calls, .. } = self;
-            for (_, entry) in batch.entries().take_while(|(at, _)| *at < part) {
-                calls.set_in_batch(entry.token.get(), false);
-                calls.sent(entry.token.get(), sequence);
+            for (head, _) in batch.heads(part).filter(|(head, _)| head.token != 0) {
+                calls.sent_in_batch(head.token.get(), head.count.get(), sequence);
             }
         }
-        if let Some(handle) = self.batch.last_send_before(part) {
+        if let Some(handle) = self.batch.last_send_of(part) {
             self.calls.last_send = Some((sequence, handle));
         }
-        self.batch.remove_first(part);
+        self.batch.remove(part);
         self.end_batch();
         Ok(true)
     }
@@ -159,14 +195,15 @@ impl<I: Image + Clone, U> Caller<I, U> {
     /// The first entry fits into no frame of this link: it is sent in fragments.
     #[cold]
     fn send_first_entry_alone(&mut self) {
-        let Some((at, entry)) = self.batch.entries().next() else {
+        let first = self.batch.first_entry();
+        let Some((head, entry)) = self.batch.heads(first).next() else {
             return;
         };
-        let payload = self.batch.payload(at, entry).to_vec();
-        let token = entry.token.get();
+        let payload = entry[..head.len.get() as usize].to_vec();
+        let token = head.token.get();
         self.calls.set_in_batch(token, false);
-        self.batch.remove_first(size_of_entry(entry));
-        self.start(Header::new(Kind::Exec, entry.code.get(), token), payload);
+        self.batch.remove(first);
+        self.start(Header::new(Kind::Exec, head.code.get(), token), payload);
         self.end_batch();
     }
 
@@ -202,7 +239,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(lost) => {
-                    self.fail_entries(|entry| (entry.code == handle).then(|| lost.clone()));
+                    self.fail_runs(|run| (run.code == handle).then(|| lost.clone()));
                     self.batch.handles.swap_remove(index);
                     self.leave_batch(handle);
                     self.end_batch();
@@ -211,8 +248,8 @@ impl<I: Image + Clone, U> Caller<I, U> {
             }
         }
         let limit = self.limits.max_payload;
-        self.fail_entries(|entry| {
-            let len = entry.len.get().into();
+        self.fail_runs(|run| {
+            let len = run.len.get().into();
             (len > limit).then_some(Lost::PayloadTooLarge { len, limit })
         });
         self.batch.generation = self.generation;
@@ -220,33 +257,35 @@ impl<I: Image + Clone, U> Caller<I, U> {
         Ok(true)
     }
 
-    /// Fails entries of the open batch, and releases it if none is left.
+    /// Fails runs of the open batch, and releases it if none is left.
     #[cold]
-    pub(super) fn fail_batch(&mut self, verdict: impl FnMut(EntryHead) -> Option<Lost>) {
+    pub(super) fn fail_batch(&mut self, verdict: impl FnMut(RunHead) -> Option<Lost>) {
         if !self.batch.is_empty() {
-            self.fail_entries(verdict);
+            self.fail_runs(verdict);
             self.end_batch();
         }
     }
 
-    /// Removes the entries for which there is a verdict. Their calls and sends end with it.
-    fn fail_entries(&mut self, mut verdict: impl FnMut(EntryHead) -> Option<Lost>) {
+    /// Removes the runs for which there is a verdict. Their calls and sends end with it.
+    fn fail_runs(&mut self, mut verdict: impl FnMut(RunHead) -> Option<Lost>) {
         let mut failed = Vec::new();
-        self.batch.retain(|entry| match verdict(entry) {
+        self.batch.retain(|run| match verdict(run) {
             Some(lost) => {
-                failed.push((entry, lost));
+                failed.push((run, lost));
                 false
             }
             None => true,
         });
-        for (entry, lost) in failed {
-            let token = entry.token.get();
-            if token == 0 {
-                // The batch is a user of the handle: it was not bound to another image.
-                self.report(entry.code.get(), Err(Box::new(lost)), |_| false);
-            } else {
-                self.calls.set_in_batch(token, false);
-                self.fail(token, lost);
+        for (run, lost) in failed {
+            for index in 0..run.count.get() {
+                if run.token == 0 {
+                    // The batch is a user of the handle: it was not bound to another image.
+                    self.report(run.code.get(), Err(Box::new(lost.clone())), |_| false);
+                } else {
+                    let token = run.token.get() + u64::from(index);
+                    self.calls.set_in_batch(token, false);
+                    self.fail(token, lost.clone());
+                }
             }
         }
     }

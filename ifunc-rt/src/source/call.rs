@@ -86,7 +86,7 @@ impl<E: Encoding> Handle<E> {
     /// Sends a payload, and waits for credit if `block`. Returns the token if a completion is wanted, otherwise 0. The error is
     /// boxed, so that two registers hold the result.
     #[inline(always)]
-    fn submit(
+    pub(super) fn submit(
         &self,
         payload: &E::Payload<'_>,
         wants_completion: bool,
@@ -96,7 +96,16 @@ impl<E: Encoding> Handle<E> {
         let layout = E::layout(library, payload);
         let mut encode = move |room: &mut [u8]| E::encode(library, payload, layout.0, room);
         let mut first = None;
-        if submitter.framing == Framing::Own
+        if submitter.framing == Framing::Batched {
+            if let Some(mut state) = submitter.shared().state.try_lock() {
+                let submission = submitter.submission(layout, wants_completion);
+                match state.connection.append_alike(&submission, &mut encode) {
+                    Some(Ok(token)) => return Ok(token),
+                    Some(Err(not_sent)) => first = Some(not_sent),
+                    None => {}
+                }
+            }
+        } else if submitter.framing == Framing::Own
             && let Some(mut state) = submitter.shared().state.try_lock()
         {
             let submission = submitter.submission(layout, wants_completion);
@@ -136,7 +145,7 @@ impl<E: Encoding> Handle<E> {
 impl Submitter {
     /// An invocation with a payload of this layout.
     #[inline(always)]
-    fn submission(&self, (bound, align): (usize, usize), wants_completion: bool) -> Submission {
+    pub(super) fn submission(&self, (bound, align): (usize, usize), wants_completion: bool) -> Submission {
         Submission {
             handle: self.binding.handle,
             bound,
@@ -354,16 +363,7 @@ impl<A> Call<A> {
         if self.task.is_some() {
             self.task = None;
         }
-        let library = &self.submitter.binding.library;
-        match outcome {
-            Ok(completion) if completion.status == Status::Executed => (self.decode)(completion.bytes())
-                .map_err(|error| Error::Answer {
-                    ifunc: library.name.clone(),
-                    error,
-                }),
-            Ok(completion) => Err(explain(library, &completion)),
-            Err(lost) => Err(explain_lost(&library.name, *lost)),
-        }
+        decoded(&self.submitter, self.decode, outcome)
     }
 
     #[cold]
@@ -402,6 +402,26 @@ impl<A> Call<A> {
             self.try_take()
         })?;
         Some(self.finish(outcome))
+    }
+}
+
+/// The answer of a call that ended.
+#[inline(always)]
+pub(super) fn decoded<A>(
+    submitter: &Submitter,
+    decode: fn(&[u8]) -> Result<A, DecodeError>,
+    outcome: Outcome,
+) -> Result<A, Error> {
+    let library = &submitter.binding.library;
+    match outcome {
+        Ok(completion) if completion.status == Status::Executed => {
+            decode(completion.bytes()).map_err(|error| Error::Answer {
+                ifunc: library.name.clone(),
+                error,
+            })
+        }
+        Ok(completion) => Err(explain(library, &completion)),
+        Err(lost) => Err(explain_lost(&library.name, *lost)),
     }
 }
 

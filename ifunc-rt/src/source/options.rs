@@ -44,8 +44,9 @@ pub enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Aggregation {
-    /// Maximum size of a batch in bytes. Each invocation takes 16 bytes and its payload, rounded up to 8. A transport
-    /// with smaller frames lowers the limit. An invocation that fits into no batch travels alone. Default 8 KiB.
+    /// Maximum size of a batch in bytes. An invocation takes its payload, rounded up to its alignment, and 24 bytes if it
+    /// is unlike the one before it: of another handle, or with a payload of another length. A transport with smaller frames
+    /// lowers the limit. An invocation that fits into no batch travels alone. Default 8 KiB.
     pub bytes: usize,
     /// How long an invocation may stay in a batch that is not full. With [`Duration::MAX`] it stays until a caller
     /// needs it to be sent, and the source has no thread for it. Default 100 µs.

@@ -73,6 +73,65 @@ fn each_has_its_own_end_in_the_order_of_the_program() {
 }
 
 #[test]
+fn many_at_once_run_in_order_and_answer_in_order() {
+    const COUNT: u64 = 1500;
+    everywhere(|address, builder| {
+        let target = Running::start(address, builder().max_payload(4096));
+        let source = source_with(address, Aggregation::default());
+        let direct = add(&source);
+        // Every handle can do it; an aggregated one is fast.
+        for handle in [&direct, &direct.aggregated()] {
+            let before = direct.call(&0).unwrap().wait().unwrap();
+            handle.send_many((0..COUNT).map(|_| 1)).unwrap();
+            let answers = handle.call_many(&[2; COUNT as usize]);
+            assert_eq!(answers.len(), COUNT as usize);
+            for (index, now) in answers.enumerate() {
+                assert_eq!(now.unwrap(), before + COUNT + 2 * (index as u64 + 1));
+            }
+            // The iterator may use the source. Answers that are not taken are dropped.
+            let again = || (0..10).map(|_| direct.call(&0).unwrap().wait().map_or(0, |_| 1));
+            drop(handle.call_many(again()));
+            let mut some = handle.call_many(again());
+            assert_eq!(some.next().unwrap().unwrap(), before + 3 * COUNT + 11);
+        }
+        assert_eq!(source.remains()[0], 0);
+        // Payloads of several lengths, and failures, each at its place.
+        let bytes = source.load_bytes(&images::add().encode().unwrap()).unwrap();
+        let bytes = bytes.aggregated();
+        let payloads: Vec<Vec<u8>> = (0..COUNT)
+            .map(|i| {
+                if i % 10 == 3 {
+                    vec![0; i as usize % 7]
+                } else {
+                    vec![0; 8]
+                }
+            })
+            .collect();
+        for (index, answer) in bytes.call_many(payloads.iter().map(Vec::as_slice)).enumerate() {
+            match answer {
+                Ok(bytes) => assert!(index % 10 != 3 && bytes.len() == 8),
+                Err(Error::Failed { .. }) => assert_eq!(index % 10, 3),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        let mut too_large = vec![vec![0; 8]; 5];
+        too_large.push(vec![0; 4097]);
+        too_large.push(vec![0; 8]);
+        let mut answers = bytes.call_many(too_large.iter().map(Vec::as_slice));
+        assert_eq!(answers.len(), 6, "none after the one that was not sent");
+        assert!(answers.by_ref().take(5).all(|answer| answer.is_ok()));
+        assert!(matches!(answers.next(), Some(Err(Error::PayloadTooLarge { .. }))));
+        assert!(answers.next().is_none());
+        let error = bytes.send_many(too_large.iter().map(Vec::as_slice)).unwrap_err();
+        assert_eq!(error.sent, 5);
+        assert!(matches!(error.error, Error::PayloadTooLarge { .. }));
+        source.flush().unwrap();
+        drop(source);
+        target.finish();
+    });
+}
+
+#[test]
 fn threads_fill_one_batch() {
     const THREADS: u64 = 4;
     for transport in ["loopback", "shm"] {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ifunc_abi::batch::EntryHead;
+use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{FrameFlags, Header, InstallHead, Kind};
 use ifunc_abi::stats::{PageHead, Stats};
 use ifunc_abi::status::Status;
@@ -148,14 +148,24 @@ pub(super) fn honest(sequence: u32, header: Header, body: Vec<u8>) -> Raw {
     }
 }
 
-/// A body of entries.
+/// A body of entries. Alike ones share a run.
 pub(super) fn batch<'a>(entries: impl IntoIterator<Item = (u32, u64, &'a [u8])>) -> Vec<u8> {
     let mut body = Vec::new();
-    for (handle, token, payload) in entries {
-        let end = body.len() + EntryHead::padded_len(payload.len()).unwrap();
-        body.extend_from_slice(EntryHead::new(handle, payload.len() as u32, token).as_bytes());
-        body.extend_from_slice(payload);
-        body.resize(end, 0);
+    let mut entries = entries.into_iter().peekable();
+    while let Some((handle, token, payload)) = entries.next() {
+        let len = payload.len() as u32;
+        let (mut run, mut count) = (payload.to_vec(), 1);
+        let is_alike = |&(other, next, payload): &(u32, u64, &[u8]), count| {
+            let follows = if token == 0 { 0 } else { token + u64::from(count) };
+            (other, next, payload.len() as u32) == (handle, follows, len)
+        };
+        while let Some((_, _, payload)) = entries.next_if(|entry| is_alike(entry, count)) {
+            run.extend_from_slice(payload);
+            count += 1;
+        }
+        body.extend_from_slice(RunHead::new(handle, token, len, len, count).as_bytes());
+        body.extend_from_slice(&run);
+        body.resize(body.len().next_multiple_of(8), 0);
     }
     body
 }
@@ -164,13 +174,17 @@ pub(super) fn batch<'a>(entries: impl IntoIterator<Item = (u32, u64, &'a [u8])>)
 pub(super) fn completions(mut body: &[u8]) -> Vec<(Status, u64, Vec<u8>)> {
     let mut all = Vec::new();
     while !body.is_empty() {
-        let (head, rest) = EntryHead::read_from_prefix(body).expect("a head");
-        let len = head.len.get() as usize;
-        let room = EntryHead::padded_len(len).unwrap() - EntryHead::SIZE;
+        let (head, rest) = RunHead::read_from_prefix(body).expect("a head");
+        let (len, count) = (head.len.get() as usize, head.count.get() as usize);
+        assert_eq!(head.stride, head.len, "answers need no alignment");
+        let room = head.run_len().expect("a valid head") - RunHead::SIZE;
         let (here, behind) = rest.split_at_checked(room).expect("as long as it says");
-        assert!(here[len..].iter().all(|&byte| byte == 0), "zeros behind");
+        assert!(here[len * count..].iter().all(|&byte| byte == 0), "zeros behind");
         let status = Status::from_code(head.code.get()).expect("a target sends statuses that exist");
-        all.push((status, head.token.get(), here[..len].to_vec()));
+        for index in 0..count {
+            let token = head.token.get() + index as u64;
+            all.push((status, token, here[len * index..][..len].to_vec()));
+        }
         body = behind;
     }
     all
@@ -195,6 +209,8 @@ fn conversation() -> Vec<Raw> {
         (0, 0, &number),
         (9, 22, b"lost"),
         (0, 23, &number),
+        (0, 24, &number),
+        (0, 25, &number),
     ];
     vec![
         honest(1, Header::new(Kind::Install, 0, 0), install(images::add())),
@@ -250,8 +266,8 @@ enum Mutation {
         frame: usize,
         to: u32,
     },
-    /// The handle or the length of an entry of a batch.
-    EntryHead {
+    /// The handle, the length, the number of entries or their distance, of a run of a batch.
+    RunHead {
         frame: usize,
         begin: usize,
         field: usize,
@@ -283,13 +299,13 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         (
             any::<bool>(),
             0..5usize,
-            any::<bool>(),
+            0..4usize,
             prop_oneof![0..40u32, any::<u32>()]
         )
-            .prop_map(|(last, entry, len, to)| Mutation::EntryHead {
+            .prop_map(|(last, run, field, to)| Mutation::RunHead {
                 frame: if last { 12 } else { 7 },
-                begin: [0, 24, 40, 64, 88][entry],
-                field: if len { 4 } else { 0 },
+                begin: [0, 32, 56, 88, 120][run],
+                field: [0, 4, 16, 20][field],
                 to,
             }),
         (frame.clone(), frame.clone()).prop_map(|(a, b)| Mutation::Swap { a, b }),
@@ -321,7 +337,7 @@ fn mutate(frames: &mut Vec<Raw>, mutation: &Mutation) {
             let words = &mut frames[at(frame)].words;
             words[0] = words[0] & 0xffff_ffff | u64::from(to) << 32;
         }
-        Mutation::EntryHead {
+        Mutation::RunHead {
             frame,
             begin,
             field,
@@ -394,7 +410,7 @@ fn mutated_frames_are_refused_or_harmless() {
     let cases: u64 = ended.values().sum();
     assert!(cases >= 10_000);
     assert!(ended.len() > 5, "the mutations reach several ways to be closed");
-    assert!(ended.contains_key("closed: a batch with an entry that is cut off"));
+    assert!(ended.contains_key("closed: a batch with a run that is malformed or cut off"));
     for reached in [
         "executed",
         "counters",

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ifunc_abi::batch::EntryHead;
+use ifunc_abi::batch::RunHead;
 use ifunc_abi::frame::{Header, Kind, Limits};
 use ifunc_abi::status::{Failure, Status};
 use proptest::prelude::*;
@@ -107,13 +107,19 @@ impl Hand {
         let mut entries = Vec::new();
         let mut at = 0;
         while at < body.len() {
-            let (head, _) = EntryHead::read_from_prefix(&body[at..]).unwrap();
-            let end = at + EntryHead::SIZE + head.len.get() as usize;
-            let next = at + EntryHead::padded_len(head.len.get() as usize).unwrap();
-            assert!(body[end..next].iter().all(|&byte| byte == 0));
-            let payload = body[at + EntryHead::SIZE..end].to_vec();
-            entries.push((head.code.get(), payload, head.token != 0));
-            self.tokens.extend((head.token != 0).then_some(head.token.get()));
+            let (head, _) = RunHead::read_from_prefix(&body[at..]).unwrap();
+            let (len, stride) = (head.len.get() as usize, head.stride.get() as usize);
+            let next = at + head.run_len().unwrap();
+            at += RunHead::SIZE;
+            for index in 0..head.count.get() {
+                let payload = body[at..at + len].to_vec();
+                assert!(body[at + len..at + stride].iter().all(|&byte| byte == 0));
+                entries.push((head.code.get(), payload, head.token != 0));
+                let token = head.token.get() + u64::from(index);
+                self.tokens.extend((head.token != 0).then_some(token));
+                at += stride;
+            }
+            assert!(body[at..next].iter().all(|&byte| byte == 0));
             at = next;
         }
         entries
@@ -146,7 +152,8 @@ fn batch(handle: u32, payloads: impl IntoIterator<Item = u64>) -> Frame {
 fn row(entries: &[(u32, &[u8], u64)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (code, bytes, token) in entries {
-        body.extend_from_slice(EntryHead::new(*code, bytes.len() as u32, *token).as_bytes());
+        let len = bytes.len() as u32;
+        body.extend_from_slice(RunHead::new(*code, *token, len, len, 1).as_bytes());
         body.extend_from_slice(bytes);
         body.resize(body.len().next_multiple_of(8), 0);
     }
@@ -167,18 +174,18 @@ fn a_batch_is_closed_by_what_goes_behind_it() {
     source.push().unwrap();
     source.push().unwrap();
     assert_eq!(hand.all(), [batch(0, [4])]);
-    // Full: five fit in. The sixth opens the next.
-    (5..11).for_each(|payload| fast.send(&payload).unwrap());
-    assert_eq!(hand.all(), [batch(0, 5..10)]);
+    // Full: ten fit in. The next one opens the next.
+    (5..16).for_each(|payload| fast.send(&payload).unwrap());
+    assert_eq!(hand.all(), [batch(0, 5..15)]);
     // Too large for any batch: sent after the open batch. Odd lengths: padded with zeros.
-    bytes.send(&[7; 113]).unwrap();
+    bytes.send(&[7; 105]).unwrap();
     bytes.send(&[7; 9]).unwrap();
     let sync = source.flush_async();
     let mut sync = Box::pin(sync);
     let polled = sync.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending());
     let odd = Frame::Batch(vec![(1, vec![7; 9], false)]);
-    let behind = [batch(0, [10]), Frame::Install(1), Frame::Exec(1, 113)];
+    let behind = [batch(0, [15]), Frame::Install(1), Frame::Exec(1, 105)];
     let mut came = hand.all();
     assert_eq!(came.split_off(3), [odd, Frame::Sync]);
     assert_eq!(came, behind);
@@ -249,13 +256,13 @@ fn a_full_batch_without_room_is_all_there_is() {
         }
     };
     assert!(matches!(full, Error::WouldBlock { .. }));
-    assert_eq!(accepted, 10);
+    assert_eq!(accepted, 20);
     let impatient = fast.with_timeout(Duration::from_millis(10));
-    assert!(matches!(impatient.send(&10), Err(Error::Timeout { .. })));
-    assert_eq!(hand.all(), [Frame::Install(0), batch(0, 0..5)]);
-    fast.send(&10).unwrap();
+    assert!(matches!(impatient.send(&20), Err(Error::Timeout { .. })));
+    assert_eq!(hand.all(), [Frame::Install(0), batch(0, 0..10)]);
+    fast.send(&20).unwrap();
     source.push().unwrap();
-    assert_eq!(hand.all(), [batch(0, 5..10), batch(0, [10])]);
+    assert_eq!(hand.all(), [batch(0, 10..20), batch(0, [20])]);
     // A payload that does not encode leaves nothing in the batch.
     let large = bytes(&source).aggregated();
     assert!(matches!(
@@ -286,8 +293,8 @@ fn a_batch_is_sent_in_time_by_itself() {
     // In time is not at once: it is full before.
     let (source, mut hand) = by_hand(64, Aggregation::default().delay(Duration::from_secs(3600)));
     let fast = add(&source).aggregated();
-    (0..341).for_each(|payload| fast.send(&payload).unwrap());
-    assert_eq!(hand.all(), [Frame::Install(0), batch(0, 0..341)]);
+    (0..1018).for_each(|payload| fast.send(&payload).unwrap());
+    assert_eq!(hand.all(), [Frame::Install(0), batch(0, 0..1018)]);
     fast.send(&1).unwrap();
     drop(fast);
     drop(source);

@@ -136,14 +136,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "a batch that is sent in parts loses the second one",
         "caller/aggregate.rs",
-        "self.batch.remove_first(part);",
-        "self.batch.remove_first(self.batch.len());",
+        "self.batch.remove(part);",
+        "let whole = self.batch.first_part(usize::MAX);\n        self.batch.remove(whole);",
     ),
     mutant(
         "an entry that was sent counts as one of the open batch",
         "caller/aggregate.rs",
-        "                calls.set_in_batch(entry.token.get(), false);\n",
-        "",
+        "                calls.sent_in_batch(head.token.get(), head.count.get(), sequence);\n",
+        "                (head.token.get()..).take(head.count.get() as usize).for_each(|token| calls.sent(token, sequence));\n",
     ),
     mutant(
         "an entry of a full batch is accepted and returned",
@@ -161,7 +161,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "calls are sent again in the order of their tokens",
         "calls.rs",
         "        retries.sort_unstable();\n",
-        "        retries.sort_unstable_by_key(|&(_, token)| std::cmp::Reverse(token));\n",
+        "        retries.sort_unstable_by_key(|&token| std::cmp::Reverse(token));\n",
     ),
     mutant(
         "a call that was never sent may have run",
@@ -220,8 +220,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "the first completion of many is lost",
         "caller.rs",
-        "completions.drain(..) {",
-        "completions.drain(..).skip(1) {",
+        "for index in 0..head.count.get() {",
+        "for index in 1..head.count.get() {",
     ),
     mutant(
         "an invocation runs again after its reply was blocked",
@@ -232,13 +232,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "a batch repeats an entry",
         "server.rs",
-        "            self.batch_at = next;\n",
-        "            self.batch_at = if self.replies.owes() && self.batch_at == 0 { 0 } else { next };\n",
+        "run.started = before + started as u32;",
+        "run.started = before + end.executed as u32;",
+    ),
+    mutant(
+        "a run goes on after an entry that was not started",
+        "server.rs",
+        "run.started = before + started as u32;",
+        "run.started = before + count as u32;",
+    ),
+    mutant(
+        "a failed entry has the token of the first one",
+        "server.rs",
+        "first => first + end.executed as u64,",
+        "first => first,",
     ),
     mutant(
         "a batch begins where the one before ended",
         "server.rs",
-        "        self.batch_at = 0;\n",
+        "        self.batch = BatchPosition::default();\n",
         "",
     ),
     mutant(
@@ -284,21 +296,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            self.spill();\n",
     ),
     mutant(
-        "a large completion is overwritten by the next one",
-        "gathered.rs",
-        "self.alone.is_some() || self.len",
-        "self.len",
-    ),
-    mutant(
         "a large completion is sent twice",
         "gathered.rs",
-        "            self.alone = None;\n",
-        "",
+        "        if self.complete.pop_front().is_none() {",
+        "        if self.complete.len() > 1 || self.complete.pop_front().is_none() {",
     ),
     mutant(
         "a poll goes on after an entry that was taken",
         "server.rs",
-        "?;\n            if H::TAKES {\n                quantum.exhaust();\n            }\n",
+        "?;\n                if H::TAKES {\n                    quantum.exhaust();\n                }\n",
         "?;\n",
     ),
     mutant(

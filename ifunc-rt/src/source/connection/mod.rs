@@ -263,6 +263,20 @@ impl Connection {
         result
     }
 
+    /// Adds an invocation to the open batch if that is all there is to do. `None`: that is not so, and nothing happened.
+    #[inline(always)]
+    pub(super) fn append_alike(
+        &mut self,
+        submission: &Submission,
+        encode: &mut impl FnMut(&mut [u8]) -> Result<usize, Error>,
+    ) -> Option<Result<u64, NotSent>> {
+        // Without a thread that keeps the time, every caller sends what is due.
+        if !self.signals.is_timed && self.batch.due.is_some() || self.signals.is_crowded {
+            return None;
+        }
+        self.protocol.caller.append_alike(submission, encode)
+    }
+
     /// Receives what has arrived, and lets waiters for credit go first. `false`: it is their turn.
     #[cold]
     fn prepare(&mut self, bytes: usize) -> bool {

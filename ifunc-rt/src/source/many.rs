@@ -1,0 +1,228 @@
+//! Many invocations of one handle at once: one lock for all that join the open batch, and answers in order.
+
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::fmt;
+
+use ifunc::payload::DecodeError;
+use ifunc_proto::calls::Outcome;
+
+use super::call::{Call, Encoding, decoded};
+use super::connection::Connection;
+use super::error::Error;
+use super::handle::{Framing, Handle, Submitter};
+
+/// Payloads that are taken from the caller's iterator before the lock is taken, and outcomes that are taken under one lock.
+const CHUNK: usize = 256;
+
+impl<E: Encoding> Handle<E> {
+    /// As [`send`](Self::send) for each payload, in order. Meant for an [aggregated](Self::aggregated) handle, where an
+    /// invocation that joins others of the same handle and length costs little more than the copy of its payload: on the
+    /// source, on the wire, and on the target.
+    ///
+    /// ```no_run
+    /// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+    /// let source = ifunc_rt::Source::connect("ucx://10.0.0.1:7000")?;
+    /// let add = source.register::<hello::add>()?.aggregated();
+    /// add.send_many(0..1_000_000)?;
+    /// source.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the first payload that was not sent, and how many were sent before it. None after it was sent.
+    pub fn send_many<'p, P>(&self, payloads: impl IntoIterator<Item = P>) -> Result<(), NotAllSent>
+    where
+        P: Borrow<E::Payload<'p>>,
+    {
+        let mut sent = 0;
+        self.submit_many(payloads, false, |_| sent += 1)
+            .map_err(|error| NotAllSent { sent, error })
+    }
+
+    /// As [`call`](Self::call) for each payload, in order. Meant for an [aggregated](Self::aggregated) handle: see
+    /// [`send_many`](Self::send_many). The answers come in the order of the payloads.
+    ///
+    /// ```no_run
+    /// # mod hello { use ifunc::prelude::*; #[ifunc] pub fn add(delta: u64, counter: &mut u64) -> u64 { *counter += delta; *counter } }
+    /// let source = ifunc_rt::Source::connect("ucx://10.0.0.1:7000")?;
+    /// let add = source.register::<hello::add>()?.aggregated();
+    /// for now in add.call_many(0..1000) {
+    ///     println!("{}", now?);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A payload that is not sent has its error in the place of its answer, and no payload after it is sent.
+    pub fn call_many<'p, P>(&self, payloads: impl IntoIterator<Item = P>) -> Answers<E::Answer>
+    where
+        P: Borrow<E::Payload<'p>>,
+    {
+        let mut answers = Answers {
+            submitter: self.submitter.clone(),
+            tokens: VecDeque::new(),
+            taken: VecDeque::new(),
+            not_sent: None,
+            decode: E::decode,
+        };
+        let tokens = &mut answers.tokens;
+        let submitted = self.submit_many(payloads, true, |token| tokens.push_back(token));
+        answers.not_sent = submitted.err();
+        answers
+    }
+
+    fn submit_many<'p, P: Borrow<E::Payload<'p>>>(
+        &self,
+        payloads: impl IntoIterator<Item = P>,
+        wants_completion: bool,
+        mut sent: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let mut payloads = payloads.into_iter();
+        let mut chunk = Vec::with_capacity(payloads.size_hint().0.clamp(1, CHUNK));
+        loop {
+            // Not under the lock: the iterator may use the source.
+            chunk.clear();
+            chunk.extend(payloads.by_ref().take(CHUNK));
+            let mut left = chunk.as_slice();
+            if left.is_empty() {
+                return Ok(());
+            }
+            while !left.is_empty() {
+                let joined = self.append_alike(left, wants_completion, &mut sent);
+                left = &left[joined..];
+                if let Some((first, rest)) = left.split_first() {
+                    sent(
+                        self.submit(first.borrow(), wants_completion, true)
+                            .map_err(|error| *error)?,
+                    );
+                    left = rest;
+                }
+            }
+        }
+    }
+
+    /// Adds the first payloads to the open batch, under one lock, as long as nothing else is to be done. Returns how many.
+    fn append_alike<'p, P: Borrow<E::Payload<'p>>>(
+        &self,
+        payloads: &[P],
+        wants_completion: bool,
+        sent: &mut impl FnMut(u64),
+    ) -> usize {
+        let (submitter, library) = (&self.submitter, self.library());
+        if submitter.framing != Framing::Batched {
+            return 0;
+        }
+        let mut append = |connection: &mut Connection| {
+            for (joined, payload) in payloads.iter().enumerate() {
+                let payload = payload.borrow();
+                let layout = E::layout(library, payload);
+                let submission = submitter.submission(layout, wants_completion);
+                let mut encode = |room: &mut [u8]| E::encode(library, payload, layout.0, room);
+                // One that does not encode fails again, with its error, outside of this loop.
+                let Some(Ok(token)) = connection.append_alike(&submission, &mut encode) else {
+                    return joined;
+                };
+                sent(token);
+            }
+            payloads.len()
+        };
+        match submitter.shared().state.try_lock() {
+            Some(mut state) => append(&mut state.connection),
+            None => append(&mut submitter.shared().lock().connection),
+        }
+    }
+}
+
+/// Why [`Handle::send_many`] did not send all payloads.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent after {sent} others: {error}")]
+pub struct NotAllSent {
+    /// How many payloads were sent before.
+    pub sent: usize,
+    /// Why the next one was not sent.
+    #[source]
+    pub error: Error,
+}
+
+impl From<NotAllSent> for Error {
+    fn from(error: NotAllSent) -> Self {
+        error.error
+    }
+}
+
+/// The answers of [`Handle::call_many`], in the order of the payloads. `next` waits for the next one, as
+/// [`Call::wait`] does. Dropping it drops the answers that are left; the target still runs the invocations.
+#[must_use = "to ignore the answers, use `send_many`"]
+pub struct Answers<A> {
+    submitter: Submitter,
+    /// Calls whose outcomes were not taken.
+    tokens: VecDeque<u64>,
+    /// Outcomes of the calls before them.
+    taken: VecDeque<Outcome>,
+    /// Why the payload after them was not sent.
+    not_sent: Option<Error>,
+    decode: fn(&[u8]) -> Result<A, DecodeError>,
+}
+
+impl<A> Answers<A> {
+    /// Takes the outcomes of the next calls, as far as they ended, under one lock.
+    fn take_ended(&mut self) {
+        let (tokens, taken) = (&mut self.tokens, &mut self.taken);
+        let mut take = |connection: &mut Connection| {
+            let Some(&first) = tokens.front() else { return };
+            let Some(outcome) = connection.receive(first) else {
+                return;
+            };
+            taken.push_back(outcome);
+            let calls = &mut connection.protocol.caller.calls;
+            let others = tokens.iter().skip(1).take(CHUNK - 1);
+            taken.extend(others.map_while(|&token| calls.take(token)));
+            tokens.drain(..taken.len());
+        };
+        take(&mut self.submitter.shared().lock().connection);
+    }
+}
+
+impl<A> Iterator for Answers<A> {
+    type Item = Result<A, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<A, Error>> {
+        if self.taken.is_empty() {
+            self.take_ended();
+        }
+        if let Some(outcome) = self.taken.pop_front() {
+            return Some(decoded(&self.submitter, self.decode, outcome));
+        }
+        match self.tokens.pop_front() {
+            Some(token) => Some(Call::new(self.submitter.clone(), token, self.decode).wait()),
+            None => self.not_sent.take().map(Err),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.taken.len() + self.tokens.len() + usize::from(self.not_sent.is_some());
+        (left, Some(left))
+    }
+}
+
+impl<A> ExactSizeIterator for Answers<A> {}
+
+impl<A> Drop for Answers<A> {
+    fn drop(&mut self) {
+        if self.tokens.is_empty() {
+            return;
+        }
+        let caller = &mut self.submitter.shared().lock().connection.protocol.caller;
+        self.tokens.drain(..).for_each(|token| caller.abandon(token));
+    }
+}
+
+impl<A> fmt::Debug for Answers<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers")
+            .field("ifunc", &self.submitter.name())
+            .field("left", &self.len())
+            .finish()
+    }
+}
