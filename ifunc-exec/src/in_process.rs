@@ -18,7 +18,7 @@ use crate::image::original::Kept;
 use crate::image::validate;
 use crate::services::Services;
 use crate::stack::{Listing, Stack};
-use crate::{HostSymbols, InstalledEntry, InstalledImage, ValidImage};
+use crate::{HostSymbols, InstalledEntry, InstalledImage, Interfaces, ValidImage};
 
 /// Sizes and settings of an [`InProcess`] executor.
 #[derive(Debug)]
@@ -65,6 +65,12 @@ impl InProcess {
             max_image_memory: options.max_image_memory,
             stack_bytes: options.stack_bytes,
         })
+    }
+
+    /// The interfaces that its images may take.
+    #[must_use]
+    pub fn interfaces(&self) -> &Interfaces {
+        self.symbols.interfaces()
     }
 
     /// Held while an image is placed; invocations do without it.

@@ -41,7 +41,7 @@ pub use image::{
     ValidImage,
 };
 pub use in_process::{ExecThread, InProcess, InProcessOptions, Session};
-pub use symbols::{DuplicateExport, HostSymbols, InvalidSoname, NamedSet};
+pub use symbols::{DuplicateExport, HostSymbols, Interfaces, InvalidSoname, NamedSet};
 
 /// The target of what this crate logs: it speaks as a part of the runtime.
 const LOG: &str = "ifunc_rt::exec";

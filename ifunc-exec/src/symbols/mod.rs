@@ -1,17 +1,19 @@
 //! The symbols of the host that images may import: exports, what the host allows one by one, in sets or as a library, and
 //! the few that need no permission.
 
+mod interfaces;
 mod libraries;
 mod sets;
 
 use std::collections::HashMap;
 
-use ifunc::host::EXPORTS;
+use ifunc::host::{EXPORTS, Export};
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::{Image, ImportFlags};
 use ifunc_abi::refusal::Refusal;
 use ifunc_abi::status::Rejection;
 
+pub use self::interfaces::Interfaces;
 pub use self::libraries::InvalidSoname;
 use self::libraries::SharedLibrary;
 pub use self::sets::NamedSet;
@@ -46,6 +48,7 @@ impl HostSymbol {
 pub struct HostSymbols {
     symbols: HashMap<String, HostSymbol>,
     libraries: HashMap<String, SharedLibrary>,
+    interfaces: Interfaces,
 }
 
 /// Two host functions with one name.
@@ -59,23 +62,40 @@ impl HostSymbols {
     /// # Errors
     /// Two exports have one name.
     pub fn new() -> Result<Self, DuplicateExport> {
-        let mut symbols: HashMap<_, _> = runtime_imports()
+        let symbols = runtime_imports()
             .into_iter()
-            .map(|(name, address)| (name.to_owned(), HostSymbol::unsigned(address)))
-            .collect();
-        for export in EXPORTS {
-            let symbol = HostSymbol {
-                address: export.address(),
-                signature: Some((export.signature(), fingerprint::of(export.signature()))),
-            };
-            if symbols.insert(export.name().to_owned(), symbol).is_some() {
-                return Err(DuplicateExport(export.name().to_owned()));
-            }
-        }
-        Ok(Self {
-            symbols,
+            .map(|(name, address)| (name.to_owned(), HostSymbol::unsigned(address)));
+        let interfaces = Interfaces::of_process();
+        let mut all = Self {
+            symbols: symbols.collect(),
             libraries: HashMap::new(),
-        })
+            interfaces: interfaces.clone(),
+        };
+        for export in EXPORTS.iter().chain(interfaces.methods()) {
+            all.add(export)?;
+        }
+        Ok(all)
+    }
+
+    /// Adds an export.
+    fn add(&mut self, export: &'static Export) -> Result<(), DuplicateExport> {
+        let symbol = HostSymbol {
+            address: export.address(),
+            signature: Some((export.signature(), fingerprint::of(export.signature()))),
+        };
+        match self.symbols.insert(export.name().to_owned(), symbol) {
+            Some(_) => Err(DuplicateExport(export.name().to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.symbols.remove(name);
+    }
+
+    #[cfg(test)]
+    fn has(&self, name: &str) -> bool {
+        self.symbols.contains_key(name)
     }
 
     /// Adds a symbol.

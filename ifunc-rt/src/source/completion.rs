@@ -36,11 +36,10 @@ pub(super) fn explain(library: &Library, completion: &Completion) -> Error {
             };
             let detail = match why {
                 Rejection::TargetType => {
-                    let ours = stated(about.entry(&library.name).target());
-                    format!("\n  the image:  {ours}\n  the target: {detail}")
+                    explain_target(&stated(about.entry(&library.name).target()), &detail)
                 }
                 Rejection::ImportSignature => detail.lines().map(signatures).collect(),
-                Rejection::MissingImport => explain_missing(&detail),
+                Rejection::MissingImport => explain_missing(&detail, |symbol| about.import(symbol)),
                 _ => detail,
             };
             Error::Rejected { ifunc, why, detail }
@@ -129,8 +128,25 @@ pub(super) fn explain_wait(ended: Ended<Error>, what: &str) -> Error {
     }
 }
 
-/// Describes the symbols that the target does not provide, and how to provide them.
-fn explain_missing(detail: &str) -> String {
+/// Both texts, and what to do about an interface. The first line of `detail` describes the target's type, others help.
+fn explain_target(image: &str, detail: &str) -> String {
+    let (target, help) = detail.split_once('\n').unwrap_or((detail, ""));
+    let mut text = format!("\n  the image:  {image}\n  the target: {target}");
+    if !help.is_empty() {
+        text.push_str(&format!("\n  {help}"));
+    } else if let Some(interface) = image.strip_prefix("interface ") {
+        text.push_str(&format!(
+            "\n  help: put `#[ifunc::export]` on the target's `impl {interface} for` the type that it serves, and mention the crate \
+             that holds it (`use the_crate as _;`); for a generic type, `Target::builder().export_interface::<dyn {interface}, \
+             Type>()`"
+        ));
+    }
+    text
+}
+
+/// Describes the symbols that the target does not provide, and how to provide them. `signature` is the text that the image was
+/// built with.
+fn explain_missing<'a>(detail: &str, signature: impl Fn(&str) -> Option<&'a str>) -> String {
     // A blank separates a symbol from the name of a set that has it; parentheses hold the number of omitted symbols.
     let lines: Vec<(&str, Option<&str>)> = detail
         .lines()
@@ -144,7 +160,20 @@ fn explain_missing(detail: &str) -> String {
         quoted.join(", ")
     };
     let mut text = listed(&mut lines.iter().map(|(symbol, _)| *symbol));
-    text.push_str("; help: `#[ifunc::export]` it on the target, or `Target::builder().allow(name, pointer)`");
+    // For a symbol whose type is known, exactly what to write.
+    let typed = lines
+        .iter()
+        .filter_map(|(symbol, _)| Some((*symbol, signature(symbol)?)));
+    let typed: Vec<(&str, &str)> = typed.collect();
+    for (symbol, signature) in &typed {
+        text.push_str(&format!("\n  the image:  {signature}"));
+        text.push_str(&format!("\n  help: {}", how_to_export(symbol, signature)));
+    }
+    if typed.is_empty() {
+        text.push_str(
+            "; help: `#[ifunc::export]` it on the target, or `Target::builder().allow(name, pointer)`",
+        );
+    }
     let mut sets: Vec<&str> = lines.iter().filter_map(|(_, set)| *set).collect();
     sets.sort_unstable();
     sets.dedup();
@@ -162,12 +191,63 @@ fn explain_missing(detail: &str) -> String {
     text
 }
 
+/// What provides a symbol of this signature on the target.
+fn how_to_export(symbol: &str, signature: &str) -> String {
+    let allow = format!("`Target::builder().allow(\"{symbol}\", pointer)`");
+    if signature.contains("(&self") || signature.contains("(&mut self") {
+        let (interface, method) = symbol.rsplit_once('_').unwrap_or((symbol, symbol));
+        return format!(
+            "the target's version of the interface has no such method: build the target with the interface that has it \
+             (`fn {method}` of `{interface}`), or the ifunc with the target's"
+        );
+    }
+    if signature.starts_with("static ") {
+        return format!("`#[ifunc::export] {signature} = ..;` on the target, or {allow}");
+    }
+    if signature.contains("...") {
+        return format!("{allow}: a variadic function is written in C");
+    }
+    format!("`#[ifunc::export] {signature}` on the target, or {allow}")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::explain_missing;
+    use super::{explain_missing, explain_target};
+
+    #[test]
+    fn an_interface_that_the_target_lacks_is_named() {
+        let text = explain_target("interface Kv", "opaque store/1; exports interface Log");
+        assert!(
+            text.contains("the image:  interface Kv\n  the target: opaque store/1; exports interface Log")
+        );
+        assert!(
+            text.contains("#[ifunc::export]` on the target's `impl Kv for`"),
+            "{text}"
+        );
+        let text = explain_target("interface Kv", "opaque a\nthis target exports `Kv` for `B`");
+        assert!(text.ends_with("\n  this target exports `Kv` for `B`"), "{text}");
+        assert!(!explain_target("u64", "u32").contains("help"));
+    }
+
+    #[test]
+    fn a_missing_symbol_is_provided_by_what_it_is() {
+        let help = |symbol: &str, signature: &'static str| explain_missing(symbol, |_| Some(signature));
+        let text = help("HITS", "static HITS:atomic u64");
+        assert!(
+            text.contains("`#[ifunc::export] static HITS:atomic u64 = ..;`"),
+            "{text}"
+        );
+        let text = help("lookup", "fn lookup(&str)->u64");
+        assert!(text.contains("`#[ifunc::export] fn lookup(&str)->u64`"), "{text}");
+        let text = help("Kv_put", "fn Kv_put(&mut self,&[u8])");
+        assert!(text.contains("`fn put` of `Kv`"), "{text}");
+        let text = help("printf", "unsafe fn printf(*const i8,...)->i32");
+        assert!(text.contains("allow(\"printf\", pointer)"), "{text}");
+    }
 
     #[test]
     fn missing_symbols_are_sorted_by_who_has_them() {
+        let explain_missing = |detail| explain_missing(detail, |_| None);
         assert_eq!(
             explain_missing("f\nprintf Libc\nqsort Libc\n(and 3 more)"),
             "`f`, `printf`, `qsort`, `(and 3 more)`; help: `#[ifunc::export]` it on the target, or \

@@ -1,52 +1,96 @@
 //! The target arguments of invocations, and which entries can run on them.
 
+use std::any::TypeId;
 use std::ffi::c_void;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use ifunc::payload::TargetArgs;
 use ifunc_abi::Fingerprint;
 use ifunc_abi::image::EntryFlags;
+use ifunc_abi::refusal::Refusal;
+use ifunc_abi::status::Rejection;
 use ifunc_abi::text::Text;
-use ifunc_exec::EntryProperties;
+use ifunc_exec::{EntryProperties, InProcess, fingerprint};
 
 /// The target arguments of invocations.
 #[derive(Clone, Copy)]
 pub(super) struct Argument {
     pub(super) target: *mut c_void,
-    /// The text of their type.
-    pub(super) text: &'static Text,
-    /// Equal for target arguments that the same entries suit: the fingerprint of their type, inverted if they are shared.
+    /// Describes their type.
+    host_type: fn() -> HostType,
+    /// Equal for target arguments that the same entries suit: a hash of their type, inverted if they are shared.
     pub(super) key: u64,
     /// Several threads run invocations on them at the same time.
     pub(super) shared: bool,
 }
 
-impl Argument {
-    /// Target arguments of the type of this text and fingerprint.
-    #[inline]
-    pub(super) fn new(
-        target: *mut c_void,
-        text: &'static Text,
-        fingerprint: Fingerprint,
-        shared: bool,
-    ) -> Self {
-        let key = if shared { !fingerprint } else { fingerprint };
+/// The type of target arguments.
+struct HostType {
+    id: TypeId,
+    name: &'static str,
+    text: &'static Text,
+}
+
+impl HostType {
+    fn of<T: TargetArgs + 'static>() -> Self {
         Self {
-            target,
-            text,
-            key,
+            id: TypeId::of::<T>(),
+            name: std::any::type_name::<T>(),
+            text: const { &T::TEXT },
+        }
+    }
+}
+
+/// A hash of a type, for [`Argument::new`].
+pub(super) fn hash_of<T: 'static>() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    TypeId::of::<T>().hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Argument {
+    /// Target arguments of a type of this [hash](hash_of).
+    #[inline]
+    pub(super) fn new<T: TargetArgs + 'static>(target: *mut T, hash: u64, shared: bool) -> Self {
+        Self {
+            target: target.cast(),
+            host_type: HostType::of::<T>,
+            key: if shared { !hash } else { hash },
             shared,
         }
     }
 
-    /// Whether an image takes arguments of this type.
-    pub(super) fn has_type(&self, target: Fingerprint) -> bool {
-        let fingerprint = if self.shared { !self.key } else { self.key };
-        target == 0 || target == fingerprint
+    /// Whether an image takes arguments of this type, or an interface that this type exports here.
+    pub(super) fn has_type(&self, executor: &InProcess, target: Fingerprint) -> bool {
+        let HostType { id, text, .. } = (self.host_type)();
+        target == 0 || target == fingerprint::of(text.as_str()) || executor.interfaces().has(target, id)
     }
 
     /// Whether an entry can run on them.
     #[cold]
-    pub(super) fn suits(&self, entry: &EntryProperties) -> bool {
-        // It may have been bound while the target served on one thread.
-        self.has_type(entry.target) && (!self.shared || entry.flags.contains(EntryFlags::SHARED))
+    pub(super) fn suits(&self, executor: &InProcess, entry: &EntryProperties) -> bool {
+        // It may have been bound while the target served on one thread, or another type.
+        self.has_type(executor, entry.target) && (!self.shared || entry.flags.contains(EntryFlags::SHARED))
+    }
+
+    /// Why an image that takes `target` is refused: the whole text of this type, which no peer chooses, the interfaces that
+    /// it exports, and what to do where the target knows.
+    #[cold]
+    pub(super) fn wrong_target(&self, executor: &InProcess, target: Fingerprint) -> Refusal {
+        let HostType { id, name, text } = (self.host_type)();
+        let interfaces = executor.interfaces();
+        let mut detail = text.as_str().to_owned();
+        for (i, interface) in interfaces.of(id).enumerate() {
+            detail.push_str(if i == 0 { "; exports " } else { ", " });
+            detail.push_str(interface);
+        }
+        if let Some(help) = interfaces.explain(target, name) {
+            detail.push('\n');
+            detail.push_str(&help);
+        }
+        Refusal {
+            reason: Rejection::TargetType,
+            detail: detail.into(),
+        }
     }
 }

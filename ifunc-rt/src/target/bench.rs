@@ -3,15 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use ifunc::payload::TargetArgs;
 use ifunc_abi::frame::Limits;
 use ifunc_exec::{DebugInfo, ExecThread, Executor, HostSymbols, InProcess, InProcessOptions};
 use ifunc_proto::Closed;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::argument::hash_of;
 use super::served::OneWay;
 use super::{Argument, Host, Unfinished};
-use crate::fingerprint;
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::Policy;
 use crate::serve::doorbell::TargetDoorbell;
@@ -138,8 +137,7 @@ impl Bench {
 
     /// Polls it once: returns the number of processed frames, or why the connection ended.
     pub(crate) fn turn(&mut self, looked: &mut Looked) -> Result<usize, String> {
-        let (target, text) = (&raw mut looked.value, const { &<u64 as TargetArgs>::TEXT });
-        let argument = Argument::new(target.cast(), text, fingerprint::of(text.as_str()), false);
+        let argument = Argument::new(&raw mut looked.value, hash_of::<u64>(), false);
         let polled = looked
             .connection
             .poll(&self.host, &mut self.thread.session(), &argument);

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ifunc::host::{Interface, InterfaceExport};
 use ifunc_abi::frame::Limits;
 use ifunc_abi::hello::Roles;
 use ifunc_abi::stats::Timing;
@@ -31,6 +32,7 @@ pub struct TargetBuilder {
     pub(super) allowed: Vec<(String, usize)>,
     pub(super) of_sets: Vec<(&'static str, usize)>,
     pub(super) libraries: Vec<String>,
+    pub(super) interfaces: Vec<InterfaceExport>,
     pub(super) max_handles: usize,
     pub(super) unfinished: (usize, Duration),
     pub(super) executor: InProcessOptions,
@@ -105,6 +107,7 @@ impl Default for TargetBuilder {
             allowed: Vec::new(),
             of_sets: Vec::new(),
             libraries: Vec::new(),
+            interfaces: Vec::new(),
             max_handles: 4096,
             unfinished: (256 << 20, Duration::from_secs(60)),
             executor: InProcessOptions {
@@ -207,6 +210,47 @@ impl TargetBuilder {
     /// into injected code must tolerate that a jump leaves them.
     pub unsafe fn allow_library(mut self, soname: impl Into<String>) -> Self {
         self.libraries.push(soname.into());
+        self
+    }
+
+    /// Exports the interface `I` (`dyn Kv`) for the host type `H`: images that take `&mut dyn Kv` run on this target while
+    /// it serves an `H`.
+    ///
+    /// An `#[ifunc::export] impl Kv for Store` needs no call: it is exported by every target of the process, unless
+    /// several types of the process export the interface. Then each target chooses one. Generic types are exported by
+    /// this call alone. A target exports an interface for one type.
+    ///
+    /// ```
+    /// #[ifunc::interface]
+    /// pub trait Log {
+    ///     fn append(&mut self, line: &str) -> u64;
+    /// }
+    ///
+    /// #[derive(ifunc::Opaque, Default)]
+    /// #[opaque(interfaces)]
+    /// pub struct Lines<T> {
+    ///     lines: Vec<(String, T)>,
+    /// }
+    ///
+    /// impl<T: Default> Log for Lines<T> {
+    ///     fn append(&mut self, line: &str) -> u64 {
+    ///         self.lines.push((line.to_owned(), T::default()));
+    ///         self.lines.len() as u64
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), ifunc_rt::TargetError> {
+    /// // SAFETY: this process alone connects.
+    /// let builder = unsafe { ifunc_rt::Target::builder().accept_code() };
+    /// let mut target = builder
+    ///     .export_interface::<dyn Log, Lines<u32>>()
+    ///     .listen("loopback:lines")?;
+    /// target.poll(&mut Lines::<u32>::default());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn export_interface<I: Interface<H> + ?Sized, H: 'static>(mut self) -> Self {
+        self.interfaces.push(InterfaceExport::of::<I, H>());
         self
     }
 
@@ -359,6 +403,9 @@ impl TargetBuilder {
         listen: impl FnOnce(ListenConfig) -> Result<Box<dyn Listener>, ListenError>,
     ) -> Result<Target, TargetError> {
         let mut symbols = HostSymbols::new()?;
+        for interface in &self.interfaces {
+            symbols.export_interface(*interface)?;
+        }
         for (name, pointer) in &self.allowed {
             symbols.allow(name, std::ptr::with_exposed_provenance(*pointer))?;
         }

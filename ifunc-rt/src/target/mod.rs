@@ -13,16 +13,15 @@ mod serving;
 mod shared;
 mod unfinished;
 
+use std::any::TypeId;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use ifunc::payload::TargetArgs;
-use ifunc_abi::Fingerprint;
 use ifunc_abi::hello::Hello;
 use ifunc_abi::stats::Stats;
-use ifunc_abi::text::Text;
 use ifunc_exec::{ExecThread, Executor, HostSymbols, InProcess};
 use ifunc_proto::ServerConfig;
 
@@ -36,7 +35,6 @@ pub(crate) use unfinished::Unfinished;
 use argument::Argument;
 use poll::Links;
 
-use crate::fingerprint;
 use crate::group::{Membership, Nodes};
 use crate::observe::{Metrics, StatsHandle};
 use crate::policy::{Policy, SourceInfo};
@@ -73,9 +71,9 @@ pub struct Target {
     entry: ExecThread,
     /// The thread that mapped the entry's stack.
     home: ThreadId,
-    /// The type of the target arguments of the last poll.
-    target_text: Option<&'static Text>,
-    target_fingerprint: Fingerprint,
+    /// The type of the target arguments of the last poll, and its hash.
+    target_type: Option<TypeId>,
+    target_hash: u64,
 }
 
 /// State that all connections share.
@@ -167,8 +165,8 @@ impl Target {
             },
             entry,
             home: thread::current().id(),
-            target_text: None,
-            target_fingerprint: 0,
+            target_type: None,
+            target_hash: 0,
         })
     }
 
@@ -283,20 +281,19 @@ impl Target {
         StopHandle(Arc::clone(&self.host.doorbell))
     }
 
-    /// Target arguments, of whose type [`TargetArgs::TEXT`] says everything.
+    /// Target arguments, of whose type [`TargetArgs::TEXT`] and the exported interfaces say everything.
     #[inline]
     fn argument<T: TargetArgs + 'static>(&mut self, target: *mut T, shared: bool) -> Argument {
-        let text = const { &T::TEXT };
-        if self.target_text.is_none_or(|known| !std::ptr::eq(known, text)) {
-            self.set_target_text(text);
+        if self.target_type != Some(TypeId::of::<T>()) {
+            self.set_target_type::<T>();
         }
-        Argument::new(target.cast(), text, self.target_fingerprint, shared)
+        Argument::new(target, self.target_hash, shared)
     }
 
     #[cold]
-    fn set_target_text(&mut self, text: &'static Text) {
-        self.target_text = Some(text);
-        self.target_fingerprint = fingerprint::of(text.as_str());
+    fn set_target_type<T: 'static>(&mut self) {
+        self.target_type = Some(TypeId::of::<T>());
+        self.target_hash = argument::hash_of::<T>();
     }
 }
 

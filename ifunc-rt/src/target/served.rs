@@ -376,8 +376,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
             ..
         } = self;
         let (entry, counters) = (&*counted.entry, &*counted.counters);
-        if counted.suits != argument.key && !argument.suits(entry) {
-            return Err(unsuited(entry, argument));
+        if counted.suits != argument.key && !argument.suits(&self.host.executor, entry) {
+            return Err(unsuited(&self.host.executor, entry, argument));
         }
         let Invocation {
             sequence,
@@ -440,8 +440,8 @@ impl<const TAKES: bool> Served<'_, '_, TAKES> {
         for (index, entry) in (0..).zip(image.entries()) {
             let name = entry.name;
             *about = Some(describe((index, entry)));
-            if !argument.has_type(entry.target) {
-                return Err(wrong_target(argument));
+            if !argument.has_type(&host.executor, entry.target) {
+                return Err(argument.wrong_target(&host.executor, entry.target));
             }
             if argument.shared && !entry.flags.contains(EntryFlags::SHARED) {
                 return Err(Refusal::new(Rejection::NotShareable, NOT_SHAREABLE));
@@ -496,19 +496,11 @@ fn copied(scratch: &mut AlignedBuffer, payload: Payload<'_, impl Body>) -> Resul
 
 /// Why an entry does not run on these target arguments.
 #[cold]
-fn unsuited(entry: &EntryProperties, argument: &Argument) -> Box<Failed> {
-    if !argument.has_type(entry.target) {
-        return wrong_target(argument).into();
+fn unsuited(executor: &InProcess, entry: &EntryProperties, argument: &Argument) -> Box<Failed> {
+    if !argument.has_type(executor, entry.target) {
+        return argument.wrong_target(executor, entry.target).into();
     }
     Refusal::new(Rejection::NotShareable, NOT_SHAREABLE).into()
-}
-
-/// With the whole text of the target's type, which no peer chooses.
-fn wrong_target(argument: &Argument) -> Refusal {
-    Refusal {
-        reason: Rejection::TargetType,
-        detail: argument.text.as_str().into(),
-    }
 }
 
 const NOT_SHAREABLE: &str = "this target serves on several threads, and the ifunc takes its data for itself alone; help: take `&T` of a type that is `Sync` (atomics, or an opaque type with host functions that take `&T`), in C say `IFUNC_SHAREABLE(name)`, or let the target `serve`";
