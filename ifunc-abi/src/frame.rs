@@ -18,9 +18,9 @@
 //!
 //! | kind | direction | handle | token | body |
 //! |---|---|---|---|---|
-//! | `Exec` | → target | of the image | of the completion, or 0 | payload |
-//! | `Install` | → target | to bind | of the completion, or 0 | [`InstallHead`], signature, image |
-//! | `Unbind` | → target | to release | 0 | – |
+//! | `Exec` | → target | of the entry | of the completion, or 0 | payload |
+//! | `Install` | → target | first to bind | of the completion, or 0 | [`InstallHead`], signature, image |
+//! | `Unbind` | → target | first of the image to release | 0 | – |
 //! | `Fragment` | → target | 0 | length of the whole body | part of the body of the next `Exec` or `Install` |
 //! | `Sync` | → target | 0 | of the completion | – |
 //! | `Stats` | → target | offset of the page | of the completion | – |
@@ -33,13 +33,17 @@
 //! | `Partial` | → source | | | see [`travel`](crate::travel) |
 //! | `Reply`, `Weights`, `NodesLost`, `Window` | between nodes | | | see [`travel`](crate::travel) |
 //!
+//! An `Install` binds one handle per entry of its image, in the order of the image's table, from its own on; an `Unbind` releases
+//! them. An `Install` that needs a handle of another image releases that image first.
+//!
 //! `Sync` completes when the target has consumed everything before it. A `Report` states why a frame without
 //! a completion failed.
 
-use zerocopy::little_endian::{U16, U32};
+use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ImageId;
+use crate::image::MAX_ENTRIES;
 
 /// Size of a slot in bytes: one cache line, which holds the words and an inline body.
 pub const SLOT: usize = 64;
@@ -186,6 +190,9 @@ pub enum FrameError {
         /// Length of its body.
         len: usize,
     },
+    /// An `Install` frame states a number of entries that no image has.
+    #[error("an image with {0} entries, there are 1 to {MAX_ENTRIES}")]
+    Entries(u16),
 }
 
 impl Header {
@@ -279,38 +286,58 @@ pub struct InstallHead {
     /// Scheme of the signature. 0: none; 1: ed25519 over the id. Reserved: targets do not check signatures
     /// yet.
     pub signature_scheme: U16,
+    /// Number of the image's entries. The frame's handle is bound to the first one, and the handles after it to the others.
+    pub entries: U16,
     /// Zero.
-    pub reserved: U32,
+    pub reserved: U16,
 }
 
 impl InstallHead {
     /// Size in bytes.
     pub const SIZE: usize = size_of::<Self>();
 
-    /// A head without signature.
+    /// A head without signature, of an image with so many entries.
     #[must_use]
-    pub const fn unsigned(id: ImageId) -> Self {
+    pub const fn unsigned(id: ImageId, entries: u16) -> Self {
         Self {
             id,
             signature_len: U16::ZERO,
             signature_scheme: U16::ZERO,
-            reserved: U32::ZERO,
+            entries: U16::new(entries),
+            reserved: U16::ZERO,
         }
+    }
+
+    /// Reads the head of a body.
+    ///
+    /// # Errors
+    /// A body shorter than a head, a number of entries that no image has, or non-zero reserved bits.
+    pub fn read(body: &[u8]) -> Result<Self, FrameError> {
+        let bad = FrameError::Body {
+            kind: Kind::Install,
+            len: body.len(),
+        };
+        let (head, _) = Self::read_from_prefix(body).map_err(|_| bad)?;
+        if head.reserved != 0 {
+            return Err(FrameError::Flags(head.reserved.get().into()));
+        }
+        if !(1..=MAX_ENTRIES).contains(&head.entries.get().into()) {
+            return Err(FrameError::Entries(head.entries.get()));
+        }
+        Ok(head)
     }
 
     /// Splits an `Install` body into head, signature and image.
     ///
     /// # Errors
-    /// A body shorter than its head states, or non-zero reserved bits.
+    /// A body shorter than its head states, a number of entries that no image has, or non-zero reserved bits.
     pub fn split(body: &[u8]) -> Result<(Self, &[u8], &[u8]), FrameError> {
         let bad = FrameError::Body {
             kind: Kind::Install,
             len: body.len(),
         };
-        let (head, rest) = Self::read_from_prefix(body).map_err(|_| bad)?;
-        if head.reserved != 0 {
-            return Err(FrameError::Flags(head.reserved.get()));
-        }
+        let head = Self::read(body)?;
+        let rest = body.get(Self::SIZE..).ok_or(bad)?;
         let (signature, image) = rest
             .split_at_checked(head.signature_len.get().into())
             .ok_or(bad)?;

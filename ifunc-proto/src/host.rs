@@ -13,19 +13,21 @@ use crate::link::Body;
 
 /// The serving side of a node. The connection calls it in the order of the frames.
 pub trait Host {
-    /// An installed image, as a handle is bound to it. Dropping it releases the image.
+    /// An entry of an installed image, as a handle is bound to it. Dropping all entries of an image releases the image.
     type Image;
 
     /// Whether the host [takes](Self::take) invocations. A poll then ends with the first invocation.
     const TAKES: bool = false;
 
-    /// Validates and installs an image. The bytes are a private copy: the peer cannot change them.
+    /// Validates and installs an image, and returns its entries in their order. The bytes are a private copy: the peer cannot
+    /// change them.
     ///
     /// # Errors
-    /// Why this node does not run the image. Invocations of the handle are rejected with the same reason.
-    fn install(&mut self, install: Install) -> Result<Self::Image, Refusal>;
+    /// Why this node does not run the image. Invocations of its handles are rejected with the same reason.
+    fn install(&mut self, install: Install) -> Result<Vec<Self::Image>, Refusal>;
 
-    /// Whether the image has this id. An `Install` of the id that its handle is bound to already is ignored.
+    /// Whether this is an entry of the image with this id. An `Install` of the id that its handles are bound to already is
+    /// ignored; it asks for each entry.
     fn has_id(&mut self, image: &Self::Image, id: &ImageId) -> bool;
 
     /// Runs an image. Returns the length of the answer that it wrote to the begin of `answer`; `None`: the peer wants no
@@ -141,8 +143,10 @@ pub struct MalformedFrame(pub &'static str);
 /// An image to be installed.
 #[derive(Debug)]
 pub struct Install {
-    /// The handle that it is bound to.
+    /// The handle that its first entry is bound to. The handles after it are those of its other entries.
     pub handle: u32,
+    /// How many entries its frame states. Refused if the image has another number of them.
+    pub entries: usize,
     /// The id under which the peer sent it. Not compared with the bytes yet.
     pub id: ImageId,
     /// Signature scheme; see [`InstallHead`](ifunc_abi::frame::InstallHead).
@@ -430,7 +434,7 @@ pub struct NoHost;
 impl Host for NoHost {
     type Image = std::convert::Infallible;
 
-    fn install(&mut self, _: Install) -> Result<Self::Image, Refusal> {
+    fn install(&mut self, _: Install) -> Result<Vec<Self::Image>, Refusal> {
         Err(Refusal::new(Rejection::Policy, "this node does not serve"))
     }
 

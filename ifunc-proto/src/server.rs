@@ -6,14 +6,18 @@ use ifunc_abi::status::{Rejection, Status};
 use ifunc_abi::travel::{ReplyHead, TravelHead};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::assembly::{Assembly, no_memory};
+use crate::assembly::Assembly;
 use crate::closed::Closed;
-use crate::host::{Event, Failed, Host, Install, Invocation, Payload, Refusal, ReplyTo, Run};
+use crate::host::{Event, Failed, Host, Invocation, Payload, Refusal, ReplyTo, Run};
 use crate::link::{Body, Frame, Outbound};
 use crate::order::{Order, Quantum};
 use crate::replies::{Answer, Destination, Replies};
 
+mod bindings;
+mod install;
 mod travel;
+
+use bindings::{Binding, Bindings};
 
 /// How a node serves a connection.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +30,10 @@ pub struct ServerConfig {
     pub has_private_answers: bool,
 }
 
-/// What a handle is bound to.
-#[derive(Debug)]
-enum Binding<B> {
-    Free,
-    Bound(B),
-    /// Invocations are rejected with the reason.
-    Refused(Refusal),
-}
-
 /// The images that the peer installed.
 #[derive(Debug)]
 pub(crate) struct Images<B> {
-    /// By handle.
-    bindings: Vec<Binding<B>>,
+    bindings: Bindings<B>,
     config: ServerConfig,
     /// The body that comes in fragments.
     assembly: Assembly,
@@ -148,7 +142,7 @@ impl<B> Server<B> {
         let max_answer = config.limits.max_answer;
         Self {
             images: Images {
-                bindings: Vec::new(),
+                bindings: Bindings::new(),
                 config,
                 assembly: Assembly::default(),
                 copy: Vec::new(),
@@ -316,7 +310,7 @@ impl<B> Server<B> {
         };
         let first = run.at + stride * run.started as usize;
         let count = run.left().min(quantum.entries_left(len)) as usize;
-        let image = match self.images.bindings.get(handle as usize) {
+        let image = match self.images.bindings.get(handle) {
             Some(Binding::Bound(image))
                 if !H::TAKES && count > 1 && len as u64 <= self.images.config.limits.max_payload =>
             {
@@ -428,9 +422,7 @@ impl<B> Server<B> {
                 self.replies.complete(tx, header.token, status, detail.as_bytes())
             }
             Kind::Unbind => {
-                if let Some(binding) = self.images.bindings.get_mut(header.handle as usize) {
-                    *binding = Binding::Free;
-                }
+                self.images.bindings.release(header.handle as usize);
                 Ok(())
             }
             Kind::Fragment => {
@@ -520,7 +512,7 @@ impl<B> Images<B> {
             }
         }
         let Frame { sequence, body, .. } = frame;
-        let outcome = match self.bindings.get(call.0 as usize) {
+        let outcome = match self.bindings.get(call.0) {
             // The usual invocation has its payload in its frame.
             Some(Binding::Bound(image))
                 if !is_assembled && body.len() as u64 <= self.config.limits.max_payload =>
@@ -557,7 +549,7 @@ impl<B> Images<B> {
             ..
         } = self;
         let (handle, _) = call;
-        let refusal = match bindings.get(handle as usize) {
+        let refusal = match bindings.get(handle) {
             Some(Binding::Bound(image)) => {
                 let payload = if is_assembled {
                     match assembly.finish(host, body).map_err(Closed::broke)? {
@@ -595,84 +587,6 @@ impl<B> Images<B> {
         }
         Err(Unanswered::Failed(refusal.into()))
     }
-
-    /// Binds an image to a handle. What keeps it from running is bound as well.
-    fn install<H: Host<Image = B>, P: Body>(
-        &mut self,
-        host: &mut H,
-        header: Header,
-        frame: &Frame<P>,
-    ) -> Result<Result<(), Refusal>, Box<Closed>> {
-        let handle = header.handle as usize;
-        let body = if header.flags.contains(FrameFlags::ASSEMBLED) {
-            let whole = self.assembly.finish(host, frame.body).map_err(Closed::broke)?;
-            let body = whole.and_then(|whole| private_copy(whole));
-            self.assembly.clear(host);
-            body
-        } else if self.is_same_image(host, handle, frame.body) {
-            host.observe(Event::ImageBytes(frame.body.len()));
-            return Ok(Ok(()));
-        } else {
-            private_copy(frame.body)
-        };
-        host.observe(Event::ImageBytes(body.as_ref().map_or(0, Vec::len)));
-        if handle >= self.config.max_handles {
-            host.observe(Event::Refused(Rejection::TooLarge));
-            return Ok(Err(too_many_handles(header.handle, self.config.max_handles)));
-        }
-        if self.bindings.len() <= handle {
-            self.bindings.resize_with(handle + 1, || Binding::Free);
-        }
-        // The old image is released first: the new one may need its memory.
-        self.bindings[handle] = Binding::Free;
-        let body = match body {
-            Ok(body) => body,
-            Err(refusal) => {
-                host.observe(Event::Refused(refusal.reason));
-                self.bindings[handle] = Binding::Refused(refusal.clone());
-                return Ok(Err(refusal));
-            }
-        };
-        let (head, signature, image) = InstallHead::split(&body).map_err(Closed::broke)?;
-        let image = body.len() - image.len()..body.len();
-        let install = Install {
-            handle: header.handle,
-            id: head.id,
-            scheme: head.signature_scheme.get(),
-            signature: image.start - signature.len()..image.start,
-            image,
-            body,
-        };
-        let (binding, result) = match host.install(install) {
-            Ok(image) => (Binding::Bound(image), Ok(())),
-            Err(refusal) => (Binding::Refused(refusal.clone()), Err(refusal)),
-        };
-        failpoint!("target.install");
-        self.bindings[handle] = binding;
-        Ok(result)
-    }
-
-    /// Whether the handle is bound to the image that the body names. Its bytes are not looked at then.
-    fn is_same_image<H: Host<Image = B>>(&self, host: &mut H, handle: usize, body: impl Body) -> bool {
-        let Some(Binding::Bound(image)) = self.bindings.get(handle) else {
-            return false;
-        };
-        let mut id = [0; 32];
-        let Some(prefix) = body.slice(0, id.len()) else {
-            return false;
-        };
-        prefix.copy_to(&mut id);
-        host.has_id(image, &id)
-    }
-}
-
-/// A copy of an `Install`'s body. What is hashed, validated and run from here on is this copy.
-fn private_copy(body: impl Body) -> Result<Vec<u8>, Refusal> {
-    let mut copy = Vec::new();
-    copy.try_reserve_exact(body.len())
-        .map_err(|_| no_memory(body.len()))?;
-    body.append_to(&mut copy);
-    Ok(copy)
 }
 
 #[cold]

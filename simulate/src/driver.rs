@@ -6,7 +6,7 @@ use ifunc_proto::caller::{Image, NotSent, Submission, SubmitError};
 use ifunc_proto::calls::Lost;
 
 use crate::host::{SimulatedHost, stats_page};
-use crate::image::{self, SentImage};
+use crate::image::SentImage;
 use crate::ledger::{lane, write_bytes};
 use crate::link::End;
 use crate::network::BROKEN;
@@ -23,27 +23,23 @@ impl World {
     }
 
     pub(crate) fn bind(&mut self, rng: &mut Rng, port: usize) {
-        let image = SentImage::new(rng.below(image::COUNT));
+        let image = SentImage::new(rng);
         let holder = &mut self.ports[port];
         if holder.handles.len() >= 12 {
             return;
         }
         let handle = holder.connection.caller.bind(image);
         holder.handles.push((handle, image));
-        let bound = holder.connection.caller.image(handle).0.index;
-        note!(
-            self,
-            "port {port}: binds image {} to handle {handle}",
-            image.0.index
-        );
+        let bound = holder.connection.caller.image(handle).key();
+        note!(self, "port {port}: binds {:?} to handle {handle}", image.key());
         let others = &self.ports[port].handles;
-        if bound != image.0.index
+        if bound != image.key()
             || others
                 .iter()
-                .any(|(h, i)| *h == handle && i.0.index != image.0.index)
+                .any(|(h, i)| (*h == handle) != (i.key() == image.key()))
         {
             self.ledger.fail(
-                "a handle is bound to one image",
+                "a handle is bound to one entry, and an entry to one handle",
                 format_args!("port {port}, handle {handle}"),
             );
         }
@@ -174,9 +170,9 @@ impl World {
         let limits = port.connection.caller.limits();
         note!(
             self,
-            "port {at}: submits number {id} on link {link}: handle {} (image {}), {} of {} bytes, {}{}{}: {result:?}",
+            "port {at}: submits number {id} on link {link}: handle {} (entry {:?}), {} of {} bytes, {}{}{}: {result:?}",
             wish.handle,
-            wish.image.0.index,
+            wish.image.key(),
             wish.len,
             wish.bound,
             if wish.wants_completion { "call" } else { "send" },

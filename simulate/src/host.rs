@@ -118,23 +118,27 @@ impl<const TAKES: bool> Host for SimulatedHost<'_, TAKES> {
 
     const TAKES: bool = TAKES;
 
-    fn install(&mut self, install: Install) -> Result<Installed, Refusal> {
-        let Some(image) = SentImage::find(&install.id) else {
+    fn install(&mut self, install: Install) -> Result<Vec<Installed>, Refusal> {
+        let Some(mut entries) = SentImage::find(&install.id) else {
             self.ledger
                 .fail("an image arrives as it was sent", "an unknown id");
             return Err(Refusal::new(Rejection::IdMismatch, ""));
         };
         let bytes = &install.body[install.image];
-        if image.bytes() != bytes || install.scheme != 0 || !install.signature.is_empty() {
+        let entries: Vec<_> = entries.by_ref().collect();
+        let image = entries[0].image;
+        let is_whole = entries[0].bytes() == bytes && entries.len() == install.entries;
+        if !is_whole || install.scheme != 0 || !install.signature.is_empty() {
             self.ledger.fail(
                 "an image arrives as it was sent",
-                format_args!("image {}", image.0.index),
+                format_args!("image {}", image.index),
             );
         }
-        if image.0.is_refused {
+        if image.is_refused {
             return Err(Refusal::new(Rejection::Policy, "the simulated node refuses it"));
         }
-        Ok(Installed::new(image, self.installed))
+        let installed = |entry| Installed::new(entry, self.installed);
+        Ok(entries.into_iter().map(installed).collect())
     }
 
     fn has_id(&mut self, image: &Installed, id: &ImageId) -> bool {

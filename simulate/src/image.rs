@@ -11,14 +11,14 @@ use ifunc_proto::caller::Image;
 use crate::rng::{Rng, mix};
 
 /// Number of different images.
-pub(crate) const COUNT: usize = 16;
+const COUNT: usize = 16;
 
 /// One image.
 pub(crate) struct Data {
     pub(crate) index: u8,
     id: ImageId,
     bytes: Vec<u8>,
-    is_idempotent: bool,
+    pub(crate) entries: u8,
     /// Every node refuses it.
     pub(crate) is_refused: bool,
 }
@@ -42,43 +42,63 @@ static IMAGES: LazyLock<Vec<Data>> = LazyLock::new(|| {
             index: index as u8,
             id,
             bytes: (0..LENGTHS[index]).map(|_| rng.next() as u8).collect(),
-            is_idempotent: index % 3 == 1,
+            entries: [1, 2, 1, 1, 4][index % 5],
             is_refused: index % 5 == 3,
         }
     };
     (0..COUNT).map(image).collect()
 });
 
-/// An image, as its source holds it.
+/// An entry of an image, as its source holds it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SentImage(pub(crate) &'static Data);
+pub(crate) struct SentImage {
+    pub(crate) image: &'static Data,
+    pub(crate) entry: u8,
+}
 
 impl SentImage {
-    pub(crate) fn new(index: usize) -> Self {
-        Self(&IMAGES[index])
+    /// One of the entries of an image.
+    pub(crate) fn new(rng: &mut Rng) -> Self {
+        let image = &IMAGES[rng.below(COUNT)];
+        let entry = rng.below(image.entries.into()) as u8;
+        Self { image, entry }
     }
 
-    /// The image that was sent under this id.
-    pub(crate) fn find(id: &ImageId) -> Option<Self> {
-        IMAGES.iter().find(|data| data.id == *id).map(Self)
+    /// The entries of the image that was sent under this id.
+    pub(crate) fn find(id: &ImageId) -> Option<impl Iterator<Item = Self>> {
+        let image = IMAGES.iter().find(|data| data.id == *id)?;
+        Some((0..image.entries).map(move |entry| Self { image, entry }))
+    }
+
+    /// Which image and which of its entries.
+    pub(crate) fn key(&self) -> (u8, u8) {
+        (self.image.index, self.entry)
     }
 }
 
 impl Image for SentImage {
     fn id(&self) -> &ImageId {
-        &self.0.id
+        &self.image.id
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.0.bytes
+        &self.image.bytes
+    }
+
+    fn entries(&self) -> u8 {
+        self.image.entries
+    }
+
+    fn entry(&self) -> u8 {
+        self.entry
     }
 
     fn is_idempotent(&self) -> bool {
-        self.0.is_idempotent
+        (self.image.index + self.entry) % 3 == 1
     }
 }
 
-/// An image, as a target installed it. Counts itself.
+/// An entry of an image, as a target installed it. Counts itself.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) image: SentImage,

@@ -293,9 +293,12 @@ impl Ledger {
         record.link = link;
         record.sequence = commit.sequence;
         record.answer = None;
-        record.admission = if commit.handle as usize >= lane.max_handles {
+        // The handles of an image are bound together, or none of them is.
+        let SentImage { image, entry } = record.image;
+        let end = commit.handle as usize + usize::from(image.entries - entry);
+        record.admission = if end > lane.max_handles {
             Admission::NoHandle
-        } else if record.image.0.is_refused {
+        } else if image.is_refused {
             Admission::Refused
         } else {
             Admission::Runs
@@ -357,7 +360,7 @@ impl Ledger {
                 let next = here.find(|&&(_, id)| {
                     let record = &records[id as usize];
                     record.len == payload.len()
-                        && record.image.0.index == image.0.index
+                        && record.image.key() == image.key()
                         && !record.run_links.contains(&link)
                 });
                 match next {
@@ -382,7 +385,7 @@ impl Ledger {
         let is_sent_here = record.link == lane / 2 && record.sequence == sequence || record.sent > 1;
         let is_again = record.run_links.contains(&(lane / 2)) || record.runs >= record.sent;
         let is_whole = record.len == payload.len() && are_bytes(payload, id);
-        let is_its_image = record.image.0.index == image.0.index;
+        let is_its_image = record.image.key() == image.key();
         let is_admitted = record.admission == Admission::Runs;
         record.runs = record.runs.saturating_add(1);
         record.run_links = [record.run_links[1], lane / 2];
@@ -399,7 +402,7 @@ impl Ledger {
             );
         } else if !is_its_image {
             self.fail(
-                "an invocation runs the image that it was sent to",
+                "an invocation runs the entry that it was sent to",
                 format_args!("number {id}"),
             );
         } else if !is_admitted {
@@ -565,7 +568,7 @@ impl Ledger {
             },
         };
         if let Some(problem) = problem {
-            let detail = format!("image {}, {outcome:?}: {problem}", image.0.index);
+            let detail = format!("entry {:?}, {outcome:?}: {problem}", image.key());
             self.fail("a report is about a send that failed", detail);
         }
     }
@@ -587,8 +590,8 @@ impl Ledger {
         if record.port != port || record.wants_completion || !are_bytes(bytes, id) {
             return Some("its detail is not what the host said");
         }
-        if record.image.0.index != image.0.index {
-            return Some("it names another image");
+        if record.image.key() != image.key() {
+            return Some("it names another entry");
         }
         if !matches!(Plan::of(id), Plan::Fail(status, _) if status == completion.status) {
             return Some("it has another status");
@@ -602,7 +605,7 @@ impl Ledger {
         let index = unsent.iter().position(|&id| {
             let record = &self.records[id as usize];
             !record.wants_completion
-                && record.image.0.index == image.0.index
+                && record.image.key() == image.key()
                 && len.is_none_or(|len| len == record.len)
         });
         match index {

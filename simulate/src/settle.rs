@@ -1,5 +1,7 @@
 //! Liveness: a network that delivers everything, and drivers that sleep until their connection says that it can go on.
 
+use std::collections::BTreeMap;
+
 use ifunc_proto::link::Link;
 
 use crate::ledger::Violation;
@@ -210,7 +212,7 @@ impl World {
         self.bury_replaced();
     }
 
-    /// A target has no more images installed than its source has handles bound.
+    /// A target has no more entries installed than the images have that its source binds.
     fn expect_released(&mut self) {
         for &link in &self.live_links {
             let ports = self.links[link].ports;
@@ -218,16 +220,13 @@ impl World {
                 continue;
             }
             for (source, target) in [(ports[0], ports[1]), (ports[1], ports[0])] {
-                let mut handles: Vec<u32> = self.ports[source]
-                    .handles
-                    .iter()
-                    .map(|&(handle, _)| handle)
+                let handles = self.ports[source].handles.iter();
+                let images: BTreeMap<u8, usize> = handles
+                    .map(|(_, sent)| (sent.image.index, sent.image.entries.into()))
                     .collect();
-                handles.sort_unstable();
-                handles.dedup();
                 let installed = self.ports[target].installed.get();
-                if installed > handles.len() {
-                    let detail = format!("port {target} has {installed}, port {source} binds {handles:?}");
+                if installed > images.values().sum() {
+                    let detail = format!("port {target} has {installed}, port {source} binds {images:?}");
                     self.ledger
                         .fail("images are released when nothing is bound to them", detail);
                 }

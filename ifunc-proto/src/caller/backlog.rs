@@ -95,9 +95,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 }
             }
             // The driver gave the handle back meanwhile: the image was sent for this call alone.
-            if self.handles[handle as usize].users == 0 && !self.unbind.contains(&handle) {
-                self.unbind.push(handle);
-            }
+            self.release_unused(handle);
             if self.outgoing.is_some() {
                 // The image is sent in fragments first.
                 return Ok(true);
@@ -116,7 +114,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         Ok(true)
     }
 
-    /// Tells the peer to release a handle.
+    /// Tells the peer to release the image of a handle.
     fn send_unbind(&mut self, tx: &mut impl Outbound, handle: u32) -> Result<bool, LinkError> {
         if tx.reserve(0, 1)?.is_none() {
             self.lacking = 0;
@@ -124,7 +122,9 @@ impl<I: Image + Clone, U> Caller<I, U> {
         }
         self.unbind.pop();
         tx.commit(Header::new(Kind::Unbind, handle, 0), 0);
-        self.handles[handle as usize].installed = 0;
+        for slot in self.span(handle) {
+            self.handles[slot].installed = 0;
+        }
         Ok(true)
     }
 }

@@ -1,4 +1,9 @@
 //! Images bound to handles: what the peer has of them, and which image a report is about.
+//!
+//! An image has a *span* of handles, one per entry, in the order of its table. All users of an image share its span, so the image
+//! travels once.
+
+use std::ops::Range;
 
 use ifunc_abi::frame::{Header, InstallHead, Kind};
 use zerocopy::IntoBytes;
@@ -15,6 +20,12 @@ pub(super) struct Handle<I> {
     pub(super) users: usize,
     /// The open batch is one of the users.
     pub(super) is_batched: bool,
+    /// It had users, so the peer may report on its invocations.
+    was_used: bool,
+    /// Index in its span.
+    entry: u8,
+    /// Length of its span.
+    entries: u8,
     /// The generation of the link over which the image was sent, with [`RESEND`](Self::RESEND); 0: over none.
     pub(super) installed: u64,
 }
@@ -43,61 +54,114 @@ pub(super) struct Former<I> {
 const MAX_FORMER: usize = 64;
 
 impl<I: Image + Clone, U> Caller<I, U> {
-    /// Binds an image to a handle. Nothing is sent before its first use.
+    /// Binds an entry of an image to a handle. Nothing is sent before its first use.
     pub fn bind(&mut self, image: I) -> u32 {
+        let (entry, entries) = (image.entry(), image.entries());
+        debug_assert!(entry < entries);
+        // A span without users is one of its image until a part of it is bound to another one.
         let same = self
             .handles
             .iter()
-            .position(|handle| handle.users > 0 && handle.image.id() == image.id());
-        // A call that may be sent again still names its handle.
-        let mut handles = self.handles.iter().enumerate();
-        let unused = || {
-            handles
-                .find(|(index, handle)| handle.users == 0 && !self.calls.has_retry_of(*index as u32))
-                .map(|(index, _)| index)
+            .position(|handle| handle.entries == entries && handle.image.id() == image.id());
+        let span = match same {
+            Some(handle) => self.span(handle as u32),
+            None => self.new_span(&image, entries.into()),
         };
-        let index = match same.or_else(unused) {
-            Some(index) => {
-                let handle = &mut self.handles[index];
-                let is_other = handle.image.id() != image.id();
-                let former = std::mem::replace(&mut handle.image, image);
-                handle.users += 1;
-                // A peer that has another image of the handle is still told to release it.
-                if !is_other && handle.is_installed(self.generation) {
-                    self.unbind.retain(|&handle| handle as usize != index);
-                }
-                if is_other {
-                    handle.installed = 0;
-                    if self.former.len() == MAX_FORMER {
-                        self.former.pop_front();
-                    }
-                    self.former.push_back(Former {
-                        handle: index as u32,
-                        image: former,
-                        until: None,
-                    });
-                }
-                index
-            }
-            None => {
-                self.handles.push(Handle {
-                    image,
-                    users: 1,
-                    is_batched: false,
-                    installed: 0,
-                });
-                self.handles.len() - 1
-            }
-        };
+        let index = span.start + usize::from(entry);
+        let handle = &mut self.handles[index];
+        handle.image = image;
+        handle.users += 1;
+        handle.was_used = true;
+        if handle.is_installed(self.generation) {
+            self.unbind.retain(|&first| first as usize != span.start);
+        }
         index as u32
     }
 
-    /// Removes a user of a handle. Without users the peer is told to release the image.
+    /// The handles of the image of this one.
+    pub(super) fn span(&self, handle: u32) -> Range<usize> {
+        let slot = &self.handles[handle as usize];
+        let first = handle as usize - usize::from(slot.entry);
+        first..first + usize::from(slot.entries)
+    }
+
+    /// Whether a handle may be bound to another image.
+    fn is_free(&self, index: usize) -> bool {
+        let mut span = self.span(index as u32);
+        // A call that may be sent again still names its handle.
+        span.all(|index| self.handles[index].users == 0 && !self.calls.has_retry_of(index as u32))
+    }
+
+    /// Makes the span of an image out of the first handles in a row that are free.
+    fn new_span(&mut self, image: &I, entries: usize) -> Range<usize> {
+        let mut first = 0;
+        for index in 0..self.handles.len() {
+            if index == first + entries {
+                break;
+            }
+            if !self.is_free(index) {
+                first = index + 1;
+            }
+        }
+        let span = first..first + entries;
+        let known = self.handles.len();
+        // A peer that has another image of these handles is still told to release it.
+        for index in span.start..span.end.min(known) {
+            for other in self.span(index as u32) {
+                let handle = &mut self.handles[other];
+                (handle.entry, handle.entries, handle.installed) = (0, 1, 0);
+            }
+        }
+        for (entry, index) in (0..).zip(span.clone()) {
+            let new = Handle {
+                image: image.clone(),
+                users: 0,
+                is_batched: false,
+                was_used: false,
+                entry,
+                entries: entries as u8,
+                installed: 0,
+            };
+            match self.handles.get_mut(index) {
+                Some(handle) => {
+                    let former = std::mem::replace(handle, new);
+                    if former.was_used {
+                        self.remember(index as u32, former.image);
+                    }
+                }
+                None => self.handles.push(new),
+            }
+        }
+        span
+    }
+
+    fn remember(&mut self, handle: u32, image: I) {
+        if self.former.len() == MAX_FORMER {
+            self.former.pop_front();
+        }
+        self.former.push_back(Former {
+            handle,
+            image,
+            until: None,
+        });
+    }
+
+    /// Removes a user of a handle. Without users of any entry the peer is told to release the image.
     pub fn unbind(&mut self, handle: u32) {
         let slot = &mut self.handles[handle as usize];
         slot.users -= 1;
-        if slot.users == 0 && slot.is_installed(self.generation) {
-            self.unbind.push(handle);
+        if slot.is_installed(self.generation) {
+            self.release_unused(handle);
+        }
+    }
+
+    /// Has the peer told to release the image of a handle, if no entry of it has users.
+    pub(super) fn release_unused(&mut self, handle: u32) {
+        let span = self.span(handle);
+        let first = span.start as u32;
+        let is_unused = self.handles[span].iter().all(|slot| slot.users == 0);
+        if is_unused && !self.unbind.contains(&first) {
+            self.unbind.push(first);
             self.attention.set(Attention::BACKLOG, true);
         }
     }
@@ -107,7 +171,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         self.handles[handle as usize].installed |= Handle::<I>::RESEND;
     }
 
-    /// The image of a handle.
+    /// The entry that a handle is bound to.
     ///
     /// # Panics
     /// If [`bind`](Self::bind) did not return the handle.
@@ -140,8 +204,9 @@ impl<I: Image + Clone, U> Caller<I, U> {
 
     /// The image of a handle was sent: invocations before this frame are of former images.
     pub(super) fn installed(&mut self, handle: u32, sequence: u32) {
+        let span = self.span(handle);
         for former in &mut self.former {
-            if former.handle == handle {
+            if span.contains(&(former.handle as usize)) {
                 former.until.get_or_insert(sequence);
             }
         }
@@ -155,6 +220,7 @@ impl<I: Image + Clone, U> Caller<I, U> {
         handle: u32,
         again: bool,
     ) -> Result<Result<bool, Lost>, LinkError> {
+        let span = self.span(handle);
         // The image is borrowed, not cloned: a reference count would wait for the stores of the image itself.
         let slot = &mut self.handles[handle as usize];
         let is_due_again = again && slot.installed & Handle::<I>::RESEND != 0;
@@ -168,13 +234,13 @@ impl<I: Image + Clone, U> Caller<I, U> {
                 limit: self.limits.max_image,
             }));
         }
-        let head = InstallHead::unsigned(*slot.image.id());
+        let head = InstallHead::unsigned(*slot.image.id(), slot.entries.into());
         let len = InstallHead::SIZE + image.len();
-        let header = Header::new(Kind::Install, handle, 0);
+        let header = Header::new(Kind::Install, span.start as u32, 0);
         if len > tx.max_body() {
             let mut body = head.as_bytes().to_vec();
             body.extend_from_slice(image);
-            slot.installed = self.generation;
+            self.set_installed(handle);
             self.start(header, body);
             return Ok(Ok(true));
         }
@@ -186,9 +252,20 @@ impl<I: Image + Clone, U> Caller<I, U> {
         to_head.copy_from_slice(head.as_bytes());
         to_image.copy_from_slice(image);
         let sequence = tx.commit(header, len);
-        slot.installed = self.generation;
+        self.set_installed(handle);
         self.installed(handle, sequence);
         failpoint!("source.installed");
         Ok(Ok(true))
+    }
+
+    /// The image of a handle is sent over this link, for all its entries.
+    fn set_installed(&mut self, handle: u32) {
+        for index in self.span(handle) {
+            let slot = &mut self.handles[index];
+            // Another entry whose next invocation carries the image still does.
+            let resend = slot.installed & Handle::<I>::RESEND;
+            slot.installed = self.generation | resend;
+        }
+        self.handles[handle as usize].installed = self.generation;
     }
 }

@@ -7,12 +7,16 @@ use ifunc_abi::ImageId;
 use crate::calls::{Lost, Outcome};
 use crate::link::LinkError;
 
-/// An image that this side sends.
+/// An entry of an image that this side sends.
 pub trait Image {
-    /// BLAKE3 of the bytes.
+    /// BLAKE3 of the image's bytes.
     fn id(&self) -> &ImageId;
-    /// The bytes.
+    /// The image's bytes.
     fn bytes(&self) -> &[u8];
+    /// Number of the image's entries, 1 to [`MAX_ENTRIES`](ifunc_abi::image::MAX_ENTRIES).
+    fn entries(&self) -> u8;
+    /// Index of this entry in the image's table.
+    fn entry(&self) -> u8;
     /// Whether an invocation may run twice, so that one that may have run is sent again over a new link.
     fn is_idempotent(&self) -> bool;
 }
@@ -26,6 +30,14 @@ impl<T: Image + ?Sized> Image for Arc<T> {
         T::bytes(self)
     }
 
+    fn entries(&self) -> u8 {
+        T::entries(self)
+    }
+
+    fn entry(&self) -> u8 {
+        T::entry(self)
+    }
+
     #[inline]
     fn is_idempotent(&self) -> bool {
         T::is_idempotent(self)
@@ -35,7 +47,7 @@ impl<T: Image + ?Sized> Image for Arc<T> {
 /// How one invocation is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
-    /// The handle of its image.
+    /// The handle of its entry.
     pub handle: u32,
     /// Most bytes that its payload takes.
     pub bound: usize,
@@ -50,7 +62,7 @@ pub struct Submission {
 /// An invocation that wanted no completion and did not end well.
 #[derive(Debug)]
 pub struct Report<I> {
-    /// Its image.
+    /// The entry that it was sent to.
     pub image: I,
     /// What the peer reported, or why nothing was reported.
     pub outcome: Outcome,

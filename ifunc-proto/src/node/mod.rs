@@ -188,6 +188,8 @@ const MAX_LOST: usize = 256;
 /// impl Image for Code {
 ///     fn id(&self) -> &[u8; 32] { &[7; 32] }
 ///     fn bytes(&self) -> &[u8] { b"code" }
+///     fn entries(&self) -> u8 { 1 }
+///     fn entry(&self) -> u8 { 0 }
 ///     fn is_idempotent(&self) -> bool { false }
 /// }
 ///

@@ -172,7 +172,7 @@ impl<B> Images<B> {
         let max_answer = answer.as_ref().map(|answer| answer.len());
         let reply_to = ReplyTo::late(call, sequence, size, max_answer);
         let (handle, max_handles, limit) = (header.handle, config.max_handles, config.limits.max_payload);
-        let refusal = match bindings.get(handle as usize) {
+        let refusal = match bindings.get(handle) {
             Some(Binding::Bound(image)) if size as u64 <= limit => {
                 let invocation = Invocation {
                     sequence,

@@ -1,5 +1,6 @@
 //! Two connections and a link in memory, without a simulator: each test is one situation.
 
+mod entries;
 mod node;
 mod pipe;
 

@@ -11,11 +11,13 @@ use ifunc_proto::{Config, Connection, Peer, ServerConfig};
 
 use crate::pipe::Pipe;
 
-/// An image: one letter, repeated.
+/// An entry of an image that is one letter, repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Letter {
     id: ImageId,
     bytes: Vec<u8>,
+    entries: u8,
+    entry: u8,
     is_idempotent: bool,
 }
 
@@ -24,7 +26,18 @@ impl Letter {
         Self {
             id: [letter; 32],
             bytes: vec![letter; len],
+            entries: 1,
+            entry: 0,
             is_idempotent: false,
+        }
+    }
+
+    /// An entry of the image with several.
+    pub(crate) fn entry(self, entry: u8, entries: u8) -> Self {
+        Self {
+            entry,
+            entries,
+            ..self
         }
     }
 
@@ -45,36 +58,57 @@ impl Image for Letter {
         &self.bytes
     }
 
+    fn entries(&self) -> u8 {
+        self.entries
+    }
+
+    fn entry(&self) -> u8 {
+        self.entry
+    }
+
     fn is_idempotent(&self) -> bool {
         self.is_idempotent
     }
 }
 
-/// Invocations that ran: the letter of the image, and the payload.
+/// Invocations that ran: the letter of the image plus the index of the entry, and the payload.
 #[derive(Debug, Default)]
 pub(crate) struct Echo {
     pub(crate) runs: Vec<(u8, Vec<u8>)>,
+    /// Images that were installed.
+    pub(crate) installs: usize,
 }
 
-impl Host for Echo {
-    type Image = u8;
+/// The letter of an image, and the index of an entry.
+#[derive(Debug)]
+pub(crate) struct Entry(u8, u8);
 
-    fn install(&mut self, install: Install) -> Result<u8, Refusal> {
+impl Host for Echo {
+    type Image = Entry;
+
+    fn install(&mut self, install: Install) -> Result<Vec<Entry>, Refusal> {
         let letter = install.id[0];
         assert!(install.body[install.image].iter().all(|&byte| byte == letter));
         if letter == b'x' {
             return Err(Refusal::new(Rejection::Policy, "no x"));
         }
-        Ok(letter)
+        self.installs += 1;
+        // An image of capitals has three entries, whatever its frame states.
+        let entries = if letter.is_ascii_uppercase() {
+            3
+        } else {
+            install.entries
+        };
+        Ok((0..entries as u8).map(|entry| Entry(letter, entry)).collect())
     }
 
-    fn has_id(&mut self, image: &u8, id: &ImageId) -> bool {
-        *id == [*image; 32]
+    fn has_id(&mut self, image: &Entry, id: &ImageId) -> bool {
+        *id == [image.0; 32]
     }
 
     fn invoke<B: Body>(
         &mut self,
-        image: &u8,
+        &Entry(letter, entry): &Entry,
         invocation: Invocation<'_, B>,
         answer: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
@@ -83,7 +117,7 @@ impl Host for Echo {
             Payload::InPlace(body) => body.append_to(&mut payload),
             Payload::Private(bytes) => payload.extend_from_slice(bytes),
         }
-        self.runs.push((*image, payload.clone()));
+        self.runs.push((letter + entry, payload.clone()));
         if payload == b"fail" {
             return Err(Box::new(Failed {
                 status: Status::Failed(Failure::Payload),
@@ -113,31 +147,31 @@ pub(crate) struct Takes {
 }
 
 impl Host for Takes {
-    type Image = u8;
+    type Image = Entry;
 
     const TAKES: bool = true;
 
-    fn install(&mut self, install: Install) -> Result<u8, Refusal> {
+    fn install(&mut self, install: Install) -> Result<Vec<Entry>, Refusal> {
         self.echo.install(install)
     }
 
-    fn has_id(&mut self, image: &u8, id: &ImageId) -> bool {
+    fn has_id(&mut self, image: &Entry, id: &ImageId) -> bool {
         self.echo.has_id(image, id)
     }
 
     fn invoke<B: Body>(
         &mut self,
-        _: &u8,
+        _: &Entry,
         _: Invocation<'_, B>,
         _: Option<&mut [u8]>,
     ) -> Result<usize, Box<Failed>> {
         unreachable!("it takes every invocation")
     }
 
-    fn take<B: Body>(&mut self, image: &u8, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
+    fn take<B: Body>(&mut self, image: &Entry, invocation: &Invocation<'_, B>, reply_to: ReplyTo) {
         let mut payload = vec![0; invocation.payload.len()];
         invocation.payload.copy_to(&mut payload);
-        let earlier = self.taken.replace((*image, payload, reply_to));
+        let earlier = self.taken.replace((image.0, payload, reply_to));
         assert!(earlier.is_none(), "a poll ends with the first invocation");
         self.count += 1;
     }
@@ -152,7 +186,7 @@ impl Host for Takes {
 /// A node with one connection, on one side of a pipe.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) connection: Connection<Letter, (), u8>,
+    pub(crate) connection: Connection<Letter, (), Entry>,
     pub(crate) host: Echo,
     side: usize,
 }

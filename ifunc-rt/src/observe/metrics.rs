@@ -290,9 +290,13 @@ pub(crate) struct SourceMetrics {
 }
 
 impl SourceMetrics {
-    /// An image was bound to a handle that was free.
-    pub(crate) fn bound(&self, handle: u32, about: About<'_>) -> HandleMetrics {
+    /// An image was installed; its entries are bound next.
+    pub(crate) fn installed(&self) {
         self.link.rare().installs += 1;
+    }
+
+    /// An entry was bound to a handle that was free.
+    pub(crate) fn bound(&self, handle: u32, about: About<'_>) -> HandleMetrics {
         let mut tables = self.metrics.tables();
         let times = tables.ifunc(&about.key, about.name, |record| {
             record.size = record.size.max(about.size as u64);
@@ -313,9 +317,11 @@ impl SourceMetrics {
         }
     }
 
-    /// A handle was bound once more to the image that it is bound to.
+    /// A handle was bound once more to the entry that it is bound to.
     pub(crate) fn bound_again(&self, handle: &HandleMetrics) {
-        self.link.rare().installs += 1;
+        if handle.counters.key.entry == 0 {
+            self.installed();
+        }
         handle.counters.installed_again();
     }
 

@@ -541,8 +541,8 @@ impl Encoding for ByName {
     type Answer = Vec<u8>;
 
     fn layout(library: &Library, source_args: &[u8]) -> (usize, usize) {
-        let entries = library.entries.as_ref();
-        let bound = entries.map_or(source_args.len(), |entries| entries.bound(source_args));
+        let functions = library.source_functions.as_ref();
+        let bound = functions.map_or(source_args.len(), |functions| functions.bound(source_args));
         (bound, library.payload_align)
     }
 
@@ -550,11 +550,11 @@ impl Encoding for ByName {
         // The library sees the length that it asked for.
         let len = bound.min(room.len());
         let room = &mut room[..len];
-        let Some(entries) = &library.entries else {
+        let Some(functions) = &library.source_functions else {
             room.copy_from_slice(source_args);
             return Ok(len);
         };
-        entries.init(source_args, room)
+        functions.init(source_args, room)
     }
 
     fn decode(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {

@@ -17,18 +17,25 @@ use super::error::{Error, LibraryError};
 use crate::fingerprint;
 use ifunc_exec::debug::{self, DebugObject, Functions};
 
-/// An image and the metadata of its library.
+/// An entry of an image, and the metadata of its library.
 #[derive(Debug)]
 pub struct Library {
     path: PathBuf,
+    /// Of the entry.
     pub(super) name: String,
+    /// The ifunc that the library was built for: another one, if the entry is used through its library.
+    library_name: String,
     pub(super) id: ImageId,
+    /// Index of the entry.
+    entry: u8,
+    /// Number of the image's entries.
+    entries: u8,
     pub(super) image: Vec<u8>,
     about: Vec<u8>,
     flags: EntryFlags,
     pub(super) payload_align: usize,
     /// The functions of the library, if it was opened.
-    pub(super) entries: Option<Entries>,
+    pub(super) source_functions: Option<SourceFunctions>,
     /// Symbols of the image, after the first request; `None` if they are unknown.
     functions: OnceLock<Option<Functions>>,
 }
@@ -42,6 +49,14 @@ impl ifunc_proto::caller::Image for Library {
         &self.image
     }
 
+    fn entries(&self) -> u8 {
+        self.entries
+    }
+
+    fn entry(&self) -> u8 {
+        self.entry
+    }
+
     #[inline]
     fn is_idempotent(&self) -> bool {
         self.flags.contains(EntryFlags::IDEMPOTENT)
@@ -53,30 +68,46 @@ impl Library {
         Self::parse(&read_file(path)?, name, path)
     }
 
-    /// Parses a library or an image. Without a name the library must hold exactly one image.
+    /// Parses a library or an image, for the entry of this name. Without a name it is the entry that the library is named after: it
+    /// must hold exactly one image. An image by itself must have exactly one entry then.
     pub(super) fn parse(bytes: &[u8], name: Option<&str>, path: &Path) -> Result<Self, LibraryError> {
         let not = |why: String| LibraryError::NotALibrary {
             path: path.to_owned(),
             why,
         };
+        let mut library_name = None;
         let (image, about) = if bytes.starts_with(&MAGIC) {
             (bytes.to_vec(), Vec::new())
         } else {
             let file = object::File::parse(bytes).map_err(|error| not(error.to_string()))?;
-            let found: Vec<&str> = file
+            let images: Vec<(&str, &[u8])> = file
                 .sections()
-                .filter_map(|section| section.name().ok()?.strip_prefix(symbols::IMAGE_SECTION))
-                .filter(|found| name.is_none_or(|name| name == *found))
+                .filter_map(|section| {
+                    let of = section.name().ok()?.strip_prefix(symbols::IMAGE_SECTION)?;
+                    Some((of, section.data().unwrap_or_default()))
+                })
                 .collect();
-            let name = match (found.as_slice(), name) {
-                ([one], _) => (*one).to_owned(),
-                ([], Some(name)) => return Err(not(format!("it holds no image of `{name}`"))),
-                ([], None) => return Err(not("it holds no image".into())),
-                (several, _) => return Err(not(format!("it holds several images: {}", several.join(", ")))),
+            let has_entry =
+                |image: &[u8], name: &str| Image::parse(image).is_ok_and(|image| image.entry(name).is_some());
+            let found = match (name, &*images) {
+                (Some(name), images) => images
+                    .iter()
+                    .find(|(of, _)| *of == name)
+                    // Or another entry of an image.
+                    .or_else(|| images.iter().find(|(_, image)| has_entry(image, name)))
+                    .ok_or_else(|| format!("it holds no image of `{name}`")),
+                (None, [one]) => Ok(one),
+                (None, []) => Err("it holds no image".into()),
+                (None, several) => {
+                    let names: Vec<_> = several.iter().map(|(of, _)| *of).collect();
+                    Err(format!("it holds several images: {}", names.join(", ")))
+                }
             };
+            let (of, _) = *found.map_err(not)?;
+            library_name = Some(of.to_owned());
             let section = |prefix: &str| {
                 let data = file
-                    .section_by_name(&format!("{prefix}{name}"))
+                    .section_by_name(&format!("{prefix}{of}"))
                     .and_then(|section| section.data().ok());
                 data.unwrap_or_default().to_vec()
             };
@@ -88,26 +119,33 @@ impl Library {
         })?;
         let names = || {
             let names: Vec<_> = parsed.entries().map(|entry| entry.name).collect();
-            names.join(", ")
+            names.join("`, `")
         };
-        let found = match name {
-            Some(name) => parsed.entry(name).map(|(_, entry)| entry),
-            None => parsed.entries().next().filter(|_| parsed.entries().len() == 1),
+        let only = || parsed.entries().next().filter(|_| parsed.entries().len() == 1);
+        let found = match name.or(library_name.as_deref()) {
+            Some(name) => parsed
+                .entry(name)
+                .ok_or_else(|| format!("its image is of `{}`, not of `{name}`", names())),
+            None => only().map(|entry| (0, entry)).ok_or_else(|| {
+                let names = names();
+                format!("its image has several entries: `{names}`; help: name one, with `Source::load_entry`")
+            }),
         };
-        let entry = match (found, name) {
-            (Some(entry), _) => entry,
-            (None, Some(name)) => return Err(not(format!("its image is of `{}`, not of `{name}`", names()))),
-            (None, None) => return Err(not(format!("its image has several entries: {}", names()))),
-        };
+        let (index, entry) = found.map_err(not)?;
+        let name = entry.name.to_owned();
+        let (flags, payload_align, entries) = (entry.flags, entry.payload_align, parsed.entries().len());
         Ok(Self {
             path: path.to_owned(),
-            name: entry.name.to_owned(),
+            library_name: library_name.unwrap_or_else(|| name.clone()),
+            name,
             id: *blake3::hash(&image).as_bytes(),
-            flags: entry.flags,
-            payload_align: entry.payload_align,
+            entry: index as u8,
+            entries: entries as u8,
+            flags,
+            payload_align,
             about,
             image,
-            entries: None,
+            source_functions: None,
             functions: OnceLock::new(),
         })
     }
@@ -124,14 +162,14 @@ impl Library {
     /// Reads a library and opens it.
     ///
     /// # Safety
-    /// As for [`Entries::open`].
+    /// As for [`SourceFunctions::open`].
     pub(super) unsafe fn open(path: &Path, name: Option<&str>) -> Result<Self, LibraryError> {
         let bytes = read_file(path)?;
         let library = Self::parse(&bytes, name, path)?;
         // SAFETY: the caller's promise.
-        let entries = unsafe { Entries::open(&bytes, &library)? };
+        let functions = unsafe { SourceFunctions::open(&bytes, &library)? };
         Ok(Self {
-            entries: Some(entries),
+            source_functions: Some(functions),
             ..library
         })
     }
@@ -147,7 +185,7 @@ impl Library {
             return String::new();
         };
         let functions = self.functions.get_or_init(|| {
-            DebugObject::read(&self.path, &self.name, &self.id).map(DebugObject::into_functions)
+            DebugObject::read(&self.path, &self.library_name, &self.id).map(DebugObject::into_functions)
         });
         debug::describe(&self.name, image.rx(), calls, functions.as_ref())
     }
@@ -203,9 +241,9 @@ enum Init {
     MaxSize(InitMaxSize),
 }
 
-/// Entry points of an opened library.
+/// Functions of an opened library that the source calls.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub(super) struct SourceFunctions {
     name: String,
     bound: Bound,
     init: Init,
@@ -245,7 +283,7 @@ fn in_memory(name: &str, bytes: &[u8]) -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-impl Entries {
+impl SourceFunctions {
     /// Opens the same `bytes` that the library was read from: the file may have been replaced since, and the loader
     /// would return the library that it opened under the same name before.
     ///

@@ -214,12 +214,23 @@ impl Source {
     }
 
     /// A handle from the bytes of an image or of a library that holds it. The source opens nothing, so there is no
-    /// `payload_init`: the argument of [`Handle::call`] is the payload.
+    /// `payload_init`: the argument of [`Handle::call`] is the payload. Of an image with several entries
+    /// [`load_entry`](Self::load_entry) takes one.
     ///
     /// # Errors
-    /// Bytes that are no image.
+    /// Bytes that are no image, or an image with several entries.
     pub fn load_bytes(&self, bytes: &[u8]) -> Result<Handle<ByName>, LibraryError> {
         let library = Library::parse(bytes, None, Path::new("(bytes)"))?;
+        Ok(Handle::new(self, library))
+    }
+
+    /// As [`load_bytes`](Self::load_bytes), for the entry of this name. The handles of several entries of one image share its
+    /// installation: the image travels once.
+    ///
+    /// # Errors
+    /// Bytes that are no image, or an image without this entry.
+    pub fn load_entry(&self, bytes: &[u8], name: &str) -> Result<Handle<ByName>, LibraryError> {
+        let library = Library::parse(bytes, Some(name), Path::new("(bytes)"))?;
         Ok(Handle::new(self, library))
     }
 

@@ -240,28 +240,28 @@ impl<const TAKES: bool> ProtocolHost for Served<'_, '_, TAKES> {
 
     const TAKES: bool = TAKES;
 
-    fn install(&mut self, install: Install) -> Result<Bound, Refusal> {
-        let (handle, id) = (install.handle, install.id);
+    fn install(&mut self, install: Install) -> Result<Vec<Bound>, Refusal> {
+        let (first, id) = (install.handle, install.id);
         let bytes = &install.body[install.image];
         let size = bytes.len();
         let mut about = None;
         match self.accept(&id, bytes, &mut about) {
             Ok(image) => {
-                let entry = InProcess::entries(&image).next();
-                let Some(entry) = entry.filter(|_| image.entries.len() == 1) else {
-                    let detail = "an image with several entries";
-                    return Err(Refusal::new(Rejection::BadImage, detail));
-                };
-                let key = IfuncKey {
-                    id: image.id,
-                    entry: 0,
-                };
-                let name = &entry.name;
-                let about = About { key, name, size };
-                let metrics = self.state.metrics.bound(handle, about);
-                let counters = Arc::clone(&metrics.counters);
-                let counted = Counted::new(entry, counters, self.argument, self.state.copies_payloads);
-                Ok(Bound { counted, metrics })
+                self.state.metrics.installed();
+                let entries = InProcess::entries(&image).enumerate();
+                let bound = entries.map(|(index, entry)| {
+                    let key = IfuncKey {
+                        id: image.id,
+                        entry: index as u8,
+                    };
+                    let name = &entry.name;
+                    let about = About { key, name, size };
+                    let metrics = self.state.metrics.bound(first + index as u32, about);
+                    let counters = Arc::clone(&metrics.counters);
+                    let counted = Counted::new(entry, counters, self.argument, self.state.copies_payloads);
+                    Bound { counted, metrics }
+                });
+                Ok(bound.collect())
             }
             Err(refusal) => {
                 let (reason, detail) = (refusal.reason, &refusal.detail);

@@ -193,8 +193,9 @@ pub(super) fn completions(mut body: &[u8]) -> Vec<(Status, u64, Vec<u8>)> {
 /// What an honest source would send.
 fn conversation() -> Vec<Raw> {
     let install = |image: ifunc_abi::image::ImageParts| {
+        let entries = image.entries.len() as u16;
         let image = image.encode().unwrap();
-        let mut body = InstallHead::unsigned(*blake3::hash(&image).as_bytes())
+        let mut body = InstallHead::unsigned(*blake3::hash(&image).as_bytes(), entries)
             .as_bytes()
             .to_vec();
         body.extend_from_slice(&image);

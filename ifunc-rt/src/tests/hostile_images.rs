@@ -99,6 +99,7 @@ fn mutated_images_are_refused_or_installed_whole() {
         images::counts(),
         images::panics(),
         images::add(),
+        images::several(),
     ]
     .iter()
     .map(|parts| parts.encode().unwrap())

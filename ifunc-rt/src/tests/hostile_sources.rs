@@ -19,7 +19,7 @@ impl Raw {
         let until = Instant::now() + Duration::from_secs(10);
         let mut raw = Self(connect(&address.parse().unwrap(), until).unwrap());
         let image = images::add().encode().unwrap();
-        let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes());
+        let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes(), 1);
         raw.send(
             Header::new(Kind::Install, 0, 0),
             &[head.as_bytes(), &image].concat(),

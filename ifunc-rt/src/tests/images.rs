@@ -215,6 +215,41 @@ pub(crate) fn wants_alignment() -> ImageParts {
     })
 }
 
+/// Three entries in one image: `count` is [`counts`], `reset` sets its counter to the payload (`mov rax, [rdi] ; mov [rip+counter],
+/// rax ; xor eax, eax ; ret`), and `panics` is [`panics`].
+pub(crate) fn several() -> ImageParts {
+    const RESET: usize = 64;
+    const PANICS: usize = 96;
+    let mut image = counts();
+    image.rx.resize(RESET, 0xcc);
+    image.rx.extend([0x48, 0x8b, 0x07, 0x48, 0x89, 0x05]);
+    image.rx.extend((4096 - (RESET as i32 + 10)).to_le_bytes());
+    image.rx.extend([0x31, 0xc0, 0xc3]);
+    image.rx.resize(PANICS, 0xcc);
+    let panics = panics();
+    let slot = panics.slot.map(|slot| slot + PANICS as u32);
+    image.rx.extend(panics.rx);
+    image.entries = vec![
+        EntryPart::new("count"),
+        EntryPart {
+            main: PANICS as u32,
+            ..EntryPart::new("panics")
+        },
+        EntryPart {
+            flags: EntryFlags::IDEMPOTENT,
+            main: RESET as u32,
+            payload: fingerprint::of("u64"),
+            payload_align_log2: 3,
+            ..EntryPart::new("reset")
+        },
+    ];
+    ImageParts {
+        slot,
+        imports: panics.imports,
+        ..image
+    }
+}
+
 /// Everything an image can have, for mutations: imports, both kinds of relocations, read-write pages.
 pub(crate) fn everything() -> ImageParts {
     ImageParts {

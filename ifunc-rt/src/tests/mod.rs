@@ -6,6 +6,7 @@ mod both_ways;
 mod cancelling;
 mod crowds;
 mod departures;
+mod entries;
 #[cfg(not(loom))]
 mod futures;
 #[cfg(not(loom))]

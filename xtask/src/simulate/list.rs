@@ -64,20 +64,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "a handle is released while it has a user",
         "caller/handles.rs",
-        "slot.users == 0 && slot.is_installed",
-        "slot.users <= 1 && slot.is_installed",
+        ".all(|slot| slot.users == 0);",
+        ".all(|slot| slot.users <= 1);",
+    ),
+    mutant(
+        "an image is released while another of its entries has a user",
+        "caller/handles.rs",
+        "let is_unused = self.handles[span].iter().all(|slot| slot.users == 0);",
+        "let is_unused = self.handles[handle as usize].users == 0;",
+    ),
+    mutant(
+        "all entries of an image have its first handle",
+        "caller/handles.rs",
+        "let index = span.start + usize::from(entry);",
+        "let index = span.start + usize::from(entry) * 0;",
     ),
     mutant(
         "another image of a handle counts as installed",
         "caller/handles.rs",
-        "                    handle.installed = 0;\n",
-        "",
+        "                installed: 0,\n            };\n",
+        "                installed: self.generation,\n            };\n",
     ),
     mutant(
         "a handle that a call still names is bound again",
         "caller/handles.rs",
-        "handle.users == 0 && !self.calls.has_retry_of(*index as u32)",
-        "handle.users == 0",
+        "self.handles[index].users == 0 && !self.calls.has_retry_of(index as u32)",
+        "self.handles[index].users == 0",
     ),
     mutant(
         "a report names the image that its handle has now",
@@ -118,8 +130,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "a released handle counts as installed",
         "caller/backlog.rs",
-        "self.handles[handle as usize].installed = 0;",
-        "",
+        "self.handles[slot].installed = 0;",
+        "let _ = slot;",
     ),
     mutant(
         "a payload above the limit is sent again",
@@ -255,9 +267,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "an unbound handle keeps its image",
-        "server.rs",
-        "                    *binding = Binding::Free;\n",
-        "",
+        "server/bindings.rs",
+        "                *slot = Binding::Free;\n",
+        "                let _ = slot;\n",
     ),
     mutant(
         "an answer that finds the window closed is lost",

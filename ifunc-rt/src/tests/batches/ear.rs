@@ -101,8 +101,9 @@ pub(super) const UNBOUND: u32 = 6;
 pub(super) const TOO_MANY: u32 = 64;
 
 pub(super) fn install(image: ImageParts) -> Vec<u8> {
+    let entries = image.entries.len() as u16;
     let image = image.encode().unwrap();
-    let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes());
+    let head = InstallHead::unsigned(*blake3::hash(&image).as_bytes(), entries);
     [head.as_bytes(), &image].concat()
 }
 

@@ -1,0 +1,124 @@
+//! The installation of an image: its entries take handles in a row.
+
+use ifunc_abi::frame::{FrameFlags, Header, InstallHead};
+use ifunc_abi::status::Rejection;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::{Images, too_many_handles};
+use crate::assembly::no_memory;
+use crate::closed::Closed;
+use crate::host::{Event, Host, Install, Refusal};
+use crate::link::{Body, Frame};
+
+impl<B> Images<B> {
+    /// Binds handles to the entries of an image. What keeps it from running is bound as well.
+    pub(super) fn install<H: Host<Image = B>, P: Body>(
+        &mut self,
+        host: &mut H,
+        header: Header,
+        frame: &Frame<P>,
+    ) -> Result<Result<(), Refusal>, Box<Closed>> {
+        let first = header.handle as usize;
+        let (head, body) = if header.flags.contains(FrameFlags::ASSEMBLED) {
+            let whole = self.assembly.finish(host, frame.body).map_err(Closed::broke)?;
+            let body = whole.and_then(|whole| private_copy(whole));
+            // Also of a body that was not kept.
+            let head = InstallHead::read(self.assembly.front());
+            self.assembly.clear(host);
+            (head, body)
+        } else if self.is_same_image(host, first, frame.body) {
+            host.observe(Event::ImageBytes(frame.body.len()));
+            return Ok(Ok(()));
+        } else {
+            let body = private_copy(frame.body);
+            let head = match &body {
+                Ok(body) => InstallHead::read(body),
+                Err(_) => InstallHead::read(head_of(frame.body).as_bytes()),
+            };
+            (head, body)
+        };
+        host.observe(Event::ImageBytes(body.as_ref().map_or(0, Vec::len)));
+        let entries = usize::from(head.map_err(Closed::broke)?.entries.get());
+        let (handles, max) = (first..first + entries, self.config.max_handles);
+        // The old image is released first: the new one may need its memory.
+        self.bindings.release_overlapping(handles.clone());
+        let body = match body {
+            Ok(body) if handles.end <= max => body,
+            Ok(_) => {
+                let last = header.handle.saturating_add(entries as u32 - 1);
+                return Ok(Err(self.refuse(
+                    host,
+                    first.min(max)..max,
+                    too_many_handles(last, max),
+                )));
+            }
+            Err(refusal) => {
+                let handles = first.min(max)..handles.end.min(max);
+                return Ok(Err(self.refuse(host, handles, refusal)));
+            }
+        };
+        let (head, signature, image) = InstallHead::split(&body).map_err(Closed::broke)?;
+        let image = body.len() - image.len()..body.len();
+        let install = Install {
+            handle: header.handle,
+            entries,
+            id: head.id,
+            scheme: head.signature_scheme.get(),
+            signature: image.start - signature.len()..image.start,
+            image,
+            body,
+        };
+        let installed = host.install(install).and_then(|installed| match installed.len() {
+            found if found == entries => Ok(installed),
+            found => Err(Refusal::new(
+                Rejection::BadImage,
+                format!("the image has {found} entries, its frame states {entries}"),
+            )),
+        });
+        failpoint!("target.install");
+        match installed {
+            Ok(installed) => {
+                self.bindings.bind(first, installed);
+                Ok(Ok(()))
+            }
+            Err(refusal) => {
+                self.bindings.refuse(handles, &refusal);
+                Ok(Err(refusal))
+            }
+        }
+    }
+
+    /// Refuses an image before the host sees it.
+    #[cold]
+    fn refuse(&mut self, host: &mut impl Host, handles: std::ops::Range<usize>, refusal: Refusal) -> Refusal {
+        host.observe(Event::Refused(refusal.reason));
+        self.bindings.refuse(handles, &refusal);
+        refusal
+    }
+
+    /// Whether the handles are bound to the image that the body names. Its bytes are not looked at then.
+    fn is_same_image<H: Host<Image = B>>(&self, host: &mut H, first: usize, body: impl Body) -> bool {
+        let head = head_of(body);
+        let handles = first..first + usize::from(head.entries.get());
+        let entries = self.bindings.entries(handles);
+        entries.is_some_and(|mut entries| entries.all(|entry| host.has_id(entry, &head.id)))
+    }
+}
+
+/// A copy of the head of an `Install`'s body; zeros if it is too short for one.
+fn head_of(body: impl Body) -> InstallHead {
+    let mut head = InstallHead::new_zeroed();
+    if let Some(prefix) = body.slice(0, InstallHead::SIZE) {
+        prefix.copy_to(head.as_mut_bytes());
+    }
+    head
+}
+
+/// A copy of an `Install`'s body. What is hashed, validated and run from here on is this copy.
+fn private_copy(body: impl Body) -> Result<Vec<u8>, Refusal> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(body.len())
+        .map_err(|_| no_memory(body.len()))?;
+    body.append_to(&mut copy);
+    Ok(copy)
+}
