@@ -27,14 +27,14 @@ pub use transport::{Transport, largest_answer, over_there, unique, unique_shm, u
 /// Longer than anything here takes on a machine that is busy with something else.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The folder that holds the built ifuncs of `ifunc-tests-ifuncs`.
+/// The folder that holds the built ifuncs of `ifunc-tests-ifuncs` and `ifunc-ops`.
 pub fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         // Test binaries run one after the other, tests of one binary side by side: built once each.
         let options = BuildOptions {
             current_dir: Some(workspace()),
-            packages: vec!["ifunc-tests-ifuncs".into()],
+            packages: vec!["ifunc-tests-ifuncs".into(), "ifunc-ops".into()],
             ..BuildOptions::default()
         };
         let built = build_packages(&options, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
